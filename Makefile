@@ -1,0 +1,57 @@
+# binlog-stream. `make demo` runs the main job, `make test` passes the tests; both set everything up first.
+# Everything lands in .venv; a missing Java runtime is installed through apt when that is possible.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+SOURCE ?= workload
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help setup java demo test test-fast lint format bench clean
+
+help: ## Say what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "binlog-stream needs Python 3.11 or newer; say which with: make PYTHON=/path/to/python3.11 ..."; exit 1; }
+	@echo "Setting up $(VENV) (once, about a minute)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+		{ echo "No virtual environment could be made; on Debian or Ubuntu: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev
+	@touch $@
+
+java:
+	@deploy/ensure-java.sh
+
+setup: $(INSTALLED) java ## Make the virtual environment and see that Java is there
+
+demo: setup ## Run the main job on a live log and compare every table with the truth (SOURCE=mariadb: with a real server)
+	@$(BIN)/binlog-stream demo --source $(SOURCE)
+
+test: setup ## Run all tests
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-fast: setup ## Run the tests that need neither Spark nor a server
+	@$(BIN)/python -m pytest -m "not spark and not server and not slow" $(PYTEST_ARGS)
+
+lint: $(INSTALLED) ## Check style, types and the shape of the source tree
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest --quiet tests/tidy
+
+format: $(INSTALLED) ## Format the code
+	@$(BIN)/ruff check --fix --quiet .
+	@$(BIN)/ruff format .
+
+bench: setup ## Measure speed; results go to bench/results/latest.json
+	@$(BIN)/python -m bench
+
+clean: ## Remove what was built (not the virtual environment)
+	@rm -rf build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""A live log as batches with positions: the Spark source and the tailer."""

@@ -1,0 +1,87 @@
+"""`Block`: a run of event groups as one byte buffer and the tables that point into it.
+
+Every container (`innodb`, `classic`) gives blocks of this shape; everything above works on blocks alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from binlog_format.kernels import Bytes
+    from binlog_format.position import Position
+
+    Table = NDArray[np.void]
+
+# One row per event group (transaction or standalone statement), in commit order.
+GROUP_DTYPE = np.dtype(
+    [
+        ("file_no", np.int64),  # position of the group: its commit record (innodb) or GTID event
+        ("page", np.int64),
+        ("chunk", np.int32),
+        ("file_offset", np.int64),  # byte in the file where that starts
+        ("first_event", np.int64),  # row in the event table
+        ("event_count", np.int64),  # events of this group in this block
+        ("event_no", np.int64),  # number, in the group, of the first of them; 0 when `begins`
+        ("size", np.int64),  # bytes of those events, checksums not counted
+        ("oob_records", np.int64),  # out-of-band records of the first set (innodb; else 0)
+        ("oob_records_second_set", np.int64),
+        ("timestamp", np.uint32),  # seconds since 1970 UTC, of the group's first event
+        ("domain", np.uint32),  # GTID; meaningless unless `has_gtid`
+        ("server_id", np.uint32),
+        ("seqno", np.uint64),
+        ("gtid_flags", np.uint8),  # flags2 of the GTID event
+        ("has_gtid", np.bool_),
+        ("begins", np.bool_),  # a large group comes in pieces: this is its first
+        ("ends", np.bool_),  # and this its last one; most groups have both
+    ]
+)
+
+# One row per replication event, in consumer order.
+EVENT_DTYPE = np.dtype(
+    [
+        ("start", np.int64),  # byte of the event's 19-byte header in `Block.data`
+        ("size", np.int64),  # header included, checksum not
+        ("type", np.uint8),
+        ("flags", np.uint16),
+        ("timestamp", np.uint32),
+        ("server_id", np.uint32),
+        ("group", np.int64),  # row in the group table
+        ("event_no", np.int64),  # number in its group, 0-based
+    ]
+)
+
+# Where the bytes of `Block.data` lie in the files: ascending, gapless, covering all of it.
+EXTENT_DTYPE = np.dtype(
+    [
+        ("data_start", np.int64),  # byte in `Block.data`
+        ("file_no", np.int64),
+        ("file_offset", np.int64),
+        ("size", np.int64),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole event groups, or one piece of a group that is larger than a block.
+
+    Attributes:
+        data: Event bytes, all groups one after the other in commit order.
+        groups: `GROUP_DTYPE`.
+        events: `EVENT_DTYPE`; events are always whole.
+        extents: `EXTENT_DTYPE`.
+        next_position: Where reading goes on when everything in this block has been used. When the last group does not
+            end here, this is still that group's own position: a group is never taken in part.
+    """
+
+    data: Bytes
+    groups: Table
+    events: Table
+    extents: Table
+    next_position: Position

@@ -1,0 +1,154 @@
+"""Every error that a log, an option or a table can cause: `BinlogError` and its six families.
+
+A condition is `FAMILY.SUBCLASS`, in the style of Spark's error conditions. The message reads
+`[CONDITION] where: what: stored/expected X, computed/got Y. Hint`. Three outcomes are never mixed: a value; *not there
+yet* (readers return fewer groups, nothing is raised); *damaged* (one of these errors, waiting does not help).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from binlog_format.position import Place
+
+
+class BinlogError(Exception):
+    """An error with a name, a place and a hint for the operator.
+
+    Args:
+        subclass: Second part of the condition; one of the family's `SUBCLASSES`.
+        reason: What is wrong, with the values: stored and computed, or expected and got.
+        at: Where it was found.
+        hint: What the operator can do.
+    """
+
+    FAMILY: ClassVar[str] = ""
+    SUBCLASSES: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, subclass: str, reason: str, *, at: Place | None = None, hint: str | None = None) -> None:
+        assert subclass in self.SUBCLASSES, f"{subclass} is not a subclass of {self.FAMILY}"
+        super().__init__(subclass, reason)
+        self.subclass = subclass
+        self.reason = reason
+        self.at = at
+        self.hint = hint
+
+    @property
+    def condition(self) -> str:
+        """Full name of the condition, for example `BINLOG_CORRUPT.PAGE_CHECKSUM`."""
+        return f"{self.FAMILY}.{self.subclass}"
+
+    def __str__(self) -> str:
+        where = f"{self.at}: " if self.at is not None else ""
+        hint = f". {self.hint}" if self.hint is not None else ""
+        return f"[{self.condition}] {where}{self.reason}{hint}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Keyword-only arguments do not pickle by default, and Spark carries errors from worker to driver.
+        return (_rebuild, (type(self), self.subclass, self.reason, self.at, self.hint))
+
+
+def _rebuild(
+    error_type: type[BinlogError], subclass: str, reason: str, at: Place | None, hint: str | None
+) -> BinlogError:
+    return error_type(subclass, reason, at=at, hint=hint)
+
+
+class DataLossError(BinlogError):
+    """Something that should be in the log is not there any more."""
+
+    FAMILY = "BINLOG_DATA_LOSS"
+    SUBCLASSES = frozenset(
+        {
+            "FILE_PURGED",
+            "GTID_PURGED",
+            "LOG_RESET",
+            "FILE_REUSED",
+            "PAGE_REWRITTEN",
+            "TRUNCATED_TRANSACTION",
+        }
+    )
+
+
+class CorruptError(BinlogError):
+    """The bytes cannot be what a server wrote."""
+
+    FAMILY = "BINLOG_CORRUPT"
+    SUBCLASSES = frozenset(
+        {
+            "HEADER",
+            "PAGE_CHECKSUM",
+            "EVENT_CHECKSUM",
+            "BAD_CHUNK",
+            "OOB_REFERENCE",
+            "BAD_EVENT",
+            "BAD_ENTRY",
+        }
+    )
+
+
+class SchemaError(BinlogError):
+    """The log does not say, or contradicts, what a table looks like."""
+
+    FAMILY = "BINLOG_SCHEMA"
+    SUBCLASSES = frozenset(
+        {
+            "NO_COLUMN_METADATA",
+            "COLUMN_COUNT_MISMATCH",
+            "SCHEMA_CHANGED",
+            "DDL_NOT_PARSED",
+            "NO_PRIMARY_KEY",
+            "TABLE_NOT_FOUND",
+        }
+    )
+
+
+class UnsupportedError(BinlogError):
+    """The log is sound, but holds something that this version does not read."""
+
+    FAMILY = "BINLOG_UNSUPPORTED"
+    SUBCLASSES = frozenset(
+        {
+            "EVENT_TYPE",
+            "COLUMN_TYPE",
+            "ROW_IMAGE",
+            "ENCRYPTED",
+            "STATEMENT_FORMAT",
+            "VERSION",
+            "PAGE_SIZE",
+            "FORMAT",
+            "XA_TRANSACTION",
+        }
+    )
+
+
+class StartError(BinlogError):
+    """Reading cannot start (or end) where it was asked to."""
+
+    FAMILY = "BINLOG_START"
+    SUBCLASSES = frozenset(
+        {
+            "PATH_NOT_FOUND",
+            "NO_LOG_FILES",
+            "GTID_NOT_FOUND",
+            "TIMESTAMP_NOT_FOUND",
+            "POSITION_NOT_FOUND",
+            "START_AFTER_END",
+            "CONFLICTING_OPTIONS",
+        }
+    )
+
+
+class OptionError(BinlogError):
+    """An option or a setting is not one that exists."""
+
+    FAMILY = "BINLOG_OPTION"
+    SUBCLASSES = frozenset({"UNKNOWN", "INVALID_VALUE", "MISSING"})
+
+
+class AccessError(BinlogError):
+    """The file system refused; the condition has no subclasses."""
+
+    FAMILY = "BINLOG_PERMISSION"
+    SUBCLASSES = frozenset({"DENIED"})

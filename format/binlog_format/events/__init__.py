@@ -1,0 +1,1 @@
+"""Replication events: what is in the bytes of an event group."""

@@ -1,0 +1,60 @@
+"""Where something starts in a log: `Position`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place in a log, ordered as a tuple; always the next thing to read.
+
+    Attributes:
+        file_no: Number of the binlog file, as the server counts.
+        page: Page in the file. `innodb`: the page on disk, the header is page 0. `classic`: a virtual page of
+            16 KiB, `byte // 16384`.
+        chunk: Chunk in the page, 0-based; every chunk counts. `classic`: `byte % 16384`.
+    """
+
+    file_no: int
+    page: int
+    chunk: int
+
+    def __str__(self) -> str:
+        return f"{self.file_no}:{self.page}:{self.chunk}"
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """Read the form that `str()` writes, `file_no:page:chunk`.
+
+        Raises:
+            ValueError: *text* is not three non-negative numbers.
+        """
+        parts = text.split(":")
+        if len(parts) != 3 or not all(part.isdecimal() for part in parts):
+            raise ValueError(f"position {text!r}: expected file_no:page:chunk, for example 0:12:3")
+        file_no, page, chunk = (int(part) for part in parts)
+        return cls(file_no, page, chunk)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a file an error was found; only for messages, never to read from.
+
+    Attributes:
+        file: Name of the file, without its directory.
+        page: Page in the file, where the format has pages.
+        byte: Byte in the file.
+    """
+
+    file: str
+    page: int | None = None
+    byte: int | None = None
+
+    def __str__(self) -> str:
+        parts = []
+        if self.page is not None:
+            parts.append(f"page {self.page}")
+        if self.byte is not None:
+            parts.append(f"byte {self.byte:#x}")
+        return f"{self.file}: {', '.join(parts)}" if parts else self.file

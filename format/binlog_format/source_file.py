@@ -1,0 +1,232 @@
+"""Files of a log, wherever they are: `open_directory(path)` -> `Directory` -> `SourceFile`.
+
+Local files are read with `preadv` into the caller's buffer; other URLs go through `pyarrow.fs`. Files are never mapped
+into memory: a server cuts files that are being read, and a mapped page that is cut away kills the process.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+
+import pyarrow.fs
+
+from binlog_format.errors import AccessError, StartError
+from binlog_format.position import Place
+
+if TYPE_CHECKING:
+    from binlog_format.kernels import Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A file in a directory: its name and its size in bytes."""
+
+    name: str
+    size: int
+
+
+class SourceFile(Protocol):
+    """An open file, read at any place."""
+
+    name: str
+
+    def size(self) -> int:
+        """Present size in bytes; a live file changes."""
+
+    def read_into(self, offset: int, buffer: Bytes) -> int:
+        """Fill *buffer* from byte *offset* on; fewer bytes than asked for only at the end of the file."""
+
+    def close(self) -> None:
+        """Let the file go."""
+
+
+class Directory(Protocol):
+    """A folder that holds binlog files."""
+
+    path: str
+
+    def entries(self) -> list[FileEntry]:
+        """Its files, in no order."""
+
+    def entry(self, name: str) -> FileEntry | None:
+        """One file of it; None when it is not there."""
+
+    def open(self, name: str) -> SourceFile:
+        """Open a file of it.
+
+        Raises:
+            FileNotFoundError: It is not there (any more).
+            AccessError: The file system refuses.
+        """
+
+
+class LocalFile:
+    """A file of the local file system."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.name
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except PermissionError as error:
+            raise _denied(path.name, "open", error) from error
+
+    def size(self) -> int:
+        """Present size in bytes."""
+        return os.fstat(self._descriptor).st_size
+
+    def read_into(self, offset: int, buffer: Bytes) -> int:
+        """Fill *buffer* from byte *offset* on."""
+        view = memoryview(buffer)
+        done = 0
+        while done < len(view):
+            count = os.preadv(self._descriptor, [view[done:]], offset + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            self.close()
+
+
+class LocalDirectory:
+    """A folder of the local file system."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def entries(self) -> list[FileEntry]:
+        """Its regular files."""
+        found = []
+        try:
+            with os.scandir(self.path) as scan:
+                for item in scan:
+                    try:
+                        if item.is_file():
+                            found.append(FileEntry(item.name, item.stat().st_size))
+                    except FileNotFoundError:
+                        continue  # purged between the listing and the stat
+        except PermissionError as error:
+            raise _denied(self.path, "list", error) from error
+        except FileNotFoundError as error:
+            raise _not_found(self.path) from error
+        return found
+
+    def entry(self, name: str) -> FileEntry | None:
+        """One file of it."""
+        try:
+            return FileEntry(name, (Path(self.path) / name).stat().st_size)
+        except FileNotFoundError:
+            return None
+
+    def open(self, name: str) -> SourceFile:
+        """Open a file of it."""
+        return LocalFile(Path(self.path) / name)
+
+
+class ArrowFile:
+    """A file of a `pyarrow.fs` file system."""
+
+    def __init__(self, filesystem: pyarrow.fs.FileSystem, path: str) -> None:
+        self.name = path.rpartition("/")[2]
+        self._filesystem = filesystem
+        self._path = path
+        self._handle = filesystem.open_input_file(path)
+
+    def size(self) -> int:
+        """Size in bytes when it was opened; object stores do not grow objects."""
+        return cast("int", self._handle.size())
+
+    def read_into(self, offset: int, buffer: Bytes) -> int:
+        """Fill *buffer* from byte *offset* on."""
+        self._handle.seek(min(offset, self.size()))
+        return cast("int", self._handle.readinto(buffer))
+
+    def close(self) -> None:
+        """Close the handle."""
+        self._handle.close()
+
+
+class ArrowDirectory:
+    """A folder of a `pyarrow.fs` file system."""
+
+    def __init__(self, path: str, filesystem: pyarrow.fs.FileSystem, root: str) -> None:
+        self.path = path
+        self._filesystem = filesystem
+        self._root = root.rstrip("/")
+
+    def entries(self) -> list[FileEntry]:
+        """Its files."""
+        try:
+            infos = self._filesystem.get_file_info(pyarrow.fs.FileSelector(self._root))
+        except FileNotFoundError as error:
+            raise _not_found(self.path) from error
+        return [FileEntry(info.base_name, info.size) for info in infos if info.is_file]
+
+    def entry(self, name: str) -> FileEntry | None:
+        """One file of it."""
+        info = self._filesystem.get_file_info(f"{self._root}/{name}")
+        return FileEntry(name, info.size) if info.is_file else None
+
+    def open(self, name: str) -> SourceFile:
+        """Open a file of it."""
+        return ArrowFile(self._filesystem, f"{self._root}/{name}")
+
+
+def open_directory(path: str) -> tuple[Directory, str | None]:
+    """Find what *path* names: a directory, or one file in it.
+
+    Args:
+        path: A local path or a URL that `pyarrow.fs` understands (`s3://bucket/binlogs`).
+
+    Returns:
+        The directory, and the name of the one file when *path* is a file.
+
+    Raises:
+        StartError: `PATH_NOT_FOUND`: nothing is there.
+    """
+    if "://" not in path:
+        local = Path(path)
+        try:
+            if local.is_dir():
+                return LocalDirectory(str(local)), None
+            if local.is_file():
+                return LocalDirectory(str(local.parent)), local.name
+        except PermissionError as error:
+            raise _denied(path, "look at", error) from error
+        raise _not_found(path)
+    filesystem, root = pyarrow.fs.FileSystem.from_uri(path)
+    info = filesystem.get_file_info(root)
+    if info.type == pyarrow.fs.FileType.Directory:
+        return ArrowDirectory(path, filesystem, root), None
+    if info.is_file:
+        parent, _, name = root.rpartition("/")
+        return ArrowDirectory(path.rpartition("/")[0], filesystem, parent), name
+    raise _not_found(path)
+
+
+def _not_found(path: str) -> StartError:
+    return StartError(
+        "PATH_NOT_FOUND",
+        f"{path}: there is no such directory or file",
+        hint="Give the directory that holds the server's binlog files, or one of them",
+    )
+
+
+def _denied(name: str, action: str, error: PermissionError) -> AccessError:
+    return AccessError(
+        "DENIED",
+        f"cannot {action} it: {error.strerror}",
+        at=Place(name),
+        hint="Run as a user who may read the server's files, for example in the group mysql",
+    )

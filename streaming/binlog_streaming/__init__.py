@@ -1,0 +1,1 @@
+"""Jobs: tables kept in step with a log, the command line, the demo."""

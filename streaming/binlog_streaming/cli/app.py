@@ -1,0 +1,63 @@
+"""The program's frame: registers the commands, and turns every named error into one line and an exit status.
+
+Exit status: 0 done, 1 a named error or a finding, 2 wrong use, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from binlog_format.errors import BinlogError
+
+app = typer.Typer(
+    name="binlog-stream",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Read database binary logs from their files, and keep lakehouse tables in step with them.",
+)
+
+# A command module has a function `register(app)`; the order here is the order in --help.
+COMMAND_MODULES = ("files", "groups", "changes", "repack", "run", "demo")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"binlog-stream {version('binlog-stream')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the program with the arguments of the process."""
+    for name in COMMAND_MODULES:
+        importlib.import_module(f"binlog_streaming.cli.{name}").register(app)
+    try:
+        app()
+    except BinlogError as error:
+        Console(stderr=True).print(f"[red bold]error:[/] {_escape(str(error))}", soft_wrap=True, highlight=False)
+        sys.exit(1)
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`): not an error. Python would complain again while closing stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _escape(text: str) -> str:
+    return text.replace("[", r"\[")

@@ -1,0 +1,36 @@
+"""What commands print: tables for people, JSON lines for programs."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class Output(StrEnum):
+    """How results are printed."""
+
+    TABLE = "table"
+    JSONL = "jsonl"
+
+
+OutputOption = Annotated[
+    Output, typer.Option("--output", "-o", help="For people (table) or for programs (jsonl: one JSON object a line).")
+]
+PathArgument = Annotated[
+    str, typer.Argument(help="Directory of a server's binlog files, one file of it, or a URL (s3://...).")
+]
+
+
+def write_json_lines(rows: Iterable[Mapping[str, object]]) -> None:
+    """Print each row as one line of JSON."""
+    encoder = msgspec.json.Encoder()
+    for row in rows:
+        sys.stdout.buffer.write(encoder.encode(row) + b"\n")
+    sys.stdout.flush()

@@ -1,0 +1,108 @@
+"""Properties of the source tree itself: a house rule that no test checks is a wish."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[2]
+ROOT_PACKAGES = {
+    "format": "binlog_format",
+    "connector": "binlog_connector",
+    "streaming": "binlog_streaming",
+}
+# A package may import itself, what stands to its left, and the listed outside packages.
+FORMAT_LIBRARIES = {"numpy", "numba", "pyarrow", "crc32c"}
+CONNECTOR_LIBRARIES = {"numpy", "pyarrow", "crc32c", "msgspec", "pyspark", "watchdog"}
+STREAMING_LIBRARIES = {"numpy", "pyarrow", "msgspec", "pyspark", "deltalake", "typer", "rich", "pymysql"}
+ALLOWED_IMPORTS = {
+    "binlog_format": {"binlog_format"} | FORMAT_LIBRARIES,
+    "binlog_connector": {"binlog_format", "binlog_connector"} | CONNECTOR_LIBRARIES,
+    "binlog_streaming": {"binlog_format", "binlog_connector", "binlog_streaming"} | STREAMING_LIBRARIES,
+}
+# Spark finds its data source in a top-level module; it stands beside the package in its root.
+TOP_LEVEL_MODULES = {"connector": {"pyspark_binlog_stream.py"}}
+MODULE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+# On-disk numbers and struct formats have one home in each format.
+LAYOUT_ONLY = re.compile(r"\bstruct\.(Struct|unpack|unpack_from|pack|pack_into|calcsize)\b")
+
+SOURCES = sorted(p for root in ROOT_PACKAGES for p in (REPO / root).rglob("*.py"))
+FORMAT_SOURCES = sorted((REPO / "format").rglob("*.py"))
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(REPO))
+
+
+def _imports(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("root", ROOT_PACKAGES)
+def test_root_holds_exactly_one_import_package(root: str) -> None:
+    python = {p.relative_to(REPO / root).parts[0] for p in (REPO / root).rglob("*.py")}
+    assert python - TOP_LEVEL_MODULES.get(root, set()) == {ROOT_PACKAGES[root]}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_module_is_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= MODULE_LINES_MAX
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_module_opens_with_a_docstring(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_functions_are_short(path: Path) -> None:
+    long = {
+        node.name: node.end_lineno - node.lineno + 1
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None
+    }
+    assert {name: lines for name, lines in long.items() if lines > FUNCTION_LINES_MAX} == {}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_imports_point_one_way(path: Path) -> None:
+    root = path.relative_to(REPO).parts[0]
+    package = ROOT_PACKAGES[root]
+    outside = _imports(ast.parse(path.read_text())) - sys.stdlib_module_names
+    assert outside <= ALLOWED_IMPORTS[package]
+
+
+@pytest.mark.parametrize("path", FORMAT_SOURCES, ids=_name)
+def test_only_layout_modules_declare_what_is_on_disk(path: Path) -> None:
+    if not path.stem.endswith("layout"):
+        assert LAYOUT_ONLY.findall(path.read_text()) == []
+
+
+def test_no_exception_is_swallowed() -> None:
+    """`except: pass` hides the third outcome; `contextlib.suppress` names what it expects."""
+    swallowed = [
+        f"{_name(path)}:{node.lineno}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ExceptHandler) and len(node.body) == 1 and isinstance(node.body[0], ast.Pass)
+    ]
+    assert swallowed == []
+
+
+def test_committed_files_are_small() -> None:
+    """Data sets and results of runs do not belong into the repository."""
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=REPO, check=True, capture_output=True).stdout.decode()
+    large = {name: (REPO / name).stat().st_size for name in listing.split("\0") if name and (REPO / name).exists()}
+    assert {name: size for name, size in large.items() if size > 1 << 20} == {}
