@@ -17,7 +17,7 @@ ROOT_PACKAGES = {
     "streaming": "binlog_streaming",
 }
 # A package may import itself, what stands to its left, and the listed outside packages.
-FORMAT_LIBRARIES = {"numpy", "numba", "pyarrow", "crc32c"}
+FORMAT_LIBRARIES = {"numpy", "numba", "llvmlite", "pyarrow", "crc32c"}
 CONNECTOR_LIBRARIES = {"numpy", "pyarrow", "crc32c", "msgspec", "pyspark", "watchdog"}
 STREAMING_LIBRARIES = {"numpy", "pyarrow", "msgspec", "pyspark", "deltalake", "typer", "rich", "pymysql"}
 ALLOWED_IMPORTS = {
