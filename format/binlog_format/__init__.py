@@ -1,1 +1,37 @@
 """Binary logs as tables: `open_log(path)` reads them, without Spark and without a server."""
+
+from __future__ import annotations
+
+from binlog_format.block import Block
+from binlog_format.errors import (
+    AccessError,
+    BinlogError,
+    CorruptError,
+    DataLossError,
+    OptionError,
+    SchemaError,
+    StartError,
+    UnsupportedError,
+)
+from binlog_format.gtid import Gtid, GtidPosition
+from binlog_format.log import Log, LogFile, Span, open_log
+from binlog_format.position import Position
+
+__all__ = [
+    "AccessError",
+    "BinlogError",
+    "Block",
+    "CorruptError",
+    "DataLossError",
+    "Gtid",
+    "GtidPosition",
+    "Log",
+    "LogFile",
+    "OptionError",
+    "Position",
+    "SchemaError",
+    "Span",
+    "StartError",
+    "UnsupportedError",
+    "open_log",
+]

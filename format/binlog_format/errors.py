@@ -1,4 +1,4 @@
-"""Every error that a log, an option or a table can cause: `BinlogError` and its six families.
+"""Every error that a log, an option or a table can cause: `BinlogError` and its families.
 
 A condition is `FAMILY.SUBCLASS`, in the style of Spark's error conditions. The message reads
 `[CONDITION] where: what: stored/expected X, computed/got Y. Hint`. Three outcomes are never mixed: a value; *not there
@@ -119,6 +119,7 @@ class UnsupportedError(BinlogError):
             "PAGE_SIZE",
             "FORMAT",
             "XA_TRANSACTION",
+            "SAVEPOINT_ROLLBACK",
         }
     )
 
@@ -152,3 +153,19 @@ class AccessError(BinlogError):
 
     FAMILY = "BINLOG_PERMISSION"
     SUBCLASSES = frozenset({"DENIED"})
+
+
+class TableError(BinlogError):
+    """A target table cannot take what the log says."""
+
+    FAMILY = "BINLOG_TABLE"
+    SUBCLASSES = frozenset(
+        {
+            "OTHER_WRITER",
+            "SAME_TARGET",
+            "MODE_CHANGED",
+            "KEYS_CHANGED",
+            "NULL_KEY",
+            "WRITE_FAILED",
+        }
+    )

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar, cast
 
-import numba
 import numpy as np
 
 if TYPE_CHECKING:
@@ -29,6 +28,9 @@ _Function = TypeVar("_Function", bound="Callable[..., object]")
 
 def kernel(function: _Function) -> _Function:
     """Compile *function* at its first call; the machine code is cached on disk and runs without the GIL."""
+    # Not at the top: it takes a third of a second, and who only handles bytes (or looks for Spark sources) needs none.
+    import numba
+
     return cast("_Function", numba.njit(cache=True, nogil=True)(function))
 
 

@@ -79,7 +79,7 @@ class LocalFile:
 
     def read_into(self, offset: int, buffer: Bytes) -> int:
         """Fill *buffer* from byte *offset* on."""
-        view = memoryview(buffer)
+        view = buffer.data
         done = 0
         while done < len(view):
             count = os.preadv(self._descriptor, [view[done:]], offset + done)

@@ -1,0 +1,115 @@
+"""Which format the files of a path have: `detect_format`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from binlog_format.classic.layout import FILE_NAME as CLASSIC_FILE_NAME
+from binlog_format.classic.layout import MAGIC as CLASSIC_MAGIC
+from binlog_format.classic.layout import MAGIC_ENCRYPTED
+from binlog_format.errors import StartError, UnsupportedError
+from binlog_format.innodb.header import file_number
+from binlog_format.innodb.layout import MAGIC, MAGIC_SIZE
+from binlog_format.kernels import empty_bytes
+from binlog_format.position import Place
+
+if TYPE_CHECKING:
+    from binlog_format.source_file import Directory
+
+INNODB = "innodb"
+CLASSIC = "classic"
+FORMATS = (INNODB, CLASSIC)
+
+RELAY_LOG_WORD = "relay"
+"""In the usual names of a replica's relay logs: classic files whatever format the binlog has."""
+
+_INNODB_MAGIC = MAGIC.to_bytes(MAGIC_SIZE, "little")
+_CLASSIC_MAGICS = (CLASSIC_MAGIC, MAGIC_ENCRYPTED)
+_ONE_FILE_HINT = "Give the directory of the binlog files, or one file that is named as the server named it"
+
+
+def detect_format(directory: Directory, only: str | None) -> str:
+    """The name of the format: `innodb` or `classic`.
+
+    Files are told by their names, files of the classic format by their first bytes too; whatever else lies in the
+    directory does not count.
+
+    Args:
+        directory: Where the files are.
+        only: The one file that was given; None: the whole directory.
+
+    Raises:
+        StartError: `NO_LOG_FILES`; `CONFLICTING_OPTIONS`: logs of both formats are there.
+        UnsupportedError: `FORMAT`: the one file is something else; `ENCRYPTED`.
+    """
+    if only is not None:
+        return _format_of_file(directory, only)
+    innodb_name: str | None = None
+    classic_heads: dict[str, tuple[str, bytes]] = {}
+    for entry in sorted(directory.entries(), key=lambda entry: entry.name):
+        if file_number(entry.name) is not None:
+            innodb_name = entry.name
+        match = CLASSIC_FILE_NAME.fullmatch(entry.name)
+        # One file of each name is looked into; an empty one was made this moment.
+        if match is not None and entry.size >= len(CLASSIC_MAGIC) and match["base"] not in classic_heads:
+            classic_heads[match["base"]] = entry.name, _head(directory, entry.name)
+    classic = {base: name for base, (name, head) in classic_heads.items() if head in _CLASSIC_MAGICS}
+    binlogs = sorted(name for base, name in classic.items() if RELAY_LOG_WORD not in base)
+    if innodb_name is not None:
+        if binlogs:
+            raise StartError(
+                "CONFLICTING_OPTIONS",
+                f"{directory.path}: there are files of two formats: {innodb_name} and {binlogs[0]}",
+                hint="Say which format to read, name one file, or move the files of the other log away",
+            )
+        return INNODB
+    if not classic:
+        raise StartError(
+            "NO_LOG_FILES",
+            f"{directory.path}: there are no binlog files",
+            hint="They are named binlog-NNNNNN.ibb or <name>.NNNNNN; the server's variables binlog_directory and "
+            "log_bin_basename say where they are",
+        )
+    encrypted = [name for base, name in classic.items() if classic_heads[base][1] == MAGIC_ENCRYPTED]
+    if len(encrypted) == len(classic):
+        raise _encrypted(encrypted[0])
+    return CLASSIC
+
+
+def _format_of_file(directory: Directory, name: str) -> str:
+    head = _head(directory, name)
+    if head == CLASSIC_MAGIC:
+        return CLASSIC
+    if head == MAGIC_ENCRYPTED:
+        raise _encrypted(name)
+    if head == _INNODB_MAGIC or file_number(name) is not None:
+        return INNODB  # files are made before they are used: an empty or damaged one is the reader's to judge
+    if not head and CLASSIC_FILE_NAME.fullmatch(name) is not None:
+        return CLASSIC
+    raise UnsupportedError(
+        "FORMAT",
+        f"the file begins with {head.hex(' ') or 'nothing'}, as no binlog file does",
+        at=Place(name, byte=0),
+        hint=_ONE_FILE_HINT,
+    )
+
+
+def _head(directory: Directory, name: str) -> bytes:
+    try:
+        file = directory.open(name)
+    except FileNotFoundError:
+        return b""  # purged since the listing
+    try:
+        buffer = empty_bytes(len(CLASSIC_MAGIC))
+        return buffer[: file.read_into(0, buffer)].tobytes()
+    finally:
+        file.close()
+
+
+def _encrypted(name: str) -> UnsupportedError:
+    return UnsupportedError(
+        "ENCRYPTED",
+        "the file is encrypted",
+        at=Place(name, byte=0),
+        hint="Copy it out decrypted (mysqlbinlog --read-from-remote-server --raw), or switch encryption off",
+    )

@@ -1,0 +1,117 @@
+"""Cuts bytes into replication events by their headers: `cut_events`, `read_gtid`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_format.events.layout import (
+    EVENT_FLAGS_OFFSET,
+    EVENT_HEADER_SIZE,
+    EVENT_SERVER_ID_OFFSET,
+    EVENT_SIZE_MAX,
+    EVENT_SIZE_OFFSET,
+    EVENT_TYPE_OFFSET,
+    GTID_DOMAIN_OFFSET,
+    GTID_FLAGS_OFFSET,
+    GTID_SEQNO_OFFSET,
+    GTID_SIZE_MIN,
+    EventType,
+)
+from binlog_format.kernels import kernel
+from binlog_format.memory_kernels import load_u8, load_u16, load_u32, load_u64
+
+if TYPE_CHECKING:
+    from binlog_format.block import Table
+    from binlog_format.kernels import Bytes
+
+EVENTS_DONE = 0
+"""Everything up to the end has been cut into events."""
+EVENTS_CUT_OFF = 1
+"""The last event goes on behind the end; it has not been taken."""
+EVENTS_TABLE_FULL = 2
+"""The event table has no row left."""
+EVENTS_BAD_SIZE = 3
+"""An event's size is smaller than its header, or larger than any server writes."""
+
+_TYPE_GTID = int(EventType.MARIADB_GTID)
+
+
+@kernel
+def cut_events(
+    data: Bytes, start: int, end: int, checksum_size: int, events: Table, row: int, group: int, event_no: int
+) -> tuple[int, int, int]:
+    """Write one row of *events* for each whole event in `data[start:end]`.
+
+    Args:
+        data: Event bytes.
+        start: Byte where the first event's header is.
+        end: Byte behind the last one; at most the size of *data*.
+        checksum_size: Bytes behind every event that its size counts and the table's `size` does not; 0 in `.ibb` files.
+        events: `EVENT_DTYPE`.
+        row: First row to write.
+        group: Row of their group in the group table.
+        event_no: Number of the first of them in its group.
+
+    Returns:
+        Code (`EVENTS_DONE`, ...), row behind the last one written, and the byte reached: that of the first event not
+        taken.
+    """
+    column_start = events["start"]
+    column_size = events["size"]
+    column_type = events["type"]
+    column_flags = events["flags"]
+    column_timestamp = events["timestamp"]
+    column_server_id = events["server_id"]
+    column_group = events["group"]
+    column_event_no = events["event_no"]
+    at = start
+    while at < end:
+        if end - at < EVENT_HEADER_SIZE:
+            return EVENTS_CUT_OFF, row, at
+        size = load_u32(data, at + EVENT_SIZE_OFFSET)
+        if size < EVENT_HEADER_SIZE + checksum_size or size > EVENT_SIZE_MAX:
+            return EVENTS_BAD_SIZE, row, at
+        if size > end - at:
+            return EVENTS_CUT_OFF, row, at
+        if row >= len(column_start):
+            return EVENTS_TABLE_FULL, row, at
+        column_start[row] = at
+        column_size[row] = size - checksum_size
+        column_type[row] = data[at + EVENT_TYPE_OFFSET]
+        column_flags[row] = load_u16(data, at + EVENT_FLAGS_OFFSET)
+        column_timestamp[row] = load_u32(data, at)
+        column_server_id[row] = load_u32(data, at + EVENT_SERVER_ID_OFFSET)
+        column_group[row] = group
+        column_event_no[row] = event_no
+        row += 1
+        event_no += 1
+        at += size
+    return EVENTS_DONE, row, at
+
+
+@kernel
+def read_gtid(data: Bytes, start: int, size: int, groups: Table, group: int) -> bool:
+    """Fill timestamp and GTID of a row of *groups* from its first event.
+
+    Args:
+        data: Event bytes.
+        start: Byte of the group's first event, of which the whole header is there.
+        size: Bytes of that event that are there.
+        groups: `GROUP_DTYPE`.
+        group: The row.
+
+    Returns:
+        False: it is a GTID event, but too short to be one.
+    """
+    groups["timestamp"][group] = load_u32(data, start)
+    is_gtid = load_u8(data, start + EVENT_TYPE_OFFSET) == _TYPE_GTID
+    if is_gtid and size < GTID_SIZE_MIN:
+        return False
+    groups["has_gtid"][group] = is_gtid
+    groups["domain"][group] = load_u32(data, start + GTID_DOMAIN_OFFSET) if is_gtid else 0
+    groups["server_id"][group] = load_u32(data, start + EVENT_SERVER_ID_OFFSET)
+    groups["seqno"][group] = load_u64(data, start + GTID_SEQNO_OFFSET) if is_gtid else np.uint64(0)
+    groups["gtid_flags"][group] = data[start + GTID_FLAGS_OFFSET] if is_gtid else 0
+    return True

@@ -1,0 +1,87 @@
+"""Bytes that lie apart in files, joined: `read_extents`."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_format.errors import DataLossError
+from binlog_format.extent_kernels import gather
+from binlog_format.kernels import empty_bytes
+from binlog_format.position import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Table
+    from binlog_format.kernels import Bytes
+    from binlog_format.source_file import SourceFile
+
+_GAP_MAX = 64 << 10
+"""Bytes between two extents that are read and thrown away rather than read around."""
+_RUN_SIZE_MAX = 4 << 20
+"""Bytes read at a time, unless one extent is larger."""
+
+
+def read_extents(extents: Table, open_file: Callable[[int], SourceFile]) -> Bytes:
+    """Join the bytes of *extents*, in their order, with few large reads.
+
+    Args:
+        extents: `EXTENT_DTYPE`; `data_start` is not looked at.
+        open_file: Opens a file by number; it is closed here.
+
+    Raises:
+        DataLossError: `TRUNCATED_TRANSACTION`: a file is shorter than its extents say.
+    """
+    sizes = np.ascontiguousarray(extents["size"])
+    starts = np.ascontiguousarray(extents["file_offset"])
+    files = np.ascontiguousarray(extents["file_no"])
+    targets = np.cumsum(sizes) - sizes
+    result = empty_bytes(int(sizes.sum()))
+    opened: SourceFile | None = None
+    opened_no = -1
+    try:
+        for first, end in _runs(files, starts, sizes):
+            if files[first] != opened_no or opened is None:
+                if opened is not None:
+                    opened.close()
+                opened_no = int(files[first])
+                opened = open_file(opened_no)
+            run_start = int(starts[first])
+            buffer = empty_bytes(int(starts[end - 1] + sizes[end - 1]) - run_start)
+            count = opened.read_into(run_start, buffer)
+            if count < len(buffer):
+                raise DataLossError(
+                    "TRUNCATED_TRANSACTION",
+                    f"the file ends at byte {run_start + count:#x}, expected data up to {run_start + len(buffer):#x}",
+                    at=Place(opened.name, byte=run_start + count),
+                )
+            gather(buffer, starts[first:end] - run_start, sizes[first:end], result, targets[first:end])
+    finally:
+        if opened is not None:
+            opened.close()
+    return result
+
+
+def _runs(files: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Rows `[first, end)` that one read each can fetch: ascending in one file, close to each other."""
+    if len(files) == 0:
+        return []
+    gaps = starts[1:] - (starts[:-1] + sizes[:-1])
+    breaks = np.flatnonzero((files[1:] != files[:-1]) | (gaps < 0) | (gaps > _GAP_MAX)) + 1
+    borders = [0, *breaks.tolist(), len(files)]
+    ends = starts + sizes
+    runs = []
+    for border, end in itertools.pairwise(borders):
+        first = border
+        while first < end:
+            # The rows ascend within a run, so a binary search finds where it gets too large.
+            cut = first + int(np.searchsorted(ends[first:end], starts[first] + _RUN_SIZE_MAX, side="right"))
+            cut = max(cut, first + 1)
+            runs.append((first, cut))
+            first = cut
+    return runs

@@ -1,0 +1,235 @@
+"""The `.ibb` files of a directory: `LogFiles` opens them by number and verifies their headers.
+
+A live server makes files before it uses them, cuts the last one, purges the first ones and may begin anew
+(writing specification, sections 2 to 7). Each file is looked up again whenever it is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import BinlogError, CorruptError, DataLossError
+from binlog_format.innodb.checksum import page_checksum, stored_checksum
+from binlog_format.innodb.header import FileHeader, file_name, file_number, read_header
+from binlog_format.innodb.layout import HEADER_SIZE, PAGE_SIZE_MAX
+from binlog_format.kernels import empty_bytes
+from binlog_format.position import Place
+
+if TYPE_CHECKING:
+    from binlog_format.source_file import Directory, SourceFile
+
+OPEN_FILES_MAX = 8
+"""Descriptors kept: the file being read, its neighbours, and those that out-of-band data comes from."""
+
+READ_ATTEMPTS = 4
+"""A page that is written while it is read looks torn; the next read finds it whole."""
+
+_HEADER_HINT = "The header page is damaged; take the file from a backup"
+
+
+@dataclass(slots=True)
+class OpenFile:
+    """A file that has been begun, with a good header.
+
+    Attributes:
+        file_no: Its number.
+        source: Its bytes.
+        header: Its header.
+    """
+
+    file_no: int
+    source: SourceFile
+    header: FileHeader
+
+    @property
+    def name(self) -> str:
+        """File name."""
+        return self.source.name
+
+    @property
+    def page_size(self) -> int:
+        """Page size in bytes."""
+        return self.header.page_size
+
+    def page_count(self) -> int:
+        """Whole pages that the file has now; a rest behind them does not count."""
+        return self.source.size() // self.page_size
+
+    def place(self, page: int, byte_in_page: int = 0) -> Place:
+        """A place in this file for an error."""
+        return Place(self.name, page=page, byte=page * self.page_size + byte_in_page)
+
+
+class LogFiles:
+    """Files of one log, opened by number.
+
+    Args:
+        directory: Where they are.
+        only: Name of the one file that the caller gave; it is found under its number whatever it is called.
+    """
+
+    def __init__(self, directory: Directory, only: str | None = None) -> None:
+        self._directory = directory
+        self._open: dict[int, OpenFile] = {}
+        self._page_size: int | None = None
+        self._names: dict[int, str] = {}
+        self.only: int | None = None
+        if only is not None:
+            self.only = self._number_of(only)
+            self._names[self.only] = only
+
+    def numbers(self) -> list[int]:
+        """Numbers of the files that are there now (or of the only one), ascending."""
+        if self.only is not None:
+            return [self.only]
+        return self._listed()
+
+    def _listed(self) -> list[int]:
+        found = (file_number(entry.name) for entry in self._directory.entries())
+        return sorted(number for number in found if number is not None)
+
+    def name(self, file_no: int) -> str:
+        """Name of file *file_no*."""
+        return self._names.get(file_no, file_name(file_no))
+
+    def size(self, file_no: int) -> int | None:
+        """Size in bytes of file *file_no*, begun or not; None: it is not there."""
+        entry = self._directory.entry(self.name(file_no))
+        return None if entry is None else entry.size
+
+    def begun(self, file_no: int) -> OpenFile | None:
+        """Open file *file_no*; None when it is not there, or nothing has been written into it yet.
+
+        Raises:
+            CorruptError: `HEADER`, `PAGE_CHECKSUM`: its header page is damaged.
+        """
+        known = self._open.get(file_no)
+        if known is not None:
+            return known
+        try:
+            source = self._directory.open(self.name(file_no))
+        except FileNotFoundError:
+            return None
+        try:
+            header = self._read_header(source, file_no)
+        except BaseException:
+            source.close()
+            raise
+        if header is None:
+            source.close()
+            return None
+        self._check_page_size(source.name, header)
+        opened = OpenFile(file_no, source, header)
+        self._keep(opened)
+        return opened
+
+    def existing(self, file_no: int) -> OpenFile:
+        """Open file *file_no*, which must be there: something refers to it.
+
+        Raises:
+            DataLossError: `FILE_PURGED`.
+            CorruptError: Its header page is damaged or empty.
+        """
+        opened = self.begun(file_no)
+        if opened is not None:
+            return opened
+        name = self.name(file_no)
+        if self.size(file_no) is None:
+            raise DataLossError(
+                "FILE_PURGED",
+                "the file is not there, but it is needed",
+                at=Place(name),
+                hint="The server has purged it, or it was not copied; start from a later position, or bring it back",
+            )
+        raise CorruptError("HEADER", "the file is empty, but it should hold data", at=Place(name, page=0, byte=0))
+
+    def later_begun(self, file_no: int) -> int | None:
+        """Number of a file behind *file_no* + 1 that has been begun; None: there is none."""
+        later = (number for number in reversed(self._listed()) if number > file_no + 1)
+        return next((number for number in later if self.begun(number) is not None), None)
+
+    def check_same(self, file: OpenFile) -> None:
+        """Make sure that *file* is still the one of its name, or gone, before going on to the next one.
+
+        Raises:
+            DataLossError: `LOG_RESET`: another file has its name now.
+        """
+        self._open.pop(file.file_no, None)
+        now = self.begun(file.file_no)
+        if now is not None and now.header != file.header:
+            raise DataLossError(
+                "LOG_RESET",
+                f"another file has taken its name: LSN {file.header.lsn} before, {now.header.lsn} now",
+                at=Place(file.name, page=0, byte=0),
+                hint="The log was begun anew (RESET MASTER); what was not read of the old one is gone",
+            )
+
+    def refresh(self) -> None:
+        """Forget open files: the next look finds what has their names then. Readers under way keep theirs."""
+        self._open.clear()
+
+    def close(self) -> None:
+        """Let all files go."""
+        for opened in self._open.values():
+            opened.source.close()
+        self._open.clear()
+
+    def _keep(self, opened: OpenFile) -> None:
+        if len(self._open) >= OPEN_FILES_MAX:
+            # Not closed: whoever reads from it still holds it; the descriptor goes with the last reference.
+            self._open.pop(next(iter(self._open)))
+        self._open[opened.file_no] = opened
+
+    def _number_of(self, name: str) -> int:
+        number = file_number(name)
+        if number is not None:
+            return number
+        source = self._directory.open(name)
+        try:
+            header = self._read_header(source, None)
+        finally:
+            source.close()
+        return 0 if header is None else header.file_no
+
+    def _read_header(self, source: SourceFile, file_no: int | None) -> FileHeader | None:
+        head = empty_bytes(PAGE_SIZE_MAX)
+        attempt = 0
+        while True:
+            attempt += 1
+            size = source.read_into(0, head)
+            if size < HEADER_SIZE:
+                return None
+            try:
+                return _verified_header(head[:size].data, source.name, file_no)
+            except BinlogError:
+                if attempt >= READ_ATTEMPTS:
+                    raise
+
+    def _check_page_size(self, name: str, header: FileHeader) -> None:
+        if self._page_size is None:
+            self._page_size = header.page_size
+        elif self._page_size != header.page_size:
+            reason = f"page size: the other files have {self._page_size}, this one has {header.page_size}"
+            raise CorruptError("HEADER", reason, at=Place(name, page=0, byte=4))
+
+
+def _verified_header(head: memoryview, name: str, file_no: int | None) -> FileHeader | None:
+    header = read_header(bytes(head[:HEADER_SIZE]), name, file_no)
+    if header is None:
+        if head.tobytes().strip(b"\0"):
+            reason = "the header is empty, but there are data behind it"
+            raise CorruptError("HEADER", reason, at=Place(name, page=0, byte=0), hint=_HEADER_HINT)
+        return None
+    if len(head) < header.page_size:
+        return None
+    page = head[: header.page_size]
+    stored, computed = stored_checksum(page), page_checksum(page)
+    if stored != computed:
+        raise CorruptError(
+            "PAGE_CHECKSUM",
+            f"page CRC-32C: stored {stored:#010x}, computed {computed:#010x}",
+            at=Place(name, page=0, byte=0),
+            hint=_HEADER_HINT,
+        )
+    return header

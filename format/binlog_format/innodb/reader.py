@@ -1,0 +1,214 @@
+"""The log of a MariaDB 12.3 server with `binlog_storage_engine=innodb`: `InnodbLog`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from binlog_format.errors import DataLossError, StartError
+from binlog_format.gtid import GtidPosition
+from binlog_format.innodb.extents import read_extents
+from binlog_format.innodb.file_end import check_file_end
+from binlog_format.innodb.files import LogFiles
+from binlog_format.innodb.group_reader import GroupReader
+from binlog_format.innodb.gtid_state import read_state
+from binlog_format.innodb.layout import CHUNK_HEADER_SIZE, FIRST_DATA_PAGE
+from binlog_format.innodb.measure import measure
+from binlog_format.innodb.page_runs import PageRuns
+from binlog_format.innodb.pages import PageReader
+from binlog_format.innodb.scan_kernels import SCAN_END_MARK, scan_chunks
+from binlog_format.innodb.scanner import CommitScanner
+from binlog_format.innodb.tables import CHUNK_DTYPE
+from binlog_format.kernels import empty_bytes
+from binlog_format.log import Log, LogFile, Span
+from binlog_format.position import Place, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from binlog_format.block import Block, Table
+    from binlog_format.innodb.files import OpenFile
+    from binlog_format.kernels import Bytes
+    from binlog_format.source_file import Directory
+
+
+class InnodbLog(Log):
+    """`binlog-NNNNNN.ibb` files.
+
+    Args:
+        directory: Where they are.
+        only: Name of the one file to read. Records that go on in the next file are read to their end, and out-of-band
+            data is taken from where it is.
+    """
+
+    format_name: ClassVar[str] = "innodb"
+
+    def __init__(self, directory: Directory, only: str | None = None) -> None:
+        self.path = directory.path if only is None else f"{directory.path.rstrip('/')}/{only}"
+        self._files = LogFiles(directory, only)
+        self._reader = PageReader(self._files, check_file_end)
+
+    def files(self) -> list[LogFile]:
+        """The files that are there now, by number."""
+        self._files.refresh()
+        found = []
+        for file_no in self._files.numbers():
+            size = self._files.size(file_no)
+            if size is None:
+                continue  # purged between the listing and now
+            file = self._files.begun(file_no)
+            if file is None:
+                found.append(LogFile(file_no, self._files.name(file_no), size, "empty", 0, {}))
+                continue
+            is_final = self._files.begun(file_no + 1) is not None
+            used_size = size if is_final else self._used_size(file)
+            is_full = used_size >= size - size % file.page_size
+            state = "full" if is_full else "active"
+            found.append(LogFile(file_no, file.name, size, state, size if is_full else used_size, _fields(file)))
+        return found
+
+    def start_position(self) -> Position:
+        """The earliest position that is still there."""
+        return Position(self._numbers()[0], FIRST_DATA_PAGE, 0)
+
+    def gtid_position_at(self, position: Position) -> GtidPosition:
+        """The last GTID of each domain before *position*: the full state of its file, and what was committed since.
+
+        The differential states are not used: after a restart of the server they are incomplete (writing specification,
+        section 10.6).
+        """
+        self._files.refresh()
+        for file_no in reversed([number for number in self._numbers() if number <= position.file_no]):
+            file = self._files.begun(file_no)
+            state = None if file is None else read_state(self._reader, file)
+            if state is not None:
+                start = Position(file_no, FIRST_DATA_PAGE, 0)
+                span = measure(self._reader, CommitScanner(self._reader, start, position), start, None)
+                return state.position().advanced_by(span.gtids)
+        return GtidPosition({})
+
+    def span(self, start: Position, *, size_max: int | None = None) -> Span:
+        """Measure what is there from *start* on: pages are scanned, events are not joined."""
+        scanner = self._scanner(start, None)
+        if scanner is None:
+            return Span(start, 0, 0, GtidPosition({}), None)
+        return measure(self._reader, scanner, start, size_max)
+
+    def split(self, start: Position, end: Position, count: int) -> list[Position]:
+        """Page starts that cut [*start*, *end*) into up to *count* parts with about as many pages each."""
+        stretches = [
+            (file_no, pages)
+            for file_no in self._numbers()
+            if start.file_no <= file_no <= end.file_no and (pages := self._pages_between(file_no, start, end))
+        ]
+        total = sum(len(pages) for _, pages in stretches)
+        cuts = (part * total // count for part in range(1, count))
+        found = {_page_at(stretches, cut) for cut in cuts if cut > 0}
+        return sorted(position for position in found if start < position < end)
+
+    def blocks(self, start: Position | None = None, end: Position | None = None) -> Iterator[Block]:
+        """Read the groups whose commit record starts in [*start*, *end*).
+
+        The last block can be empty: its `next_position` says how far reading has come, over records that are no
+        groups. When *end* has been reached it is not before *end*; else the data end before it.
+        """
+        scanner = self._scanner(self.start_position() if start is None else start, end)
+        if scanner is not None:
+            yield from GroupReader(self._reader, scanner).blocks()
+
+    def read_extents(self, extents: Table) -> Bytes:
+        """Join the bytes of *extents*; the pages they lie in are verified."""
+        self._files.refresh()
+        if len(extents) == 0:
+            return empty_bytes(0)
+        file = self._files.existing(int(extents["file_no"][0]))
+        return read_extents(PageRuns(self._reader), extents, file.page_size)
+
+    def close(self) -> None:
+        """Let all files go."""
+        self._files.close()
+
+    def _numbers(self) -> list[int]:
+        numbers = self._files.numbers()
+        if not numbers:
+            raise StartError(
+                "NO_LOG_FILES",
+                f"{self.path}: there are no binlog files any more",
+                hint="The server has removed them, or the directory was emptied",
+            )
+        return numbers
+
+    def _scanner(self, start: Position, end: Position | None) -> CommitScanner | None:
+        """A scanner over files as they are now; None when the first file is not there yet."""
+        self._files.refresh()
+        if end is not None and end < start:
+            raise StartError("START_AFTER_END", f"the range ends at {end}, before its start {start}")
+        numbers = self._numbers()
+        if start.file_no not in numbers:
+            if start == Position(numbers[-1] + 1, min(start.page, FIRST_DATA_PAGE), 0):
+                return None
+            name = self._files.name(start.file_no)
+            if start.file_no > numbers[-1]:
+                raise StartError(
+                    "POSITION_NOT_FOUND",
+                    f"position {start}: the last file is {self._files.name(numbers[-1])}",
+                    at=Place(name),
+                    hint="The log may have been begun anew (RESET MASTER)",
+                )
+            raise DataLossError(
+                "FILE_PURGED",
+                f"position {start}: the file is not there; the first one is {self._files.name(numbers[0])}",
+                at=Place(name),
+                hint="The server has purged it; start from the earliest position, or bring the file back",
+            )
+        if self._files.only is not None:
+            file_end = Position(self._files.only + 1, 0, 0)
+            end = file_end if end is None else min(end, file_end)
+        return CommitScanner(self._reader, start, end)
+
+    def _pages_between(self, file_no: int, start: Position, end: Position) -> range:
+        """Data pages of a file that lie in [*start*, *end*)."""
+        file = self._files.begun(file_no)
+        if file is None:
+            return range(0)
+        first = max(start.page, FIRST_DATA_PAGE) if file_no == start.file_no else FIRST_DATA_PAGE
+        behind = end.page + (1 if end.chunk > 0 else 0)
+        count = file.page_count()
+        return range(first, min(behind, count) if file_no == end.file_no else count)
+
+    def _used_size(self, file: OpenFile) -> int:
+        """Bytes up to the end of data: pages are written in order, so the last one is found by halving."""
+        page = empty_bytes(file.page_size)
+        low, high = 0, file.page_count()  # page `low` has been written, page `high` has not
+        while high - low > 1:
+            middle = (low + high) // 2
+            count, _ = self._reader.read(file, middle, page)
+            low, high = (middle, high) if count > 0 else (low, middle)
+        if low < FIRST_DATA_PAGE or self._reader.read(file, low, page)[0] == 0:
+            return (low + 1) * file.page_size if low < FIRST_DATA_PAGE else low * file.page_size
+        chunks = np.empty(file.page_size // CHUNK_HEADER_SIZE, dtype=CHUNK_DTYPE)
+        code, _, _, _, byte = scan_chunks(page, 1, file.page_size, 0, chunks)
+        return low * file.page_size + (byte if code == SCAN_END_MARK else file.page_size)
+
+
+def _page_at(stretches: list[tuple[int, range]], index: int) -> Position:
+    """The start of page *index* of all pages together."""
+    for file_no, pages in stretches:
+        if index < len(pages):
+            return Position(file_no, pages[index], 0)
+        index -= len(pages)
+    raise IndexError(index)
+
+
+def _fields(file: OpenFile) -> dict[str, object]:
+    header = file.header
+    return {
+        "version": f"{header.version_major}.{header.version_minor}",
+        "page_size": header.page_size,
+        "page_count": header.page_count,
+        "lsn": header.lsn,
+        "state_interval": header.state_interval,
+        "oob_reference_file_no": header.oob_reference_file_no,
+        "xa_reference_file_no": header.xa_reference_file_no,
+    }

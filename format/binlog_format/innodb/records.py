@@ -1,0 +1,155 @@
+"""Single records, found by their place: `RecordReader`, for out-of-band data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_format.errors import BinlogError, CorruptError, DataLossError
+from binlog_format.innodb.layout import FIRST_DATA_PAGE, RecordKind
+from binlog_format.innodb.record_kernels import (
+    WALK_BAD_LENGTH,
+    WALK_DONE,
+    WALK_END_MARK,
+    WALK_ENOUGH,
+    WALK_MORE,
+    WALK_NOT_A_START,
+    WALK_TABLE_FULL,
+    copy_pieces,
+    walk_record,
+)
+from binlog_format.innodb.tables import PIECE_DTYPE
+from binlog_format.kernels import empty_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from binlog_format.block import Table
+    from binlog_format.innodb.files import OpenFile
+    from binlog_format.innodb.page_runs import PageRun, PageRuns
+    from binlog_format.innodb.pages import PageReader
+    from binlog_format.kernels import Bytes
+    from binlog_format.position import Place
+
+PIECES_MAX = 512
+"""Pieces found in one step; a record with more takes several."""
+
+_NO_LIMIT = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Stretches of a record's data in one run of pages.
+
+    Attributes:
+        run: The pages.
+        table: `PIECE_DTYPE`; overwritten by the next step.
+        file_start: Byte in the file where the run begins.
+        ends: The record ends with these.
+    """
+
+    run: PageRun
+    table: Table
+    file_start: int
+    ends: bool
+
+
+class RecordReader:
+    """Follows one record after the other from their first chunks.
+
+    Args:
+        reader: Where pages come from.
+        runs: Cache of pages.
+    """
+
+    def __init__(self, reader: PageReader, runs: PageRuns) -> None:
+        self._reader = reader
+        self._runs = runs
+        self._table = np.empty(PIECES_MAX, dtype=PIECE_DTYPE)
+
+    def head(self, file_no: int, offset: int, kind: RecordKind, size: int) -> Bytes:
+        """The first *size* bytes of a record's data; fewer only when it has no more."""
+        head = empty_bytes(size)
+        taken = 0
+        for pieces in self.pieces(file_no, offset, kind, size_max=size):
+            taken = copy_pieces(pieces.run.data, pieces.table, len(pieces.table), 0, size - taken, head, taken)
+            if taken == size:
+                break
+        return head[:taken]
+
+    def pieces(
+        self, file_no: int, offset: int, kind: RecordKind, *, size_max: int = _NO_LIMIT, ahead: int = 1
+    ) -> Iterator[Pieces]:
+        """The stretches of a record's data, run by run.
+
+        Args:
+            file_no: File where its first chunk is.
+            offset: Byte of that chunk in the file.
+            kind: The record's.
+            size_max: Stop after about so many bytes.
+            ahead: Pages worth reading ahead.
+
+        Raises:
+            CorruptError: `OOB_REFERENCE`: there is no such record; `BAD_CHUNK`, `PAGE_CHECKSUM`: it is damaged.
+            DataLossError: `FILE_PURGED`; `TRUNCATED_TRANSACTION`: it does not end.
+        """
+        file = self._reader.files.existing(file_no)
+        page_size = file.page_size
+        page, at_in_page = divmod(offset, page_size)
+        if page < FIRST_DATA_PAGE:
+            raise bad_reference(file.place(page, at_in_page), "it points into the header page")
+        begun = False
+        while True:
+            run = self._runs.find(file.file_no, page)
+            if run is None:
+                if page >= file.page_count():
+                    file = self._next_file(file, page, begun)
+                    page, at_in_page = FIRST_DATA_PAGE, 0
+                run = self._runs.get(file.file_no, page, ahead=ahead)
+            start = (page - run.first_page) * page_size + at_in_page
+            code, count, at, begun = walk_record(run.data, start, page_size, int(kind), begun, size_max, self._table)
+            if code not in (WALK_DONE, WALK_ENOUGH, WALK_MORE, WALK_TABLE_FULL):
+                raise _walk_error(code, file, run, at, kind)
+            ends = code == WALK_DONE
+            yield Pieces(run, self._table[:count], run.first_page * page_size, ends)
+            if ends or code == WALK_ENOUGH:
+                return
+            page, at_in_page = divmod(run.first_page * page_size + at, page_size)
+
+    def _next_file(self, file: OpenFile, page: int, begun: bool) -> OpenFile:
+        if not begun:
+            raise bad_reference(file.place(page), "the file ends before it")
+        following = self._reader.next_file(file)
+        if following is None:
+            raise DataLossError(
+                "TRUNCATED_TRANSACTION",
+                "a record goes on behind the end of the file, but the next file has not been begun",
+                at=file.place(page),
+                hint="The files were not copied together, or the next one is missing",
+            )
+        return following
+
+
+def bad_reference(place: Place, reason: str) -> CorruptError:
+    """An error about a reference to out-of-band data at *place*."""
+    return CorruptError(
+        "OOB_REFERENCE",
+        f"reference to out-of-band data: {reason}",
+        at=place,
+        hint="The transaction cannot be read; files may be damaged, or not of the same log",
+    )
+
+
+def _walk_error(code: int, file: OpenFile, run: PageRun, at: int, kind: RecordKind) -> BinlogError:
+    offset = run.first_page * file.page_size + at
+    place = file.place(offset // file.page_size, offset % file.page_size)
+    if code == WALK_NOT_A_START:
+        return bad_reference(place, f"no record of kind {int(kind)} starts here")
+    if code == WALK_END_MARK:
+        reason = "a record goes on here, but nothing has been written"
+        return DataLossError("TRUNCATED_TRANSACTION", reason, at=place, hint="The file is incomplete; copy it again")
+    if code == WALK_BAD_LENGTH:
+        return CorruptError("BAD_CHUNK", "the chunk does not fit into its page", at=place)
+    return CorruptError("BAD_CHUNK", "a record should go on here, but another one begins", at=place)

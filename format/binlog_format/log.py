@@ -1,0 +1,182 @@
+"""The one entry point to a log: `open_log(path)` -> `Log`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from binlog_format.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from binlog_format.block import Block, Table
+    from binlog_format.gtid import GtidPosition
+    from binlog_format.kernels import Bytes
+    from binlog_format.position import Position
+
+BLOCK_SIZE = 2 << 20
+"""Bytes read for a block: blocks of 2 MiB and what is made of them stay in the processor's cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """What one file of a log is.
+
+    Attributes:
+        file_no: Number in the file's name.
+        name: File name.
+        size: Size on disk in bytes.
+        state: `empty` (pre-allocated, nothing written), `active` (the end of data is in it) or `full`.
+        used_size: Bytes up to the end of data; equals `size` for a full file.
+        header: The format's own header fields by name, plain values; empty for an empty file.
+    """
+
+    file_no: int
+    name: str
+    size: int
+    state: str
+    used_size: int
+    header: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What lies between a start and `end`, found without decoding rows.
+
+    Attributes:
+        end: Where the next read starts; behind the last whole event group (or other whole record).
+        groups: Event groups in the span.
+        size: Bytes that the span takes in the files.
+        gtids: Last GTID of each domain in the span.
+        last_timestamp: Of the last group's first event, seconds since 1970 UTC; None without groups.
+    """
+
+    end: Position
+    groups: int
+    size: int
+    gtids: GtidPosition
+    last_timestamp: int | None
+
+
+class Log(ABC):
+    """The binlog files of one server, in one format.
+
+    A log may be live: what is not on disk yet is not an error; readers stop before it, and a later call goes on there.
+    Objects of this class are not for several threads at once; open one for each.
+    """
+
+    format_name: ClassVar[str]
+    path: str
+
+    @abstractmethod
+    def files(self) -> list[LogFile]:
+        """The files that are there now, by number."""
+
+    @abstractmethod
+    def start_position(self) -> Position:
+        """The earliest position that is still there."""
+
+    @abstractmethod
+    def gtid_position_at(self, position: Position) -> GtidPosition:
+        """The last GTID of each domain before *position*, as far as the log itself says."""
+
+    @abstractmethod
+    def span(self, start: Position, *, size_max: int | None = None) -> Span:
+        """Measure what is there from *start* to the end of data, or until *size_max* bytes in the files are passed.
+
+        At least one group is taken when there is one. Costs a scan of those bytes, never of what lies before.
+        """
+
+    @abstractmethod
+    def split(self, start: Position, end: Position, count: int) -> list[Position]:
+        """Up to *count* - 1 positions between *start* and *end*, ascending, that cut the span into similar parts.
+
+        Reading all parts gives exactly the groups of the whole, in the same order.
+        """
+
+    @abstractmethod
+    def blocks(self, start: Position | None = None, end: Position | None = None) -> Iterator[Block]:
+        """Read the groups whose position is in [*start*, *end*), in commit order.
+
+        Args:
+            start: Default: `start_position()`.
+            end: Default: the end of data when that place is reached.
+
+        Raises:
+            CorruptError: Bytes on disk cannot be right.
+            DataLossError: A file in the middle is missing, or *start* has been purged.
+        """
+
+    def changes(
+        self,
+        *,
+        tables: str | None = None,
+        exclude_tables: str | None = None,
+        table: str | None = None,
+        start: Position | str | None = None,
+        end: Position | str | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read changed rows, in commit order: the view `changes`.
+
+        Args:
+            tables: Regular expressions on `database.table`, separated by commas; default: all tables.
+            exclude_tables: The same, for what to leave out.
+            table: One table by name; the images are then typed structs, not JSON texts.
+            start: A position, or GTIDs (`0-1-575`) behind which to start; default: the start of the log.
+            end: A position to stop before, or GTIDs to stop behind; default: the end of data.
+        """
+        from binlog_format.views.changes import ChangesView  # compiled code; not every use of a log needs it
+        from binlog_format.views.read_range import ReadRange
+        from binlog_format.views.table_filter import TableFilter
+
+        part = ReadRange.of(self, start, end)
+        view = ChangesView(table=table, tables=TableFilter(tables, exclude_tables), skip=part.skip, until=part.until)
+        return view.batches(part.blocks(self))
+
+    @abstractmethod
+    def read_extents(self, extents: Table) -> Bytes:
+        """Join the bytes of *extents* (`EXTENT_DTYPE`) into one buffer."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let all files go."""
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_log(path: str, *, format_name: str | None = None) -> Log:
+    """Open the binlog files of one server.
+
+    Args:
+        path: The directory that holds them, one file of it, or a URL (`s3://...`).
+        format_name: `innodb` or `classic`; default: what the files say.
+
+    Raises:
+        StartError: `PATH_NOT_FOUND`, `NO_LOG_FILES`; `CONFLICTING_OPTIONS`: there are logs of both formats.
+        UnsupportedError: `FORMAT`, `ENCRYPTED`.
+        OptionError: `INVALID_VALUE`: there is no format of that name.
+    """
+    # The readers import this module, and each brings compiled code that the other does not need.
+    from binlog_format.detect import CLASSIC, FORMATS, INNODB, detect_format
+    from binlog_format.source_file import open_directory
+
+    if format_name is not None and format_name not in FORMATS:
+        raise OptionError("INVALID_VALUE", f"format: expected {' or '.join(FORMATS)}, got {format_name!r}")
+    directory, only = open_directory(path)
+    found = detect_format(directory, only) if format_name is None else format_name
+    if found == INNODB:
+        from binlog_format.innodb.reader import InnodbLog
+
+        return InnodbLog(directory, only)
+    assert found == CLASSIC
+    from binlog_format.classic.reader import ClassicLog
+
+    return ClassicLog(directory, only)

@@ -1,0 +1,48 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from binlog_streaming.demo.mariadb_server import MariaDbServer
+
+# Kernels are compiled at their first call: the first example of a test may take a second.
+settings.register_profile("kernels", deadline=None)
+settings.load_profile("kernels")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one Spark session of a test run: a JVM takes seconds to start."""
+    from binlog_streaming.spark_session import local_session  # Spark is imported only where a test asks for it
+
+    folder = tmp_path_factory.mktemp("spark")
+    places = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder / "local")}
+    session = local_session("tests", settings=places, log_file=folder / "spark.log")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def mariadb_server(tmp_path: Path) -> Iterator[MariaDbServer]:
+    """A MariaDB server of its own for each test, running; skips where none is installed, but fails in CI."""
+    from binlog_streaming.demo.mariadb_server import MariaDbError, MariaDbServer
+
+    try:
+        server = MariaDbServer(tmp_path / "server")
+    except MariaDbError as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(error))
+    with server:
+        yield server

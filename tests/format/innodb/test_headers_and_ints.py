@@ -1,0 +1,141 @@
+"""Header pages, file names and compressed integers."""
+
+from __future__ import annotations
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlog_format import CorruptError, UnsupportedError
+from binlog_format.innodb.checksum import PageState, set_page_checksum, verify_pages
+from binlog_format.innodb.compressed_int_kernels import (
+    INT_CUT_OFF,
+    INT_TOO_LARGE,
+    decode_compressed_int,
+    encode_compressed_int,
+    read_int,
+)
+from binlog_format.innodb.header import FileHeader, encode_header_page, file_name, file_number, read_header
+from binlog_format.innodb.layout import HEADER_CHECKSUM_OFFSET, HEADER_STRUCT, MAGIC
+from binlog_format.kernels import as_bytes
+
+UINT64 = st.integers(0, 2**64 - 1)
+
+# Reading specification, section 4.5.
+KNOWN_INTS = {
+    0: "00",
+    0x1F: "f8",
+    0x20: "0101",
+    0x1FFF: "f9ff",
+    0x2000: "020001",
+    0x1FFFFF: "faffff",
+    0x200000: "03000001",
+    0x1FFFFFFF: "fbffffff",
+    0x20000000: "0400000001",
+    0x1FFFFFFFFF: "fcffffffff",
+    0x2000000000: "050000000001",
+    0x1FFFFFFFFFFF: "fdffffffffff",
+    0x200000000000: "06000000000001",
+    0x1FFFFFFFFFFFFF: "feffffffffffff",
+    0x20000000000000: "070000000000000100",
+    2**64 - 1: "ffffffffffffffff07",
+}
+
+
+@pytest.mark.parametrize(("value", "coded"), KNOWN_INTS.items())
+def test_known_integers(value: int, coded: str) -> None:
+    assert encode_compressed_int(value).hex() == coded
+    assert decode_compressed_int(bytes.fromhex(coded)) == (value, len(coded) // 2)
+
+
+@given(UINT64, st.binary(max_size=12))
+def test_integer_round_trip(value: int, behind: bytes) -> None:
+    coded = encode_compressed_int(value)
+    assert decode_compressed_int(b"x" + coded + behind, 1) == (value, 1 + len(coded))
+    for size in range(len(coded)):
+        assert read_int(as_bytes(coded), 0, size)[0] == INT_CUT_OFF
+
+
+@given(st.integers(8, 255), st.binary(min_size=7, max_size=7))
+def test_integer_of_more_than_64_bits_is_refused(last: int, middle: bytes) -> None:
+    data = bytes([7]) + middle + bytes([last])
+    assert read_int(as_bytes(data), 0, 9)[0] == INT_TOO_LARGE
+    with pytest.raises(ValueError, match="64 bits"):
+        decode_compressed_int(data)
+
+
+@given(UINT64, UINT64, UINT64, UINT64, UINT64, st.integers(0, 2**64 - 2) | st.none(), st.integers(9, 16))
+def test_header_round_trip(
+    file_no: int, pages: int, lsn: int, interval: int, oob: int, xa: int | None, log2: int
+) -> None:
+    header = FileHeader(file_no, pages, lsn, interval, oob, xa, log2)
+    page = encode_header_page(header)
+    assert len(page) == 1 << log2
+    assert read_header(page, "x", file_no) == header
+    assert verify_pages(as_bytes(page), 1 << log2) == (1, PageState.GOOD)
+
+
+def test_header_checksum_is_that_of_the_specification() -> None:
+    """Section 2: the header in MariaDB's own test suite has the checksum 0x81c60910; see also the check value."""
+    assert crc32c(b"123456789") == 0xE3069283
+    page = encode_header_page(FileHeader(3, 16, 50_000, 4, 2))
+    assert int.from_bytes(page[508:512], "little") == crc32c(page[:508])
+
+
+def test_every_flipped_bit_of_a_header_is_refused() -> None:
+    page = encode_header_page(FileHeader(3, 16, 50_000, 4, 2))
+    for bit in range(8 * 512):
+        damaged = bytearray(page)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptError):
+            read_header(bytes(damaged), "x", 3)
+
+
+def forged_header(*fields: int) -> bytes:
+    page = bytearray(16384)
+    HEADER_STRUCT.pack_into(page, 0, *fields)
+    page[HEADER_CHECKSUM_OFFSET : HEADER_CHECKSUM_OFFSET + 4] = crc32c(bytes(page[:508])).to_bytes(4, "little")
+    set_page_checksum(page)
+    return bytes(page)
+
+
+def test_later_major_version_is_unsupported_and_minor_is_not() -> None:
+    assert read_header(forged_header(MAGIC, 14, 1, 99, 0, 16, 1, 4, 0, 2**64 - 1), "x", 0) is not None
+    assert read_header(forged_header(MAGIC, 14, 0, 0, 0, 16, 1, 4, 0, 2**64 - 1), "x", 0) is not None
+    with pytest.raises(UnsupportedError) as raised:
+        read_header(forged_header(MAGIC, 14, 2, 0, 0, 16, 1, 4, 0, 2**64 - 1), "x", 0)
+    assert raised.value.condition == "BINLOG_UNSUPPORTED.VERSION"
+
+
+@pytest.mark.parametrize("log2", [0, 8, 17, 46, 2**32 - 1])
+def test_page_size_out_of_range_is_refused_before_it_is_used(log2: int) -> None:
+    with pytest.raises(CorruptError):
+        read_header(forged_header(MAGIC, log2, 1, 0, 0, 16, 1, 4, 0, 2**64 - 1), "x", 0)
+
+
+def test_empty_header_is_no_header() -> None:
+    assert read_header(bytes(512), "x", 0) is None
+
+
+@given(st.integers(0, 2**64 - 2))
+def test_file_name_round_trip(file_no: int) -> None:
+    assert file_number(file_name(file_no)) == file_no
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("binlog-000000.ibb", 0),
+        ("binlog-1000000.ibb", 1_000_000),
+        ("binlog-7.ibb", 7),
+        ("binlog-.ibb", None),
+        ("binlog--00001.ibb", None),
+        ("binlog-000001.ibb.bak", None),
+        ("xbinlog-000001.ibb", None),
+        (f"binlog-{2**64 - 1}.ibb", None),
+        ("binlog-٠٠٠٠٠١.ibb", None),  # noqa: RUF001  (digits, but not these)
+    ],
+)
+def test_file_names(name: str, number: int | None) -> None:
+    assert file_number(name) == number

@@ -1,0 +1,63 @@
+"""Kernels give the same without the compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from binlog_format import Gtid, open_log
+from binlog_format.events.layout import EventType
+from binlog_format.innodb.writer.options import WriterOptions
+from binlog_format.innodb.writer.server import BinlogWriter
+from tests.format.innodb.test_large_groups import event, gtid_event, write_group
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Prints a digest of everything that blocks and spans say.
+SCRIPT = """
+import hashlib, sys
+from binlog_format import open_log
+digest = hashlib.sha256()
+with open_log(sys.argv[1]) as log:
+    for block in log.blocks():
+        for table in (block.data, block.groups, block.events, block.extents, log.read_extents(block.extents)):
+            digest.update(table.tobytes())
+    digest.update(repr(log.span(log.start_position())).encode())
+    digest.update(repr(log.files()).encode())
+print(digest.hexdigest())
+"""
+
+
+@pytest.mark.parametrize("disabled", ["0", "1"])
+def test_kernels_give_the_same_with_and_without_the_compiler(disabled: str, tmp_path: Path) -> None:
+    options = WriterOptions(
+        max_binlog_size=131072, state_interval=65536, cache_size=4096, preallocate=False, sync=False
+    )
+    with BinlogWriter(tmp_path / "log", options) as writer:
+        for seqno in range(1, 40):
+            events = [event(EventType.QUERY, 19 + 97 * seqno, seqno) for _ in range(1 + seqno % 9)]
+            statement = [event(EventType.QUERY, 500)] if seqno % 11 == 0 else None
+            write_group(writer, seqno, events, statement)
+        writer.begin(1)
+        writer.commit(1, Gtid(0, 1, 40), gtid_event(40))
+    result = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path / "log")],
+        env={**os.environ, "NUMBA_DISABLE_JIT": disabled},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    digest = hashlib.sha256()
+    with open_log(str(tmp_path / "log")) as log:
+        for block in log.blocks():
+            for table in (block.data, block.groups, block.events, block.extents, log.read_extents(block.extents)):
+                digest.update(table.tobytes())
+        digest.update(repr(log.span(log.start_position())).encode())
+        digest.update(repr(log.files()).encode())
+    assert result.stdout.strip() == digest.hexdigest()

@@ -1,0 +1,125 @@
+"""A log read in parts gives the groups of the whole: `blocks`, `split`, `span`."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+
+from binlog_format import Position, StartError, open_log
+from tests.format.innodb.log_groups import ReadGroup, read_groups
+from tests.format.innodb.test_corpus_manifests import DATA_SETS, data_set
+
+if TYPE_CHECKING:
+    from binlog_format import Log
+
+pytestmark = pytest.mark.corpus
+
+
+def page_starts(log: Log) -> list[Position]:
+    return [
+        Position(file.file_no, page, 0)
+        for file in log.files()
+        if file.header
+        for page in range(1, file.size // 16384 + 1)
+    ]
+
+
+@pytest.mark.parametrize("name", DATA_SETS)
+def test_any_page_cuts_the_log_in_two(name: str) -> None:
+    """Groups belong to the part where their commit record starts, whatever record goes on over the cut."""
+    with open_log(str(data_set(name)[0])) as log:
+        whole = read_groups(log)
+        for position in page_starts(log)[:: 3 if name == "forest" else 1]:
+            assert read_groups(log, None, position) + read_groups(log, position) == whole, position
+
+
+@pytest.mark.parametrize("name", ["mixed", "forest", "flushed", "small"])
+def test_any_group_can_be_read_alone(name: str) -> None:
+    with open_log(str(data_set(name)[0])) as log:
+        for group in read_groups(log):
+            start = group.position
+            behind = Position(start.file_no, start.page, start.chunk + 1)
+            assert read_groups(log, start, behind) == [group]
+            assert read_groups(log, start, start) == []
+
+
+@pytest.mark.parametrize("name", DATA_SETS)
+@pytest.mark.parametrize("count", [2, 7, 64])
+def test_split_parts_give_the_whole(name: str, count: int) -> None:
+    with open_log(str(data_set(name)[0])) as log:
+        start = log.start_position()
+        end = log.span(start).end
+        cuts = log.split(start, end, count)
+        assert len(cuts) < count
+        borders = [start, *cuts, end]
+        assert borders == sorted(set(borders))
+        parts = [group for part in itertools.pairwise(borders) for group in read_groups(log, *part)]
+        assert parts == read_groups(log)
+
+
+@pytest.mark.parametrize("name", DATA_SETS)
+@pytest.mark.parametrize("size_max", [1, 20_000, 200_000])
+def test_steps_of_a_span_give_the_whole(name: str, size_max: int) -> None:
+    with open_log(str(data_set(name)[0])) as log:
+        position = log.start_position()
+        found: list[ReadGroup] = []
+        while (span := log.span(position, size_max=size_max)).end != position:
+            part = read_groups(log, position, span.end)
+            assert len(part) == span.groups
+            assert span.groups <= 1 or span.size <= size_max
+            gtids = [group.gtid for group in part if group.gtid is not None]
+            assert {str(gtid) for gtid in span.gtids.last.values()} <= set(gtids)
+            assert not gtids or gtids[-1] in {str(gtid) for gtid in span.gtids.last.values()}
+            found += part
+            position = span.end
+        assert found == read_groups(log)
+
+
+def test_last_block_says_how_far_a_range_has_been_read() -> None:
+    """A range that was read to its end says so, one that ran out of data does not."""
+    with open_log(str(data_set("oltp")[0])) as log:
+        groups = read_groups(log)
+        end = groups[100].position
+        assert list(log.blocks(None, end))[-1].next_position == end
+        behind_all = Position(99, 1, 0)
+        assert list(log.blocks(None, behind_all))[-1].next_position < behind_all
+
+
+def test_next_position_of_a_block_starts_the_next_groups() -> None:
+    with open_log(str(data_set("mixed")[0])) as log:
+        whole = read_groups(log)
+        taken = 0
+        for block in log.blocks():
+            taken += len(block.groups)
+            assert read_groups(log, block.next_position) == whole[taken:]
+
+
+def test_single_file_gives_the_groups_that_start_in_it() -> None:
+    path, _ = data_set("oltp")
+    with open_log(str(path)) as log:
+        whole = read_groups(log)
+    for file_no in range(4):
+        with open_log(str(path / f"binlog-{file_no:06}.ibb")) as log:
+            assert read_groups(log) == [group for group in whole if group.position.file_no == file_no]
+
+
+@pytest.mark.parametrize(
+    ("position", "condition"),
+    [
+        (Position(1, 3, 500), "BINLOG_START.POSITION_NOT_FOUND"),
+        (Position(1, 17, 0), "BINLOG_START.POSITION_NOT_FOUND"),
+        (Position(9, 1, 0), "BINLOG_START.POSITION_NOT_FOUND"),
+    ],
+)
+def test_position_that_is_not_there_is_refused(position: Position, condition: str) -> None:
+    with open_log(str(data_set("oltp")[0])) as log, pytest.raises(StartError) as raised:
+        list(log.blocks(position))
+    assert raised.value.condition == condition
+
+
+def test_start_behind_end_is_refused() -> None:
+    with open_log(str(data_set("oltp")[0])) as log, pytest.raises(StartError) as raised:
+        list(log.blocks(Position(2, 1, 0), Position(1, 1, 0)))
+    assert raised.value.condition == "BINLOG_START.START_AFTER_END"
