@@ -1,0 +1,322 @@
+"""Table map events: `parse_table_map` gives a `TableLayout`, what the log says about a table's columns."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from dataclasses import dataclass
+
+from binlog_format.errors import CorruptError, UnsupportedError
+from binlog_format.events.charset_layout import LATIN1, charset_of_collation
+from binlog_format.events.layout import EVENT_TYPE_OFFSET, EventType
+from binlog_format.events.table_map_layout import (
+    CHARACTER_TYPES,
+    COLUMN_COUNT_MAX,
+    NUMERIC_TYPES,
+    STRING_TYPE_BITS,
+    TABLE_BODY_OFFSET,
+    TYPE_METADATA_SIZES,
+    VARINT_1_BYTE_MAX,
+    VARINT_SIZES,
+    ColumnType,
+    MetadataField,
+)
+
+_TEXT_CODECS = {"utf8mb3": "utf-8", "utf8mb4": "utf-8", "ascii": "ascii", "binary": "utf-8"}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column, as far as the log says.
+
+    Attributes:
+        name: None without `binlog_row_metadata=FULL`.
+        type: Type code; the real type for ENUM and SET, which the log wraps into STRING.
+        metadata: The two bytes of type metadata, the first one in the low byte.
+        nullable: Whether it can be NULL.
+        unsigned: Of a numeric column; None where the log does not say (`binlog_row_metadata=NO_LOG`).
+        charset: Server's name of the character set of a text, ENUM or SET column, `binary` for binary strings; None
+            for other types and where the log does not say.
+        enum_values: Texts of an ENUM or SET column; None where the log does not say, or in a character set that is
+            not read.
+    """
+
+    name: str | None
+    type: ColumnType
+    metadata: int
+    nullable: bool
+    unsigned: bool | None = None
+    charset: str | None = None
+    enum_values: tuple[str, ...] | None = None
+
+    @property
+    def size_max(self) -> int:
+        """Longest value of a VARCHAR or STRING column in bytes."""
+        if self.type is not ColumnType.STRING:
+            return self.metadata
+        type_byte, low = self.metadata & 0xFF, self.metadata >> 8
+        return low | ((type_byte & STRING_TYPE_BITS) ^ STRING_TYPE_BITS) << 4
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """What a table looked like when rows of it were logged.
+
+    Attributes:
+        database: Name of the database.
+        table: Name of the table.
+        columns: All columns, in order.
+        primary_key: Column indices, in key order; empty when none is known.
+        digest: 16 hex digits; equal for equal layouts, whatever number the server gave the table.
+        table_map: A table map event of it, header and body without checksum; `parse_table_map` gives this layout back.
+    """
+
+    database: str
+    table: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[int, ...]
+    digest: str
+    table_map: bytes
+
+    @property
+    def has_names(self) -> bool:
+        """Whether the log says what the columns are called."""
+        return all(column.name is not None for column in self.columns)
+
+    @property
+    def full_name(self) -> str:
+        """`database.table`."""
+        return f"{self.database}.{self.table}"
+
+
+class _Cursor:
+    """Reads a part of the event from front to back."""
+
+    def __init__(self, content: bytes, what: str) -> None:
+        self._content = content
+        self._what = what
+        self._next = 0
+
+    @property
+    def remaining(self) -> int:
+        return len(self._content) - self._next
+
+    def take(self, size: int) -> bytes:
+        if size > self.remaining:
+            raise self.error(f"{size} bytes expected at byte {self._next}, {self.remaining} left")
+        start, self._next = self._next, self._next + size
+        return self._content[start : self._next]
+
+    def varint(self) -> int:
+        first = self.take(1)[0]
+        if first <= VARINT_1_BYTE_MAX:
+            return first
+        if first not in VARINT_SIZES:
+            raise self.error(f"byte {self._next - 1}: {first:#x} starts no number")
+        return int.from_bytes(self.take(VARINT_SIZES[first]), "little")
+
+    def varints(self) -> list[int]:
+        numbers = []
+        while self.remaining:
+            numbers.append(self.varint())
+        return numbers
+
+    def text(self) -> bytes:
+        return self.take(self.varint())
+
+    def name(self) -> str:
+        """A name of 1 length byte with 0x00 behind it."""
+        name = self.decoded(self.take(self.take(1)[0]), "utf-8")
+        if self.take(1) != b"\0":
+            raise self.error(f"no 0x00 behind the name {name!r}")
+        return name
+
+    def decoded(self, text: bytes, codec: str) -> str:
+        try:
+            return text.decode(codec)
+        except UnicodeDecodeError as error:
+            raise self.error(f"name {text!r} is not {codec}") from error
+
+    def error(self, reason: str) -> CorruptError:
+        return CorruptError("BAD_EVENT", f"table map event: {self._what}: {reason}")
+
+
+def parse_table_map(event: bytes) -> TableLayout:
+    """Read a table map event.
+
+    Args:
+        event: Header and body, without checksum.
+
+    Raises:
+        CorruptError: `BAD_EVENT`: it is not a table map event, or its parts do not fit together.
+        UnsupportedError: `COLUMN_TYPE`: a column has a type that no server had when this was written.
+    """
+    body = _Cursor(event, "body")
+    if body.take(TABLE_BODY_OFFSET)[EVENT_TYPE_OFFSET] != EventType.TABLE_MAP:
+        raise body.error(f"the event has type {event[EVENT_TYPE_OFFSET]}")
+    database = body.name()
+    table = body.name()
+    count = body.varint()
+    if count > COLUMN_COUNT_MAX:
+        raise body.error(f"{count} columns, at most {COLUMN_COUNT_MAX} are possible")
+    codes = body.take(count)
+    types = _column_types(codes, _Cursor(body.text(), "type metadata"), f"{database}.{table}")
+    null_bits = body.take((count + 7) // 8)
+    fields = _metadata_fields(body)
+    details = _Details(types, fields)
+    columns = tuple(
+        Column(
+            name=details.names[index] if details.names else None,
+            type=type_,
+            metadata=metadata,
+            nullable=bool(null_bits[index >> 3] >> (index & 7) & 1),
+            unsigned=details.unsigned.get(index),
+            charset=details.charsets.get(index),
+            enum_values=details.texts.get(index),
+        )
+        for index, (type_, metadata) in enumerate(types)
+    )
+    digest = hashlib.sha256(event[TABLE_BODY_OFFSET:]).hexdigest()[:16]
+    return TableLayout(database, table, columns, details.primary_key, digest, event)
+
+
+def _column_types(codes: bytes, metadata: _Cursor, table: str) -> list[tuple[ColumnType, int]]:
+    types = []
+    for index, code in enumerate(codes):
+        try:
+            type_ = ColumnType(code)
+        except ValueError as error:
+            # Without the type, the size of its metadata is unknown, and so is all that follows.
+            raise UnsupportedError("COLUMN_TYPE", f"{table}: column {index} has the unknown type {code}") from error
+        content = metadata.take(TYPE_METADATA_SIZES.get(type_, 0))
+        if type_ is ColumnType.STRING:
+            # The real type; bits that hold a part of the size are set again.
+            real = content[0] | STRING_TYPE_BITS
+            if real in (ColumnType.ENUM, ColumnType.SET) and content[0] == real:
+                type_ = ColumnType(real)
+            elif real != ColumnType.STRING:
+                raise metadata.error(f"column {index} is a STRING of the unknown real type {content[0]}")
+        types.append((type_, int.from_bytes(content, "little")))
+    if metadata.remaining:
+        raise metadata.error(f"{metadata.remaining} bytes too many")
+    return types
+
+
+def _metadata_fields(body: _Cursor) -> dict[int, bytes]:
+    fields = {}
+    while body.remaining:
+        kind = body.take(1)[0]
+        fields[kind] = body.text()
+    return fields
+
+
+class _Details:
+    """What the optional metadata says, by column index; fields of unknown types are left alone."""
+
+    def __init__(self, types: list[tuple[ColumnType, int]], fields: dict[int, bytes]) -> None:
+        self._fields = fields
+        self._count = len(types)
+        numeric = [i for i, (type_, _) in enumerate(types) if type_ in NUMERIC_TYPES]
+        character = [i for i, (type_, _) in enumerate(types) if type_ in CHARACTER_TYPES]
+        geometry = [i for i, (type_, _) in enumerate(types) if type_ is ColumnType.GEOMETRY]
+        enums = [i for i, (type_, _) in enumerate(types) if type_ is ColumnType.ENUM]
+        sets = [i for i, (type_, _) in enumerate(types) if type_ is ColumnType.SET]
+        self.unsigned = self._signedness(numeric)
+        self.charsets = self._text_charsets(character, geometry) | self._collations(
+            sorted(enums + sets),
+            MetadataField.ENUM_AND_SET_DEFAULT_CHARSET,
+            MetadataField.ENUM_AND_SET_COLUMN_CHARSET,
+        )
+        self.names = self._names()
+        self.texts = self._texts(enums, MetadataField.ENUM_STR_VALUE) | self._texts(sets, MetadataField.SET_STR_VALUE)
+        self.primary_key = self._primary_key()
+
+    def _cursor(self, field: MetadataField) -> _Cursor | None:
+        content = self._fields.get(field)
+        return None if content is None else _Cursor(content, field.name)
+
+    def _signedness(self, numeric: list[int]) -> dict[int, bool]:
+        cursor = self._cursor(MetadataField.SIGNEDNESS)
+        if cursor is None:
+            return {}
+        bits = cursor.take((len(numeric) + 7) // 8)
+        return {column: bool(bits[i >> 3] << (i & 7) & 0x80) for i, column in enumerate(numeric)}
+
+    def _text_charsets(self, character: list[int], geometry: list[int]) -> dict[int, str]:
+        fields = MetadataField.DEFAULT_CHARSET, MetadataField.COLUMN_CHARSET
+        if not geometry:
+            return self._collations(character, *fields)
+        # Only MariaDB counts geometry columns here, and nothing says which server wrote this: the reading in which the
+        # numbers fit, and in which geometry is binary, is the right one.
+        with contextlib.suppress(CorruptError):
+            charsets = self._collations(sorted(character + geometry), *fields)
+            if all(charsets.get(column, "binary") == "binary" for column in geometry):
+                return {column: charset for column, charset in charsets.items() if column not in geometry}
+        return self._collations(character, *fields)
+
+    def _collations(self, columns: list[int], default: MetadataField, each: MetadataField) -> dict[int, str]:
+        cursor = self._cursor(default)
+        if cursor is not None:
+            numbers = [cursor.varint()] * len(columns)
+            while cursor.remaining:
+                index, collation = cursor.varint(), cursor.varint()
+                if index >= len(columns):
+                    raise cursor.error(f"there is no text column {index}")
+                numbers[index] = collation
+        else:
+            cursor = self._cursor(each)
+            if cursor is None:
+                return {}
+            numbers = cursor.varints()
+            if len(numbers) != len(columns):
+                raise cursor.error(f"{len(numbers)} collations for {len(columns)} columns")
+        return {column: charset_of_collation(number) for column, number in zip(columns, numbers, strict=True)}
+
+    def _names(self) -> list[str]:
+        cursor = self._cursor(MetadataField.COLUMN_NAME)
+        if cursor is None:
+            return []
+        names = []
+        while cursor.remaining:
+            names.append(cursor.decoded(cursor.text(), "utf-8"))
+        if len(names) != self._count:
+            raise cursor.error(f"{len(names)} names for {self._count} columns")
+        return names
+
+    def _texts(self, columns: list[int], field: MetadataField) -> dict[int, tuple[str, ...]]:
+        cursor = self._cursor(field)
+        if cursor is None:
+            return {}
+        texts = {}
+        for column in columns:
+            labels = [cursor.text() for _ in range(cursor.varint())]
+            decoded = _decode_labels(labels, self.charsets.get(column))
+            if decoded is not None:
+                texts[column] = decoded
+        return texts
+
+    def _primary_key(self) -> tuple[int, ...]:
+        cursor = self._cursor(MetadataField.SIMPLE_PRIMARY_KEY)
+        if cursor is not None:
+            key = cursor.varints()
+        else:
+            cursor = self._cursor(MetadataField.PRIMARY_KEY_WITH_PREFIX)
+            if cursor is None:
+                return ()
+            # A key that is unique by prefixes is unique by the whole columns too.
+            key = cursor.varints()[::2]
+        if any(column >= self._count for column in key):
+            raise cursor.error(f"key columns {key} of {self._count} columns")
+        return tuple(key)
+
+
+def _decode_labels(labels: list[bytes], charset: str | None) -> tuple[str, ...] | None:
+    if charset == "latin1":
+        return tuple("".join(LATIN1[byte] for byte in label) for label in labels)
+    codec = _TEXT_CODECS.get(charset or "")
+    if codec is None:
+        return None
+    try:
+        return tuple(label.decode(codec) for label in labels)
+    except UnicodeDecodeError:
+        return None

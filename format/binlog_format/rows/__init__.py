@@ -1,0 +1,1 @@
+"""Row events: from row images to Arrow columns."""

@@ -1,0 +1,54 @@
+"""Arrow arrays over NumPy arrays, without a copy: `fixed_array`, `text_array`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from binlog_format.kernels import Bytes
+
+    Int32s = NDArray[np.int32]
+    Mask = NDArray[np.bool_]
+
+
+def validity(offsets: Int32s) -> Mask:
+    """Which values are there: neither NULL nor absent."""
+    mask: Mask = offsets >= 0
+    return mask
+
+
+def fixed_array(kind: pa.DataType, values: NDArray[np.generic], valid: Mask) -> pa.Array:
+    """An array of a type of fixed width; *values* holds the bytes that Arrow wants."""
+    bitmap, null_count = _bitmap(valid)
+    return pa.Array.from_buffers(kind, len(valid), [bitmap, pa.py_buffer(values)], null_count)
+
+
+def text_array(kind: pa.DataType, text_offsets: Int32s, data: Bytes, valid: Mask) -> pa.Array:
+    """An array of `string` or `binary`; *text_offsets* has one element more than *valid*."""
+    bitmap, null_count = _bitmap(valid)
+    buffers = [bitmap, pa.py_buffer(text_offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(kind, len(valid), buffers, null_count)
+
+
+def boolean_array(values: Mask, valid: Mask) -> pa.Array:
+    """An array of `bool`."""
+    return fixed_array(pa.bool_(), np.packbits(values, bitorder="little"), valid)
+
+
+def unsigned_64_array(values: NDArray[np.uint64], valid: Mask) -> pa.Array:
+    """Numbers of 64 bits without sign as decimal128(20, 0): Arrow's readers know no such integers, Spark above all."""
+    words = np.zeros((len(values), 2), dtype=np.uint64)
+    words[:, 0] = values
+    return fixed_array(pa.decimal128(20, 0), words, valid)
+
+
+def _bitmap(valid: Mask) -> tuple[pa.Buffer | None, int]:
+    null_count = len(valid) - int(np.count_nonzero(valid))
+    if null_count == 0:
+        return None, 0
+    return pa.py_buffer(np.packbits(valid, bitorder="little")), null_count

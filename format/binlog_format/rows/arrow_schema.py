@@ -1,0 +1,36 @@
+"""Arrow types of a table's columns: `arrow_schema(layout)`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from binlog_format.errors import SchemaError
+from binlog_format.rows.columns import arrow_type
+
+if TYPE_CHECKING:
+    from binlog_format.events.table_map import TableLayout
+
+__all__ = ["arrow_schema", "arrow_type"]
+
+
+def arrow_schema(layout: TableLayout) -> pa.Schema:
+    """Names and types of all columns, as `Images.column` gives them.
+
+    Every field can be null: a column may be absent from a row image, and zero dates are null.
+
+    Raises:
+        SchemaError: `NO_COLUMN_METADATA`: the log does not say what the columns are called, or how to understand one.
+        UnsupportedError: `COLUMN_TYPE`: a column has a type, or a character set, that is not read.
+    """
+    fields = []
+    for index, column in enumerate(layout.columns):
+        if column.name is None:
+            raise SchemaError(
+                "NO_COLUMN_METADATA",
+                f"{layout.full_name}: the log does not say what the columns are called",
+                hint="Set binlog_row_metadata=FULL on the server",
+            )
+        fields.append(pa.field(column.name, arrow_type(layout, index)))
+    return pa.schema(fields)

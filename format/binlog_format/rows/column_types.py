@@ -1,0 +1,181 @@
+"""What every type family shares: `Family`, and `value_widths`: how many bytes a column's value takes in a row image."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from binlog_format.errors import CorruptError, SchemaError, UnsupportedError
+from binlog_format.events.table_map_layout import ColumnType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from binlog_format.events.table_map import Column, TableLayout
+    from binlog_format.kernels import Bytes
+
+_FIXED_WIDTHS = {
+    ColumnType.NULL: 0,
+    ColumnType.TINY: 1,
+    ColumnType.YEAR: 1,
+    ColumnType.SHORT: 2,
+    ColumnType.INT24: 3,
+    ColumnType.DATE: 3,
+    ColumnType.NEWDATE: 3,
+    ColumnType.LONG: 4,
+    ColumnType.FLOAT: 4,
+    ColumnType.LONGLONG: 8,
+    ColumnType.DOUBLE: 8,
+}
+# Bytes without the fraction of a second; that takes a byte for each two digits.
+_TEMPORAL_WIDTHS = {ColumnType.TIME2: 3, ColumnType.TIMESTAMP2: 4, ColumnType.DATETIME2: 5}
+FRACTION_DIGITS_MAX = 6
+_LABEL_WIDTHS = {ColumnType.ENUM: 2, ColumnType.SET: 8}  # at most; the metadata say how many
+
+_TEXT_SIZE_MAX = (1 << 31) - 1  # offsets of Arrow's string type are 32-bit numbers
+
+_SIZED_BY_LONGEST = frozenset(
+    {ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.STRING, ColumnType.VARCHAR_COMPRESSED}
+)
+_SIZED_BY_METADATA = frozenset(
+    {
+        ColumnType.BLOB,
+        ColumnType.TINY_BLOB,
+        ColumnType.MEDIUM_BLOB,
+        ColumnType.LONG_BLOB,
+        ColumnType.BLOB_COMPRESSED,
+        ColumnType.JSON,
+        ColumnType.GEOMETRY,
+        ColumnType.VECTOR,
+    }
+)
+
+# MariaDB sql/sql_const.h, strings/decimal.c: nine digits are packed into four bytes, fewer into as many as they need.
+DECIMAL_DIGITS_MAX = 65
+DECIMAL_GROUP_DIGITS = 9
+DECIMAL_GROUP_SIZE = 4
+DECIMAL_REST_SIZES = (0, 1, 1, 2, 2, 3, 3, 4, 4)
+
+
+class Family(NamedTuple):
+    """How the columns of some types become Arrow columns.
+
+    Attributes:
+        arrow_type: Of a column of a layout; raises a `BinlogError` where it is not read.
+        decode: Makes the array of that type; raises `BadValueError`.
+    """
+
+    arrow_type: Callable[[TableLayout, int], pa.DataType]
+    decode: Callable[[Column, Bytes, NDArray[np.int32]], pa.Array]
+
+
+class BadValueError(Exception):
+    """A value that no server writes; `column_array` makes a `CorruptError` with the column's name of it.
+
+    Args:
+        index: Of the value in the column.
+        reason: What is wrong.
+    """
+
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(index, reason)
+        self.index = index
+        self.reason = reason
+
+
+def value_widths(layout: TableLayout) -> NDArray[np.int32]:
+    """For each column the bytes that a value takes, or, where values carry their size, minus the bytes of that size.
+
+    Raises:
+        CorruptError: `BAD_EVENT`: type metadata that no server writes.
+        UnsupportedError: `COLUMN_TYPE`: a type whose values have a width that the log does not tell.
+    """
+    return np.array([_width(layout, index) for index in range(len(layout.columns))], dtype=np.int32)
+
+
+def _width(layout: TableLayout, index: int) -> int:
+    column = layout.columns[index]
+    type_, low, high = column.type, column.metadata & 0xFF, column.metadata >> 8
+    if type_ in _FIXED_WIDTHS:
+        return _FIXED_WIDTHS[type_]
+    if type_ in _SIZED_BY_LONGEST:
+        return -size_prefix(column)
+    if type_ in _SIZED_BY_METADATA:
+        fits, width = 1 <= low <= 4, -low
+    elif type_ in _TEMPORAL_WIDTHS:
+        fits, width = low <= FRACTION_DIGITS_MAX, _TEMPORAL_WIDTHS[type_] + (low + 1) // 2
+    elif type_ in _LABEL_WIDTHS:
+        fits, width = 1 <= high <= _LABEL_WIDTHS[type_], high
+    elif type_ is ColumnType.BIT:
+        fits, width = low < 8 and 0 < low + 8 * high <= 64, high + (low > 0)
+    elif type_ is ColumnType.NEWDECIMAL:
+        fits, width = 0 < low <= DECIMAL_DIGITS_MAX and high <= low, decimal_size(low - high) + decimal_size(high)
+    else:
+        raise UnsupportedError(
+            "COLUMN_TYPE",
+            f"{column_name(layout, index)}: the width of values of the old type {type_.name} is not in the log",
+            hint="ALTER TABLE ... FORCE with mysql56_temporal_format=ON rewrites such columns",
+        )
+    if not fits:
+        raise CorruptError(
+            "BAD_EVENT",
+            f"table map event: {column_name(layout, index)}: type {type_.name} with metadata {column.metadata:#x}",
+        )
+    return width
+
+
+def decimal_size(digits: int) -> int:
+    """Bytes of the digits on one side of a decimal's point."""
+    groups, rest = divmod(digits, DECIMAL_GROUP_DIGITS)
+    return groups * DECIMAL_GROUP_SIZE + DECIMAL_REST_SIZES[rest]
+
+
+def check_gathered(bad_index: int) -> None:
+    """Raise for what a gather kernel returned, unless it is -1.
+
+    `read_images` has checked all places, so this needs data that changed meanwhile.
+    """
+    if bad_index >= 0:
+        raise BadValueError(bad_index, "it is not in the data")
+
+
+def check_text_size(size: int) -> None:
+    """Raise where texts are more than an Arrow array of them can hold."""
+    if size > _TEXT_SIZE_MAX:
+        raise UnsupportedError(
+            "ROW_IMAGE",
+            f"a column with more than {_TEXT_SIZE_MAX} bytes of text at once",
+            hint="Read fewer events at once",
+        )
+
+
+def size_prefix(column: Column) -> int:
+    """Bytes of the size that stands before each value of a text or binary column."""
+    if column.type in _SIZED_BY_LONGEST:
+        return 1 if column.size_max < 256 else 2
+    return column.metadata & 0xFF
+
+
+def no_metadata(layout: TableLayout, index: int, what: str) -> SchemaError:
+    """The error for a column whose table map does not say *what*."""
+    return SchemaError(
+        "NO_COLUMN_METADATA",
+        f"{column_name(layout, index)}: the log does not say {what}",
+        hint="Set binlog_row_metadata=FULL on the server",
+    )
+
+
+def unsupported(layout: TableLayout, index: int) -> UnsupportedError:
+    """The error for a column of a type, or in a character set, that is not read."""
+    column = layout.columns[index]
+    type_ = column.type.name if column.charset is None else f"{column.type.name} in {column.charset}"
+    return UnsupportedError("COLUMN_TYPE", f"{column_name(layout, index)}: columns of type {type_} are not read")
+
+
+def column_name(layout: TableLayout, index: int) -> str:
+    """`database.table.column`, for messages; the number of the column where its name is not known."""
+    return f"{layout.full_name}.{layout.columns[index].name or f'column {index}'}"

@@ -1,0 +1,222 @@
+"""Row images: `read_images` finds every value of the rows of a layout, `Images.column` makes Arrow arrays of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_format.errors import CorruptError, UnsupportedError
+from binlog_format.rows import row_event_kernels as codes
+from binlog_format.rows.column_types import column_name, value_widths
+from binlog_format.rows.columns import column_array
+from binlog_format.rows.image_kernels import fill_whole_images
+from binlog_format.rows.partial_image_kernels import count_images, fill_images
+from binlog_format.rows.places import place_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Table
+    from binlog_format.events.table_map import TableLayout
+    from binlog_format.kernels import Bytes
+
+    Int32s = NDArray[np.int32]
+    Int64s = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+NULL = codes.NULL
+ABSENT = codes.ABSENT
+
+# Places of values are 32-bit numbers; a block is far smaller, even with the largest event that a server writes.
+_DATA_SIZE_MAX = (1 << 31) - 1
+# A few bytes of row data can stand for many columns that are NULL or absent: an honest block of 2 MiB stays far below
+# this, and no block can make this library use more than 1 GiB.
+_CELLS_MAX = 1 << 28
+
+
+class ImageKind(IntEnum):
+    """What a row image is of."""
+
+    INSERT = 0
+    UPDATE_BEFORE = 1
+    UPDATE_AFTER = 2
+    DELETE = 3
+
+
+IMAGE_DTYPE = np.dtype(
+    [
+        ("event", np.int64),  # row in the event table
+        ("row_no", np.int32),  # number of the changed row in its event, 0-based; both images of an update share it
+        ("kind", np.uint8),  # ImageKind
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """Row images of one layout, in log order; both images of an update stand together, first the one before.
+
+    Attributes:
+        layout: What the table looked like.
+        data: The bytes that the values are in.
+        table: `IMAGE_DTYPE`.
+        cells: Shape (slot_count, image_count): the byte in `data` where a value starts, `NULL` or `ABSENT`.
+        slots: For each column its row of `cells`; columns that no image has share one.
+    """
+
+    layout: TableLayout
+    data: Bytes
+    table: Table
+    cells: Int32s
+    slots: Int64s
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def offsets(self) -> Int32s:
+        """A copy of all values' places, shape (column_count, image_count); `column_offsets` copies nothing."""
+        return self.cells[self.slots]
+
+    def column_offsets(self, column: int) -> Int32s:
+        """Where the values of a column start, or `NULL` or `ABSENT`."""
+        offsets: Int32s = self.cells[self.slots[column]]
+        return offsets
+
+    def select(self, chosen: Mask | Int64s) -> Images:
+        """The images that a mask or row numbers choose, in that order."""
+        indices = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+        return Images(self.layout, self.data, self.table[indices], self.cells.take(indices, axis=1), self.slots)
+
+    def column(self, column: int) -> pa.Array:
+        """The values of a column; null where the value is NULL or the image does not have the column.
+
+        Raises:
+            CorruptError: `BAD_EVENT`: a value that no server writes.
+            SchemaError: `NO_COLUMN_METADATA`: the log does not say how to understand the bytes.
+            UnsupportedError: `COLUMN_TYPE`: a type that is not read.
+        """
+        return column_array(self.layout, column, self.data, self.column_offsets(column))
+
+    def has_absent(self) -> bool:
+        """Whether any image lacks any column."""
+        return bool((self.cells == ABSENT).any()) and len(self) > 0
+
+    def absent_mask(self, column: int) -> Mask:
+        """Which images lack the column."""
+        mask: Mask = self.column_offsets(column) == ABSENT
+        return mask
+
+
+def read_images(
+    data: Bytes, events: Table, rows: Int64s, layout: TableLayout, *, extents: Table | None = None
+) -> Images:
+    """Find every value in the row events of one layout.
+
+    Args:
+        data: What the events point into; smaller than 2 GiB.
+        events: `EVENT_DTYPE`.
+        rows: Which of them; all are row events of *layout*.
+        layout: Of the table maps before them.
+        extents: `Block.extents`; only lets errors say where in the files the damage is.
+
+    Raises:
+        CorruptError: `BAD_EVENT`: an event does not fit its table map, or its rows do not fit into it.
+        UnsupportedError: `COLUMN_TYPE`: the table has a column whose width the log does not tell; `ROW_IMAGE`: there is
+            too much at once.
+    """
+    if data.size > _DATA_SIZE_MAX:
+        raise UnsupportedError("ROW_IMAGE", f"{data.size} bytes of events at once, at most {_DATA_SIZE_MAX} are read")
+    widths = value_widths(layout)
+    rows = np.ascontiguousarray(rows, dtype=np.int64)
+    try:
+        images = _whole_images(data, events, rows, layout, widths)
+        return _partial_images(data, events, rows, layout, widths) if images is None else images
+    except _EventError as error:
+        event = events[error.row]
+        reason = f"{layout.full_name}: event of {int(event['size'])} bytes, row {error.row_no}: "
+        reason += _reason(error.code, layout, error.detail)
+        raise CorruptError("BAD_EVENT", reason, at=place_of(extents, int(event["start"]))) from error
+
+
+class _EventError(Exception):
+    """What a kernel has found wrong in an event."""
+
+    def __init__(self, code: int, row: int, row_no: int, detail: int) -> None:
+        super().__init__(code, row, row_no, detail)
+        self.code = code
+        self.row = row
+        self.row_no = row_no
+        self.detail = detail
+
+
+def _whole_images(data: Bytes, events: Table, rows: Int64s, layout: TableLayout, widths: Int32s) -> Images | None:
+    # In one pass; None where an image does not have all columns.
+    column_count = len(widths)
+    # A guess that leaves `cells` in proportion to the events: no common row takes less than a byte for each column.
+    room = 2 * len(rows) + int(events["size"][rows].sum()) // max(32, column_count)
+    table, cells = _image_arrays(layout, column_count, room)
+    first = images = 0
+    while True:
+        images, code, first, row_no, detail = fill_whole_images(data, events, rows, first, images, widths, table, cells)
+        if code == codes.OK:
+            slots = np.arange(column_count, dtype=np.int64)
+            return Images(layout, data, table[:images], cells[:, :images], slots)
+        if code == codes.NOT_WHOLE:
+            return None
+        if code != codes.NO_ROOM:
+            raise _EventError(code, int(rows[first]), row_no, detail)
+        room = 2 * room + 2
+        grown_table, grown_cells = _image_arrays(layout, column_count, room)
+        grown_table[:images], grown_cells[:, :images] = table[:images], cells[:, :images]
+        table, cells = grown_table, grown_cells
+
+
+def _partial_images(data: Bytes, events: Table, rows: Int64s, layout: TableLayout, widths: Int32s) -> Images:
+    # In two passes; columns that no image has take no room.
+    present = np.empty((2, len(widths)), dtype=np.int32)
+    seen = np.zeros(len(widths), dtype=np.int64)
+    count, code, row_no, detail = count_images(data, events, rows, widths, present, seen)
+    if code != codes.OK:
+        raise _EventError(code, count, row_no, detail)
+    slots, slot_count = _slots(seen)
+    table, cells = _image_arrays(layout, slot_count, count)
+    if (seen < count).any():
+        cells.fill(ABSENT)
+    filled = fill_images(data, events, rows, widths, present, slots, table, cells)
+    assert filled == count, "the bytes of a block changed while they were read"
+    return Images(layout, data, table, cells, slots)
+
+
+def _image_arrays(layout: TableLayout, slot_count: int, image_count: int) -> tuple[Table, Int32s]:
+    if slot_count * image_count > _CELLS_MAX:
+        reason = f"{layout.full_name}: room for {image_count} row images of {slot_count} columns at once"
+        raise UnsupportedError("ROW_IMAGE", reason, hint="Read fewer events at once")
+    return np.empty(image_count, dtype=IMAGE_DTYPE), np.empty((slot_count, image_count), dtype=np.int32)
+
+
+def _slots(seen: Int64s) -> tuple[Int64s, int]:
+    # The row of `cells` for each column; the columns that no image has share the last one.
+    is_seen = seen > 0
+    slots = np.cumsum(is_seen) - 1
+    count = int(is_seen.sum())
+    slots[~is_seen] = count
+    return slots.astype(np.int64), count + int(not is_seen.all())
+
+
+def _reason(code: int, layout: TableLayout, detail: int) -> str:
+    if code == codes.WRONG_COLUMN_COUNT:
+        return f"{detail} columns, the table map has {len(layout.columns)}"
+    if code == codes.VALUE_BEYOND_EVENT:
+        where = "the null bitmap" if detail < 0 else f"the value of {column_name(layout, detail)}"
+        return f"{where} ends behind the event"
+    return {
+        codes.SHORT_HEADER: "it ends before its first row",
+        codes.EMPTY_ROWS: "rows take no bytes, and bytes are left",
+        codes.NOT_A_ROW_EVENT: "it is not a row event of a kind that is read",
+        codes.EVENT_BEYOND_DATA: "it is longer than what was read",
+    }[code]

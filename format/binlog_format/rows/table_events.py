@@ -1,0 +1,172 @@
+"""Row events and the layouts they belong to: `TableMaps.resolve(block)` gives `TableEvents`, one for each layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_format.errors import CorruptError, UnsupportedError
+from binlog_format.events.layout import EventType
+from binlog_format.events.table_map import parse_table_map
+from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET
+from binlog_format.kernels import empty_bytes
+from binlog_format.rows import table_kernels as kernels
+from binlog_format.rows.places import place_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Block
+    from binlog_format.errors import BinlogError
+    from binlog_format.events.table_map import TableLayout
+
+# Layouts are forgotten when their bytes are more than this: a log may see any number of tables come and go.
+_EXEMPLAR_BYTES_MAX = 64 << 20
+_HINT_COUNT = 1024
+_RADIX_SORTED_MAX = 1 << 16  # NumPy sorts 16-bit numbers in linear time
+
+
+@dataclass(frozen=True, slots=True)
+class TableEvents:
+    """The row events of one layout in a block.
+
+    Attributes:
+        layout: What the table looked like.
+        events: Rows of `Block.events`, ascending.
+    """
+
+    layout: TableLayout
+    events: NDArray[np.int64]
+
+
+class TableMaps:
+    """Remembers layouts across blocks, and the tables of a group across its pieces.
+
+    Give it the blocks of one log in their order; a group that comes in pieces needs all its pieces.
+    """
+
+    def __init__(self) -> None:
+        self._forget()
+        self._table_map = np.zeros((64, kernels.MAP_FIELDS), dtype=np.int64)
+        self._state = np.zeros(kernels.STATE_FIELDS, dtype=np.int64)
+        self._state[kernels.STATE_GENERATION] = 1  # the empty map is of generation 0
+
+    def resolve(self, block: Block) -> list[TableEvents]:
+        """Sort the row events of *block* by layout; layouts come in the order in which they were first seen.
+
+        Events that carry no rows of a table (`DUMMY_TABLE_ID`) are in none of them.
+
+        Raises:
+            CorruptError: `BAD_EVENT`: a table map is damaged, or a row event has none in its group.
+            UnsupportedError: `EVENT_TYPE`: rows in a form that is not read.
+        """
+        if len(block.events) == 0:
+            return []
+        state = self._state
+        state[kernels.STATE_GROUP] = -1
+        if block.groups["begins"][0]:
+            state[kernels.STATE_GENERATION] += 1
+            state[kernels.STATE_COUNT] = 0
+            if self._exemplar_bytes > _EXEMPLAR_BYTES_MAX:
+                self._forget()
+        event_layouts = np.empty(len(block.events), dtype=np.int32)
+        code, row = self._walk(block, 0, event_layouts)
+        while code != kernels.DONE:
+            if code == kernels.NEW_LAYOUT:
+                self._remember(block, row)
+            elif code == kernels.NO_ROOM:
+                self._grow_table_map()
+            else:
+                raise _error(block, code, row)
+            code, row = self._walk(block, row, event_layouts)
+        rows = np.flatnonzero(event_layouts >= 0)
+        of_rows = event_layouts[rows]
+        if len(self._layouts) <= _RADIX_SORTED_MAX:
+            of_rows = of_rows.astype(np.uint16)
+        order = np.argsort(of_rows, kind="stable")
+        counts = np.bincount(of_rows, minlength=len(self._layouts))
+        ends = np.cumsum(counts)
+        return [
+            TableEvents(self._layouts[number], rows[order[ends[number] - counts[number] : ends[number]]])
+            for number in np.flatnonzero(counts)
+        ]
+
+    def _walk(self, block: Block, first: int, event_layouts: NDArray[np.int32]) -> tuple[int, int]:
+        return kernels.resolve_events(
+            block.data,
+            block.events,
+            first,
+            self._exemplar_data,
+            self._exemplars,
+            len(self._layouts),
+            self._buckets,
+            self._hints,
+            self._table_map,
+            self._state,
+            event_layouts,
+        )
+
+    def _forget(self) -> None:
+        self._layouts: list[TableLayout] = []
+        self._exemplar_data = empty_bytes(1 << 14)
+        self._exemplar_bytes = 0
+        self._exemplars = np.zeros((16, kernels.EXEMPLAR_FIELDS), dtype=np.int64)
+        self._buckets = np.full(32, -1, dtype=np.int32)
+        self._hints = np.full((_HINT_COUNT, 2), -1, dtype=np.int64)
+
+    def _remember(self, block: Block, row: int) -> None:
+        start, size = int(block.events["start"][row]), int(block.events["size"][row])
+        try:
+            layout = parse_table_map(block.data[start : start + size].tobytes())
+        except (CorruptError, UnsupportedError) as error:
+            raise type(error)(
+                error.subclass, error.reason, at=place_of(block.extents, start), hint=error.hint
+            ) from error
+        body = block.data[start + TABLE_BODY_OFFSET : start + size]
+        number, data_start = len(self._layouts), self._exemplar_bytes
+        self._make_room(body.size)
+        self._layouts.append(layout)
+        self._exemplar_data[data_start : data_start + body.size] = body
+        self._exemplar_bytes += body.size
+        value = kernels.hash_bytes(body, 0, body.size)
+        self._exemplars[number] = data_start, body.size, value
+        self._put_into_bucket(number, value)
+
+    def _make_room(self, size: int) -> None:
+        needed = self._exemplar_bytes + size
+        if needed > self._exemplar_data.size:
+            grown = empty_bytes(2 * needed)
+            grown[: self._exemplar_bytes] = self._exemplar_data[: self._exemplar_bytes]
+            self._exemplar_data = grown
+        if len(self._layouts) == len(self._exemplars):
+            self._exemplars = np.concatenate([self._exemplars, np.zeros_like(self._exemplars)])
+            self._buckets = np.full(2 * len(self._exemplars), -1, dtype=np.int32)
+            for number in range(len(self._layouts)):
+                self._put_into_bucket(number, int(self._exemplars[number, kernels.EXEMPLAR_HASH]))
+
+    def _put_into_bucket(self, number: int, value: int) -> None:
+        bucket = value % len(self._buckets)
+        while self._buckets[bucket] >= 0:
+            bucket = (bucket + 1) % len(self._buckets)
+        self._buckets[bucket] = number
+
+    def _grow_table_map(self) -> None:
+        grown = np.zeros((2 * len(self._table_map), kernels.MAP_FIELDS), dtype=np.int64)
+        kernels.copy_map(self._table_map, grown, int(self._state[kernels.STATE_GENERATION]))
+        self._table_map = grown
+
+
+def _error(block: Block, code: int, row: int) -> BinlogError:
+    event = block.events[row]
+    kind, start, size = int(event["type"]), int(event["start"]), int(event["size"])
+    name = EventType(kind).name
+    at = place_of(block.extents, start)
+    if code == kernels.NOT_READ:
+        return UnsupportedError("EVENT_TYPE", f"event type {kind} ({name}): rows in this form are not read", at=at)
+    if code == kernels.NO_TABLE_MAP:
+        return CorruptError("BAD_EVENT", f"{name} event: no table map for its table id in the group before it", at=at)
+    if code == kernels.EVENT_BEYOND_DATA:
+        return CorruptError("BAD_EVENT", f"{name} event: {size} bytes at {start} are more than was read", at=at)
+    return CorruptError("BAD_EVENT", f"{name} event: {size} bytes, at least {TABLE_BODY_OFFSET} expected", at=at)

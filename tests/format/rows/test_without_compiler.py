@@ -1,0 +1,84 @@
+"""The kernels are Python too: the same results with `NUMBA_DISABLE_JIT=1`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.corpus import SERVER_CASES
+
+REPO = Path(__file__).resolve().parents[3]
+LOG = SERVER_CASES / "mariadb-10.11" / "oltp_small" / "mysql-bin.000001"
+
+# Every value of a few groups of a real log, and of a made table with a column of each family.
+PROGRAM = """
+import json, sys
+from pathlib import Path
+from decimal import Decimal
+import numpy as np
+from binlog_format.events.table_map_layout import ColumnType as T
+from binlog_format.rows.images import read_images
+from binlog_format.rows.table_events import TableMaps
+from tests.format.rows.plain_blocks import plain_block, plain_groups
+from tests.format.rows.plain_rows import *
+import numba
+
+columns = [
+    PlainColumn(T.TINY, unsigned=False), PlainColumn(T.SHORT, unsigned=True), PlainColumn(T.INT24, unsigned=False),
+    PlainColumn(T.LONG, unsigned=True), PlainColumn(T.LONGLONG, unsigned=True),
+    PlainColumn(T.FLOAT, b"\\x04", unsigned=False),
+    PlainColumn(T.NEWDECIMAL, b"\\x0a\\x02", unsigned=False), PlainColumn(T.NEWDECIMAL, b"\\x1e\\x05", unsigned=False),
+    PlainColumn(T.NEWDECIMAL, b"\\x32\\x05", unsigned=False), PlainColumn(T.DATE), PlainColumn(T.DATETIME2, b"\\x03"),
+    PlainColumn(T.TIMESTAMP2, b"\\x06"), PlainColumn(T.TIME2, b"\\x02"), PlainColumn(T.BIT, b"\\x01\\x01"),
+    PlainColumn(T.YEAR),
+    PlainColumn(T.VARCHAR, b"\\x00\\x10", collation=45), PlainColumn(T.BLOB, b"\\x03", collation=8),
+    PlainColumn(T.STRING, b"\\xfe\\x04", collation=63), PlainColumn(T.VARCHAR, b"\\x40\\x00", collation=11),
+    PlainColumn(T.ENUM, b"\\xf7\\x01", collation=45, labels=("a", "b")),
+    PlainColumn(T.SET, b"\\xf8\\x01", collation=45, labels=("x", "y")),
+]
+row = [
+    b"\\x80", b"\\xff\\xff", b"\\xff\\xff\\xff", b"\\xff" * 4, b"\\xff" * 8, b"\\x00\\x00\\x80\\x3f",
+    decimal_bytes(Decimal("-12345678.90"), 10, 2), decimal_bytes(Decimal("-1234567890123456789012345.00001"), 30, 5),
+    decimal_bytes(Decimal("-123456789012345678901234567890123456789012345.00001"), 50, 5), date_bytes(2024, 2, 29),
+    b"\\x99\\xb0\\x3f\\x7e\\xfb\\x00\\x0a", timestamp_bytes(2**31 + 7, 5, 6), time_bytes(-1, 838, 59, 59, 990000, 2),
+    b"\\x01\\xff", b"\\x7c", sized("aé日😀".encode(), 2), sized(b"\\x80\\xe9", 3), sized(b"ab", 1), sized(b"xyz", 1),
+    b"\\x02", b"\\x03",
+]
+nulls = [None] * len(row)
+some = [i % 2 == 0 for i in range(len(row))]
+made = [[
+    gtid_event(), table_map(columns), rows_event(WRITE, [row, nulls], len(row)),
+    rows_event(UPDATE, [nulls, row], len(row)),
+    table_map(columns, table="lean"), rows_event(UPDATE, [row, row], len(row), present=some),
+]]
+result = [bool(numba.config.DISABLE_JIT)]
+for groups in (made, plain_groups(Path(sys.argv[1]))[-3:]):
+    block = plain_block(groups)
+    for touched in TableMaps().resolve(block):
+        images = read_images(block.data, block.events, touched.events, touched.layout)
+        result.append([touched.layout.table, images.table.tolist(), images.offsets.tolist()])
+        for index in range(len(touched.layout.columns)):
+            array = images.column(index)
+            array.validate(full=True)
+            result.append([str(array.type), repr(array.to_pylist())])
+print(json.dumps(result))
+"""
+
+
+def _results(disable: str) -> list[object]:
+    environment = os.environ | {"NUMBA_DISABLE_JIT": disable, "PYTHONPATH": str(REPO)}
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, str(LOG)]
+    run = subprocess.run(command, env=environment, cwd=REPO, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    results: list[object] = json.loads(run.stdout)
+    return results
+
+
+def test_kernels_give_the_same_without_the_compiler() -> None:
+    with_compiler, without = _results("0"), _results("1")
+    assert (with_compiler[0], without[0]) == (False, True)
+    assert len(with_compiler) > 40
+    assert without[1:] == with_compiler[1:]
