@@ -1,0 +1,1 @@
+"""What users see of a log: batches of changes, change feeds, tables touched."""

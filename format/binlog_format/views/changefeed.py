@@ -1,0 +1,158 @@
+"""View `changefeed`: one row for each image of one table's rows, typed: `ChangefeedView`, `changefeed_batch`.
+
+The columns are the table's own, then those that Delta's change data feed and Spark's changelog contract know
+(`_change_type`, `_commit_version`, `_commit_timestamp`), then where the change lies in the log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.errors import UnsupportedError
+from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.images import read_images
+from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns
+from binlog_format.views.group_filter import GroupFilter
+from binlog_format.views.image_json import column_styles
+from binlog_format.views.json_rows import JsonStyle
+from binlog_format.views.selection import Selection
+from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.typed import TypedTable, in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Block, Table
+    from binlog_format.events.table_map import TableLayout
+    from binlog_format.gtid import GtidPosition
+    from binlog_format.rows.images import Images
+
+CHANGE_FIELDS = (
+    pa.field("_change_type", pa.string()),
+    pa.field("_commit_version", pa.int64()),
+    pa.field("_commit_timestamp", COMMIT_TIME_TYPE),
+    pa.field("_position", POSITION_TYPE),
+    pa.field("_event_no", pa.int32()),
+    pa.field("_row_no", pa.int32()),
+    pa.field("_gtid", pa.string()),
+)
+_CHANGE_TYPES = pa.array(["insert", "update_preimage", "update_postimage", "delete"])  # by ImageKind
+
+# A position in 63 bits, ordered as positions are. A page has at most 2**14 chunks (innodb: 64 KiB at 4 bytes or more a
+# chunk; classic: 16 KiB virtual pages), a file at most 2**24 pages.
+_CHUNK_BITS = 14
+_PAGE_BITS = 24
+_FILE_BITS = 63 - _PAGE_BITS - _CHUNK_BITS
+
+
+def changefeed_schema(layout: TableLayout) -> pa.Schema:
+    """Schema of the view for a table of this layout.
+
+    Raises:
+        SchemaError: `NO_COLUMN_METADATA`.
+        UnsupportedError: `COLUMN_TYPE`.
+    """
+    return pa.schema([*arrow_schema(layout), *CHANGE_FIELDS])
+
+
+def changefeed_batch(images: Images, events: Table, groups: Table) -> pa.RecordBatch:
+    """One row for each image.
+
+    Args:
+        images: Read from *events* (its `event` numbers are rows there), in any selection.
+        events: `EVENT_DTYPE`; of a block or of a loaded `TableIndex`.
+        groups: `GROUP_DTYPE`, what `events["group"]` counts.
+    """
+    table = images.table
+    rows = table["event"].astype(np.int64)
+    places = PlaceColumns(events, groups, rows)
+    columns = [
+        *(images.column(index) for index in range(len(images.layout.columns))),
+        _CHANGE_TYPES.take(pa.array(table["kind"])),
+        pa.array(commit_versions(groups)[events["group"][rows]]),
+        places.commit_time(),
+        places.position(),
+        places.event_no(),
+        pa.array(table["row_no"]),
+        places.gtid(),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=changefeed_schema(images.layout))
+
+
+def commit_versions(groups: Table) -> NDArray[np.int64]:
+    """One number for each group that grows in log order: its position in 63 bits.
+
+    Raises:
+        UnsupportedError: `FORMAT`: a position does not fit.
+    """
+    versions = np.zeros(len(groups), dtype=np.int64)
+    for name, bits in (("file_no", _FILE_BITS), ("page", _PAGE_BITS), ("chunk", _CHUNK_BITS)):
+        numbers = groups[name].astype(np.int64)
+        if (numbers >> bits).any():
+            raise UnsupportedError("FORMAT", f"{name} {int(numbers.max())}: _commit_version has {bits} bits for it")
+        versions = versions << bits | numbers
+    return versions
+
+
+class ChangefeedView:
+    """Typed images of one table, in total order.
+
+    Args:
+        table: `database.table`.
+        tables: Further restriction; default: none.
+        skip: Changes up to here have been taken.
+        until: Only changes that this position covers are wanted.
+        layout: What the table is expected to look like; default: as it is first met.
+    """
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        tables: TableFilter | None = None,
+        skip: GtidPosition | None = None,
+        until: GtidPosition | None = None,
+        layout: TableLayout | None = None,
+    ) -> None:
+        self._table = table
+        self._tables = tables or TableFilter()
+        self._groups = GroupFilter(skip, until)
+        self._typed = TypedTable(layout)
+
+    @property
+    def layout(self) -> TableLayout | None:
+        """What the table looks like; None before it is known."""
+        return self._typed.layout
+
+    def schema(self, layout: TableLayout | None) -> pa.Schema:
+        """Schema of the batches for a table of this layout."""
+        assert layout is not None, "the columns of this view are the table's"
+        return changefeed_schema(layout)
+
+    def json_styles(self) -> dict[str, JsonStyle]:
+        """How `json_lines` writes batches of this view."""
+        assert self._typed.layout is not None, "no batch has been read"
+        return column_styles(self._typed.layout) | {"_commit_timestamp": JsonStyle(digits=0)}
+
+    def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
+        """The rows of *blocks*, one batch for a block that has any.
+
+        Raises:
+            SchemaError: `SCHEMA_CHANGED`: the table's columns are not the expected ones.
+        """
+        selection = Selection(self._tables, self._groups, table=self._table)
+        for block in blocks:
+            parts: list[pa.RecordBatch] = []
+            keys: list[NDArray[np.int64]] = []
+            for touched in selection.of(block):
+                self._typed.check(touched.layout)
+                images = read_images(block.data, block.events, touched.events, touched.layout, extents=block.extents)
+                parts.append(changefeed_batch(images, block.events, block.groups))
+                keys.append(images.table["event"])
+            if parts:
+                yield in_order(parts, keys)

@@ -1,0 +1,106 @@
+"""Columns that say where and when a change happened: `PlaceColumns`; and which images make a change: `pair_images`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.kernels import empty_bytes
+from binlog_format.rows.images import ImageKind
+from binlog_format.views.gtid_kernels import gtid_offsets, write_gtids
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Table
+    from binlog_format.rows.images import Images
+
+    Int64s = NDArray[np.int64]
+
+POSITION_TYPE = pa.struct(
+    [
+        pa.field("file_no", pa.int64()),
+        pa.field("page", pa.int64()),
+        pa.field("chunk", pa.int32()),
+    ]
+)
+COMMIT_TIME_TYPE = pa.timestamp("us", "UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The changes in some images, in log order.
+
+    Attributes:
+        first: Of each change: its first image (rows of `Images.table`).
+        before: The image of the row before the change; -1 for an insert.
+        after: The image of the row after the change; -1 for a delete.
+    """
+
+    first: Int64s
+    before: Int64s
+    after: Int64s
+
+
+def pair_images(images: Images) -> Pairs:
+    """Bring the two images of each update together."""
+    kinds = images.table["kind"]
+    first = np.flatnonzero(kinds != ImageKind.UPDATE_AFTER)
+    kind = kinds[first]
+    before = np.where(kind == ImageKind.INSERT, -1, first)
+    after = np.where(kind == ImageKind.UPDATE_BEFORE, first + 1, np.where(kind == ImageKind.INSERT, first, -1))
+    paired = np.flatnonzero(kinds == ImageKind.UPDATE_AFTER)
+    assert np.array_equal(paired, first[kind == ImageKind.UPDATE_BEFORE] + 1), "an update has two images"
+    return Pairs(first, before, after)
+
+
+class PlaceColumns:
+    """Columns of the groups and events to which some rows belong.
+
+    Args:
+        events: `EVENT_DTYPE`.
+        groups: `GROUP_DTYPE`, what `events["group"]` counts.
+        rows: For each row of the columns: its row in *events*.
+    """
+
+    def __init__(self, events: Table, groups: Table, rows: Int64s) -> None:
+        self._events = events
+        self._groups = groups
+        self._rows = rows
+        self._group = events["group"][rows]
+
+    def position(self) -> pa.Array:
+        """`POSITION_TYPE`: the position of the row's group."""
+        arrays = [pa.array(self._groups[field.name][self._group], field.type) for field in POSITION_TYPE]
+        return pa.StructArray.from_arrays(arrays, fields=list(POSITION_TYPE))
+
+    def event_no(self) -> pa.Array:
+        """Number of the row's event in its group."""
+        return pa.array(self._events["event_no"][self._rows].astype(np.int32))
+
+    def gtid(self) -> pa.Array:
+        """GTID of the group as text; null without."""
+        return gtid_texts(self._groups).take(pa.array(self._group))
+
+    def commit_time(self) -> pa.Array:
+        """Time of the group's first event."""
+        micros = self._groups["timestamp"][self._group].astype(np.int64) * 1_000_000
+        return pa.array(micros).view(COMMIT_TIME_TYPE)
+
+    def server_id(self) -> pa.Array:
+        """Server on which the change was made."""
+        return pa.array(self._events["server_id"][self._rows].astype(np.int64))
+
+
+def gtid_texts(groups: Table) -> pa.Array:
+    """The GTID of each group as text; null where it has none."""
+    domains, servers, seqnos = (groups[name].astype(np.uint64) for name in ("domain", "server_id", "seqno"))
+    offsets = gtid_offsets(domains, servers, seqnos)
+    data = empty_bytes(int(offsets[-1]))
+    write_gtids(domains, servers, seqnos, offsets, data)
+    has_gtid = groups["has_gtid"]
+    validity = None if has_gtid.all() else pa.array(has_gtid).buffers()[1]
+    return pa.StringArray.from_buffers(len(groups), pa.py_buffer(offsets), pa.py_buffer(data), validity)

@@ -1,0 +1,260 @@
+"""Kernels of `json_rows` that know one value: how many bytes it takes, and how it is put at a place.
+
+State of a value in its row: `ABSENT` (left out), `NULL`, `VALUE`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_format.kernels import kernel
+from binlog_format.memory_kernels import copy_bytes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from binlog_format.kernels import Bytes
+
+    Int32s = NDArray[np.int32]
+    Int64s = NDArray[np.int64]
+    Uint64s = NDArray[np.uint64]
+
+ABSENT = 0
+NULL = 1
+VALUE = 2
+
+QUOTE = 0x22
+COMMA = 0x2C
+BACKSLASH = 0x5C
+_SPACE = 0x20
+
+_ZERO = np.uint64(0x30)
+_TEN = np.uint64(10)
+U0 = np.uint64(0)
+_U1 = np.uint64(1)
+_U32 = np.uint64(32)
+_LOW_WORD = np.uint64(0xFFFFFFFF)
+SIGN_BIT = np.uint64(1 << 63)
+_BILLION = np.uint64(1_000_000_000)
+_HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8).copy()
+
+
+def _short_escapes() -> Bytes:
+    # RFC 8259 section 7: the letter behind the backslash; 0 where a control character needs \u00XX.
+    table = np.zeros(256, dtype=np.uint8)
+    for byte, letter in ((8, "b"), (9, "t"), (10, "n"), (12, "f"), (13, "r"), (QUOTE, '"'), (BACKSLASH, "\\")):
+        table[byte] = ord(letter)
+    return table
+
+
+def _extra_bytes() -> Int64s:
+    # How many bytes more than itself a byte takes in a JSON string.
+    table = np.zeros(256, dtype=np.int64)
+    table[:_SPACE] = 5
+    table[_short_escapes() != 0] = 1
+    return table
+
+
+_SHORT = _short_escapes()
+_EXTRA = _extra_bytes()
+
+
+# --- parts of a value ------------------------------------------------------------------------------------------------
+
+
+@kernel
+def magnitude(value: int) -> np.uint64:
+    """The value without its sign; also of the lowest int64."""
+    if value < 0:
+        return np.uint64(-(value + 1)) + _U1
+    return np.uint64(value)
+
+
+@kernel
+def digit_count(value: np.uint64) -> int:
+    """How many decimal digits a number has."""
+    count = 1
+    value //= _TEN
+    while value > U0:
+        value //= _TEN
+        count += 1
+    return count
+
+
+@kernel
+def put_digits(out: Bytes, at: int, value: np.uint64) -> int:
+    """Put a number in decimal; the place behind it."""
+    end = at + digit_count(value)
+    place = end
+    while True:
+        place -= 1
+        rest = value // _TEN
+        out[place] = np.uint8(_ZERO + (value - rest * _TEN))
+        value = rest
+        if value == U0:
+            break
+    return end
+
+
+@kernel
+def put_fixed(out: Bytes, at: int, value: int, width: int) -> int:
+    """Put a number with leading zeros; the place behind it."""
+    for place in range(at + width - 1, at - 1, -1):
+        out[place] = np.uint8(0x30 + value % 10)
+        value //= 10
+    return at + width
+
+
+@kernel
+def put_bytes(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
+    """Copy data[start:end]; the place behind it."""
+    size = end - start
+    copy_bytes(out, at, data, start, size)
+    return at + size
+
+
+@kernel
+def put_null(out: Bytes, at: int) -> int:
+    """Put `null`; the place behind it."""
+    out[at], out[at + 1], out[at + 2], out[at + 3] = 0x6E, 0x75, 0x6C, 0x6C
+    return at + 4
+
+
+@kernel
+def put_escaped(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
+    """Put a text as a JSON string; the place behind it."""
+    out[at] = QUOTE
+    at += 1
+    for place in range(start, end):
+        byte = data[place]
+        if _EXTRA[byte] == 0:
+            continue
+        at = put_bytes(out, at, data, start, place)  # what has gathered since the last escape
+        start = place + 1
+        if _SHORT[byte] != 0:
+            out[at], out[at + 1] = BACKSLASH, _SHORT[byte]
+            at += 2
+        else:
+            out[at], out[at + 1], out[at + 2], out[at + 3] = BACKSLASH, 0x75, 0x30, 0x30
+            out[at + 4], out[at + 5] = _HEX[byte >> 4], _HEX[byte & 15]
+            at += 6
+    at = put_bytes(out, at, data, start, end)
+    out[at] = QUOTE
+    return at + 1
+
+
+@kernel
+def decimal_digits(low: np.uint64, high: np.uint64, digits: Bytes) -> int:
+    """Fill *digits* (45 bytes) with a 128-bit number's digits, lowest first, no sign; their count, at least 1."""
+    # Long division by 10**9 in 32-bit limbs.
+    if (high & SIGN_BIT) != U0:
+        if low == U0:
+            high = ~high + _U1
+        else:
+            low = ~low + _U1
+            high = ~high
+    limb3, limb2 = high >> _U32, high & _LOW_WORD
+    limb1, limb0 = low >> _U32, low & _LOW_WORD
+    count = 0
+    while True:
+        rest = limb3 % _BILLION
+        limb3 //= _BILLION
+        part = (rest << _U32) | limb2
+        limb2, rest = part // _BILLION, part % _BILLION
+        part = (rest << _U32) | limb1
+        limb1, rest = part // _BILLION, part % _BILLION
+        part = (rest << _U32) | limb0
+        limb0, rest = part // _BILLION, part % _BILLION
+        done = (limb3 | limb2 | limb1 | limb0) == U0
+        for _ in range(9):
+            digits[count] = np.uint8(_ZERO + rest % _TEN)
+            rest //= _TEN
+            count += 1
+            if done and rest == U0:
+                return count
+
+
+@kernel
+def put_date(out: Bytes, at: int, days: int) -> int:
+    """Put days since 1970-01-01 as `YYYY-MM-DD`; the place behind it."""
+    # H. Hinnant, "chrono-compatible low-level date algorithms", civil_from_days.
+    shifted = days + 719_468
+    era = shifted // 146_097
+    day_of_era = shifted - era * 146_097
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month_part = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * month_part + 2) // 5 + 1
+    month = month_part + 3 if month_part < 10 else month_part - 9
+    year = year_of_era + era * 400 + (1 if month <= 2 else 0)
+    at = put_fixed(out, at, year, 4)
+    out[at] = 0x2D
+    at = put_fixed(out, at + 1, month, 2)
+    out[at] = 0x2D
+    return put_fixed(out, at + 1, day, 2)
+
+
+# --- sizes -----------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def add_sizes(states: Bytes, value_sizes: Int64s, around: int, sizes: Int64s) -> None:
+    """Add a column's bytes to each row's *sizes*; *around* are the bytes of the name, the colon and the comma."""
+    for row in range(sizes.size):
+        if states[row] == VALUE:
+            sizes[row] += around + value_sizes[row]
+        elif states[row] == NULL:
+            sizes[row] += around + 4
+
+
+@kernel
+def any_escape(data: Bytes, start: int, end: int) -> bool:
+    """Whether a byte of data[start:end] cannot stand in a JSON string as it is."""
+    found = 0
+    for at in range(start, end):
+        byte = data[at]
+        found += (byte < _SPACE) | (byte == QUOTE) | (byte == BACKSLASH)
+    return found > 0
+
+
+@kernel
+def text_sizes(data: Bytes, offsets: Int32s, sizes: Int64s) -> None:
+    """Bytes of each text as a JSON string, quotes included."""
+    for row in range(sizes.size):
+        extra = 0
+        for at in range(offsets[row], offsets[row + 1]):
+            extra += _EXTRA[data[at]]
+        sizes[row] = offsets[row + 1] - offsets[row] + extra + 2
+
+
+@kernel
+def integer_sizes(values: Int64s, sizes: Int64s) -> None:
+    """Bytes of each number in decimal, the sign included."""
+    for row in range(sizes.size):
+        sizes[row] = (values[row] < 0) + digit_count(magnitude(values[row]))
+
+
+@kernel
+def decimal_sizes(words: Uint64s, scale: int, quotes: int, sizes: Int64s) -> None:
+    """Bytes of each 128-bit decimal; words: low and high half of each value in turn."""
+    digits = np.empty(45, dtype=np.uint8)
+    for row in range(sizes.size):
+        negative = (words[2 * row + 1] & SIGN_BIT) != U0
+        count = decimal_digits(words[2 * row], words[2 * row + 1], digits)
+        whole = max(count - scale, 1)
+        sizes[row] = quotes + negative + whole + (scale + 1 if scale > 0 else 0)
+
+
+@kernel
+def list_sizes(list_offsets: Int32s, data: Bytes, offsets: Int32s, sizes: Int64s) -> None:
+    """Bytes of each list of texts as a JSON array."""
+    for row in range(sizes.size):
+        first, last = list_offsets[row], list_offsets[row + 1]
+        size = 2 + max(last - first - 1, 0)
+        for item in range(first, last):
+            size += 2 + offsets[item + 1] - offsets[item]
+            for at in range(offsets[item], offsets[item + 1]):
+                size += _EXTRA[data[at]]
+        sizes[row] = size

@@ -1,0 +1,63 @@
+"""Which tables are wanted: `TableFilter`, anchored regular expressions on `database.table`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import OptionError
+
+if TYPE_CHECKING:
+    from binlog_format.events.table_map import TableLayout
+
+# A comma inside {2,5} or [a,b] belongs to the expression.
+_SEPARATOR = re.compile(r",(?![^{}\[\]]*[}\]])")
+
+
+class TableFilter:
+    r"""Accepts a table that one of *tables* matches as a whole, and none of *exclude*.
+
+    Args:
+        tables: Regular expressions on `database.table`, separated by commas; None or empty: all tables.
+        exclude: The same, for what to leave out; None or empty: nothing.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: not a regular expression.
+    """
+
+    def __init__(self, tables: str | None = None, exclude: str | None = None) -> None:
+        self._tables = _compiled("tables", tables)
+        self._exclude = _compiled("excludeTables", exclude)
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def accepts(self, layout: TableLayout) -> bool:
+        """Whether rows of this table are wanted."""
+        return self.accepts_name(layout.database, layout.table)
+
+    def accepts_name(self, database: str, table: str) -> bool:
+        """The same, where only the name is known."""
+        key = (database, table)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._matches(f"{database}.{table}")
+        return known
+
+    def _matches(self, name: str) -> bool:
+        wanted = not self._tables or any(expression.fullmatch(name) for expression in self._tables)
+        return wanted and not any(expression.fullmatch(name) for expression in self._exclude)
+
+
+def _compiled(option: str, text: str | None) -> list[re.Pattern[str]]:
+    expressions = []
+    for part in _SEPARATOR.split(text or ""):
+        if not part.strip():
+            continue
+        try:
+            expressions.append(re.compile(part.strip()))
+        except re.error as error:
+            raise OptionError(
+                "INVALID_VALUE",
+                f'option {option}: expected regular expressions on database.table, got "{part.strip()}": {error}',
+                hint=r"Expressions are separated by commas and match the whole name, for example shop\.(orders|items)",
+            ) from error
+    return expressions

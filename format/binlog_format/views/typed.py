@@ -1,0 +1,63 @@
+"""What the typed views share: `TypedTable` watches that a table stays what its schema says; `in_order` merges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.errors import SchemaError
+from binlog_format.rows.arrow_schema import arrow_schema
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from binlog_format.events.table_map import TableLayout
+
+
+class TypedTable:
+    """The one table of a typed view.
+
+    Args:
+        layout: What it is expected to look like; None: as it is first met.
+    """
+
+    def __init__(self, layout: TableLayout | None = None) -> None:
+        self.layout = layout
+        self._columns = None if layout is None else arrow_schema(layout)
+        self._checked: set[str] = set()
+
+    def check(self, layout: TableLayout) -> None:
+        """See that *layout* has the expected columns.
+
+        Raises:
+            SchemaError: `SCHEMA_CHANGED`; `NO_COLUMN_METADATA`.
+            UnsupportedError: `COLUMN_TYPE`.
+        """
+        if layout.digest in self._checked:
+            return
+        columns = arrow_schema(layout)
+        if self._columns is None:
+            self.layout, self._columns = layout, columns
+        elif not columns.equals(self._columns):
+            raise SchemaError(
+                "SCHEMA_CHANGED",
+                f"table {layout.database}.{layout.table}: expected columns ({_text(self._columns)}), "
+                f"got ({_text(columns)})",
+                hint="Read up to the change, then start behind it with the new schema; the view changes without the "
+                "option table takes both",
+            )
+        self._checked.add(layout.digest)
+
+
+def _text(columns: pa.Schema) -> str:
+    return ", ".join(f"{column.name} {column.type}" for column in columns)
+
+
+def in_order(parts: list[pa.RecordBatch], keys: list[NDArray[np.int64]]) -> pa.RecordBatch:
+    """One batch of the rows of all *parts*, by ascending key; rows of equal keys, which are of one part, keep order."""
+    if len(parts) == 1:
+        return parts[0]
+    order = np.argsort(np.concatenate(keys), kind="stable")
+    return pa.Table.from_batches(parts).combine_chunks().to_batches()[0].take(pa.array(order))
