@@ -1,0 +1,1 @@
+"""The classic v4 binlog: files of events, one after the other."""

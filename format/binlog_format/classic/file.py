@@ -1,0 +1,191 @@
+"""One binlog file, open for reading: `ClassicFile`, its Format_description event and its list of GTIDs."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+from binlog_format.classic.format_description import parse_format_description
+from binlog_format.classic.layout import (
+    CHECKSUM_STRUCT,
+    MAGIC,
+    MAGIC_ENCRYPTED,
+    MAGIC_SIZE,
+)
+from binlog_format.errors import BinlogError, CorruptError, UnsupportedError
+from binlog_format.events.gtid_list import parse_gtid_list
+from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT, EVENT_SIZE_MAX, EventType
+from binlog_format.kernels import empty_bytes
+from binlog_format.position import Place
+
+if TYPE_CHECKING:
+    from binlog_format.classic.format_description import FormatDescription
+    from binlog_format.gtid import Gtid
+    from binlog_format.kernels import Bytes
+    from binlog_format.source_file import SourceFile
+
+_HEAD_EVENTS_MAX = 4
+"""Events at the start that are looked at for the list of GTIDs; it is the second one, or the third."""
+
+_END_LOG_POS_MASK = 0xFFFFFFFF
+"""The field counts modulo 2^32; files can be larger."""
+
+
+class ClassicFile:
+    """A binlog file and what its first events say.
+
+    Args:
+        source: The file; this object closes it.
+        file_no: Number in its name.
+
+    Attributes:
+        description: None while the Format_description event is not there (yet).
+        description_event: Its bytes, checksum included.
+        events_start: Byte behind it.
+        gtid_list: What the files before this one held; None while that is not there (yet).
+
+    Raises:
+        CorruptError: `HEADER`, `BAD_EVENT` or `EVENT_CHECKSUM`: its first bytes cannot be right.
+        UnsupportedError: `VERSION` or `ENCRYPTED`.
+    """
+
+    def __init__(self, source: SourceFile, file_no: int) -> None:
+        self.source = source
+        self.file_no = file_no
+        self.description: FormatDescription | None = None
+        self.description_event = b""
+        self.events_start = MAGIC_SIZE
+        self.gtid_list: tuple[Gtid, ...] | None = None
+        try:
+            self._read_head()
+        except BinlogError:
+            source.close()
+            raise
+
+    @property
+    def name(self) -> str:
+        """File name without its directory."""
+        return self.source.name
+
+    def place(self, file_offset: int) -> Place:
+        """A place in this file, for messages."""
+        return Place(self.name, byte=file_offset)
+
+    def size(self) -> int:
+        """Present size in bytes."""
+        return self.source.size()
+
+    def read(self, file_offset: int, size: int) -> Bytes:
+        """Up to *size* bytes; fewer only at the end of the file."""
+        data = empty_bytes(size)
+        return data[: self.source.read_into(file_offset, data)]
+
+    def close(self) -> None:
+        """Let the file go."""
+        self.source.close()
+
+    def _read_head(self) -> None:
+        magic = self.read(0, MAGIC_SIZE).tobytes()
+        if len(magic) < MAGIC_SIZE:
+            return
+        check_magic(magic, self.name)
+        event = self._read_event(MAGIC_SIZE)
+        if event is None:
+            return
+        self.description = parse_format_description(event, self.place(MAGIC_SIZE))
+        self.description_event = event
+        self.events_start = file_offset = MAGIC_SIZE + len(event)
+        for _ in range(_HEAD_EVENTS_MAX):
+            event = self._read_event(file_offset)
+            if event is None:
+                return
+            _, event_type, *_ = EVENT_HEADER_STRUCT.unpack_from(event)
+            if event_type == EventType.START_ENCRYPTION:
+                raise encrypted(self.place(file_offset))
+            if event_type == EventType.MARIADB_GTID_LIST:
+                self.gtid_list = parse_gtid_list(self._checked(event, file_offset))
+                return
+            if event_type == EventType.MARIADB_GTID:
+                return
+            file_offset += len(event)
+
+    def _read_event(self, file_offset: int) -> bytes | None:
+        """The whole event at *file_offset*; None when its end is not there (yet)."""
+        header = self.read(file_offset, EVENT_HEADER_SIZE).tobytes()
+        if len(header) < EVENT_HEADER_SIZE:
+            return None
+        size = EVENT_HEADER_STRUCT.unpack(header)[3]
+        if not EVENT_HEADER_SIZE <= size <= EVENT_SIZE_MAX:
+            raise CorruptError("BAD_EVENT", f"an event claims a size of {size} bytes", at=self.place(file_offset))
+        if file_offset + size > self.size():
+            check_incomplete_event(header, self.place(file_offset))
+            return None
+        return self.read(file_offset, size).tobytes()
+
+    def _checked(self, event: bytes, file_offset: int) -> bytes:
+        """*event* without its checksum."""
+        assert self.description is not None, "the Format_description event comes first"
+        size = self.description.checksum_size
+        if size == 0:
+            return event
+        body = event[:-size]
+        (stored,) = CHECKSUM_STRUCT.unpack_from(event, len(body))
+        computed = zlib.crc32(body)
+        if stored != computed:
+            raise checksum_error(stored, computed, self.place(file_offset))
+        return body
+
+
+def check_magic(magic: bytes, name: str) -> None:
+    """See that *magic* begins a binlog file that can be read.
+
+    Raises:
+        CorruptError: `HEADER`: it is something else.
+        UnsupportedError: `ENCRYPTED`.
+    """
+    if magic == MAGIC_ENCRYPTED:
+        raise encrypted(Place(name, byte=0))
+    if magic != MAGIC:
+        raise CorruptError(
+            "HEADER", f"magic number: stored {magic.hex(' ')}, expected {MAGIC.hex(' ')}", at=Place(name, byte=0)
+        )
+
+
+def check_incomplete_event(data: bytes, at: Place) -> None:
+    """An event that goes beyond the end of its file: not written in full, or damaged in its size?
+
+    Servers that fill in end_log_pos fill in the event's true end; newer ones leave 0 in most events.
+
+    Args:
+        data: What is there of the event; may be less than its header.
+        at: Where it starts.
+
+    Raises:
+        CorruptError: `BAD_EVENT`: size and end_log_pos exclude each other.
+    """
+    if len(data) < EVENT_HEADER_SIZE or at.byte is None:
+        return
+    _, _, _, size, end_log_pos, _ = EVENT_HEADER_STRUCT.unpack_from(data)
+    end = (at.byte + size) & _END_LOG_POS_MASK
+    if end_log_pos not in (0, end):
+        raise CorruptError(
+            "BAD_EVENT",
+            f"an event claims {size} bytes, more than the file has; end_log_pos: stored {end_log_pos:#x}, "
+            f"computed {end:#x}",
+            at=at,
+        )
+
+
+def encrypted(at: Place) -> UnsupportedError:
+    """The error for a file that only its server can read."""
+    return UnsupportedError(
+        "ENCRYPTED",
+        "the binlog is encrypted",
+        at=at,
+        hint="Turn binlog encryption off on the server (MariaDB: encrypt_binlog=OFF) and begin behind these files",
+    )
+
+
+def checksum_error(stored: int, computed: int, at: Place) -> CorruptError:
+    """The error for an event whose bytes do not match its checksum."""
+    return CorruptError("EVENT_CHECKSUM", f"event CRC-32: stored {stored:#010x}, computed {computed:#010x}", at=at)

@@ -1,0 +1,121 @@
+"""The Format_description event at the start of every file: `parse_format_description`."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_format.classic.layout import (
+    BINLOG_VERSION,
+    CHECKSUM_STRUCT,
+    EVENT_FLAG_IN_USE,
+    FORMAT_DESCRIPTION_FIXED_SIZE,
+    FORMAT_DESCRIPTION_STRUCT,
+    FORMAT_DESCRIPTION_TAIL_SIZE,
+    POST_HEADER_SIZES,
+    ChecksumAlgorithm,
+)
+from binlog_format.errors import CorruptError, UnsupportedError
+from binlog_format.events.layout import (
+    EVENT_CHECKSUM_SIZE,
+    EVENT_FLAGS_OFFSET,
+    EVENT_HEADER_SIZE,
+    EVENT_HEADER_STRUCT,
+    EventType,
+)
+
+if TYPE_CHECKING:
+    from binlog_format.position import Place
+
+
+@dataclass(frozen=True, slots=True)
+class FormatDescription:
+    """What the first event of a file says about the rest of it.
+
+    Attributes:
+        server_version: For example `10.11.19-MariaDB-log`.
+        server_id: Of the server that wrote the file.
+        timestamp: When the file was begun, seconds since 1970 UTC.
+        created: Equal to `timestamp` in the first file after a server start, else 0.
+        in_use: The file was not closed: it is being written, or its server was killed.
+        algorithm: What stands behind the other events.
+        post_header_sizes: Size of the fixed part by event type; index 0 is type 1.
+    """
+
+    server_version: str
+    server_id: int
+    timestamp: int
+    created: int
+    in_use: bool
+    algorithm: ChecksumAlgorithm
+    post_header_sizes: bytes
+
+    @property
+    def checksum_size(self) -> int:
+        """Bytes behind every event."""
+        return EVENT_CHECKSUM_SIZE if self.algorithm is ChecksumAlgorithm.CRC32 else 0
+
+
+def parse_format_description(event: bytes, at: Place) -> FormatDescription:
+    """Read the whole event, header and checksum included.
+
+    Args:
+        event: Exactly the event.
+        at: Where it stands, for errors.
+
+    Raises:
+        CorruptError: `BAD_EVENT` or `EVENT_CHECKSUM`.
+        UnsupportedError: `VERSION`: another binlog version, or event layouts that are not known.
+    """
+    timestamp, event_type, server_id, _, _, flags = EVENT_HEADER_STRUCT.unpack_from(event)
+    if event_type != EventType.FORMAT_DESCRIPTION:
+        raise CorruptError("BAD_EVENT", f"the first event of the file has type {event_type}, expected 15", at=at)
+    if len(event) < FORMAT_DESCRIPTION_FIXED_SIZE + FORMAT_DESCRIPTION_TAIL_SIZE:
+        raise CorruptError("BAD_EVENT", f"a Format_description event of {len(event)} bytes is too short", at=at)
+    version, server_version, created, header_size = FORMAT_DESCRIPTION_STRUCT.unpack_from(event, EVENT_HEADER_SIZE)
+    if version != BINLOG_VERSION or header_size != EVENT_HEADER_SIZE:
+        raise UnsupportedError(
+            "VERSION",
+            f"binlog version {version} with event headers of {header_size} bytes, expected version 4 with 19 bytes",
+            at=at,
+        )
+    _check_checksum(event, at)
+    algorithm = event[-FORMAT_DESCRIPTION_TAIL_SIZE]
+    if algorithm not in ChecksumAlgorithm.__members__.values():
+        raise UnsupportedError("VERSION", f"checksum algorithm {algorithm}, expected 0 (none) or 1 (CRC-32)", at=at)
+    sizes = event[FORMAT_DESCRIPTION_FIXED_SIZE:-FORMAT_DESCRIPTION_TAIL_SIZE]
+    _check_post_headers(sizes, at)
+    return FormatDescription(
+        server_version=server_version.partition(b"\0")[0].decode("utf-8", "replace"),
+        server_id=server_id,
+        timestamp=timestamp,
+        created=created,
+        in_use=bool(flags & EVENT_FLAG_IN_USE),
+        algorithm=ChecksumAlgorithm(algorithm),
+        post_header_sizes=sizes,
+    )
+
+
+def _check_checksum(event: bytes, at: Place) -> None:
+    covered = bytearray(event[:-EVENT_CHECKSUM_SIZE])
+    covered[EVENT_FLAGS_OFFSET] &= ~EVENT_FLAG_IN_USE & 0xFF
+    (stored,) = CHECKSUM_STRUCT.unpack_from(event, len(event) - EVENT_CHECKSUM_SIZE)
+    computed = zlib.crc32(covered)
+    if stored != computed:
+        raise CorruptError(
+            "EVENT_CHECKSUM",
+            f"Format_description event CRC-32: stored {stored:#010x}, computed {computed:#010x}",
+            at=at,
+        )
+
+
+def _check_post_headers(sizes: bytes, at: Place) -> None:
+    for event_type, expected in POST_HEADER_SIZES.items():
+        # MySQL's files end their list before MariaDB's own types; those types are then not in the file either.
+        if event_type <= len(sizes) and sizes[event_type - 1] not in (expected, 0):
+            raise UnsupportedError(
+                "VERSION",
+                f"the fixed part of {event_type.name} events has {sizes[event_type - 1]} bytes, expected {expected}",
+                at=at,
+            )

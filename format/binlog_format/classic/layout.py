@@ -1,0 +1,145 @@
+"""Classic (version 4) binlog files on disk: names, magic numbers, the Format_description event, classes of events.
+
+A file is 4 bytes of magic and then events, one after the other, each with the header of `binlog_format.events.layout`
+and, when the Format_description event at the start says so, a CRC-32 behind it. That event (MariaDB
+`sql/log_event.h`: `Format_description_log_event`):
+
+    Offset  Size  Type    Field
+    0       19            event header
+    19      2     uint16  binlog version, 4
+    21      50    char    server version, filled up with zeros
+    71      4     uint32  created: seconds since 1970 UTC in the first file after a server start, else 0
+    75      1     uint8   size of the event header, 19
+    76      n     uint8   size of the fixed part of each event type, from type 1 on
+    76+n    1     uint8   checksum algorithm
+    77+n    4     uint32  CRC-32 of what is before; there whatever the algorithm is
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from enum import IntEnum
+
+import numpy as np
+
+from binlog_format.events.layout import EVENT_CHECKSUM_SIZE, EVENT_HEADER_SIZE, EventType
+
+MAGIC = b"\xfebin"
+MAGIC_ENCRYPTED = b"\xfdbin"
+"""MySQL encrypts whole files, magic and all; MariaDB encrypts event by event, behind START_ENCRYPTION."""
+MAGIC_SIZE = 4
+
+FILE_NAME = re.compile(r"(?P<base>.+)\.(?P<number>\d{6,})")
+"""`<base>.NNNNNN`; the number takes more digits when it needs them."""
+
+VIRTUAL_PAGE_SIZE = 16384
+"""There are no pages on disk; a position counts the bytes of a file in units of this."""
+
+BINLOG_VERSION = 4
+
+FORMAT_DESCRIPTION_STRUCT = struct.Struct(
+    "<"
+    "H"  # binlog version
+    "50s"  # server version
+    "I"  # created
+    "B"  # size of the event header
+)
+FORMAT_DESCRIPTION_FIXED_SIZE = EVENT_HEADER_SIZE + 57
+assert EVENT_HEADER_SIZE + FORMAT_DESCRIPTION_STRUCT.size == FORMAT_DESCRIPTION_FIXED_SIZE
+
+CHECKSUM_STRUCT = struct.Struct("<I")
+assert CHECKSUM_STRUCT.size == EVENT_CHECKSUM_SIZE
+FORMAT_DESCRIPTION_TAIL_SIZE = 1 + EVENT_CHECKSUM_SIZE
+"""Checksum algorithm and checksum."""
+
+EVENT_FLAG_IN_USE = 0x0001
+"""LOG_EVENT_BINLOG_IN_USE_F: only in the Format_description event, while the file is open for writing; a server that
+is killed leaves it set. Its checksum is computed without it."""
+EVENT_FLAG_IGNORABLE = 0x0080
+"""LOG_EVENT_IGNORABLE_F: a reader that does not know the type may pass over the event."""
+
+ROWS_FLAGS_OFFSET = EVENT_HEADER_SIZE + 6
+ROWS_FLAG_STATEMENT_END = 0x0001
+
+# The fixed parts that the readers of event bodies rely on, by type.
+POST_HEADER_SIZES = {
+    EventType.QUERY: 13,
+    EventType.TABLE_MAP: 8,
+    EventType.WRITE_ROWS_V1: 8,
+    EventType.UPDATE_ROWS_V1: 8,
+    EventType.DELETE_ROWS_V1: 8,
+    EventType.MARIADB_GTID: 19,
+}
+
+
+class ChecksumAlgorithm(IntEnum):
+    """What stands behind every event but the Format_description event, which always has a checksum."""
+
+    NONE = 0
+    CRC32 = 1
+
+
+class EventClass(IntEnum):
+    """What an event type means for the borders of event groups."""
+
+    OTHER = 0  # inside a group: a part of it; outside: an error, unless the event may be ignored
+    CONTROL = 1  # about files, never in a group: passed over
+    GTID = 2  # begins a group
+    PREFIX = 3  # of a statement in a group: a standalone group does not end with it
+    ROWS = 4  # a standalone group ends with the last one of a statement
+    QUERY = 5  # the text COMMIT or ROLLBACK ends a group
+    END = 6  # ends a group
+    FORMAT = 7  # first event of a file, nowhere else
+    ENCRYPTION = 8  # what follows cannot be read
+    INCIDENT = 9  # the server says that it lost events
+    FOREIGN = 10  # of MySQL, whose groups are built in another way
+
+
+_MARIADB_TYPES = {
+    EventClass.CONTROL: (
+        EventType.STOP,
+        EventType.ROTATE,
+        EventType.HEARTBEAT,
+        EventType.BINLOG_CHECKPOINT,
+        EventType.MARIADB_GTID_LIST,
+    ),
+    EventClass.GTID: (EventType.MARIADB_GTID,),
+    EventClass.PREFIX: (
+        EventType.INTVAR,
+        EventType.RAND,
+        EventType.USER_VAR,
+        EventType.TABLE_MAP,
+        EventType.ANNOTATE_ROWS,
+    ),
+    EventClass.ROWS: (
+        EventType.WRITE_ROWS_V1,
+        EventType.UPDATE_ROWS_V1,
+        EventType.DELETE_ROWS_V1,
+        EventType.WRITE_ROWS_COMPRESSED_V1,
+        EventType.UPDATE_ROWS_COMPRESSED_V1,
+        EventType.DELETE_ROWS_COMPRESSED_V1,
+    ),
+    EventClass.QUERY: (EventType.QUERY,),
+    EventClass.END: (EventType.XID, EventType.XA_PREPARE),
+    EventClass.FORMAT: (EventType.FORMAT_DESCRIPTION,),
+    EventClass.ENCRYPTION: (EventType.START_ENCRYPTION,),
+    EventClass.INCIDENT: (EventType.INCIDENT,),
+    EventClass.FOREIGN: (
+        EventType.ROWS_QUERY,
+        EventType.WRITE_ROWS_V2,
+        EventType.UPDATE_ROWS_V2,
+        EventType.DELETE_ROWS_V2,
+        EventType.GTID,
+        EventType.ANONYMOUS_GTID,
+        EventType.PREVIOUS_GTIDS,
+        EventType.PARTIAL_UPDATE_ROWS,
+        EventType.TRANSACTION_PAYLOAD,
+        EventType.GTID_TAGGED,
+    ),
+}
+
+MARIADB_CLASSES = np.zeros(256, dtype=np.uint8)
+"""Event class of each type code, for files of a MariaDB server."""
+for _event_class, _types in _MARIADB_TYPES.items():
+    MARIADB_CLASSES[list(_types)] = _event_class

@@ -1,0 +1,167 @@
+"""One pass over the event groups of all files: `LogScan`; and where a killed server's files end."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from binlog_format.classic.file import ClassicFile
+from binlog_format.classic.file_scan import NO_LIMIT, FileScan, Stop
+from binlog_format.classic.layout import MAGIC_SIZE, VIRTUAL_PAGE_SIZE
+from binlog_format.errors import CorruptError, DataLossError, StartError
+from binlog_format.position import Place, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from binlog_format.classic.file_scan import Piece, Scratch
+    from binlog_format.gtid import Gtid
+    from binlog_format.source_file import Directory, FileEntry
+
+
+def position_of(file_no: int, file_offset: int) -> Position:
+    """The position of a byte."""
+    return Position(file_no, *divmod(file_offset, VIRTUAL_PAGE_SIZE))
+
+
+def byte_of(position: Position) -> int:
+    """The byte in its file that *position* stands for."""
+    return position.page * VIRTUAL_PAGE_SIZE + position.chunk
+
+
+def open_file(directory: Directory, file_no: int, entry: FileEntry) -> ClassicFile:
+    """Open a file of a listing.
+
+    Raises:
+        DataLossError: `FILE_PURGED`: it is not there any more.
+    """
+    try:
+        return ClassicFile(directory.open(entry.name), file_no)
+    except FileNotFoundError as error:
+        raise DataLossError("FILE_PURGED", "the file is not there any more", at=Place(entry.name)) from error
+
+
+class LogScan:
+    """Reads the groups whose position is in [*start*, *end*).
+
+    Args:
+        directory: Where the files are.
+        listing: What was in it before reading starts: the end of a file that is not the newest one is final.
+        start: Where an event starts.
+        end: None: the end of data.
+        scratch: Used by no other scan at the same time.
+        verify: Compute checksums.
+
+    Attributes:
+        end: Where the next read starts, once `pieces` has ended.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        listing: dict[int, FileEntry],
+        start: Position,
+        end: Position | None,
+        scratch: Scratch,
+        *,
+        verify: bool,
+    ) -> None:
+        self._directory = directory
+        self._listing = listing
+        self._start = start
+        self._limit = end
+        self._scratch = scratch
+        self._verify = verify
+        self.end = start
+
+    def pieces(self) -> Generator[Piece]:
+        """Read file after file.
+
+        Raises:
+            CorruptError: Bytes cannot be right.
+            DataLossError: `FILE_PURGED`: a file is missing, or *start* is before the first one; `LOG_RESET`: *start*
+                is behind the last one.
+            StartError: `POSITION_NOT_FOUND`: the file of *start* is shorter.
+            UnsupportedError: Something that is not read.
+        """
+        newest = max(self._listing)
+        if self._start.file_no > newest:
+            raise DataLossError(
+                "LOG_RESET",
+                f"file number {self._start.file_no} is not there, the newest one is {newest}",
+                at=Place(self._directory.path),
+                hint="The log was begun anew (RESET MASTER), or belongs to another server",
+            )
+        last = newest if self._limit is None else min(newest, self._limit.file_no)
+        for file_no in range(self._start.file_no, last + 1):
+            with closing(self._open(file_no)) as file:
+                if file.description is None:
+                    continue  # the newest: not there yet; an older one: its server was killed when it made the file
+                scan = self._file_scan(file)
+                for piece in scan.pieces():
+                    self.end = position_of(file_no, piece.next_offset)
+                    yield piece
+                self.end = position_of(file_no, scan.stopped_at)
+                if scan.stop is Stop.INCOMPLETE and file_no < newest:
+                    self._check_torn_end(file, scan)
+
+    def _open(self, file_no: int) -> ClassicFile:
+        entry = self._listing.get(file_no)
+        if entry is None:
+            oldest, newest = min(self._listing), max(self._listing)
+            raise DataLossError(
+                "FILE_PURGED",
+                f"file number {file_no} is not there; the files that are have numbers {oldest} to {newest}",
+                at=Place(self._directory.path),
+                hint="The server purged it, or it was left out when the files were copied",
+            )
+        return open_file(self._directory, file_no, entry)
+
+    def _file_scan(self, file: ClassicFile) -> FileScan:
+        start = byte_of(self._start) if file.file_no == self._start.file_no else MAGIC_SIZE
+        size = file.size()
+        if start > size:
+            raise StartError(
+                "POSITION_NOT_FOUND",
+                f"the file has {size} bytes, reading was to start at byte {start}",
+                at=file.place(start),
+            )
+        limit = NO_LIMIT
+        if self._limit is not None and self._limit.file_no == file.file_no:
+            limit = byte_of(self._limit)
+        return FileScan(file, max(start, file.events_start), limit, self._scratch, verify=self._verify)
+
+    def _check_torn_end(self, file: ClassicFile, scan: FileScan) -> None:
+        """See that the incomplete end of an older file is what a killed server leaves, and not damage.
+
+        A killed server leaves the file marked as in use. The next file lists the GTIDs that the server knew after it
+        had looked through this one: it may not know of more groups than were found here.
+
+        Raises:
+            CorruptError: `BAD_EVENT`.
+        """
+        at = file.place(scan.stopped_at)
+        assert file.description is not None
+        if not file.description.in_use:
+            what = "event" if scan.has_incomplete_event else "event group"
+            raise CorruptError("BAD_EVENT", f"an {what} is cut off by the end of a file that its server closed", at=at)
+        found = {(gtid.domain, gtid.server): gtid.seqno for gtid in file.gtid_list or ()}
+        whole = FileScan(file, file.events_start, scan.stopped_at, self._scratch, verify=False)
+        for piece in whole.pieces():
+            for domain, server, seqno in piece.groups[["domain", "server_id", "seqno"]].tolist():
+                found[domain, server] = seqno
+        for gtid in self._gtids_after(file.file_no):
+            if found.get((gtid.domain, gtid.server), -1) < gtid.seqno:
+                raise CorruptError(
+                    "BAD_EVENT",
+                    f"an event group is cut off here, but the file after this one says that {gtid} was logged",
+                    at=at,
+                )
+
+    def _gtids_after(self, file_no: int) -> tuple[Gtid, ...]:
+        """What the first file behind *file_no* that has a list of GTIDs says."""
+        for later in sorted(number for number in self._listing if number > file_no):
+            with closing(self._open(later)) as file:
+                if file.gtid_list is not None:
+                    return file.gtid_list
+        return ()

@@ -1,0 +1,255 @@
+"""The classic binlog files of a server as one log: `ClassicLog`."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_format.block import EXTENT_DTYPE, Block
+from binlog_format.classic.file_list import find_files
+from binlog_format.classic.file_scan import NO_LIMIT, FileScan, Scratch, Stop
+from binlog_format.classic.layout import MAGIC_SIZE
+from binlog_format.classic.log_scan import LogScan, byte_of, open_file, position_of
+from binlog_format.errors import DataLossError
+from binlog_format.extents import read_extents
+from binlog_format.gtid import Gtid, GtidPosition
+from binlog_format.log import BLOCK_SIZE, Log, LogFile, Span
+from binlog_format.position import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Table
+    from binlog_format.classic.file_scan import Piece
+    from binlog_format.kernels import Bytes
+    from binlog_format.position import Position
+    from binlog_format.source_file import Directory, FileEntry, SourceFile
+
+
+class ClassicLog(Log):
+    """Version 4 binlog files of a MariaDB server.
+
+    The state of the log is what its directory lists. In the newest file an event or a group whose end is not there is
+    *not there yet*; in an older file it is what a killed server left behind, and never was a group.
+
+    Args:
+        directory: Where the files are.
+        only: Name of the one file to read; None: all files of the server.
+        block_size: Bytes to read at a time; blocks are about so large.
+
+    Attributes:
+        directory_path: The directory, also when *only* one file of it is read.
+
+    Raises:
+        StartError: `NO_LOG_FILES`; or `CONFLICTING_OPTIONS`: the files of several logs are there.
+        UnsupportedError: `ENCRYPTED`.
+    """
+
+    format_name = "classic"
+
+    def __init__(self, directory: Directory, only: str | None = None, *, block_size: int = BLOCK_SIZE) -> None:
+        self.path = directory.path if only is None else f"{directory.path.rstrip('/')}/{only}"
+        self.directory_path = directory.path
+        self._directory = directory
+        self._only = only
+        self._scratch = Scratch(block_size)
+        find_files(directory, only)
+
+    def files(self) -> list[LogFile]:
+        """The files that are there now, by number; the newest one is followed to its end, headers alone."""
+        listing = self._list()
+        newest = max(listing)
+        return [self._describe(file_no, entry, is_newest=file_no == newest) for file_no, entry in listing.items()]
+
+    def start_position(self) -> Position:
+        """The first byte behind the magic number of the oldest file."""
+        return position_of(min(self._list()), MAGIC_SIZE)
+
+    def gtid_position_at(self, position: Position) -> GtidPosition:
+        """The last GTID of each domain before *position*: the list at the file's start, and a scan from there."""
+        entry = self._list().get(position.file_no)
+        if entry is None:
+            return GtidPosition({})
+        with closing(open_file(self._directory, position.file_no, entry)) as file:
+            result = GtidPosition.of(file.gtid_list or ())
+            if file.description is None:
+                return result
+            scan = FileScan(file, file.events_start, byte_of(position), self._scratch, verify=False)
+            for piece in scan.pieces():
+                result = result.advanced_by(last_gtids(piece.groups))
+            return result
+
+    def span(self, start: Position, *, size_max: int | None = None) -> Span:
+        """Measure from *start* on by headers alone; checksums are left to `blocks`."""
+        scan = self._scan(start, None, verify=False)
+        span = Span(start, 0, 0, GtidPosition({}), None)
+        passed = 0
+        with closing(scan.pieces()) as pieces:
+            for piece in pieces:
+                ended = piece.groups[piece.groups["ends"]]
+                ends = _group_ends(piece, ended)
+                sizes = passed + ends - piece.file_offset
+                passed += len(piece.data)
+                count = len(ended)
+                if size_max is not None and passed > size_max:
+                    fitting = int(np.searchsorted(sizes, size_max, side="right"))
+                    count = min(count, max(fitting, 0 if span.groups else 1))
+                if count > 0:
+                    span = Span(
+                        end=position_of(int(ended["file_no"][0]), int(ends[count - 1])),
+                        groups=span.groups + count,
+                        size=int(sizes[count - 1]),
+                        gtids=span.gtids.advanced_by(last_gtids(ended[:count])),
+                        last_timestamp=int(ended["timestamp"][count - 1]),
+                    )
+                if size_max is not None and passed > size_max and span.groups:
+                    return span
+        # What lies between groups, and files that hold none, are passed too.
+        return Span(max(scan.end, span.end), span.groups, span.size, span.gtids, span.last_timestamp)
+
+    def split(self, start: Position, end: Position, count: int) -> list[Position]:
+        """Cut at the first group start behind each equal share of the bytes; walks the headers once."""
+        files: list[NDArray[np.int64]] = []
+        offsets: list[NDArray[np.int64]] = []
+        sizes: list[NDArray[np.int64]] = []
+        passed = 0
+        for piece in self._scan(start, end, verify=False).pieces():
+            begun = piece.groups[piece.groups["begins"]]
+            files.append(begun["file_no"])
+            offsets.append(begun["file_offset"])
+            sizes.append(begun["file_offset"] - piece.file_offset + passed)
+            passed += len(piece.data)
+        if passed == 0:
+            return []
+        shares = np.arange(1, count) * passed / count
+        cuts = np.unique(np.searchsorted(np.concatenate(sizes), shares))
+        file_nos, file_offsets = np.concatenate(files), np.concatenate(offsets)
+        return [position_of(int(file_nos[i]), int(file_offsets[i])) for i in cuts if 0 < i < len(file_nos)]
+
+    def blocks(self, start: Position | None = None, end: Position | None = None) -> Iterator[Block]:
+        """Read the groups whose position is in [*start*, *end*); data is the bytes of the file, not copied."""
+        for piece in self._scan(start or self.start_position(), end, verify=True).pieces():
+            last = piece.groups[-1]
+            extents = np.zeros(1, dtype=EXTENT_DTYPE)
+            extents["file_no"] = last["file_no"]
+            extents["file_offset"] = piece.file_offset
+            extents["size"] = len(piece.data)
+            next_offset = piece.next_offset if last["ends"] else int(last["file_offset"])
+            yield Block(
+                data=piece.data,
+                groups=piece.groups,
+                events=piece.events,
+                extents=extents,
+                next_position=position_of(int(last["file_no"]), next_offset),
+            )
+
+    def start_event(self, file_no: int) -> bytes | None:
+        """The Format_description event of a file, checksum included, if a server start began the file; else None."""
+        entry = self._list().get(file_no)
+        if entry is None:
+            return None
+        with closing(open_file(self._directory, file_no, entry)) as file:
+            return file.description_event if file.description is not None and file.description.created else None
+
+    def gtid_list(self, file_no: int) -> tuple[Gtid, ...] | None:
+        """The GTIDs that a file's start lists, of what the files before it held; None when that is not there (yet)."""
+        entry = self._list().get(file_no)
+        if entry is None:
+            return None
+        with closing(open_file(self._directory, file_no, entry)) as file:
+            return file.gtid_list
+
+    def find_gtid(self, gtid: Gtid) -> Position | None:
+        """Where the group of *gtid* starts; None: it is not there.
+
+        Looks into the newest file whose list of GTIDs does not cover it, and those behind that one.
+        """
+        first = self.start_position()
+        for file_no in sorted(self._list(), reverse=True):
+            listed = self.gtid_list(file_no)
+            if listed is not None and not any(
+                entry.domain == gtid.domain and entry.server == gtid.server and entry.seqno >= gtid.seqno
+                for entry in listed
+            ):
+                first = position_of(file_no, MAGIC_SIZE)
+                break
+        with closing(self._scan(first, None, verify=False).pieces()) as pieces:
+            for piece in pieces:
+                groups = piece.groups
+                found = np.flatnonzero(
+                    (groups["domain"] == gtid.domain)
+                    & (groups["server_id"] == gtid.server)
+                    & (groups["seqno"] == gtid.seqno)
+                )
+                if len(found):
+                    row = groups[found[0]]
+                    return position_of(int(row["file_no"]), int(row["file_offset"]))
+        return None
+
+    def read_extents(self, extents: Table) -> Bytes:
+        """Join the bytes of *extents*; checksums are not verified."""
+        listing = self._list()
+
+        def open_by_number(file_no: int) -> SourceFile:
+            entry = listing.get(file_no)
+            if entry is None:
+                raise DataLossError("FILE_PURGED", f"file number {file_no} is not there any more", at=Place(self.path))
+            return self._directory.open(entry.name)
+
+        return read_extents(extents, open_by_number)
+
+    def close(self) -> None:
+        """Let the scratch space go; no file is kept open."""
+        self._scratch = Scratch(self._scratch.read_size)
+
+    def _list(self) -> dict[int, FileEntry]:
+        return find_files(self._directory, self._only)
+
+    def _scan(self, start: Position, end: Position | None, *, verify: bool) -> LogScan:
+        return LogScan(self._directory, self._list(), start, end, self._scratch, verify=verify)
+
+    def _describe(self, file_no: int, entry: FileEntry, *, is_newest: bool) -> LogFile:
+        with closing(open_file(self._directory, file_no, entry)) as file:
+            size = file.size()
+            description = file.description
+            if description is None:
+                return LogFile(file_no, entry.name, size, "empty", 0, {})
+            used = size
+            if is_newest:
+                scan = FileScan(file, file.events_start, NO_LIMIT, self._scratch, verify=False)
+                for _ in scan.pieces():
+                    continue
+                used = size if scan.stop is Stop.END else scan.stopped_at
+            header: dict[str, object] = {
+                "server_version": description.server_version,
+                "server_id": description.server_id,
+                "timestamp": description.timestamp,
+                "created": description.created,
+                "in_use": description.in_use,
+                "checksum": description.algorithm.name,
+                "gtid_list": None if file.gtid_list is None else [str(gtid) for gtid in file.gtid_list],
+            }
+            return LogFile(file_no, entry.name, size, "active" if is_newest else "full", used, header)
+
+
+def last_gtids(groups: Table) -> GtidPosition:
+    """The last GTID of each domain in a group table."""
+    groups = groups[groups["has_gtid"]]
+    # Of the reversed column, `unique` gives each domain's first place.
+    domains, places = np.unique(groups["domain"][::-1], return_index=True)
+    last = {}
+    for domain, place in zip(domains.tolist(), places.tolist(), strict=True):
+        row = groups[len(groups) - 1 - place]
+        last[domain] = Gtid(domain, int(row["server_id"]), int(row["seqno"]))
+    return GtidPosition(last)
+
+
+def _group_ends(piece: Piece, ended: Table) -> NDArray[np.int64]:
+    """Byte in the file behind each group of *ended*, which are in *piece*."""
+    last_events: Table = piece.events[ended["first_event"] + ended["event_count"] - 1]
+    ends: NDArray[np.int64] = last_events["start"] + last_events["size"]
+    return ends + (piece.checksum_size + piece.file_offset)

@@ -1,0 +1,258 @@
+"""Cut the bytes of a classic binlog file into events and event groups: `scan_groups`."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from binlog_format.classic.layout import (
+    EVENT_FLAG_IGNORABLE,
+    ROWS_FLAG_STATEMENT_END,
+    ROWS_FLAGS_OFFSET,
+    VIRTUAL_PAGE_SIZE,
+    EventClass,
+)
+from binlog_format.events.checksum_kernels import crc32
+from binlog_format.events.event_table_kernels import read_gtid
+from binlog_format.events.layout import (
+    EVENT_FLAGS_OFFSET,
+    EVENT_HEADER_SIZE,
+    EVENT_SERVER_ID_OFFSET,
+    EVENT_SIZE_MAX,
+    EVENT_SIZE_OFFSET,
+    EVENT_TYPE_OFFSET,
+    GTID_FLAG_STANDALONE,
+    GTID_FLAGS_OFFSET,
+    GTID_SIZE_MIN,
+)
+from binlog_format.events.query_layout import (
+    QUERY_DATABASE_SIZE_OFFSET,
+    QUERY_FIXED_SIZE,
+    QUERY_STATUS_SIZE_OFFSET,
+)
+from binlog_format.kernels import as_bytes, kernel
+from binlog_format.memory_kernels import load_u8, load_u16, load_u32
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Table
+    from binlog_format.kernels import Bytes
+
+
+class ScanError(IntEnum):
+    """What is wrong with the event at `Scan.place_next`."""
+
+    NONE = 0
+    EVENT_SIZE = 1  # stored: the size it claims
+    CHECKSUM = 2  # stored, computed
+    TOO_SHORT = 3  # stored: its type; the fixed part does not fit
+    NESTED = 4  # stored: its type; it cannot stand inside a group
+    OUTSIDE = 5  # stored: its type; it cannot stand outside of groups
+    UNREADABLE = 6  # stored: its type; of a class that ends reading
+
+
+class Scan(NamedTuple):
+    """What `scan_groups` found; bytes count from the start of the data.
+
+    Attributes:
+        error: `ScanError`.
+        stored: See `ScanError`.
+        computed: See `ScanError`.
+        groups_done: Groups that end in the data; the tables may hold one more that does not.
+        events_done: Events of those.
+        done: All before this byte is done: ended groups, and events between groups.
+        data_done: End of the last ended group, 0 without one.
+        events: Events in the table, those of the group that does not end here included.
+        place_next: Behind the last whole event.
+        size_next: Size of the event there, which is not whole; 0 when not even its header is.
+        standalone: The group that does not end here is one statement.
+    """
+
+    error: int
+    stored: int
+    computed: int
+    groups_done: int
+    events_done: int
+    done: int
+    data_done: int
+    events: int
+    place_next: int
+    size_next: int
+    standalone: bool
+
+
+# Plain numbers: Numba gives members of an enum a type of their own.
+_CONTROL = int(EventClass.CONTROL)
+_GTID = int(EventClass.GTID)
+_PREFIX = int(EventClass.PREFIX)
+_ROWS = int(EventClass.ROWS)
+_QUERY = int(EventClass.QUERY)
+_END = int(EventClass.END)
+_FORMAT = int(EventClass.FORMAT)
+_OK = int(ScanError.NONE)
+_EVENT_SIZE = int(ScanError.EVENT_SIZE)
+_CHECKSUM = int(ScanError.CHECKSUM)
+_TOO_SHORT = int(ScanError.TOO_SHORT)
+_NESTED = int(ScanError.NESTED)
+_OUTSIDE = int(ScanError.OUTSIDE)
+_UNREADABLE = int(ScanError.UNREADABLE)
+
+_COMMIT = as_bytes(b"COMMIT")
+_ROLLBACK = as_bytes(b"ROLLBACK")
+
+
+@kernel
+def _is_text(data: Bytes, p: int, text: Bytes) -> bool:
+    # The bit that tells small from capital letters does not count; with it cleared only letters can be equal.
+    for i in range(len(text)):
+        if load_u8(data, p + i) & 0xDF != text[i]:
+            return False
+    return True
+
+
+@kernel
+def _query_ends_group(data: Bytes, p: int, size: int) -> bool:
+    text = p + QUERY_FIXED_SIZE + load_u16(data, p + QUERY_STATUS_SIZE_OFFSET)
+    text += load_u8(data, p + QUERY_DATABASE_SIZE_OFFSET) + 1
+    length = p + size - text
+    if length == len(_COMMIT):
+        return _is_text(data, text, _COMMIT)
+    if length == len(_ROLLBACK):
+        return _is_text(data, text, _ROLLBACK)
+    return False
+
+
+@kernel
+def _ends_group(data: Bytes, p: int, size: int, event_class: int, standalone: bool) -> bool:
+    if event_class == _GTID:
+        return False
+    if standalone:
+        if event_class == _ROWS:
+            return load_u16(data, p + ROWS_FLAGS_OFFSET) & ROWS_FLAG_STATEMENT_END != 0
+        return event_class != _PREFIX
+    return event_class == _END or (event_class == _QUERY and _query_ends_group(data, p, size))
+
+
+@kernel
+def _check_event(
+    data: Bytes, p: int, body_size: int, event_class: int, in_group: bool, verify: bool
+) -> tuple[int, int, int]:
+    # Returns ScanError, stored, computed; the whole event is there, and its checksum when `verify`.
+    if verify:
+        stored = load_u32(data, p + body_size)
+        computed = int(np.int64(crc32(data, p, p + body_size)))
+        if stored != computed:
+            return _CHECKSUM, stored, computed
+    event_type = load_u8(data, p + EVENT_TYPE_OFFSET)
+    error = _OK
+    if event_class >= _FORMAT:
+        error = _UNREADABLE
+    elif event_class == _GTID or event_class == _CONTROL:
+        if in_group:
+            error = _NESTED
+        elif event_class == _GTID and body_size < GTID_SIZE_MIN:
+            error = _TOO_SHORT
+    elif not in_group:
+        if load_u16(data, p + EVENT_FLAGS_OFFSET) & EVENT_FLAG_IGNORABLE == 0:
+            error = _OUTSIDE
+    elif event_class == _QUERY:
+        if body_size < QUERY_FIXED_SIZE:
+            error = _TOO_SHORT
+    elif event_class == _ROWS and body_size < ROWS_FLAGS_OFFSET + 2:
+        error = _TOO_SHORT
+    return error, event_type, 0
+
+
+@kernel
+def _begin_group(groups: Table, row: int, data: Bytes, p: int, size: int, file_no: int, file_offset: int) -> None:
+    groups["file_no"][row] = file_no
+    groups["page"][row] = file_offset // VIRTUAL_PAGE_SIZE
+    groups["chunk"][row] = file_offset % VIRTUAL_PAGE_SIZE
+    groups["file_offset"][row] = file_offset
+    groups["event_no"][row] = 0
+    groups["oob_records"][row] = 0
+    groups["oob_records_second_set"][row] = 0
+    groups["begins"][row] = True
+    groups["ends"][row] = False
+    read_gtid(data, p, size, groups, row)
+
+
+@kernel
+def _add_event(events: Table, row: int, data: Bytes, p: int, size: int, group: int, event_no: int) -> None:
+    events["start"][row] = p
+    events["size"][row] = size
+    events["type"][row] = data[p + EVENT_TYPE_OFFSET]
+    events["flags"][row] = load_u16(data, p + EVENT_FLAGS_OFFSET)
+    events["timestamp"][row] = load_u32(data, p)
+    events["server_id"][row] = load_u32(data, p + EVENT_SERVER_ID_OFFSET)
+    events["group"][row] = group
+    events["event_no"][row] = event_no
+
+
+@kernel
+def scan_groups(
+    data: Bytes,
+    size: int,
+    file_no: int,
+    file_offset: int,
+    limit: int,
+    checksum_size: int,
+    verify: bool,
+    classes: NDArray[np.uint8],
+    open_group: bool,
+    standalone: bool,
+    groups: Table,
+    events: Table,
+) -> Scan:
+    """Fill the tables with what begins in `data[:size]`, up to the first event that is not whole.
+
+    *file_offset* is the byte of the file where the data begins, and an event. No group is begun at byte *limit* of the
+    file or behind it. With *open_group* the data goes on with a group, whose row is the first one of *groups*, its
+    `event_no` that of the first event here; *standalone* belongs to it. Scanning stops when a table is full.
+    """
+    p = 0
+    group = 0 if open_group else -1
+    in_group = open_group
+    event_no = groups["event_no"][0] if open_group else 0
+    first_event = 0
+    event = 0
+    group_size = 0
+    size_next = 0
+    groups_done, events_done, done, data_done = 0, 0, 0, 0
+    error, stored, computed = _OK, 0, 0
+    while in_group or (file_offset + p < limit and group + 1 < len(groups)):
+        if event == len(events) or p + EVENT_HEADER_SIZE > size:
+            break
+        event_size = load_u32(data, p + EVENT_SIZE_OFFSET)
+        if event_size < EVENT_HEADER_SIZE + checksum_size or event_size > EVENT_SIZE_MAX:
+            error, stored = _EVENT_SIZE, event_size
+            break
+        if p + event_size > size:
+            size_next = event_size
+            break
+        body_size = event_size - checksum_size
+        event_class = load_u8(classes, load_u8(data, p + EVENT_TYPE_OFFSET))
+        error, stored, computed = _check_event(data, p, body_size, event_class, in_group, verify and checksum_size > 0)
+        if error != _OK:
+            break
+        if event_class == _GTID:
+            group, in_group, event_no, first_event, group_size = group + 1, True, 0, event, 0
+            standalone = load_u8(data, p + GTID_FLAGS_OFFSET) & GTID_FLAG_STANDALONE != 0
+            _begin_group(groups, group, data, p, body_size, file_no, file_offset + p)
+        if in_group:
+            _add_event(events, event, data, p, body_size, group, event_no)
+            event, event_no, group_size = event + 1, event_no + 1, group_size + body_size
+            groups["first_event"][group] = first_event
+            groups["event_count"][group] = event - first_event
+            groups["size"][group] = group_size
+            if _ends_group(data, p, body_size, event_class, standalone):
+                in_group = False
+                groups["ends"][group] = True
+                groups_done, events_done, data_done = group + 1, event, p + event_size
+        p += event_size
+        if not in_group:
+            done = p
+    return Scan(error, stored, computed, groups_done, events_done, done, data_done, event, p, size_next, standalone)

@@ -1,0 +1,60 @@
+"""Query events, statements in the log as text: `parse_query`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from binlog_format.errors import CorruptError
+from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT, EVENT_SIZE_OFFSET
+from binlog_format.events.query_layout import QUERY_FIXED_SIZE, QUERY_STRUCT
+
+
+@dataclass(frozen=True, slots=True)
+class QueryEvent:
+    """What a Query event says.
+
+    Attributes:
+        timestamp: Seconds since 1970 UTC.
+        thread_id: Of the session.
+        seconds: That the statement took.
+        error_code: That it ended with on the server.
+        database: The session's current database, as the server has the name (UTF-8).
+        text: The statement, in the character set that the status variables name; usually UTF-8.
+    """
+
+    timestamp: int
+    thread_id: int
+    seconds: int
+    error_code: int
+    database: str
+    text: bytes
+
+
+def parse_query(event: bytes) -> QueryEvent:
+    """Read a Query event; the status variables are passed over.
+
+    Args:
+        event: Header and body, without a checksum.
+
+    Raises:
+        CorruptError: `BAD_EVENT`: it is too short for what it says.
+    """
+    if len(event) < QUERY_FIXED_SIZE:
+        raise CorruptError("BAD_EVENT", f"a Query event of {len(event)} bytes, expected at least {QUERY_FIXED_SIZE}")
+    (timestamp, *_) = EVENT_HEADER_STRUCT.unpack_from(event)
+    thread_id, seconds, database_size, error_code, status_size = QUERY_STRUCT.unpack_from(event, EVENT_HEADER_SIZE)
+    database_start = QUERY_FIXED_SIZE + status_size
+    text_start = database_start + database_size + 1
+    if text_start > len(event):
+        raise CorruptError(
+            "BAD_EVENT", f"a Query event of {len(event)} bytes, whose text would begin at byte {text_start}"
+        )
+    database = event[database_start : text_start - 1].decode("utf-8", "replace")
+    return QueryEvent(timestamp, thread_id, seconds, error_code, database, event[text_start:])
+
+
+def query_with_text(event: bytes, text: bytes) -> bytes:
+    """The Query event *event* with another statement; without a checksum, as it was."""
+    head = bytearray(event[: len(event) - len(parse_query(event).text)])
+    head[EVENT_SIZE_OFFSET : EVENT_SIZE_OFFSET + 4] = (len(head) + len(text)).to_bytes(4, "little")
+    return bytes(head) + text
