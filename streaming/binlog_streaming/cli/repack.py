@@ -1,0 +1,126 @@
+"""`binlog-stream repack`: a real server's classic log as a live `.ibb` log."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path  # noqa: TC003 (typer looks at annotations)
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from binlog_format.classic.reader import ClassicLog
+from binlog_format.innodb.writer.options import WriterOptions
+from binlog_format.source_file import open_directory
+from binlog_streaming.repack import CHECKPOINT_SECONDS, Repacker, RepackProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def parse_size(text: str) -> int:
+    """Bytes: a number, or a number and K, M or G."""
+    number, unit = (text[:-1], _UNITS[text[-1].upper()]) if text[-1:].upper() in _UNITS else (text, 1)
+    if not number.isdecimal():
+        raise typer.BadParameter(f"{text!r} is not a size; a number of bytes, or for example 32K, 64M, 1G")
+    return int(number) * unit
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("repack")(repack)
+
+
+def repack(
+    classic: Annotated[str, typer.Argument(help="Directory of a MariaDB server's binlog files, or one of them.")],
+    to: Annotated[Path, typer.Option("--to", help="Directory for the .ibb files; a log in it is continued.")],
+    follow: Annotated[bool, typer.Option("--follow", help="Go on as the server writes, until interrupted.")] = False,
+    cache_size: Annotated[
+        str, typer.Option(metavar="SIZE", help="Larger transactions go out of band (binlog_cache_size).")
+    ] = "32K",
+    max_binlog_size: Annotated[
+        str, typer.Option(metavar="SIZE", help="Size of each .ibb file; one more is made ahead.")
+    ] = "64M",
+    state_interval: Annotated[
+        str, typer.Option(metavar="SIZE", help="Bytes between GTID state records (innodb_binlog_state_interval).")
+    ] = "2M",
+    checkpoint_every: Annotated[
+        float, typer.Option(min=0.0, help="Seconds after which a page that is not full is written out.")
+    ] = CHECKPOINT_SECONDS,
+) -> None:
+    """Write a server's event groups as a live .ibb log, as a MariaDB 12.3 server would have written them.
+
+    Started again, it goes on where the .ibb log ends, also after it was killed.
+    """
+    options = WriterOptions(
+        cache_size=parse_size(cache_size),
+        max_binlog_size=parse_size(max_binlog_size),
+        state_interval=parse_size(state_interval),
+    )
+    source = ClassicLog(*open_directory(classic))
+    started = time.monotonic()
+    with (
+        _stop_on_signals() as stop,
+        _Display(started) as display,
+        Repacker(source, to, options, checkpoint_seconds=checkpoint_every, on_progress=display.show) as repacker,
+    ):
+        repacker.run(stop, follow=follow)
+    typer.echo(_line(repacker.progress, time.monotonic() - started))
+
+
+@contextmanager
+def _stop_on_signals() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set; the second SIGINT interrupts as usual."""
+    stop = threading.Event()
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Display:
+    """One line on the terminal that says how far it is; nothing where there is no terminal."""
+
+    def __init__(self, started: float) -> None:
+        self._started = started
+        self._live = Live(console=Console(stderr=True), transient=True) if sys.stderr.isatty() else None
+
+    def __enter__(self) -> _Display:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, progress: RepackProgress) -> None:
+        """Show *progress*."""
+        if self._live is not None:
+            self._live.update(Text(_line(progress, time.monotonic() - self._started), no_wrap=True))
+
+
+def _line(progress: RepackProgress, seconds: float) -> str:
+    rate = progress.source_bytes / max(seconds, 1e-9) / 1e6
+    line = (
+        f"{progress.groups:,} event groups, {progress.source_bytes / 1e6:,.1f} MB in {seconds:.1f} s ({rate:.1f} MB/s)"
+    )
+    known = f", {progress.skipped:,} were there already" if progress.skipped else ""
+    gtids = f", up to {progress.gtids}" if progress.gtids.last else ""
+    return line + known + gtids
