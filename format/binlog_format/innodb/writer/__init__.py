@@ -1,0 +1,1 @@
+"""A model of the server's write path: makes `.ibb` logs, also live ones."""

@@ -1,0 +1,203 @@
+"""When a transaction goes out of band, and in which pieces (writing specification, sections 12 and 13)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+from binlog_format.gtid import Gtid
+from binlog_format.innodb.writer.forest import Forest, Node
+from binlog_format.innodb.writer.options import WriterOptions
+from binlog_format.innodb.writer.server import BinlogWriter, Cache
+from tests.format.innodb.reference_reader import OOB, compressed_ints, read_log
+from tests.format.innodb.writer.sessions import GTID_EVENT_SIZE, gtid_event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+GTID = Gtid(0, 1, 1)
+BUFFER = 8192
+
+
+def _oob_sizes(folder: Path) -> list[int]:
+    """Payload sizes of all out-of-band records, in the order they were written."""
+    sizes = []
+    for path in sorted(folder.glob("*.ibb")):
+        data = path.read_bytes()
+        for start in range(65536, len(data), 65536):  # one page holds each record
+            at = start
+            while data[at] not in (0, 0xFF):
+                size = data[at + 1] | data[at + 2] << 8
+                if data[at] & 0x3F == OOB:
+                    assert data[at] == 0x40 | OOB, "the test wants records of one chunk"
+                    _, payload = compressed_ints(data, at + 3, 5)
+                    sizes.append(at + 3 + size - payload)
+                at += 3 + size
+    return sizes
+
+
+class Run(Protocol):
+    """Runs something in session 1 and commits."""
+
+    def __call__(
+        self, work: Callable[[BinlogWriter], None], *, cache_size: int = BUFFER, stmt_cache_size: int = 32768
+    ) -> tuple[list[int], int]:
+        """Sizes of the out-of-band records, and how many the commit record refers to."""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    def do(
+        work: Callable[[BinlogWriter], None], *, cache_size: int = BUFFER, stmt_cache_size: int = 32768
+    ) -> tuple[list[int], int]:
+        options = WriterOptions(
+            page_size=65536,
+            max_binlog_size=1 << 21,
+            state_interval=0,
+            cache_size=cache_size,
+            stmt_cache_size=stmt_cache_size,
+            sync=False,
+        )
+        with BinlogWriter(tmp_path, options) as writer:
+            work(writer)
+            writer.commit(1, GTID, gtid_event(GTID))
+        return _oob_sizes(tmp_path), read_log(tmp_path).groups[0].oob_records
+
+    return do
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([BUFFER - GTID_EVENT_SIZE], []),
+        ([BUFFER - GTID_EVENT_SIZE + 1], [BUFFER - GTID_EVENT_SIZE + 1]),  # rule 5
+        ([BUFFER], [BUFFER]),
+        ([BUFFER + 1], [BUFFER, 1]),
+        ([5000, 5000], [BUFFER, 10_000 - BUFFER]),
+        ([3 * BUFFER], [BUFFER, BUFFER, BUFFER]),
+    ],
+    ids=["fits", "GTID event does not fit", "exactly the buffer", "one more", "cut inside an event", "large event"],
+)
+def test_what_does_not_fit_goes_out_in_pieces(run: Run, events: list[int], expected: list[int]) -> None:
+    def work(writer: BinlogWriter) -> None:
+        for size in events:
+            writer.event(1, b"e" * size)
+
+    assert run(work) == (expected, len(expected))
+
+
+def test_small_cache_size_has_a_larger_buffer_but_small_pieces(run: Run) -> None:
+    """`binlog_cache_size` 4096: the buffer is 8192, pieces are 4096 (rule 3)."""
+    assert run(lambda writer: writer.event(1, b"e" * 9000), cache_size=4096) == ([4096, 4096, 808], 3)
+
+
+def test_statement_cache_is_cut_by_the_other_caches_size(run: Run) -> None:
+    def work(writer: BinlogWriter) -> None:
+        writer.event(1, b"e" * 40_000, Cache.STATEMENT)
+
+    sizes, count = run(work, stmt_cache_size=32768)
+    assert sizes == [8192, 8192, 8192, 8192, 7232]
+    assert count == 5
+
+
+def test_savepoint_cuts_a_piece_only_where_it_lies(run: Run) -> None:
+    """Rule 6: pieces end at savepoints; one at a piece's start gives no empty record."""
+
+    def work(writer: BinlogWriter) -> None:
+        writer.savepoint(1, 0)
+        writer.event(1, b"a" * 1000)
+        writer.savepoint(1, 1)
+        writer.event(1, b"b" * 9000)
+
+    assert run(work) == ([1000, BUFFER - 1000, 10_000 - BUFFER], 3)
+
+
+def test_rollback_into_the_spilled_part_leaves_garbage(run: Run, tmp_path: Path) -> None:
+    def work(writer: BinlogWriter) -> None:
+        writer.event(1, b"a" * 1000)
+        writer.savepoint(1, 1)
+        writer.event(1, b"b" * 9000)
+        writer.rollback_to(1, 1)
+        writer.event(1, b"c" * 10)
+
+    assert run(work) == ([1000, BUFFER - 1000, 10], 2)
+    assert read_log(tmp_path).groups[0].data == gtid_event(GTID) + b"a" * 1000 + b"c" * 10
+
+
+def test_first_statement_that_fails_after_spilling_can_still_go_inline(run: Run, tmp_path: Path) -> None:
+    """Nothing of it is live, so the rest is a small transaction like any other."""
+
+    def work(writer: BinlogWriter) -> None:
+        writer.statement_start(1)
+        writer.event(1, b"a" * 9000)
+        writer.statement_rollback(1)
+        writer.event(1, b"b" * 10)
+
+    assert run(work) == ([BUFFER], 0)
+    assert read_log(tmp_path).groups[0].data == gtid_event(GTID) + b"b" * 10
+
+
+def test_both_caches_go_out_of_band_even_if_tiny(run: Run, tmp_path: Path) -> None:
+    """Section 13.1: the statement cache is the first set."""
+
+    def work(writer: BinlogWriter) -> None:
+        writer.event(1, b"t" * 20)
+        writer.event(1, b"s" * 30, Cache.STATEMENT)
+
+    assert run(work) == ([30, 20], 1)
+    group = read_log(tmp_path).groups[0]
+    assert group.oob_records_second_set == 1
+    assert group.data == gtid_event(GTID) + b"s" * 30 + b"t" * 20
+
+
+def test_unknown_savepoint_is_an_error(tmp_path: Path) -> None:
+    with BinlogWriter(tmp_path, WriterOptions(max_binlog_size=1 << 16, sync=False)) as writer, pytest.raises(KeyError):
+        writer.rollback_to(1, 3)
+
+
+def test_an_event_is_copied_when_its_buffer_may_change(tmp_path: Path) -> None:
+    buffer = bytearray(b"abcd" * 10)
+    with BinlogWriter(tmp_path, WriterOptions(max_binlog_size=1 << 16, sync=False)) as writer:
+        writer.event(1, memoryview(buffer))
+        buffer[:] = bytes(40)
+        writer.commit(1, GTID, gtid_event(GTID))
+    assert read_log(tmp_path).groups[0].data == gtid_event(GTID) + b"abcd" * 10
+
+
+# Reading specification, section 5: for each record, its left child and its right child or link.
+LINKS = [
+    (None, None),
+    (None, 0),
+    (0, 1),
+    (None, 2),
+    (None, 3),
+    (3, 4),
+    (2, 5),
+    (None, 6),
+    (None, 7),
+]
+
+
+def test_forest_links_as_specified() -> None:
+    forest = Forest()
+    nodes: list[Node] = []
+    for number, (left, right) in enumerate(LINKS):
+        none = Node(0, 0)
+        expected = (none if left is None else nodes[left], none if right is None else nodes[right])
+        assert forest.next_number == number
+        assert forest.links() == expected
+        nodes.append(Node(7, 100 + number))
+        forest.add(nodes[-1])
+    assert forest.reference() == (len(LINKS), nodes[0], nodes[-1])
+
+
+def test_forest_goes_back_to_a_mark_and_uses_numbers_again() -> None:
+    forest = Forest()
+    forest.add(Node(0, 10))
+    mark = forest.mark()
+    forest.add(Node(0, 20))
+    forest.restore(mark)
+    assert forest.next_number == 1
+    assert forest.reference() == (1, Node(0, 10), Node(0, 10))
