@@ -1,0 +1,1 @@
+"""The Spark data source `binlog-stream`; `source.BinlogDataSource` is what Spark finds."""

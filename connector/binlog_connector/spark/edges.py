@@ -1,0 +1,53 @@
+"""Offsets at places that every log has (`start_of_log`, `start_of_file`, `end_of_log`) and elsewhere (`offset_at`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from binlog_connector.spark.offsets import NO_GTIDS, SourceOffset
+from binlog_connector.spark.watched import file_start
+
+if TYPE_CHECKING:
+    from binlog_connector.spark.watched import WatchedLog
+    from binlog_format.gtid import GtidPosition
+    from binlog_format.position import Position
+
+
+def offset_at(
+    watched: WatchedLog, position: Position, *, gtid: GtidPosition, skip_gtid: GtidPosition = NO_GTIDS
+) -> SourceOffset:
+    """The offset at *position*, with the marks that `compare` looks for later."""
+    is_there = watched.has(position.file_no)
+    return SourceOffset(
+        position=position,
+        format=watched.log.format_name,
+        fingerprint=watched.identity(position.file_no) if is_there else "",
+        gtid=gtid,
+        skip_gtid=skip_gtid,
+        last_page_crc=watched.consumed_crc(position) if is_there else None,
+    )
+
+
+def start_of_log(watched: WatchedLog) -> SourceOffset:
+    """The earliest offset that is still there."""
+    position = watched.log.start_position()
+    return offset_at(watched, position, gtid=watched.log.gtid_position_at(position))
+
+
+def start_of_file(watched: WatchedLog, file_no: int) -> SourceOffset:
+    """Before everything in one file."""
+    start = file_start(file_no)
+    return offset_at(watched, start, gtid=watched.log.gtid_position_at(start))
+
+
+def end_of_log(watched: WatchedLog) -> SourceOffset:
+    """Behind the last event group that is wholly there; scans the last file that a group ends in."""
+    for file_no in reversed(watched.names()):
+        if not watched.identity(file_no):
+            continue
+        # Of a long record that began in an earlier file, this file alone would show nothing.
+        start = file_start(file_no)
+        span = watched.log.span(start)
+        if span.groups:
+            return offset_at(watched, span.end, gtid=watched.log.gtid_position_at(start).advanced_by(span.gtids))
+    return start_of_log(watched)

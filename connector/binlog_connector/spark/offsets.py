@@ -1,0 +1,103 @@
+"""Offsets as Spark stores them: `SourceOffset`, flat JSON with a version.
+
+An offset is where reading goes on, and enough of what lies before it to notice that the log is not the same any more:
+who wrote the file, the GTIDs consumed, and a checksum of the last bytes consumed (`resume.py` compares).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import UnsupportedError
+from binlog_format.gtid import GtidPosition
+from binlog_format.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OFFSET_VERSION = 1
+NO_GTIDS = GtidPosition({})
+_POSITION_FIELDS = ("file_no", "page", "chunk")
+_FIELDS = frozenset({"version", "format", "fingerprint", *_POSITION_FIELDS, "gtid", "skip_gtid", "last_page_crc"})
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffset:
+    """The next thing to read, and what lies before it.
+
+    Attributes:
+        position: Where reading goes on.
+        format: Format of the log; empty where a user gave only a position.
+        fingerprint: Identity of the file that the position is in (`resume.fingerprint`); empty while it is unwritten.
+        gtid: Last GTID of each domain before the position.
+        skip_gtid: Groups up to these GTIDs may follow the position and must be left out: the rest of a `startingGtid`
+            whose domains do not all stop at the same place. Empty in nearly all offsets.
+        last_page_crc: CRC-32C of the consumed part of the last page; None when nothing was consumed in this log.
+    """
+
+    position: Position
+    format: str = ""
+    fingerprint: str = ""
+    gtid: GtidPosition = NO_GTIDS
+    skip_gtid: GtidPosition = NO_GTIDS
+    last_page_crc: int | None = None
+
+    def to_json(self) -> dict[str, int | str]:
+        """The form that Spark keeps in the checkpoint; equal offsets give equal dictionaries, in the same order."""
+        fields: dict[str, int | str] = {
+            "version": OFFSET_VERSION,
+            "format": self.format,
+            "fingerprint": self.fingerprint,
+            "file_no": self.position.file_no,
+            "page": self.position.page,
+            "chunk": self.position.chunk,
+            "gtid": str(self.gtid),
+        }
+        if self.skip_gtid.last:
+            fields["skip_gtid"] = str(self.skip_gtid)
+        if self.last_page_crc is not None:
+            fields["last_page_crc"] = self.last_page_crc
+        return fields
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, object]) -> SourceOffset:
+        """Read what `to_json` wrote, or what a user wrote by hand: a position is enough.
+
+        Raises:
+            UnsupportedError: `VERSION`: a later version of this program wrote it.
+            ValueError: It is not an offset of this source.
+        """
+        version = _number(fields, "version", default=OFFSET_VERSION)
+        if version > OFFSET_VERSION:
+            raise UnsupportedError(
+                "VERSION",
+                f"offset: version {version}, this program reads up to {OFFSET_VERSION}",
+                hint="Continue this checkpoint with the version of binlog-stream that wrote it, or a later one",
+            )
+        unknown = sorted(set(fields) - _FIELDS)
+        if unknown:
+            raise ValueError(f"offset: unknown field {unknown[0]}")
+        crc = _number(fields, "last_page_crc") if "last_page_crc" in fields else None
+        return cls(
+            position=Position(*(_number(fields, name) for name in _POSITION_FIELDS)),
+            format=_text(fields, "format"),
+            fingerprint=_text(fields, "fingerprint"),
+            gtid=GtidPosition.parse(_text(fields, "gtid")),
+            skip_gtid=GtidPosition.parse(_text(fields, "skip_gtid")),
+            last_page_crc=crc,
+        )
+
+
+def _number(fields: Mapping[str, object], name: str, *, default: int | None = None) -> int:
+    value = fields.get(name, default)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"offset: {name}: expected a number, got {value!r}")
+    return value
+
+
+def _text(fields: Mapping[str, object], name: str) -> str:
+    value = fields.get(name, "")
+    if not isinstance(value, str):
+        raise ValueError(f"offset: {name}: expected text, got {value!r}")
+    return value

@@ -1,0 +1,135 @@
+"""Is what a query consumed still there? `compare(watched, offset)` -> `Decision`, with a reason in words.
+
+A position alone is only numbers: after a crash the server writes other transactions, with the same GTIDs, into the same
+pages; after RESET MASTER or a restore other files carry the same names. So an offset also names the file it lies in and
+the bytes right before it, and both are looked at again before anything is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from binlog_connector.spark.edges import end_of_log, start_of_file, start_of_log
+from binlog_connector.spark.watched import written_order
+from binlog_format.errors import DataLossError
+from binlog_format.position import Place
+
+if TYPE_CHECKING:
+    from binlog_connector.spark.offsets import SourceOffset
+    from binlog_connector.spark.watched import WatchedLog
+    from binlog_format.gtid import GtidPosition
+
+_START_AGAIN = "Start a new query with a new checkpoint (after a full copy of the tables), or set failOnDataLoss=false"
+_SERVER_CRASHED = f"The server crashed and lost its last transactions, after this query had read them. {_START_AGAIN}"
+_LOG_RESET = f"RESET MASTER was executed, or another server's files are there. {_START_AGAIN}"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What `compare` found.
+
+    Attributes:
+        offset: Where to go on; after a loss, where to go on without what is lost.
+        reason: Why, in words.
+        loss: The error to raise, unless the user accepts losses; None when nothing is lost.
+    """
+
+    offset: SourceOffset
+    reason: str
+    loss: DataLossError | None = None
+
+
+def compare(watched: WatchedLog, offset: SourceOffset) -> Decision:
+    """Compare what was consumed before *offset* with what is there now; lists the directory and reads one page."""
+    log = watched.log
+    if offset.format and offset.format != log.format_name:
+        reason = f"{log.path}: the log was {offset.format} when this query read it, and is {log.format_name} now"
+        return _lost("LOG_RESET", reason, go_on=start_of_log(watched), hint=_START_AGAIN)
+    file_no = offset.position.file_no
+    is_there = watched.has(file_no)
+    names = watched.names()
+    if not is_there:
+        return _compare_without_file(watched, offset, names)
+    identity = watched.identity(file_no)
+    if offset.fingerprint and not identity:
+        return _upper_end_is_gone(watched, offset, {number: names[number] for number in names if number < file_no})
+    if offset.fingerprint and identity != offset.fingerprint:
+        return _other_file(watched, offset, names, identity)
+    return _compare_bytes(watched, offset, names[file_no])
+
+
+def _compare_without_file(watched: WatchedLog, offset: SourceOffset, names: dict[int, str]) -> Decision:
+    file_no = offset.position.file_no
+    lowest, highest = min(names), max(names)
+    if file_no > highest:
+        if file_no == highest + 1 and not offset.fingerprint:
+            return Decision(offset, "the next file is not there yet")
+        return _upper_end_is_gone(watched, offset, names)
+    following = min(number for number in names if number > file_no)
+    go_on = start_of_log(watched) if following == lowest else start_of_file(watched, following)
+    if file_no < lowest and offset.gtid.last and go_on.gtid == offset.gtid:
+        return Decision(go_on, f"file {file_no} was purged after all of it had been read")
+    missing = f"transactions after GTID {_said(offset.gtid)} up to {_said(go_on.gtid)} are missing"
+    if file_no < lowest:
+        what = f"file {file_no} was purged before it had been read to its end, the earliest is {names[lowest]}"
+    else:
+        what = f"file {file_no} is gone, but there are files before and behind it"
+    hint = f"Keep binlog files until they have been read (binlog_expire_logs_seconds, PURGE). {_START_AGAIN}"
+    return _lost("FILE_PURGED", f"{watched.log.path}: {what}: {missing}", go_on=go_on, hint=hint)
+
+
+def _upper_end_is_gone(watched: WatchedLog, offset: SourceOffset, left: dict[int, str]) -> Decision:
+    """The file has been read, and is not there or unwritten now; *left* are the files before it."""
+    reason = f"{watched.log.path}: file {offset.position.file_no} has been read, but the log ends before it now"
+    last = next((number for number in reversed(left) if watched.identity(number)), None)
+    # The server goes on with a higher order after RESET MASTER; after a crash, what is left was written before.
+    if last is None or written_order(watched.identity(last)) >= written_order(offset.fingerprint):
+        return _lost("LOG_RESET", reason, go_on=start_of_log(watched), hint=_LOG_RESET)
+    end = end_of_log(watched)
+    return _lost("TRUNCATED_TRANSACTION", reason + _was_read(offset, end), go_on=end, hint=_SERVER_CRASHED)
+
+
+def _other_file(watched: WatchedLog, offset: SourceOffset, names: dict[int, str], identity: str) -> Decision:
+    file_no = offset.position.file_no
+    at = Place(names[file_no])
+    reason = f"this is not the file that was read before: identity stored {offset.fingerprint}, now {identity}"
+    lowest = min(names)
+    if written_order(watched.identity(lowest)) > written_order(offset.fingerprint):
+        reason += f"; the whole log is newer, from {names[lowest]} on"
+        return _lost("LOG_RESET", reason, at=at, go_on=start_of_log(watched), hint=_LOG_RESET)
+    hint = f"The server recovered from a crash, or the files were restored from a backup. {_START_AGAIN}"
+    return _lost("FILE_REUSED", reason, at=at, go_on=start_of_file(watched, file_no), hint=hint)
+
+
+def _compare_bytes(watched: WatchedLog, offset: SourceOffset, name: str) -> Decision:
+    if offset.last_page_crc is None:
+        return Decision(offset, "nothing was consumed before this offset")
+    position = offset.position
+    computed = watched.consumed_crc(position)
+    if computed == offset.last_page_crc:
+        return Decision(offset, "what was consumed is still there")
+    at = Place(name, page=position.page)
+    if computed is None:
+        reason = f"the log was read up to {position}, but ends before that now"
+        end = end_of_log(watched)
+        return _lost("TRUNCATED_TRANSACTION", reason + _was_read(offset, end), at=at, go_on=end, hint=_SERVER_CRASHED)
+    reason = (
+        "the page was written again with other content after it had been read: "
+        f"CRC-32C of the consumed part: stored {offset.last_page_crc:#010x}, computed {computed:#010x}"
+    )
+    # Chunks lie elsewhere now; the file is read again, and what was consumed left out by its GTIDs.
+    go_on = replace(start_of_file(watched, position.file_no), skip_gtid=offset.gtid)
+    return _lost("PAGE_REWRITTEN", reason, at=at, go_on=go_on, hint=_SERVER_CRASHED)
+
+
+def _was_read(offset: SourceOffset, end: SourceOffset) -> str:
+    return f": read up to GTID {_said(offset.gtid)}, the last one there is {_said(end.gtid)}"
+
+
+def _said(gtid: GtidPosition) -> str:
+    return str(gtid) or "(none)"
+
+
+def _lost(subclass: str, reason: str, *, go_on: SourceOffset, hint: str, at: Place | None = None) -> Decision:
+    return Decision(go_on, reason, DataLossError(subclass, reason, at=at, hint=hint))

@@ -1,0 +1,99 @@
+"""A local Spark session that makes small batches cheap and keeps quiet: `local_session`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.sql import SparkSession
+
+from binlog_format.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    # The machine's host name may not resolve; a local session needs no other address.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # A task in Python costs tens of milliseconds, even an empty one; adaptive planning would cost more than it saves.
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # A worker keeps compiled kernels and open libraries from batch to batch.
+    "spark.python.worker.reuse": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+
+def local_session(
+    name: str, *, master: str = "local[2]", settings: Mapping[str, str] | None = None, log_file: Path | None = None
+) -> SparkSession:
+    """Start a session (or take the one that this process has).
+
+    Args:
+        name: Shown by Spark.
+        master: Where it runs.
+        settings: Spark settings; they win over `SETTINGS`.
+        log_file: Where everything goes that Spark and its workers print; None: to standard error.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: Java is missing, or Spark does not take a setting.
+    """
+    # Without these Spark takes `python3` from PATH, which has none of our packages.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in (SETTINGS | dict(settings or {})).items():
+        builder = builder.config(key, value)
+    try:
+        with _standard_error_to(log_file), _own_interrupt_handler():
+            return builder.getOrCreate()
+    except (PySparkException, PySparkRuntimeError) as error:
+        where = f"; its messages are in {log_file}" if log_file is not None else ""
+        raise OptionError(
+            "INVALID_VALUE",
+            f"Spark does not start: {str(error).splitlines()[0]}{where}",
+            hint="It needs a Java runtime, 17 or newer, in PATH or JAVA_HOME",
+        ) from error
+
+
+@contextmanager
+def _own_interrupt_handler() -> Iterator[None]:
+    # Spark takes SIGINT for itself: it cancels all jobs and raises KeyboardInterrupt. That is for the caller to say.
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
+def _standard_error_to(log_file: Path | None) -> Iterator[None]:
+    # The Java process inherits our standard error for good when it starts; so ours is another one just then.
+    if log_file is None:
+        yield
+        return
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with log_file.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+            try:
+                yield
+            finally:
+                os.dup2(kept, 2)
+    finally:
+        os.close(kept)

@@ -1,0 +1,102 @@
+"""`open_log` finds the format, and says by name why there is none."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from binlog_format import BinlogError, Position, open_log
+from binlog_format.innodb.header import FileHeader, encode_header_page
+from tests.corpus import SERVER_CASES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLASSIC_CASE = SERVER_CASES / "mariadb-10.11" / "oltp_small"
+
+
+def make_innodb(directory: Path, name: str = "binlog-000000.ibb") -> None:
+    page = encode_header_page(FileHeader(0, 16, lsn=1, state_interval=4, oob_reference_file_no=0))
+    (directory / name).write_bytes(page + bytes(15 * 16384))
+
+
+def condition_of(path: Path) -> str:
+    with pytest.raises(BinlogError) as raised:
+        open_log(str(path))
+    assert "\n" not in str(raised.value)
+    return raised.value.condition
+
+
+def test_innodb_directory_is_found_among_a_servers_other_files(tmp_path: Path) -> None:
+    make_innodb(tmp_path)
+    (tmp_path / "ibdata1").write_bytes(b"\xfebin")
+    (tmp_path / "ib_logfile0").write_bytes(bytes(100))
+    (tmp_path / "aria_log.00000001").write_bytes(b"\xfe\xfe\xc0\x01")
+    (tmp_path / "mysql").mkdir()
+    (tmp_path / "binlog-000001.ibb").write_bytes(b"")
+    with open_log(str(tmp_path)) as log:
+        assert log.format_name == "innodb"
+        assert log.start_position() == Position(0, 1, 0)
+        assert [file.state for file in log.files()] == ["active", "empty"]
+
+
+def test_classic_directory_is_found() -> None:
+    with open_log(str(CLASSIC_CASE)) as log:
+        assert log.format_name == "classic"
+
+
+def test_single_files_are_told_by_their_first_bytes(tmp_path: Path) -> None:
+    make_innodb(tmp_path, "copied")
+    with open_log(str(tmp_path / "copied")) as log:
+        assert log.format_name == "innodb"
+        assert [file.name for file in log.files()] == ["copied"]
+    with open_log(str(CLASSIC_CASE / "mysql-bin.000001")) as log:
+        assert log.format_name == "classic"
+
+
+def test_missing_path_is_named(tmp_path: Path) -> None:
+    assert condition_of(tmp_path / "nowhere") == "BINLOG_START.PATH_NOT_FOUND"
+
+
+def test_directory_without_logs_is_named(tmp_path: Path) -> None:
+    (tmp_path / "notes.000001").write_text("not a log")
+    assert condition_of(tmp_path) == "BINLOG_START.NO_LOG_FILES"
+
+
+def test_other_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("not a log")
+    assert condition_of(tmp_path / "notes.txt") == "BINLOG_UNSUPPORTED.FORMAT"
+    (tmp_path / "empty").write_bytes(b"")
+    assert condition_of(tmp_path / "empty") == "BINLOG_UNSUPPORTED.FORMAT"
+
+
+def test_encrypted_log_is_named(tmp_path: Path) -> None:
+    (tmp_path / "binlog.000001").write_bytes(b"\xfdbin" + bytes(600))
+    assert condition_of(tmp_path) == "BINLOG_UNSUPPORTED.ENCRYPTED"
+    assert condition_of(tmp_path / "binlog.000001") == "BINLOG_UNSUPPORTED.ENCRYPTED"
+
+
+def test_logs_of_both_formats_are_named_unless_one_is_chosen(tmp_path: Path) -> None:
+    make_innodb(tmp_path)
+    shutil.copy(CLASSIC_CASE / "mysql-bin.000001", tmp_path)
+    assert condition_of(tmp_path) == "BINLOG_START.CONFLICTING_OPTIONS"
+    for format_name in ("innodb", "classic"):
+        with open_log(str(tmp_path), format_name=format_name) as log:
+            assert log.format_name == format_name
+
+
+def test_relay_logs_beside_a_binlog_are_not_a_second_log(tmp_path: Path) -> None:
+    """A replica keeps them in the same directory, always in the classic format."""
+    make_innodb(tmp_path)
+    shutil.copy(CLASSIC_CASE / "mysql-bin.000001", tmp_path / "replica-relay-bin.000001")
+    with open_log(str(tmp_path)) as log:
+        assert log.format_name == "innodb"
+
+
+def test_unknown_format_name_is_refused(tmp_path: Path) -> None:
+    make_innodb(tmp_path)
+    with pytest.raises(BinlogError) as raised:
+        open_log(str(tmp_path), format_name="mysql")
+    assert raised.value.condition == "BINLOG_OPTION.INVALID_VALUE"
