@@ -1,0 +1,32 @@
+"""The line that says what a number was measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+LIBRARIES = ("numpy", "numba", "pyarrow", "pyspark")
+
+
+def machine_line() -> str:
+    """Processor, cores, memory, load and versions, in one line."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    versions = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
+    load = os.getloadavg()[0]
+    return (
+        f"{_processor()}, {cores} cores, {memory:.0f} GiB, load {load:.1f}, "
+        f"{platform.system()}, Python {platform.python_version()}, {versions}"
+    )
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,55 @@
+"""The log that speed is measured on must be a log that makes sense."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from bench.sysbench_log import TABLES, write_log
+from binlog_format.log import open_log
+from binlog_format.views.changefeed import ChangefeedView
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TRANSACTIONS = 1500
+ROWS = 300
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("log")
+    assert write_log(directory, TRANSACTIONS, ROWS) > 1 << 20
+    return directory
+
+
+def test_every_image_before_is_what_the_changes_before_left(log: Path) -> None:
+    changes = 0
+    with open_log(str(log)) as opened:
+        for number in range(1, TABLES + 1):
+            view = ChangefeedView(table=f"sbtest.sbtest{number}")
+            rows: dict[int, tuple[object, ...]] = {}
+            for row in pa.Table.from_batches(list(view.batches(opened.blocks()))).to_pylist():
+                values = (row["k"], row["c"], row["pad"])
+                if row["_change_type"] in ("delete", "update_preimage"):
+                    assert rows.pop(row["id"]) == values
+                else:
+                    assert row["id"] not in rows
+                    assert [len(str(text)) for text in values[1:]] == [119, 59]
+                    rows[row["id"]] = values
+                changes += row["_change_type"] != "update_preimage"
+            assert len(rows) == ROWS
+    assert changes == 4 * TRANSACTIONS + TABLES * ROWS
+
+
+def test_transactions_have_sysbench_s_events(log: Path) -> None:
+    with open_log(str(log)) as opened:
+        last = list(opened.blocks())[-1]
+    group = last.groups[-1]
+    events = last.events[group["first_event"] : group["first_event"] + group["event_count"]]
+    statement = [160, 19]
+    assert events["type"].tolist() == [162, *statement, 24, *statement, 24, *statement, 25, *statement, 23, 16]
+    loads = TABLES * -(-ROWS // 500)
+    assert (group["seqno"], group["oob_records"]) == (TRANSACTIONS + loads, 0)
