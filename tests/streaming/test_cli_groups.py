@@ -1,0 +1,72 @@
+"""`binlog-stream files` and `binlog-stream groups`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.corpus import SERVER_CASES
+from tests.format.innodb.test_corpus_manifests import data_set, manifest_groups
+
+PROGRAM = str(Path(sys.executable).with_name("binlog-stream"))
+FIELDS = {
+    "file_no": "file_no",
+    "page": "page",
+    "file_offset": "offset",
+    "gtid": "gtid",
+    "events": "n_events",
+    "event_types": "event_types",
+    "bytes": "bytes",
+    "oob_records": "oob_records",
+    "oob_records_second_set": "oob_records_second_set",
+    "sha256": "sha256",
+}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.corpus
+def test_groups_prints_what_the_manifest_says() -> None:
+    path, manifest = data_set("mixed")
+    result = run("groups", str(path), "--output", "jsonl")
+    assert result.returncode == 0, result.stderr
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert all(set(line) == {*FIELDS, "chunk"} for line in lines)
+    assert [{name: line[name] for name in FIELDS} for line in lines] == [
+        {name: group[key] for name, key in FIELDS.items()} for group in manifest_groups(manifest)
+    ]
+    part = run("groups", str(path), "-o", "jsonl", "--start", "1:1:0", "--end", "2:1:0")
+    assert [json.loads(line) for line in part.stdout.splitlines()] == [line for line in lines if line["file_no"] == 1]
+
+
+@pytest.mark.corpus
+def test_files_prints_state_and_header() -> None:
+    path, _ = data_set("live")
+    lines = [json.loads(line) for line in run("files", str(path), "-o", "jsonl").stdout.splitlines()]
+    assert [line["state"] for line in lines] == ["full", "full", "full", "active", "empty"]
+    assert lines[3]["used_size"] == 4 * 16384
+    assert lines[0]["header"]["page_size"] == 16384
+
+
+def test_both_commands_print_tables_and_read_classic_logs() -> None:
+    path = str(SERVER_CASES / "mariadb-10.11" / "oltp_small")
+    files, groups = run("files", path), run("groups", path)
+    assert files.returncode == groups.returncode == 0
+    assert "mysql-bin.000001" in files.stdout
+    assert "mariadb_gtid" in groups.stdout
+    first = json.loads(run("groups", path, "-o", "jsonl").stdout.splitlines()[0])
+    assert set(first) == {*FIELDS, "chunk"}
+
+
+def test_errors_are_one_line(tmp_path: Path) -> None:
+    result = run("groups", str(tmp_path / "nowhere"))
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1
+    assert "BINLOG_START.PATH_NOT_FOUND" in result.stderr
+    assert run("groups", str(tmp_path), "--start", "x").returncode == 2
