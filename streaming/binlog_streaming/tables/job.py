@@ -1,0 +1,208 @@
+"""A job, running: `TablesJob(job).start()`, then `wait()`; `request_stop()` from anywhere.
+
+The stream reads the view `tables` of the Spark source; each micro-batch is one Spark job (`batch.write_batch`). Spark
+moves the offset in its checkpoint only behind a batch that was written as a whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+
+from binlog_connector.spark.options import SourceOptions
+from binlog_format.errors import BinlogError
+from binlog_format.log import open_log
+from binlog_streaming.spark_session import local_session
+from binlog_streaming.tables.apply import BatchRun
+from binlog_streaming.tables.batch import TableWriter, write_batch
+from binlog_streaming.tables.failures import named_error
+from binlog_streaming.tables.progress import BatchProgress, Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from binlog_format.log import Log
+    from binlog_format.position import Position
+    from binlog_streaming.settings import Job
+    from binlog_streaming.tables.progress import BatchListener
+
+VIRTUAL_PAGE_SIZE = 16384
+STOP_PATIENCE_S = 30.0
+"""How long a stop waits for the running batch; a batch cut off is no harm, it is just done again."""
+
+
+class TablesJob:
+    """Keeps the tables of a job in step with its log.
+
+    Args:
+        job: The settings.
+        session: A Spark session to use; default: one of its own, which ends with the job.
+        listener: Called behind every batch, on a thread of Spark's; what it raises ends the job.
+    """
+
+    def __init__(self, job: Job, *, session: SparkSession | None = None, listener: BatchListener | None = None) -> None:
+        self.job = job
+        self.progress = Progress()
+        self._session = session
+        self._owns_session = session is None
+        self._listener = listener
+        self._query: StreamingQuery | None = None
+        self._log: Log | None = None
+        self._failure: BinlogError | None = None
+        self._ending: Exception | None = None
+        self._wake = threading.Event()
+        self._stop_requested = False
+        self._idle = threading.Event()
+        self._idle.set()
+
+    def start(self, *, once: bool = False) -> None:
+        """Start the stream; returns when it runs.
+
+        Args:
+            once: Take what is there now, in batches, then end.
+
+        Raises:
+            BinlogError: The log, an option or Spark's start.
+        """
+        options = self._source_options()
+        # What is wrong with the log or the options is said at once, not when Java has started.
+        SourceOptions.parse({"path": self.job.source.path, **options})
+        self._log = open_log(self.job.source.path)
+        if self._session is None:
+            self._session = local_session(
+                self.job.name,
+                master=self.job.spark.master,
+                settings={key: _spark_value(value) for key, value in self.job.spark.settings.items()},
+                log_file=self.spark_log,
+            )
+        try:
+            frame = self._session.readStream.format("binlog-stream").options(**options).load(self.job.source.path)
+            writer = frame.writeStream.foreachBatch(self._write_batch).queryName(self.job.name)
+            writer = writer.option("checkpointLocation", self.job.checkpoint)
+            if once or self.job.trigger.available_now:
+                writer = writer.trigger(availableNow=True)
+            else:
+                writer = writer.trigger(processingTime=f"{self.job.trigger.interval_ms} milliseconds")
+            self._query = writer.start()
+        except Exception as error:
+            self._close()
+            raise named_error(str(error)) or error from error
+        threading.Thread(target=self._watch, args=(self._query,), name="binlog-stream-watch", daemon=True).start()
+
+    def wait(self) -> None:
+        """Return when the job has ended, or has stopped as was asked; then the job is over and its session closed.
+
+        Raises:
+            BinlogError: What ended it.
+        """
+        assert self._query is not None
+        self._wake.wait()
+        try:
+            if self._stop_requested:
+                self._stop_query(self._query)
+            elif self._failure is not None:
+                raise self._failure
+            elif self._ending is not None:
+                raise named_error(str(self._ending)) or self._ending from self._ending
+        finally:
+            self._close()
+
+    def request_stop(self) -> None:
+        """Let `wait()` end the job behind the running batch, at once when asked twice; fit for signal handlers."""
+        if self._stop_requested:
+            self._idle.set()
+        self._stop_requested = True
+        self._wake.set()
+
+    @property
+    def query_id(self) -> str:
+        """Id of the streaming query; it stays the same as long as the checkpoint is there."""
+        assert self._query is not None
+        return str(self._query.id)
+
+    @property
+    def spark_log(self) -> Path:
+        """Where a session of the job's own writes what Spark has to say."""
+        if "://" in self.job.checkpoint:
+            return Path(tempfile.gettempdir()) / f"{self.job.name}-spark.log"
+        checkpoint = Path(self.job.checkpoint)
+        return checkpoint.with_name(f"{checkpoint.name}-spark.log")
+
+    def _source_options(self) -> dict[str, str]:
+        # Tables that no rule wants are left out at the source already.
+        wanted = ",".join(rule.select for rule in self.job.tables)
+        return {"view": "tables", "tables": wanted, **self.job.source.options()}
+
+    def _watch(self, query: StreamingQuery) -> None:
+        try:
+            query.awaitTermination()
+        except Exception as error:  # handed to wait()
+            self._ending = error
+        self._wake.set()
+
+    def _write_batch(self, frame: DataFrame, batch_id: int) -> None:
+        self._idle.clear()
+        started = time.monotonic()
+        try:
+            query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            assert query_id is not None
+            run = BatchRun(query_id=query_id, batch_id=batch_id, sink=self.job.sink)
+            tables = write_batch(frame, TableWriter(run, self.job.source.path, self.job.tables))
+            batch = BatchProgress(
+                batch_id=batch_id,
+                tables=tuple(tables),
+                seconds=time.monotonic() - started,
+                finished_at=time.time(),
+                bytes_behind=self._bytes_behind(max((table.position for table in tables), default=None)),
+            )
+            self.progress.add(batch)
+            if self._listener is not None:
+                self._listener(batch)
+        except BinlogError as error:
+            self._failure = error
+            raise
+        finally:
+            self._idle.set()
+
+    def _bytes_behind(self, position: Position | None) -> int | None:
+        assert self._log is not None
+        if position is None:
+            return None
+        total = 0
+        for file in self._log.files():
+            if file.file_no > position.file_no:
+                total += file.used_size
+            elif file.file_no == position.file_no:
+                total += max(0, file.used_size - _bytes_before(position, file.header))
+        return total
+
+    def _stop_query(self, query: StreamingQuery) -> None:
+        self._idle.wait(STOP_PATIENCE_S)
+        # Java may have got the same signal and be gone: then there is nothing left to stop.
+        with contextlib.suppress(Py4JError, OSError):
+            query.stop()
+
+    def _close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+        if self._owns_session and self._session is not None:
+            with contextlib.suppress(Py4JError, OSError):
+                self._session.stop()
+
+
+def _bytes_before(position: Position, header: dict[str, object]) -> int:
+    page_size = header.get("page_size")
+    if isinstance(page_size, int):
+        return (position.page + 1) * page_size  # the page that is being filled is not behind
+    return position.page * VIRTUAL_PAGE_SIZE + position.chunk
+
+
+def _spark_value(value: str | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

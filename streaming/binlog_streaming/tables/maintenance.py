@@ -1,0 +1,44 @@
+"""Small files and old files: `maintain`, called behind a commit, does something only now and then.
+
+Both jobs leave the content of the table as it is, so they need no application transaction: a kill in between costs
+nothing but the work.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_streaming.tables.delta import writer_properties
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from binlog_streaming.settings import Sink
+
+COMPACT_EVERY = 16
+"""Commits between two looks at the sizes of files."""
+
+SMALL_FILES_MIN = 16
+"""Small files that are worth to be joined; so a row is rewritten about once for every factor of 16 in size."""
+
+VACUUM_EVERY = 128
+"""Commits between two removals of replaced files."""
+
+
+def maintain(table: DeltaTable, sink: Sink) -> None:
+    """Join small files, and remove files that were replaced longer ago than the sink keeps them."""
+    version = table.version()
+    if version % COMPACT_EVERY == COMPACT_EVERY - 1 and _small_files(table, sink.target_file_size) >= SMALL_FILES_MIN:
+        schema = pa.schema(table.schema())
+        table.optimize.compact(target_size=sink.target_file_size, writer_properties=writer_properties(schema))
+    if version % VACUUM_EVERY == VACUUM_EVERY - 1:
+        table.vacuum(retention_hours=math.ceil(sink.retention_hours), dry_run=False, enforce_retention_duration=False)
+
+
+def _small_files(table: DeltaTable, target_size: int) -> int:
+    sizes = pa.table(table.get_add_actions(flatten=True)).column("size_bytes").to_numpy()
+    return int(np.count_nonzero(sizes < target_size // 4))

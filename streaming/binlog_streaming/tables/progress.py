@@ -1,0 +1,151 @@
+"""How far a job is: `TableProgress` and `BatchProgress` tell about one batch, `Progress` sums up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from binlog_format.position import Position
+
+    BatchListener = Callable[["BatchProgress"], None]
+
+
+class Outcome(StrEnum):
+    """What became of a table in a batch."""
+
+    WRITTEN = "written"
+    REPEATED = "repeated"
+    """The batch was in the table already, from a run that ended before the checkpoint knew."""
+    EMPTY = "empty"
+    """Nothing of the batch is left to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableProgress:
+    """One table in one batch.
+
+    Attributes:
+        source_table: `database.table` in the log.
+        target: Folder or URL of the Delta table.
+        mode: What the target holds.
+        outcome: What became of it.
+        inserts: Row changes in the log, by kind.
+        updates: The same.
+        deletes: The same.
+        rows_written: Rows and keys that went into the target.
+        seconds: Time taken to reduce, write and commit.
+        position: Where the batch's part of the table ends in the log.
+        commit_time: When the last of these changes was committed on the server, seconds since 1970 UTC.
+    """
+
+    source_table: str
+    target: str
+    mode: str
+    outcome: Outcome
+    inserts: int
+    updates: int
+    deletes: int
+    rows_written: int
+    seconds: float
+    position: Position
+    commit_time: int
+
+    @property
+    def changes(self) -> int:
+        """Row changes in the log."""
+        return self.inserts + self.updates + self.deletes
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """One batch.
+
+    Attributes:
+        batch_id: Its number.
+        tables: A table that has several modes comes once for each.
+        seconds: From the start of the batch to the last commit.
+        finished_at: When the batch was in the tables, seconds since 1970 UTC.
+        bytes_behind: Bytes of the log behind `position` at that time; None when no table was touched.
+    """
+
+    batch_id: int
+    tables: tuple[TableProgress, ...]
+    seconds: float
+    finished_at: float
+    bytes_behind: int | None
+
+    @property
+    def position(self) -> Position | None:
+        """Where the batch ends in the log, as far as its tables say; None when no table was touched."""
+        return max((table.position for table in self.tables), default=None)
+
+    @property
+    def commit_time(self) -> int | None:
+        """When the last change of the batch was committed on the server, seconds since 1970 UTC."""
+        return max((table.commit_time for table in self.tables), default=None)
+
+    @property
+    def changes(self) -> int:
+        """Row changes of the batch, counted once for each table, also where it has several modes."""
+        return sum({table.source_table: table.changes for table in self.tables}.values())
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """From the server's commit of the last change to its being in the table; commit times are whole seconds."""
+        return None if self.commit_time is None else max(0.0, self.finished_at - self.commit_time)
+
+    def as_json(self) -> dict[str, object]:
+        """Plain values, for a line of JSON."""
+        lag = self.lag_seconds
+        return {
+            "event": "batch",
+            "batch_id": self.batch_id,
+            "changes": self.changes,
+            "seconds": round(self.seconds, 3),
+            "lag_seconds": None if lag is None else round(lag, 3),
+            "bytes_behind": self.bytes_behind,
+            "position": None if self.position is None else str(self.position),
+            "finished_at": round(self.finished_at, 3),
+            "tables": [
+                {
+                    "table": table.source_table,
+                    "target": table.target,
+                    "mode": table.mode,
+                    "outcome": str(table.outcome),
+                    "inserts": table.inserts,
+                    "updates": table.updates,
+                    "deletes": table.deletes,
+                    "rows_written": table.rows_written,
+                    "seconds": round(table.seconds, 3),
+                }
+                for table in self.tables
+            ],
+        }
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a job has done since it was started; may be read from any thread."""
+
+    started_at: float = field(default_factory=time.time)
+    batches: int = 0
+    changes: int = 0
+    last: BatchProgress | None = None
+    changes_by_table: dict[str, int] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, batch: BatchProgress) -> None:
+        """Take in one more batch."""
+        by_table = {table.source_table: table.changes for table in batch.tables}
+        with self._lock:
+            self.batches += 1
+            self.changes += batch.changes
+            self.last = batch
+            for name, changes in by_table.items():
+                self.changes_by_table[name] = self.changes_by_table.get(name, 0) + changes

@@ -1,0 +1,67 @@
+"""A small `.ibb` log of one's own: `ShopLog`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from binlog_format.events.encoding import Origin, encode_format_description, encode_gtid, encode_xid
+from binlog_format.events.table_encoding import TableEncoder
+from binlog_format.gtid import Gtid
+from binlog_format.innodb.writer.options import WriterOptions
+from binlog_format.innodb.writer.server import BinlogWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from binlog_format.events.table_encoding import TableSpec
+    from binlog_format.events.value_encoding import Value
+
+    Row = tuple[Value, ...]
+
+SECOND = 1_790_000_000
+ORIGIN = Origin(SECOND, 1)
+
+
+class ShopLog:
+    """A live log; every call writes one transaction. Use it in a `with` block."""
+
+    def __init__(self, directory: Path) -> None:
+        self._writer = BinlogWriter(
+            directory,
+            WriterOptions(max_binlog_size=1 << 20, sync=False),
+            format_description=encode_format_description("12.3.1-MariaDB-log", SECOND, ORIGIN),
+        )
+        self._seqno = 0
+        self._table_id = 100
+
+    def insert(self, spec: TableSpec, *rows: Row) -> None:
+        """One transaction with one INSERT."""
+        encoder = self._encoder(spec)
+        self._commit([encoder.table_map(ORIGIN), *encoder.insert(rows, ORIGIN)])
+
+    def update(self, spec: TableSpec, *pairs: tuple[Row, Row]) -> None:
+        """One transaction with one UPDATE."""
+        encoder = self._encoder(spec)
+        self._commit([encoder.table_map(ORIGIN), *encoder.update(pairs, ORIGIN)])
+
+    def delete(self, spec: TableSpec, *rows: Row) -> None:
+        """One transaction with one DELETE."""
+        encoder = self._encoder(spec)
+        self._commit([encoder.table_map(ORIGIN), *encoder.delete(rows, ORIGIN)])
+
+    def _encoder(self, spec: TableSpec) -> TableEncoder:
+        self._table_id += 1  # as after a FLUSH TABLES: a table's number is worth nothing
+        return TableEncoder(spec, self._table_id)
+
+    def _commit(self, events: list[bytes]) -> None:
+        self._seqno += 1
+        gtid = Gtid(0, 1, self._seqno)
+        self._writer.write_group(gtid, encode_gtid(gtid, SECOND), [*events, encode_xid(self._seqno, ORIGIN)])
+        self._writer.checkpoint()
+
+    def __enter__(self) -> ShopLog:
+        self._writer.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._writer.__exit__(*exception)
