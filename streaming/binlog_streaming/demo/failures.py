@@ -1,0 +1,12 @@
+"""What can keep the demo from running: `DemoError`."""
+
+from __future__ import annotations
+
+from binlog_format.errors import BinlogError
+
+
+class DemoError(BinlogError):
+    """The demo cannot run, or cannot go on; this says nothing about the tables."""
+
+    FAMILY = "BINLOG_DEMO"
+    SUBCLASSES = frozenset({"NO_CHECKOUT", "DIRECTORY_IN_USE", "PROCESS_FAILED", "STANDS_STILL"})

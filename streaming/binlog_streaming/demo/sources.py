@@ -1,0 +1,110 @@
+"""Where the demo's live log comes from: `LogSource`, and the first of the two, `WorkloadSource`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from binlog_streaming.demo import truth
+from binlog_streaming.demo.processes import ReportingProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from binlog_streaming.demo.real_log import RealLog
+    from binlog_streaming.demo.state import DemoState
+    from binlog_streaming.demo.truth import TableTruth
+    from binlog_streaming.demo.view import DemoView
+
+
+class LogSource(ABC):
+    """Writes a live log; a context manager that ends whatever it has started."""
+
+    title: str
+
+    def __enter__(self) -> LogSource:
+        return self
+
+    @abstractmethod
+    def __exit__(self, *_: object) -> None:
+        """End all processes."""
+
+    @abstractmethod
+    def start(self, log_directory: Path, state: DemoState, view: DemoView) -> None:
+        """Write what stands at the beginning; returns when it is in the log. Reports go to *state*."""
+
+    @abstractmethod
+    def go_on(self) -> None:
+        """Write the rest, live."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """See that it goes on.
+
+        Raises:
+            DemoError: It has failed.
+        """
+
+    @abstractmethod
+    def truths(self) -> list[TableTruth]:
+        """What the tables must hold; only when the log is complete."""
+
+
+class WorkloadSource(LogSource):
+    """A real server's log, repacked, and behind it the project's own workload, live.
+
+    Args:
+        directory: For the truth and for what the writing process says.
+        real: The real server's log.
+        rows: Row changes of the workload, about.
+        seconds: Time that it takes.
+    """
+
+    title = "live workload"
+
+    def __init__(self, directory: Path, real: RealLog, *, rows: int, seconds: float) -> None:
+        self._directory = directory
+        self._real = real
+        self._rows = rows
+        self._seconds = seconds
+        self._process: ReportingProcess | None = None
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.stop()
+
+    def start(self, log_directory: Path, state: DemoState, view: DemoView) -> None:
+        """Start the writing process."""
+        arguments = {
+            "--directory": log_directory,
+            "--truth": self._truth_directory,
+            "--real": self._real.directory,
+            "--rows": self._rows,
+            "--seconds": self._seconds,
+        }
+        with view.step("Repacking a real server's log", "A real server's log (MariaDB 10.11) is repacked as .ibb"):
+            self._process = ReportingProcess(
+                "binlog_streaming.demo.live_writer",
+                ["--wait", *(str(part) for pair in arguments.items() for part in pair)],
+                log_file=self._directory / "writer.log",
+                listener=state.writer_said,
+            )
+            self._process.wait_for_first_report()
+
+    def go_on(self) -> None:
+        """Let the process begin with the workload."""
+        assert self._process is not None
+        self._process.go_on()
+
+    def check(self) -> None:
+        """See that the process has not failed."""
+        assert self._process is not None
+        self._process.check()
+
+    def truths(self) -> list[TableTruth]:
+        """What the process left."""
+        return truth.load(self._truth_directory)
+
+    @property
+    def _truth_directory(self) -> Path:
+        return self._directory / "truth"

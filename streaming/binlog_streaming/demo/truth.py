@@ -1,0 +1,156 @@
+"""What the tables must hold in the end: `Truth` collects committed changes and final rows, and keeps them in files."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.feather
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from binlog_format.events.table_encoding import ColumnSpec, TableSpec
+    from binlog_format.events.value_encoding import Value
+
+    Row = tuple[Value, ...]
+
+CHANGE_TYPE = "_change_type"
+GTID = "_gtid"
+
+_INTEGERS = {
+    "tinyint": (pa.int8(), pa.int16()),
+    "smallint": (pa.int16(), pa.int32()),
+    "mediumint": (pa.int32(), pa.int32()),
+    "int": (pa.int32(), pa.int64()),
+    "bigint": (pa.int64(), pa.decimal128(20, 0)),
+}
+_OTHERS = {
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "datetime": pa.timestamp("us"),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "binary": pa.binary(),
+    "varbinary": pa.binary(),
+    **dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), pa.binary()),
+}
+_TIME = re.compile(r"time(?:\((\d)\))?")
+
+
+@dataclass(frozen=True, slots=True)
+class TableTruth:
+    """One table.
+
+    Attributes:
+        name: `database.table`.
+        key: Names of the primary key's columns.
+        rows: Its rows in the end, in no order.
+        changes: Every row image committed, in commit order: the columns, then `_change_type` and `_gtid`. None where
+            only the final rows are known.
+    """
+
+    name: str
+    key: tuple[str, ...]
+    rows: pa.Table
+    changes: pa.Table | None = None
+
+
+def arrow_type(column: ColumnSpec) -> pa.DataType:
+    """The Arrow type that a column of this SQL type must have."""
+    name = re.match(r"[a-z]+", column.sql_type.lower())
+    assert name is not None
+    if name[0] in _INTEGERS:
+        return _INTEGERS[name[0]]["unsigned" in column.sql_type]
+    if name[0] == "decimal":
+        precision, scale = re.findall(r"\d+", column.sql_type)
+        return pa.decimal128(int(precision), int(scale))
+    return _OTHERS.get(name[0], pa.string())
+
+
+def arrow_schema(spec: TableSpec) -> pa.Schema:
+    """The columns of a table."""
+    return pa.schema([pa.field(column.name, arrow_type(column)) for column in spec.columns])
+
+
+def time_text(span: datetime.timedelta, precision: int) -> str:
+    """A TIME value as the server prints it."""
+    sign = "-" if span < datetime.timedelta(0) else ""
+    seconds, microseconds = divmod(abs(span) // datetime.timedelta(microseconds=1), 1_000_000)
+    text = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{text}.{microseconds:06}"[: len(text) + 1 + precision] if precision else text
+
+
+def to_arrow(spec: TableSpec, rows: Iterable[Row]) -> pa.Table:
+    """Rows of plain values as an Arrow table."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(spec.columns)
+    schema = arrow_schema(spec)
+    arrays = []
+    for column, values, kind in zip(spec.columns, columns, schema.types, strict=True):
+        time = _TIME.fullmatch(column.sql_type)
+        if time is None:
+            arrays.append(pa.array(values, kind))
+        else:
+            texts = [None if value is None else time_text(value, int(time[1] or 0)) for value in values]
+            arrays.append(pa.array(texts, kind))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+@dataclass(slots=True)
+class ChangeLog:
+    """The committed changes of one table, in commit order."""
+
+    spec: TableSpec
+    images: list[Row] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    gtids: list[str] = field(default_factory=list)
+    changes: int = 0
+
+    def add(self, before: Row | None, after: Row | None, gtid: str) -> None:
+        """One row inserted (no *before*), updated or deleted (no *after*)."""
+        self.changes += 1
+        if before is not None:
+            self._image(before, "delete" if after is None else "update_preimage", gtid)
+        if after is not None:
+            self._image(after, "insert" if before is None else "update_postimage", gtid)
+
+    def to_arrow(self) -> pa.Table:
+        """All images."""
+        table = to_arrow(self.spec, self.images)
+        table = table.append_column(CHANGE_TYPE, pa.array(self.kinds, pa.string()))
+        return table.append_column(GTID, pa.array(self.gtids, pa.string()))
+
+    def _image(self, row: Row, kind: str, gtid: str) -> None:
+        self.images.append(row)
+        self.kinds.append(kind)
+        self.gtids.append(gtid)
+
+
+_KEY_METADATA = b"binlog-stream.key"
+
+
+def save(truths: Iterable[TableTruth], directory: Path) -> None:
+    """Write truths into *directory*, to be read by `load`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for truth in truths:
+        rows = truth.rows.replace_schema_metadata({_KEY_METADATA: ",".join(truth.key).encode()})
+        pa.feather.write_feather(rows, str(directory / f"{truth.name}.rows.arrow"), compression="zstd")
+        if truth.changes is not None:
+            pa.feather.write_feather(truth.changes, str(directory / f"{truth.name}.changes.arrow"), compression="zstd")
+
+
+def load(directory: Path) -> list[TableTruth]:
+    """Read what `save` wrote, by name of the table."""
+    truths = []
+    for path in sorted(directory.glob("*.rows.arrow")):
+        name = path.name.removesuffix(".rows.arrow")
+        rows = pa.feather.read_table(str(path))
+        changes_path = directory / f"{name}.changes.arrow"
+        changes = pa.feather.read_table(str(changes_path)) if changes_path.exists() else None
+        key = tuple(rows.schema.metadata[_KEY_METADATA].decode().split(","))
+        truths.append(TableTruth(name, key, rows.replace_schema_metadata(None), changes))
+    return truths

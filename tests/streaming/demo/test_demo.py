@@ -1,0 +1,207 @@
+"""The demo as people run it: small, but whole; it must not be able to say that all is well when it is not."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import typer
+from deltalake import DeltaTable
+from rich.console import Console
+from typer.testing import CliRunner
+
+from binlog_streaming.cli.demo import register
+from binlog_streaming.demo import run
+from binlog_streaming.demo.comparison import Comparison, Difference
+from binlog_streaming.demo.failures import DemoError
+from binlog_streaming.demo.processes import ReportingProcess
+from binlog_streaming.demo.run import DemoOptions, Source, compare_all, demo_job, look_at, prepare_directory, run_demo
+from binlog_streaming.demo.state import Snapshot
+from binlog_streaming.demo.truth import load
+from binlog_streaming.demo.view import DemoView, progress_line, size_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from binlog_streaming.demo.reports import WriterReport
+
+ROWS = 3000
+TABLES = 8
+
+
+def options_for(directory: Path, *, keep: bool = True) -> DemoOptions:
+    return DemoOptions(source=Source.WORKLOAD, rows=ROWS, seconds=1.0, directory=directory, keep=keep)
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The demo sets this for the job file.
+    monkeypatch.setenv(run.DIRECTORY_VARIABLE, "")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_demo_ends_well_and_a_damaged_table_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a process of its own: status 0 and equal tables; then a row is damaged, and the comparison says which."""
+    monkeypatch.setenv(run.DIRECTORY_VARIABLE, "")
+    directory = tmp_path / "demo"
+    command = [sys.executable, "-c", "from binlog_streaming.cli import main; main()", "demo"]
+    arguments = ["--rows", str(ROWS), "--seconds", "1", "--directory", str(directory)]
+    result = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert f"All {2 * TABLES} tables are equal" in result.stdout
+
+    code = [line.strip() for line in result.stdout.splitlines() if "deltalake" in line or "orders" in line][-3:]
+    shown = subprocess.run([sys.executable, "-c", "\n".join(code)], capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stderr
+    assert "total_sum" in shown.stdout
+
+    target = directory / "tables" / "mirror" / "shop" / "customers"
+    DeltaTable(str(target)).update(updates={"country": "'XX'"}, predicate="id = 7")
+    DeltaTable(str(target)).delete("id = 9")
+    comparisons = {(one.table, one.mode): one for one in compare_all(demo_job(directory), load(directory / "truth"))}
+    damaged = comparisons.pop(("shop.customers", "mirror"))
+    assert {(one.key, one.column) for one in damaged.differences} == {("id=9", None), ("id=7", "country")}
+    assert all(one.is_equal for one in comparisons.values())
+
+
+def test_exit_status_is_1_when_a_table_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = typer.Typer()
+    register(app)
+    found: list[DemoOptions] = []
+
+    def differing(options: DemoOptions) -> bool:
+        found.append(options)
+        return False
+
+    monkeypatch.setattr(run, "run_demo", differing)
+    assert CliRunner().invoke(app, ["--directory", str(tmp_path), "--rows", "5000"]).exit_code == 1
+    assert (found[0].rows, found[0].source, found[0].keep) == (5000, Source.WORKLOAD, True)
+    assert CliRunner().invoke(app, ["--source", "oracle"]).exit_code == 2
+
+
+def test_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("do not lose me")
+    with pytest.raises(DemoError, match="DIRECTORY_IN_USE"):
+        prepare_directory(tmp_path)
+    assert (tmp_path / "thesis.txt").exists()
+
+
+def test_directory_of_an_earlier_demo_is_made_anew(tmp_path: Path) -> None:
+    prepare_directory(tmp_path / "demo")
+    (tmp_path / "demo" / "log").mkdir()
+    prepare_directory(tmp_path / "demo")
+    assert [path.name for path in (tmp_path / "demo").iterdir()] == [run.MARK]
+
+
+def test_without_a_checkout_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "find_real_log", lambda: None)
+    with pytest.raises(DemoError, match="the demo runs from a checkout") as caught:
+        run_demo(options_for(tmp_path / "demo"))
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "demo").exists()
+
+
+def test_lines_to_look_at_the_tables_name_the_first_mode(tmp_path: Path, environment: None) -> None:
+    lines = look_at(demo_job(tmp_path))
+    assert len(lines) == 3
+    assert str(tmp_path / "tables" / "mirror" / "shop" / "orders") in lines[1]
+
+
+def test_process_that_fails_is_told_with_its_last_line(tmp_path: Path) -> None:
+    reports: list[WriterReport] = []
+    arguments = ["--no-such-option"]
+    with ReportingProcess(
+        "binlog_streaming.demo.live_writer", arguments, log_file=tmp_path / "log", listener=reports.append
+    ) as process:
+        with pytest.raises(DemoError, match=r"exit status 2: .*required"):
+            process.wait_for_first_report()
+        assert reports == []
+
+
+def test_writer_process_waits_and_then_writes_the_workload(tmp_path: Path) -> None:
+    reports: list[WriterReport] = []
+    paths = ["--directory", str(tmp_path / "log"), "--truth", str(tmp_path / "truth")]
+    with ReportingProcess(
+        "binlog_streaming.demo.live_writer",
+        [*paths, "--rows", "1000", "--seconds", "0.1", "--wait"],
+        log_file=tmp_path / "errors",
+        listener=reports.append,
+    ) as process:
+        process.wait_for_first_report()
+        assert not (tmp_path / "log").exists()
+        process.go_on()
+        process.wait()
+    assert reports[-1].is_done
+    assert sum(reports[-1].changes.values()) >= 1000
+    assert {truth.name for truth in load(tmp_path / "truth")} == {
+        "shop.customers",
+        "shop.orders",
+        "shop.order_lines",
+        "shop.events",
+    }
+
+
+# --- what people see ----------------------------------------------------------------------------------------------
+
+SNAPSHOT = Snapshot(
+    seconds=12.34,
+    in_log={"shop.orders": 2000},
+    applied={"shop.orders": 1500},
+    rate=812.4,
+    lag_seconds=1.26,
+    bytes_behind=1_234_567,
+    last_gtid="0-1-77",
+    batches=3,
+    is_written=False,
+)
+
+
+def printed(*, is_terminal: bool) -> tuple[DemoView, io.StringIO]:
+    output = io.StringIO()
+    return DemoView(Console(file=output, force_terminal=is_terminal, width=100, highlight=False)), output
+
+
+def test_piped_output_is_plain_lines() -> None:
+    view, output = printed(is_terminal=False)
+    rounds = iter([False, True])
+    view.progress(lambda: SNAPSHOT, lambda: next(rounds))
+    lines = output.getvalue().splitlines()
+    assert lines
+    assert set(lines) == {progress_line(SNAPSHOT)}
+    assert "\x1b" not in output.getvalue()
+    assert "lag 1.3 s" in lines[0]
+    assert "1.2 MB" in lines[0]
+
+
+def test_terminal_shows_the_tables_and_their_numbers() -> None:
+    view, output = printed(is_terminal=True)
+    view.progress(lambda: SNAPSHOT, lambda: True)
+    for text in ("shop.orders", "2,000", "1,500", "0-1-77", "812"):
+        assert text in output.getvalue()
+
+
+def test_result_shows_differences_and_does_not_say_equal() -> None:
+    view, output = printed(is_terminal=False)
+    difference = Difference("id=7", "country", "'DE'", "'XX'")
+    comparisons = [
+        Comparison("shop.customers", "mirror", "t", 10, 10, (difference,), 1),
+        Comparison("shop.orders", "mirror", "t", 5, 5, (), 0),
+    ]
+    view.result(comparisons)
+    view.verdict(comparisons)
+    text = output.getvalue()
+    assert "1 of 2 tables differ" in text
+    assert "equal" not in text
+    for part in ("id=7", "country", "'DE'", "'XX'"):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2_500_000, "2.5 MB"), (3_100_000_000, "3.1 GB")]
+)
+def test_sizes_are_for_people(size: int, text: str) -> None:
+    assert size_text(size) == text
