@@ -82,6 +82,7 @@ class CorruptError(BinlogError):
             "EVENT_CHECKSUM",
             "BAD_CHUNK",
             "OOB_REFERENCE",
+            "GTID_STATE",
             "BAD_EVENT",
             "BAD_ENTRY",
         }
@@ -162,6 +163,7 @@ class TableError(BinlogError):
     SUBCLASSES = frozenset(
         {
             "OTHER_WRITER",
+            "CHECKPOINT_BEHIND",
             "SAME_TARGET",
             "MODE_CHANGED",
             "KEYS_CHANGED",
