@@ -6,13 +6,21 @@ A live server makes files before it uses them, cuts the last one, purges the fir
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import BinlogError, CorruptError, DataLossError
 from binlog_format.innodb.checksum import page_checksum, stored_checksum
 from binlog_format.innodb.header import FileHeader, file_name, file_number, read_header
-from binlog_format.innodb.layout import HEADER_SIZE, PAGE_SIZE_MAX
+from binlog_format.innodb.layout import (
+    HEADER_SIZE,
+    PAGE_CHECKSUM_SIZE,
+    PAGE_SIZE_DEFAULT,
+    PAGE_SIZE_LOG2_MAX,
+    PAGE_SIZE_LOG2_MIN,
+    PAGE_SIZE_MAX,
+)
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Place
 
@@ -88,6 +96,10 @@ class LogFiles:
     def _listed(self) -> list[int]:
         found = (file_number(entry.name) for entry in self._directory.entries())
         return sorted(number for number in found if number is not None)
+
+    def last_number(self) -> int:
+        """Number of the last file that is there, begun or not; -1: there is none."""
+        return max(self._listed(), default=-1)
 
     def name(self, file_no: int) -> str:
         """Name of file *file_no*."""
@@ -193,6 +205,13 @@ class LogFiles:
         return 0 if header is None else header.file_no
 
     def _read_header(self, source: SourceFile, file_no: int | None) -> FileHeader | None:
+        # Nearly always one page is enough; what is not good is looked at with what lies behind it.
+        head = empty_bytes(self._page_size or PAGE_SIZE_DEFAULT)
+        if source.read_into(0, head) == len(head):
+            with contextlib.suppress(BinlogError):
+                header = _verified_header(head.data, source.name, file_no)
+                if header is not None:
+                    return header
         head = empty_bytes(PAGE_SIZE_MAX)
         attempt = 0
         while True:
@@ -202,9 +221,17 @@ class LogFiles:
                 return None
             try:
                 return _verified_header(head[:size].data, source.name, file_no)
-            except BinlogError:
-                if attempt >= READ_ATTEMPTS:
-                    raise
+            except BinlogError as error:
+                if attempt < READ_ATTEMPTS:
+                    continue
+                if _is_unfinished_header(head[:size].data, error) and self._is_last(source.name):
+                    return None
+                raise
+
+    def _is_last(self, name: str) -> bool:
+        """Whether no file behind *name* has been begun; a header is written when all files before it are complete."""
+        number = file_number(name)
+        return number is not None and all(self.begun(later) is None for later in self._listed() if later > number)
 
     def _check_page_size(self, name: str, header: FileHeader) -> None:
         if self._page_size is None:
@@ -212,6 +239,20 @@ class LogFiles:
         elif self._page_size != header.page_size:
             reason = f"page size: the other files have {self._page_size}, this one has {header.page_size}"
             raise CorruptError("HEADER", reason, at=Place(name, page=0, byte=4))
+
+
+def _is_unfinished_header(head: memoryview, error: BinlogError) -> bool:
+    """Whether *head*, with *error* in it, may be a header page that is being written, or whose write was interrupted.
+
+    Sector by sector a header page is zero up to the checksum at its end, apart from its first 512 bytes: either is
+    whole, or not there; and there is nothing behind it.
+    """
+    first, rest = bytes(head[:HEADER_SIZE]), bytes(head[HEADER_SIZE:])
+    if first.strip(b"\0"):
+        return error.condition == "BINLOG_CORRUPT.PAGE_CHECKSUM" and not rest.strip(b"\0")
+    sizes = (1 << bits for bits in range(PAGE_SIZE_LOG2_MIN, PAGE_SIZE_LOG2_MAX + 1))
+    ends = ((size - PAGE_CHECKSUM_SIZE - HEADER_SIZE, size - HEADER_SIZE) for size in sizes if size > HEADER_SIZE)
+    return any(not rest[:start].strip(b"\0") and not rest[end:].strip(b"\0") for start, end in ends)
 
 
 def _verified_header(head: memoryview, name: str, file_no: int | None) -> FileHeader | None:

@@ -69,7 +69,7 @@ def repack(
     source = ClassicLog(*open_directory(classic))
     started = time.monotonic()
     with (
-        _stop_on_signals() as stop,
+        stop_on_signals() as stop,
         _Display(started) as display,
         Repacker(source, to, options, checkpoint_seconds=checkpoint_every, on_progress=display.show) as repacker,
     ):
@@ -78,7 +78,7 @@ def repack(
 
 
 @contextmanager
-def _stop_on_signals() -> Iterator[threading.Event]:
+def stop_on_signals() -> Iterator[threading.Event]:
     """An event that SIGINT and SIGTERM set; the second SIGINT interrupts as usual."""
     stop = threading.Event()
 

@@ -63,6 +63,10 @@ class OpenFile:
         os.pwrite(self._descriptor, page[-PAGE_CHECKSUM_SIZE:], checksum_offset)
         self.write_pages(page_no, [page])
 
+    def zero_pages(self, first_page_no: int, count: int) -> None:
+        """Write zeros over whole pages, without checksums: as if they had never been written."""
+        self._write(first_page_no * self._page_size, [bytearray(self._page_size)] * count)
+
     def set_size(self, page_count: int) -> None:
         """Make the file *page_count* pages long; what is new is allocated and zero."""
         size = page_count * self._page_size

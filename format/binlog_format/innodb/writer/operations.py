@@ -1,185 +1,172 @@
-"""Does again what a server's sessions did: `replay(path, writer)` for an `.ops` file (`operations_layout`)."""
+"""Does again what a server's sessions did: `replay` lets a `Player` do one `Step` after the other.
+
+Steps come from an `.ops` file (`operation_stream.read_steps`) or from anywhere else.
+"""
 
 from __future__ import annotations
 
 import shutil
 import struct
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING, NamedTuple
 
-from binlog_format.errors import CorruptError, UnsupportedError
-from binlog_format.gtid import Gtid
+from binlog_format.errors import CorruptError
 from binlog_format.innodb.writer.files import find_files
-from binlog_format.innodb.writer.operations_layout import (
-    COMMIT_FLAG_TWO_PHASE,
-    FLUSH_FLAG_NEW_STATE,
-    GTID_STRUCT,
-    I32_STRUCT,
-    OPERATIONS_MAGIC,
-    SNAPSHOT_WITH_PARTIAL_PAGE,
-    U8_STRUCT,
-    U32_STRUCT,
-    Operation,
-)
-from binlog_format.innodb.writer.server import Cache
-from binlog_format.innodb.writer.xa import Xid
+from binlog_format.innodb.writer.operations_layout import SNAPSHOT_WITH_PARTIAL_PAGE, Operation
+from binlog_format.innodb.writer.sessions import Cache
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from binlog_format.gtid import Gtid
     from binlog_format.innodb.writer.server import BinlogWriter
+    from binlog_format.innodb.writer.xa import Xid
+
+GROUP_OPERATIONS = frozenset({Operation.COMMIT, Operation.RAW_COMMIT, Operation.XA_COMMIT})
+"""Those that end an event group."""
+
+REDO_OPERATIONS = frozenset({Operation.MARK, Operation.CRASH})
+"""Those that need a writer with a redo log that is durable only when told so (`RedoSync.EXPLICIT`)."""
 
 
-class _Fields:
-    """Takes fields off the front of a stream."""
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation; which attributes count depends on it.
 
-    def __init__(self, data: bytes, at: int) -> None:
-        self._data = data
-        self.at = at
+    Attributes:
+        operation: What is done.
+        sid: Number of the session.
+        cache: Where events go to.
+        data: Event bytes: of the session, the GTID event of a commit, the Format_description event of a start.
+        gtid: Of a commit.
+        xid: Of an XA operation; of a commit: it is a two-phase one.
+        number: A savepoint, the engines of an XA PREPARE, the mode of a snapshot, the first file that a purge leaves.
+        gtids: A new GTID state; None: it stays.
+        name: Of a snapshot.
+    """
 
-    def __bool__(self) -> bool:
-        return self.at < len(self._data)
-
-    def u8(self) -> int:
-        (value,) = U8_STRUCT.unpack_from(self._data, self.at)
-        self.at += U8_STRUCT.size
-        return int(value)
-
-    def u32(self) -> int:
-        (value,) = U32_STRUCT.unpack_from(self._data, self.at)
-        self.at += U32_STRUCT.size
-        return int(value)
-
-    def i32(self) -> int:
-        (value,) = I32_STRUCT.unpack_from(self._data, self.at)
-        self.at += I32_STRUCT.size
-        return int(value)
-
-    def blob(self) -> bytes:
-        size = self.u32()
-        self.at += size
-        if self.at > len(self._data):
-            raise struct.error("a blob is cut off")
-        return self._data[self.at - size : self.at]
-
-    def cache(self) -> Cache:
-        return Cache(self.u8())
-
-    def gtid(self) -> Gtid:
-        numbers = GTID_STRUCT.unpack_from(self._data, self.at)
-        self.at += GTID_STRUCT.size
-        return Gtid(*numbers)
-
-    def xid(self) -> Xid:
-        return Xid(self.i32(), self.blob(), self.blob())
+    operation: Operation
+    sid: int = 0
+    cache: Cache = Cache.TRANSACTIONAL
+    data: bytes = b""
+    gtid: Gtid | None = None
+    xid: Xid | None = None
+    number: int = 0
+    gtids: tuple[Gtid, ...] | None = None
+    name: str = ""
 
 
-def replay(path: Path, writer: BinlogWriter, snapshots: Path | None = None) -> int:
-    """Let *writer* do the operations of *path*.
+class PlacedStep(NamedTuple):
+    """A step, and where it stands in its file: the bytes from *start* to *end*, and in words."""
+
+    start: int
+    end: int
+    step: Step
+    where: str
+
+
+def replay(steps: Iterable[PlacedStep], player: Player, file_name: str) -> int:
+    """Let *player* do *steps*.
 
     Args:
-        path: An `.ops` file.
-        writer: Does them; stays open.
-        snapshots: Folder for the copies of the directory that the stream asks for; None: none are made.
+        steps: What to do.
+        player: Does them.
+        file_name: Where they come from, for errors.
 
     Returns:
-        How many operations there were.
+        How many there were.
 
     Raises:
-        CorruptError: `BAD_ENTRY`: not an operation stream, or an operation that cannot be.
-        UnsupportedError: `EVENT_TYPE`: crash recovery is not modelled.
+        CorruptError: `BAD_ENTRY`: a step that cannot be.
     """
-    data = path.read_bytes()
-    if not data.startswith(OPERATIONS_MAGIC):
-        raise CorruptError("BAD_ENTRY", "not an operation stream: it begins otherwise", at=Place(path.name, byte=0))
-    fields = _Fields(data, len(OPERATIONS_MAGIC))
-    player = _Player(writer, snapshots)
     count = 0
-    while fields:
-        start = fields.at
+    for placed in steps:
         try:
-            player.play(fields)
+            player.play(placed.step)
         except (struct.error, ValueError, KeyError) as error:
-            problem = f"operation {count}, code {data[start]:#04x}: {error}"
-            raise CorruptError("BAD_ENTRY", problem, at=Place(path.name, byte=start)) from error
+            raise bad_entry(file_name, placed.start, placed.where, error) from error
         count += 1
     return count
 
 
-class _Player:
-    """Does one operation after the other."""
+def bad_entry(file_name: str, byte: int, where: str, problem: Exception | str) -> CorruptError:
+    """The error for a step that cannot be understood, or not be done."""
+    if isinstance(problem, KeyError):
+        problem = f"{problem.args[0]} is not known"
+    return CorruptError("BAD_ENTRY", f"{where}: {problem}", at=Place(file_name, byte=byte))
 
-    def __init__(self, writer: BinlogWriter, snapshots: Path | None) -> None:
+
+class Player:
+    """Does steps with a writer.
+
+    Args:
+        writer: Does them; stays open.
+        snapshots: Folder for the copies of the directory that the steps ask for; None: none are made.
+    """
+
+    def __init__(self, writer: BinlogWriter, snapshots: Path | None = None) -> None:
         self._writer = writer
         self._snapshots = snapshots
+        self._actions: dict[Operation, Callable[[Step], object]] = {
+            Operation.BEGIN: lambda step: writer.begin(step.sid),
+            Operation.EVENT: lambda step: writer.event(step.sid, step.data, step.cache),
+            Operation.SPILL: lambda step: writer.spill(step.sid, step.cache),
+            Operation.PIECE: lambda step: writer.piece(step.sid, step.data, step.cache),
+            Operation.COMMIT: lambda step: writer.commit(step.sid, _gtid(step), step.data, two_phase=step.xid),
+            Operation.ROLLBACK: lambda step: writer.rollback(step.sid),
+            Operation.XA_PREPARE: lambda step: writer.xa_prepare(step.sid, _xid(step), step.number),
+            Operation.XA_COMMIT: lambda step: writer.xa_commit(_xid(step), _gtid(step), step.data),
+            Operation.XA_ROLLBACK: lambda step: writer.xa_rollback(_xid(step)),
+            Operation.RAW_COMMIT: lambda step: writer.raw_commit(step.data),
+            Operation.FLUSH: lambda step: writer.flush_logs(step.gtids),
+            Operation.SAVEPOINT: lambda step: writer.savepoint(step.sid, step.number),
+            Operation.ROLLBACK_TO: lambda step: writer.rollback_to(step.sid, step.number),
+            Operation.STATEMENT_START: lambda step: writer.statement_start(step.sid),
+            Operation.STATEMENT_ROLLBACK: lambda step: writer.statement_rollback(step.sid),
+            Operation.SNAPSHOT: self._snapshot,
+            Operation.RESTART: lambda step: writer.restart(step.data),
+            Operation.MARK: lambda _: writer.sync_redo(),
+            Operation.CRASH: lambda step: writer.crash(step.data),
+            Operation.CHECKPOINT: lambda _: writer.checkpoint(),
+            Operation.RESET_MASTER: lambda step: writer.reset_master(step.gtids or ()),
+            Operation.PURGE: lambda step: writer.purge(step.number),
+        }
 
-    def play(self, fields: _Fields) -> None:
-        code = Operation(fields.u8())
-        if code in (Operation.MARK, Operation.CRASH):
-            raise UnsupportedError("EVENT_TYPE", f"operation {code.name}: crash recovery is not modelled")
-        if code == Operation.RAW_COMMIT:
-            self._writer.raw_commit(fields.blob())
-        elif code == Operation.FLUSH:
-            self._flush(fields)
-        elif code == Operation.SNAPSHOT:
-            self._snapshot(fields.blob().decode(), fields.u8())
-        elif code == Operation.RESTART:
-            self._writer.restart(fields.blob())
-        elif code in (Operation.XA_PREPARE, Operation.XA_COMMIT, Operation.XA_ROLLBACK):
-            self._xa(code, fields)
-        elif code in (Operation.EVENT, Operation.PIECE, Operation.SPILL):
-            self._data(code, fields)
-        else:
-            self._transaction(code, fields)
+    def play(self, step: Step) -> None:
+        """Do *step*.
 
-    def _data(self, code: Operation, fields: _Fields) -> None:
-        sid, cache = fields.u32(), fields.cache()
-        if code == Operation.EVENT:
-            self._writer.event(sid, fields.blob(), cache)
-        elif code == Operation.PIECE:
-            self._writer.piece(sid, fields.blob(), cache)
-        else:
-            self._writer.spill(sid, cache)
+        Raises:
+            ValueError: It cannot be done now, for example a RESET MASTER while an XA transaction is prepared.
+            KeyError: It names something that is not there.
+        """
+        self._actions[step.operation](step)
 
-    def _transaction(self, code: Operation, fields: _Fields) -> None:
-        sid = fields.u32()
-        if code == Operation.BEGIN:
-            self._writer.begin(sid)
-        elif code == Operation.COMMIT:
-            flags, gtid, event = fields.u8(), fields.gtid(), fields.blob()
-            two_phase = fields.xid() if flags & COMMIT_FLAG_TWO_PHASE else None
-            self._writer.commit(sid, gtid, event, two_phase=two_phase)
-        elif code == Operation.ROLLBACK:
-            self._writer.rollback(sid)
-        elif code == Operation.SAVEPOINT:
-            self._writer.savepoint(sid, fields.u32())
-        elif code == Operation.ROLLBACK_TO:
-            self._writer.rollback_to(sid, fields.u32())
-        elif code == Operation.STATEMENT_START:
-            self._writer.statement_start(sid)
-        else:
-            self._writer.statement_rollback(sid)
-
-    def _xa(self, code: Operation, fields: _Fields) -> None:
-        sid = fields.u32()
-        if code == Operation.XA_PREPARE:
-            engine_count, xid = fields.u8(), fields.xid()
-            self._writer.xa_prepare(sid, xid, engine_count)
-        elif code == Operation.XA_COMMIT:
-            self._writer.xa_commit(fields.xid(), fields.gtid(), fields.blob())
-        else:
-            self._writer.xa_rollback(fields.xid())
-
-    def _flush(self, fields: _Fields) -> None:
-        has_state = fields.u8() & FLUSH_FLAG_NEW_STATE
-        self._writer.flush_logs([fields.gtid() for _ in range(fields.u32())] if has_state else None)
-
-    def _snapshot(self, name: str, mode: int) -> None:
-        if mode == SNAPSHOT_WITH_PARTIAL_PAGE:
+    def _snapshot(self, step: Step) -> None:
+        if step.number == SNAPSHOT_WITH_PARTIAL_PAGE:
             self._writer.checkpoint()
         if self._snapshots is None:
             return
+        name = PurePath(step.name)
+        if not step.name or name.is_absolute() or ".." in name.parts:
+            raise ValueError(f"a snapshot cannot have the name {step.name!r}")
         target = self._snapshots / name
-        target.mkdir(parents=True)
+        target.mkdir(parents=True, exist_ok=True)
+        for path in find_files(target).values():
+            path.unlink()
         for path in find_files(self._writer.directory).values():
             shutil.copyfile(path, target / path.name)
+
+
+def _gtid(step: Step) -> Gtid:
+    if step.gtid is None:
+        raise ValueError("the GTID is missing")
+    return step.gtid
+
+
+def _xid(step: Step) -> Xid:
+    if step.xid is None:
+        raise ValueError("the XID is missing")
+    return step.xid

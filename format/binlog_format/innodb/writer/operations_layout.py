@@ -23,7 +23,12 @@ gtrid blob, bqual blob; gtid: u32 domain, u32 server, u64 sequence number; sid: 
     11    restart             blob Format_description event, may be empty
     12    piece               sid, cache, blob
     13    mark                what is durable up to here
-    14    crash               blob Format_description event
+    14    crash               blob Format_description event, may be empty
+    80    checkpoint          -
+    81    reset master        u32 count, gtids
+    82    purge               u64 first file to stay
+
+Codes from 80 on are this program's own.
 """
 
 from __future__ import annotations
@@ -33,9 +38,13 @@ from enum import IntEnum
 
 OPERATIONS_MAGIC = b"IBBOPS1\n"
 
+FieldStruct = struct.Struct
+"""Of a field that is one number."""
+
 U8_STRUCT = struct.Struct("<B")
 U32_STRUCT = struct.Struct("<I")
 I32_STRUCT = struct.Struct("<i")
+U64_STRUCT = struct.Struct("<Q")
 GTID_STRUCT = struct.Struct(
     "<"
     "I"  # domain
@@ -70,3 +79,6 @@ class Operation(IntEnum):
     PIECE = 0x12
     MARK = 0x13
     CRASH = 0x14
+    CHECKPOINT = 0x80
+    RESET_MASTER = 0x81
+    PURGE = 0x82

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from binlog_format.errors import OptionError
 from binlog_format.innodb.layout import (
@@ -19,6 +20,15 @@ CACHE_BLOCK_SIZE = 8192
 
 FIRST_LSN = 50_000
 """A new server has written some redo log before its first binlog file."""
+
+
+class RedoSync(Enum):
+    """When the redo log becomes durable: what survives a crash (section 9, rule 1)."""
+
+    NONE = "no redo log is kept; the writer cannot crash"
+    COMMIT = "at the end of each commit (innodb_flush_log_at_trx_commit=1)"
+    TIMER = "when `sync_redo` is called, at a checkpoint, and when a file is closed (the settings 0 and 2)"
+    EXPLICIT = "only when `sync_redo` is called; what lies before the last two files is durable all the same"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +48,7 @@ class WriterOptions:
         fresh_interval_in_bytes: Keep the server's slip that the interval of a fresh server's first file is in bytes
             (section 10, rule 11).
         lsn: Log sequence number that a fresh log starts with.
+        redo_sync: Whether a redo log is modelled, so that `BinlogWriter.crash` works, and when it is durable.
     """
 
     page_size: int = PAGE_SIZE_DEFAULT
@@ -49,6 +60,7 @@ class WriterOptions:
     sync: bool = True
     fresh_interval_in_bytes: bool = False
     lsn: int = FIRST_LSN
+    redo_sync: RedoSync = RedoSync.NONE
 
     def __post_init__(self) -> None:
         size = self.page_size

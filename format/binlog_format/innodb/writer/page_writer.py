@@ -19,9 +19,13 @@ from binlog_format.innodb.layout import (
     CHUNK_SPACE_MIN,
     DUMMY_DATA_BYTE,
     FIRST_DATA_PAGE,
+    HEADER_SIZE,
     RecordKind,
 )
 from binlog_format.innodb.writer.forest import Node
+from binlog_format.innodb.writer.options import RedoSync
+from binlog_format.innodb.writer.record_scan import PagePlace
+from binlog_format.innodb.writer.redo import RedoLog
 
 if TYPE_CHECKING:
     from binlog_format.gtid import Gtid
@@ -65,7 +69,13 @@ class PageWriter:
         self._is_dirty = False
         self._state_interval = options.state_interval_pages
         self._queue: list[tuple[OpenFile, int, bytearray]] = []
+        self._redo: RedoLog | None = None
         self.lsn = lsn
+
+    @property
+    def redo(self) -> RedoLog | None:
+        """The redo log, if one is modelled."""
+        return self._redo
 
     @property
     def position(self) -> Node:
@@ -83,6 +93,7 @@ class PageWriter:
         self._write_queue()
         self._files.sync(self._file)
         self._begin_page()
+        self._start_redo()
         self._files.make_next()
 
     def resume(self, page_no: int, page_offset: int, page: bytearray | None, state_interval: int) -> None:
@@ -99,15 +110,17 @@ class PageWriter:
         self._page_start = page_no * self._page_size
         self._offset = page_offset
         self._page = page
+        self._start_redo()
         self._files.make_next()
 
-    def write(self, kind: int, data: bytes, gtid: Gtid | None = None) -> Node:
+    def write(self, kind: int, data: bytes, gtid: Gtid | None = None, *, goes_on: bool = False) -> Node:
         """Write one record.
 
         Args:
             kind: `RecordKind`.
             data: At least one byte.
             gtid: Of a commit record; the state includes it from the record's first byte on (section 10, rule 7).
+            goes_on: The next record belongs to the same mini-transaction: a crash leaves both, or none.
 
         Returns:
             Where its first chunk is.
@@ -118,13 +131,16 @@ class PageWriter:
         self.lsn += size + _RECORD_LSN_COST
         if self._page is None or end >= self._data_size:
             node = self._write_cut(kind, data, gtid)
-            self._write_queue()
+            self._record_written(kind, goes_on=goes_on)
             return node
         if gtid is not None:
             self._gtids.update(gtid)
         self._page[offset:end] = CHUNK_HEADER_STRUCT.pack(kind | CHUNK_LAST, size) + data
         self._offset = end
         self._is_dirty = True
+        if self._redo is not None:
+            self._redo.log(self._file.file_no, self._page_no, self._page, offset, end)
+            self._record_written(kind, goes_on=goes_on)
         return Node(self._file.file_no, self._page_start + offset)
 
     def checkpoint(self) -> None:
@@ -133,6 +149,8 @@ class PageWriter:
             self._file.write_pages(self._page_no, [self._page])
             self._is_dirty = False
         self._files.sync(self._file)
+        if self._redo is not None:
+            self._redo.checkpoint(self._place(), self._page_bytes())
 
     def finish_file(self, new_gtids: list[Gtid] | None = None) -> None:
         """Cut the file behind the current page, fill that with a dummy, go on to the next file (section 5).
@@ -154,7 +172,40 @@ class PageWriter:
             self._gtids.replace(new_gtids)
         self._enter_next_file()
         self._begin_page()
+        self._end_mini_transaction()
         self._write_queue()
+
+    # --- redo log ------------------------------------------------------------------------------------------------
+
+    def _start_redo(self) -> None:
+        if self._options.redo_sync != RedoSync.NONE:
+            self._redo = RedoLog(self._options.redo_sync, self._place(), self._page_bytes(), self.lsn)
+
+    def _record_written(self, kind: int, *, goes_on: bool) -> None:
+        """The pages of a record may go to the file, before its redo is durable; with its end, redo can become so."""
+        if not goes_on:
+            self._end_mini_transaction()
+        self._write_queue()
+        if self._redo is not None and not goes_on:
+            if kind != RecordKind.OOB:
+                self._redo.group_committed()
+            if self._redo.is_full:
+                self.checkpoint()
+
+    def _end_mini_transaction(self) -> None:
+        if self._redo is not None:
+            self._redo.commit(self._place(), self.lsn)
+
+    def _place(self) -> PagePlace:
+        return PagePlace(self._file.file_no, self._page_no, self._offset)
+
+    def _page_bytes(self) -> bytes:
+        return b"" if self._page is None else bytes(self._page[: self._offset])
+
+    def _log_change(self, start: int, end: int) -> None:
+        if self._redo is not None:
+            assert self._page is not None, "the page has been begun"
+            self._redo.log(self._file.file_no, self._page_no, self._page, start, end)
 
     # --- pages ---------------------------------------------------------------------------------------------------
 
@@ -198,6 +249,7 @@ class PageWriter:
         CHUNK_HEADER_STRUCT.pack_into(self._page, start - CHUNK_HEADER_SIZE, type_byte, len(data))
         self._page[start : self._offset] = data
         self._is_dirty = True
+        self._log_change(start - CHUNK_HEADER_SIZE, self._offset)
         if self._offset == self._data_size:
             self._complete_page()
 
@@ -205,6 +257,7 @@ class PageWriter:
         assert self._page is not None, "the page has been begun"
         room = self._data_size - self._offset
         self._page[self._offset : self._data_size] = bytes([CHUNK_FILLER]) * room
+        self._log_change(self._offset, self._data_size)
         self._complete_page()
 
     def _complete_page(self) -> None:
@@ -271,7 +324,10 @@ class PageWriter:
             page_size_log2=self._page_size.bit_length() - 1,
         )
         self.lsn += self._page_size
-        self._queue.append((self._file, 0, bytearray(encode_header_page(header))))
+        page = bytearray(encode_header_page(header))
+        self._queue.append((self._file, 0, page))
+        if self._redo is not None:
+            self._redo.log(self._file.file_no, 0, page, 0, HEADER_SIZE)
 
     def _write_queue(self) -> None:
         """Write the complete pages in order; then the older file, if there is one, is done with."""
@@ -288,4 +344,7 @@ class PageWriter:
             start = end
         queue.clear()
         if self._files.older is not None:
+            file_no = self._files.older.file_no
             self._files.retire_older()
+            if self._redo is not None:
+                self._redo.file_closed(file_no)

@@ -84,7 +84,3 @@ class FileReferences:
     def keep_oob(self, file_no: int) -> None:
         """After a restart: a prepared XA transaction has its first record in *file_no*."""
         self._oob.add(file_no)
-
-    def has_open_oob(self) -> bool:
-        """Whether any transaction has out-of-band data that is still needed."""
-        return self._oob.any()

@@ -6,6 +6,7 @@ Example:
         from pathlib import Path
         from binlog_format.gtid import Gtid
         from binlog_format.innodb.writer.options import WriterOptions
+    from binlog_format.innodb.writer.redo import RedoLog
         from binlog_format.innodb.writer.server import BinlogWriter
 
         options = WriterOptions(max_binlog_size=64 << 20)
@@ -26,16 +27,20 @@ Example:
 
 from __future__ import annotations
 
-from enum import IntEnum
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from binlog_format.innodb.layout import RecordKind
+from binlog_format.innodb.header import read_header
+from binlog_format.innodb.layout import HEADER_SIZE, RecordKind
+from binlog_format.innodb.writer.crash_recovery import recover
 from binlog_format.innodb.writer.encoding import encode_compressed_ints
 from binlog_format.innodb.writer.files import FileSet, find_files
+from binlog_format.innodb.writer.forest import Node
 from binlog_format.innodb.writer.gtid_state import GtidState
 from binlog_format.innodb.writer.page_writer import PageWriter
 from binlog_format.innodb.writer.recovery import LogEnd, find_end, repair
 from binlog_format.innodb.writer.references import FileReferences
+from binlog_format.innodb.writer.sessions import Cache, Sessions
 from binlog_format.innodb.writer.transaction_cache import OobWriter, TransactionCache
 from binlog_format.innodb.writer.xa import Prepared, PreparedTransactions, Xid, complete_record, prepare_record
 
@@ -44,42 +49,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_format.gtid import Gtid
-    from binlog_format.innodb.writer.forest import Node, OobReference
+    from binlog_format.innodb.writer.forest import OobReference
     from binlog_format.innodb.writer.options import WriterOptions
+    from binlog_format.innodb.writer.redo import RedoLog
+
+__all__ = ["BinlogWriter", "Cache"]
 
 _NO_OOB_HEAD = b"\x00"
 """A commit record without out-of-band data begins with the one number 0."""
 
 
-class Cache(IntEnum):
-    """Which cache of a session an event goes to."""
-
-    TRANSACTIONAL = 0
-    STATEMENT = 1
-
-
-class _Session:
-    """The caches of a connection; few ever need the second one."""
-
-    __slots__ = ("statement", "transaction")
-
-    def __init__(self, transaction: TransactionCache) -> None:
-        self.transaction = transaction
-        self.statement: TransactionCache | None = None
-
-    def used_caches(self) -> list[TransactionCache]:
-        """Those that hold something, the statement cache first."""
-        caches = (self.transaction,) if self.statement is None else (self.statement, self.transaction)
-        return [cache for cache in caches if not cache.is_empty()]
-
-    def release(self) -> None:
-        """The transaction is over."""
-        self.transaction.release()
-        if self.statement is not None:
-            self.statement.release()
-
-
-class BinlogWriter:
+class BinlogWriter(Sessions):
     """A server that writes its binlog into *directory*; a context manager that shuts down cleanly.
 
     Args:
@@ -101,8 +81,8 @@ class BinlogWriter:
         format_description: bytes | None = None,
         gtids: Iterable[Gtid] = (),
     ) -> None:
+        super().__init__(options)
         self.directory = directory
-        self.options = options
         self._is_open = False
         self._first_lsn = options.lsn
         directory.mkdir(parents=True, exist_ok=True)
@@ -116,46 +96,7 @@ class BinlogWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- sessions ------------------------------------------------------------------------------------------------
-
-    def begin(self, sid: int) -> None:
-        """Begin a transaction in session *sid*; what that session had open is rolled back."""
-        self.rollback(sid)
-        self._open_session(sid)
-
-    def event(self, sid: int, data: bytes | memoryview, cache: Cache = Cache.TRANSACTIONAL) -> None:
-        """Put event bytes into a cache of session *sid*; whole events are usual, but not needed."""
-        self._cache(sid, cache).append(data)
-
-    def spill(self, sid: int, cache: Cache = Cache.TRANSACTIONAL) -> None:
-        """Write what the cache holds now out of band."""
-        self._cache(sid, cache).spill()
-
-    def piece(self, sid: int, data: bytes, cache: Cache = Cache.TRANSACTIONAL) -> None:
-        """Write *data* as one out-of-band record."""
-        self._cache(sid, cache).write_piece(data)
-
-    def savepoint(self, sid: int, savepoint: int) -> None:
-        """SAVEPOINT; *savepoint* is a non-negative number in place of a name."""
-        self._cache(sid, Cache.TRANSACTIONAL).set_savepoint(savepoint)
-
-    def rollback_to(self, sid: int, savepoint: int) -> None:
-        """ROLLBACK TO SAVEPOINT."""
-        self._cache(sid, Cache.TRANSACTIONAL).roll_back_to(savepoint)
-
-    def statement_start(self, sid: int) -> None:
-        """A statement starts: `statement_rollback` goes back to here."""
-        self._cache(sid, Cache.TRANSACTIONAL).start_statement()
-
-    def statement_rollback(self, sid: int) -> None:
-        """The running statement has failed."""
-        self._cache(sid, Cache.TRANSACTIONAL).roll_back_statement()
-
-    def rollback(self, sid: int) -> None:
-        """Roll back; nothing is written, what is out of band stays as garbage (section 12.4)."""
-        session = self._sessions.pop(sid, None)
-        if session is not None:
-            session.release()
+    # --- transactions --------------------------------------------------------------------------------------------
 
     def commit(self, sid: int, gtid: Gtid, gtid_event: bytes, *, two_phase: Xid | None = None) -> Node:
         """Commit what session *sid* has in its caches, as one event group.
@@ -169,7 +110,7 @@ class BinlogWriter:
         Returns:
             Where the commit record begins.
         """
-        session = self._sessions.pop(sid, None) or self._new_session()
+        session = self._take_session(sid)
         parts: list[bytes | memoryview] = []
         sets: list[OobReference] = []
         caches = session.used_caches()
@@ -211,7 +152,7 @@ class BinlogWriter:
         """XA PREPARE: the transaction's events, end event included, go out of band; the session is free again."""
         if xid in self._prepared:
             raise ValueError(f"{xid} is prepared already")
-        session = self._sessions.pop(sid, None) or self._new_session()
+        session = self._take_session(sid)
         cache = session.transaction
         cache.spill()
         reference = cache.reference()
@@ -227,8 +168,9 @@ class BinlogWriter:
             KeyError: *xid* is not prepared.
         """
         reference = self._prepared.reference_of(xid)
-        node = self._pages.write(RecordKind.XA_COMPLETE, complete_record(xid, commits=reference.record_count > 0))
-        if reference.record_count > 0:
+        commits = reference.record_count > 0
+        node = self._pages.write(RecordKind.XA_COMPLETE, complete_record(xid, commits=commits), goes_on=commits)
+        if commits:
             node = self._pages.write(RecordKind.COMMIT, _commit_head([reference]) + gtid_event, gtid)
         self._prepared.remove(xid)
         return node
@@ -273,13 +215,36 @@ class BinlogWriter:
         self._sessions.clear()
         self._is_open = False
 
+    def sync_redo(self) -> None:
+        """The redo log reaches the disk: what has been written so far survives a crash.
+
+        With the settings 0 and 2 of `innodb_flush_log_at_trx_commit` a server does it about once a second.
+        """
+        self._redo().sync()
+
+    def crash(self, format_description: bytes | None = None) -> None:
+        """The server crashes and starts again: the log goes on where the durable part of its redo log ends (section 9).
+
+        What was written behind that is zeroed or deleted, even if it was on disk and readers have seen it; open
+        transactions are gone; the GTIDs of lost transactions are free again. Interrupted, it can be called again.
+
+        Raises:
+            ValueError: No redo log is modelled (`RedoSync.NONE`).
+        """
+        redo = self._redo()
+        self.kill()
+        recover(self.directory, redo, self.options.page_size)
+        self._start((), lsn=redo.durable_lsn)
+        if format_description:
+            self.raw_commit(format_description)
+
     def reset_master(self, gtids: Iterable[Gtid] = ()) -> None:
         """RESET MASTER, or with *gtids* `SET GLOBAL gtid_binlog_state` (section 7): the log begins again at file 0.
 
         Raises:
             ValueError: A transaction has out-of-band data, or an XA transaction is prepared.
         """
-        if self._references.has_open_oob() or self._prepared.xids():
+        if self._prepared.xids() or any(session.holds_oob() for session in self._sessions.values()):
             raise ValueError("RESET MASTER: a transaction is open that has data in the log")
         self.close()
         self._first_lsn = self._pages.lsn
@@ -287,20 +252,30 @@ class BinlogWriter:
             path.unlink()
         self._start(gtids, is_reset=True)
 
-    def purge(self, before_file_no: int) -> list[int]:
+    def purge(
+        self, before_file_no: int, *, is_automatic: bool = False, replica_file_nos: Iterable[int] = ()
+    ) -> list[int]:
         """PURGE BINARY LOGS: delete the files below *before_file_no* that nobody needs (section 6).
+
+        Args:
+            before_file_no: The first file to stay.
+            is_automatic: By the server itself, which also keeps what the active file's header refers to.
+            replica_file_nos: The files that connected replicas are reading, which keep them, and what their headers
+                refer to.
 
         Returns:
             The numbers of the deleted files.
         """
-        limit = min(before_file_no, self._files.active.file_no, self._references.oob_file_no)
+        active = self._files.active.file_no
+        limit = min(before_file_no, active, self._references.oob_file_no)
         if self._references.xa_file_no is not None:
             limit = min(limit, self._references.xa_file_no)
-        deleted = []
-        for file_no, path in sorted(find_files(self.directory).items()):
-            if file_no < limit:
-                path.unlink()
-                deleted.append(file_no)
+        files = find_files(self.directory)
+        for file_no in [*replica_file_nos, *([active] if is_automatic else ())]:
+            limit = min(limit, file_no, _first_file_needed_by(files.get(file_no), file_no))
+        deleted = [file_no for file_no in sorted(files) if file_no < limit]
+        for file_no in deleted:
+            files[file_no].unlink()
         return deleted
 
     def gtids(self) -> list[Gtid]:
@@ -316,6 +291,22 @@ class BinlogWriter:
         """The end of the log in memory: file number and byte."""
         return self._pages.position
 
+    @property
+    def durable_position(self) -> Node:
+        """The end of the log after a crash that happened now.
+
+        Raises:
+            ValueError: No redo log is modelled (`RedoSync.NONE`).
+        """
+        file_no, page_no, page_offset = self._redo().end
+        return Node(file_no, page_no * self.options.page_size + page_offset)
+
+    def _redo(self) -> RedoLog:
+        redo = self._pages.redo
+        if redo is None:
+            raise ValueError("no redo log is modelled: redo_sync = NONE")
+        return redo
+
     def _begin_two_phase(self, xid: Xid) -> int:
         """Write the XA complete record of an internal two-phase commit.
 
@@ -324,26 +315,11 @@ class BinlogWriter:
         """
         file_no = self._references.add_oob()
         self._references.add_xa(file_no)
-        self._pages.write(RecordKind.XA_COMPLETE, complete_record(xid, commits=True))
+        self._pages.write(RecordKind.XA_COMPLETE, complete_record(xid, commits=True), goes_on=True)
         return file_no
 
-    def _open_session(self, sid: int) -> _Session:
-        session = self._sessions[sid] = self._new_session()
-        return session
-
-    def _new_session(self) -> _Session:
-        return _Session(TransactionCache(self.options.buffer_size, self._oob))
-
-    def _cache(self, sid: int, cache: Cache) -> TransactionCache:
-        session = self._sessions.get(sid) or self._open_session(sid)
-        if cache == Cache.TRANSACTIONAL:
-            return session.transaction
-        if session.statement is None:
-            session.statement = TransactionCache(self.options.stmt_buffer_size, self._oob)
-        return session.statement
-
-    def _start(self, gtids: Iterable[Gtid], *, is_reset: bool = False) -> None:
-        self._sessions: dict[int, _Session] = {}
+    def _start(self, gtids: Iterable[Gtid], *, is_reset: bool = False, lsn: int | None = None) -> None:
+        self._sessions.clear()
         self._gtids = GtidState()
         self._files = FileSet(self.directory, self.options)
         end = find_end(self.directory, self.options.page_size)
@@ -351,7 +327,7 @@ class BinlogWriter:
             if end is None:
                 self._start_fresh(gtids, is_reset=is_reset)
             else:
-                self._resume(end)
+                self._resume(end if lsn is None else replace(end, lsn=lsn))
         except BaseException:
             self._files.close()
             raise
@@ -396,3 +372,15 @@ def _commit_head(sets: list[OobReference]) -> bytes:
     if len(sets) == 1:
         numbers.append(0)
     return encode_compressed_ints(numbers)
+
+
+def _first_file_needed_by(path: Path | None, file_no: int) -> int:
+    """The first file that the header of *path* refers to."""
+    if path is None:
+        return file_no
+    with path.open("rb") as file:
+        header = read_header(file.read(HEADER_SIZE), path.name, file_no)
+    if header is None:
+        return file_no
+    needed = min(file_no, header.oob_reference_file_no)
+    return needed if header.xa_reference_file_no is None else min(needed, header.xa_reference_file_no)

@@ -161,6 +161,10 @@ class TransactionCache:
         """Whether some of it is out of band already."""
         return self._spilled > 0
 
+    def holds_oob(self) -> bool:
+        """Whether something of it was written out of band, even if all of that was rolled back."""
+        return self._first_file_no is not None
+
     def is_inline_with(self, gtid_event: bytes) -> bool:
         """Whether everything fits into the commit record (rule 5)."""
         return self._spilled == 0 and self._size + len(gtid_event) <= self._buffer_size

@@ -65,6 +65,15 @@ SERVER_OPERATIONS = [
 ]
 operations = st.lists(st.one_of(*SESSION_OPERATIONS, *SESSION_OPERATIONS, *SERVER_OPERATIONS), max_size=60)
 kills = st.one_of(*SESSION_OPERATIONS, *SESSION_OPERATIONS, *SERVER_OPERATIONS, _operation("kill", none, none))
+crashes = st.one_of(
+    *SESSION_OPERATIONS,
+    *SESSION_OPERATIONS,
+    *SERVER_OPERATIONS,
+    _operation("mark", none, none),
+    _operation("crash", none, none),
+    _operation("crash", none, none),
+)
+operations_with_crashes = st.lists(crashes, max_size=60)
 operations_with_kills = st.lists(kills, max_size=60)
 
 
@@ -268,6 +277,19 @@ class Driver:
         self._sessions.clear()
         self.writer.restart(data)
         self.durable = durable
+
+    def _mark(self, *_: int) -> None:
+        self.writer.sync_redo()
+        self.durable = len(self.committed)
+
+    def _crash(self, *_: int) -> None:
+        """The caller says with `forget_behind` what has survived, and goes on with `recovered`."""
+        self._sessions.clear()
+        self.writer.crash()
+
+    def recovered(self) -> None:
+        """After a crash: the XA transactions that are prepared are those of the log now."""
+        self.prepared = {xid: self._xa_data[xid] for xid in self.writer.prepared_xids()}
 
     def _kill(self, *_: int) -> None:
         self.writer.kill()

@@ -207,6 +207,68 @@ def test_reset_master_is_refused_while_a_transaction_has_data_in_the_log(tmp_pat
         writer.reset_master()
 
 
+def test_reset_master_leaves_no_format_description(tmp_path: Path) -> None:
+    """Section 7, rules 2 and 3: the header is on disk at once, a Format_description comes with the next start."""
+    with BinlogWriter(tmp_path, SMALL, format_description=b"d" * 40) as writer:
+        writer.flush_logs()
+        writer.reset_master()
+        assert _page(tmp_path, 0, 0)[:1] != b"\0"
+        assert not any(_page(tmp_path, 0, 1))
+        writer.checkpoint()
+        assert read_log(tmp_path).groups == []
+        writer.restart(b"e" * 40)
+    assert [group.data for group in read_log(tmp_path).groups] == [b"e" * 40]
+
+
+def test_reset_master_does_not_mind_a_count_that_was_never_released(tmp_path: Path) -> None:
+    """Section 16: a file's counter can stay up after its transaction has ended; nothing is open then."""
+    with BinlogWriter(tmp_path, SMALL) as writer:
+        while writer.position.file_offset != PAGES * PAGE:
+            _fill(writer, 0)
+        writer.piece(1, b"x" * 40)
+        writer.commit(1, Gtid(0, 1, 1), gtid_event(Gtid(0, 1, 1)))
+        writer.flush_logs()
+        assert read_log(tmp_path).headers[2].oob_file_no == 0
+        writer.reset_master()
+        assert _sizes(tmp_path) == [PAGES, PAGES]
+
+
+def test_purge_keeps_what_somebody_needs(tmp_path: Path) -> None:
+    """Section 6: the active file, the files of open transactions, what replicas read and what their files refer to."""
+    with BinlogWriter(tmp_path, SMALL) as writer:
+        for _ in range(3):
+            writer.flush_logs()
+        writer.piece(1, b"x" * 40)
+        writer.flush_logs()  # the header of file 4 refers to file 3
+        writer.rollback(1)
+        writer.flush_logs()
+        assert read_log(tmp_path).headers[4].oob_file_no == 3
+        assert writer.purge(100, replica_file_nos=[2]) == [0, 1]
+        assert writer.purge(100, replica_file_nos=[4]) == [2]
+        writer.piece(1, b"x" * 40)
+        assert writer.purge(4) == [3]
+        writer.flush_logs()
+        assert writer.purge(100) == [4]
+        writer.rollback(1)
+        assert writer.purge(100, is_automatic=True) == []
+        assert writer.purge(100) == [5]
+        assert writer.purge(100) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["binlog-000006.ibb", "binlog-000007.ibb"]
+
+
+def test_flush_may_come_between_a_transaction_and_its_commit(tmp_path: Path) -> None:
+    """Section 5.3: out-of-band records in one file, the commit record in a later one."""
+    event = gtid_event(Gtid(0, 1, 1))
+    with BinlogWriter(tmp_path, SMALL) as writer:
+        writer.piece(1, b"x" * 700)
+        writer.flush_logs()
+        writer.flush_logs()
+        writer.piece(1, b"y" * 30)
+        writer.commit(1, Gtid(0, 1, 1), event)
+    (group,) = read_log(tmp_path).groups
+    assert (group.file_no, group.data) == (2, event + b"x" * 700 + b"y" * 30)
+
+
 def test_only_first_gtid_is_left_out_of_the_first_state(tmp_path: Path) -> None:
     """Section 10, rule 10."""
     with BinlogWriter(tmp_path, SMALL, gtids=[Gtid(0, 1, 1)]):

@@ -1,0 +1,1 @@
+"""Logs made from operations: `binlog-stream simulate`."""
