@@ -14,17 +14,19 @@ from binlog_format.errors import (
     UnsupportedError,
 )
 from binlog_format.gtid import Gtid, GtidPosition
-from binlog_format.log import Log, LogFile, Span, open_log
+from binlog_format.log import Bound, GtidStart, Log, LogFile, Span, open_log
 from binlog_format.position import Position
 
 __all__ = [
     "AccessError",
     "BinlogError",
     "Block",
+    "Bound",
     "CorruptError",
     "DataLossError",
     "Gtid",
     "GtidPosition",
+    "GtidStart",
     "Log",
     "LogFile",
     "OptionError",

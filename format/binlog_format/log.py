@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
-from binlog_format.errors import OptionError
+from binlog_format.errors import DataLossError, OptionError
+from binlog_format.position import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from binlog_format.block import Block, Table
     from binlog_format.gtid import GtidPosition
     from binlog_format.kernels import Bytes
-    from binlog_format.position import Position
 
 BLOCK_SIZE = 2 << 20
 """Bytes read for a block: blocks of 2 MiB and what is made of them stay in the processor's cache."""
@@ -62,6 +63,32 @@ class Span:
     last_timestamp: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class GtidStart:
+    """Where reading goes on behind a GTID position.
+
+    Attributes:
+        position: The first group that it does not cover, or a place before it. Groups that it covers may follow.
+        before: The last GTID of each domain before `position`, as far as the log's own records of that say: of a domain
+            that they have lost sight of, an older one, or none.
+    """
+
+    position: Position
+    before: GtidPosition
+
+
+class Bound(StrEnum):
+    """How far reading may go.
+
+    Attributes:
+        VISIBLE: Up to the last whole group on disk. After a crash the server may take back some of them.
+        SEALED: Only files that the server can no longer take back: `innodb` file N once N+2 is there.
+    """
+
+    VISIBLE = "visible"
+    SEALED = "sealed"
+
+
 class Log(ABC):
     """The binlog files of one server, in one format.
 
@@ -71,6 +98,7 @@ class Log(ABC):
 
     format_name: ClassVar[str]
     path: str
+    bound: Bound = Bound.VISIBLE
 
     @abstractmethod
     def files(self) -> list[LogFile]:
@@ -83,6 +111,40 @@ class Log(ABC):
     @abstractmethod
     def gtid_position_at(self, position: Position) -> GtidPosition:
         """The last GTID of each domain before *position*, as far as the log itself says."""
+
+    def position_of(self, gtids: GtidPosition) -> GtidStart:
+        """Where reading goes on behind *gtids*: no group before it is needed.
+
+        The first group that is needed may come later in its file; the `innodb` format finds it exactly.
+
+        Raises:
+            DataLossError: `GTID_PURGED`: groups that *gtids* does not cover are not in the log any more.
+        """
+        first = self.start_position()
+        starts = [Position(file.file_no, first.page, first.chunk) for file in self.files() if file.header]
+        low, high = 0, len(starts)
+        before = self.gtid_position_at(first)
+        purged = [gtid for _, gtid in sorted(before.last.items()) if not gtids.covers(gtid)]
+        if purged:
+            raise DataLossError(
+                "GTID_PURGED",
+                f"the log begins behind {before}, the start is {gtids}: what lies between has been purged, up to "
+                + ", ".join(str(gtid) for gtid in purged),
+                hint="Name a GTID of every domain, none older than where the log begins; or start at the earliest "
+                "position",
+            )
+        while high - low > 1:
+            middle = (low + high) // 2
+            state = self.gtid_position_at(starts[middle])
+            if all(gtids.covers(gtid) for gtid in state.last.values()):
+                low, first, before = middle, starts[middle], state
+            else:
+                high = middle
+        return GtidStart(first, before)
+
+    def end_position(self) -> Position:
+        """The end of data: where `blocks` ends at present."""
+        return self.span(self.start_position()).end
 
     @abstractmethod
     def span(self, start: Position, *, size_max: int | None = None) -> Span:
@@ -152,17 +214,18 @@ class Log(ABC):
         self.close()
 
 
-def open_log(path: str, *, format_name: str | None = None) -> Log:
+def open_log(path: str, *, format_name: str | None = None, bound: Bound | str = Bound.VISIBLE) -> Log:
     """Open the binlog files of one server.
 
     Args:
         path: The directory that holds them, one file of it, or a URL (`s3://...`).
         format_name: `innodb` or `classic`; default: what the files say.
+        bound: How far reading may go: `visible`, or, of `innodb` logs, `sealed`.
 
     Raises:
         StartError: `PATH_NOT_FOUND`, `NO_LOG_FILES`; `CONFLICTING_OPTIONS`: there are logs of both formats.
         UnsupportedError: `FORMAT`, `ENCRYPTED`.
-        OptionError: `INVALID_VALUE`: there is no format of that name.
+        OptionError: `INVALID_VALUE`: there is no format or bound of that name.
     """
     # The readers import this module, and each brings compiled code that the other does not need.
     from binlog_format.detect import CLASSIC, FORMATS, INNODB, detect_format
@@ -170,13 +233,17 @@ def open_log(path: str, *, format_name: str | None = None) -> Log:
 
     if format_name is not None and format_name not in FORMATS:
         raise OptionError("INVALID_VALUE", f"format: expected {' or '.join(FORMATS)}, got {format_name!r}")
+    if bound not in tuple(Bound):
+        raise OptionError("INVALID_VALUE", f"bound: expected {' or '.join(Bound)}, got {bound!r}")
     directory, only = open_directory(path)
     found = detect_format(directory, only) if format_name is None else format_name
     if found == INNODB:
         from binlog_format.innodb.reader import InnodbLog
 
-        return InnodbLog(directory, only)
+        return InnodbLog(directory, only, bound=Bound(bound))
     assert found == CLASSIC
+    if bound != Bound.VISIBLE:
+        raise OptionError("INVALID_VALUE", f"bound: {bound} is for {INNODB} logs, {path} is {CLASSIC}")
     from binlog_format.classic.reader import ClassicLog
 
     return ClassicLog(directory, only)

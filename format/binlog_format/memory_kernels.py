@@ -2,13 +2,16 @@
 
 Each compiles to one machine instruction or one `memmove`; a loop over single bytes, or a slice assignment, runs at a
 tenth of that speed. They check no bounds and accept no negative index: the kernel that calls them has done so.
-Without the compiler (``NUMBA_DISABLE_JIT=1``) plain functions take their place.
+Without the compiler (``NUMBA_DISABLE_JIT=1``) plain functions take their place. These do check, and so do all of them
+with ``NUMBA_BOUNDSCHECK=1`` (give that a cache folder of its own, ``NUMBA_CACHE_DIR``: the cache does not tell them
+apart): a kernel that reads past its input then ends in an `IndexError`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from numba import njit
 from numba.core import cgutils, config, types
 from numba.extending import intrinsic
 
@@ -61,13 +64,39 @@ def _compiled_copy(_typing: Any, target: Any, to: Any, source: Any, at: Any, siz
 
 def _plain_load(size: int) -> Callable[[Bytes, int], int]:
     def load(data: Bytes, index: int) -> int:
+        if index < 0 or index + size > len(data):
+            raise IndexError(f"{size} bytes at {index} of {len(data)}")
         return int.from_bytes(data[index : index + size].tobytes(), "little")
 
     return load
 
 
 def _plain_copy(target: Bytes, to: int, source: Bytes, at: int, size: int) -> None:
+    if min(to, at, size) < 0 or to + size > len(target) or at + size > len(source):
+        raise IndexError(f"{size} bytes from {at} of {len(source)} to {to} of {len(target)}")
     target[to : to + size] = source[at : at + size]
+
+
+def _checked_load(load: Callable[[Bytes, int], int], size: int) -> Callable[[Bytes, int], int]:
+    """*load*, compiled, with a check of its bounds."""
+
+    def checked(data: Bytes, index: int) -> int:
+        if index < 0 or index + size > len(data):
+            raise IndexError("a kernel loads bytes that are not there")
+        return load(data, index)
+
+    return cast("Callable[[Bytes, int], int]", njit(checked))
+
+
+def _checked_copy(copy: Callable[[Bytes, int, Bytes, int, int], None]) -> Callable[[Bytes, int, Bytes, int, int], None]:
+    """*copy*, compiled, with a check of its bounds."""
+
+    def checked(target: Bytes, to: int, source: Bytes, at: int, size: int) -> None:
+        if min(to, at, size) < 0 or to + size > len(target) or at + size > len(source):
+            raise IndexError("a kernel copies bytes that are not there")
+        copy(target, to, source, at, size)
+
+    return cast("Callable[[Bytes, int, Bytes, int, int], None]", njit(checked))
 
 
 load_u8: Callable[[Bytes, int], int]
@@ -91,3 +120,7 @@ else:
     load_u32 = _compiled_load(types.uint32, types.int64)
     load_u64 = _compiled_load(types.uint64, types.uint64)
     copy_bytes = cast("Callable[[Bytes, int, Bytes, int, int], None]", intrinsic(_compiled_copy))
+    if _config.BOUNDSCHECK:
+        load_u8, load_u16 = _checked_load(load_u8, 1), _checked_load(load_u16, 2)
+        load_u32, load_u64 = _checked_load(load_u32, 4), _checked_load(load_u64, 8)
+        copy_bytes = _checked_copy(copy_bytes)

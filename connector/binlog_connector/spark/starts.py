@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_connector.spark.edges import end_of_log, offset_at, start_of_log
-from binlog_connector.spark.offsets import NO_GTIDS, SourceOffset
+from binlog_connector.spark.offsets import SourceOffset
 from binlog_connector.spark.options import Edge
 from binlog_connector.spark.resume import compare
-from binlog_connector.spark.watched import file_start
 from binlog_format.errors import DataLossError, StartError
 from binlog_format.gtid import Gtid, GtidPosition
 from binlog_format.position import Position
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.spark.watched import WatchedLog
     from binlog_format.block import Block, Table
+    from binlog_format.log import GtidStart
 
 
 def initial_offset(watched: WatchedLog, start: Edge | SourceOffset | GtidPosition) -> SourceOffset:
@@ -80,9 +80,9 @@ def _after_gtids(watched: WatchedLog, wanted: GtidPosition) -> SourceOffset:
                 f"{watched.log.path}: startingGtid {gtid}: the log's last GTID of domain {domain} is {last}",
                 hint="Give the last GTID that has been taken, for example the server's gtid_binlog_pos at the copy",
             )
-    start = _last_file_before(watched, wanted)
-    state = watched.log.gtid_position_at(start)
-    for block in watched.log.blocks(start, end.position):
+    start = _start_behind(watched, wanted)
+    state = start.before
+    for block in watched.log.blocks(min(start.position, end.position), end.position):
         uncovered = np.flatnonzero(~_covered(block.groups, wanted))
         passed = block.groups if len(uncovered) == 0 else block.groups[: uncovered[0]]
         state = state.advanced_by(_last_gtids(passed))
@@ -92,21 +92,19 @@ def _after_gtids(watched: WatchedLog, wanted: GtidPosition) -> SourceOffset:
     return offset_at(watched, end.position, gtid=end.gtid, skip_gtid=not_passed(wanted, end.gtid))
 
 
-def _last_file_before(watched: WatchedLog, wanted: GtidPosition) -> Position:
-    state = NO_GTIDS
-    for file_no in reversed(watched.names()):
-        if not watched.identity(file_no):
-            continue
-        start = file_start(file_no)
-        state = watched.log.gtid_position_at(start)
-        if all(wanted.covers(gtid) for gtid in state.last.values()):
-            return start
-    raise DataLossError(
-        "GTID_PURGED",
-        f"{watched.log.path}: startingGtid: the earliest file begins at GTID {state}, "
-        f"so transactions between {wanted or '(none)'} and that have been purged",
-        hint="Copy the tables again and start from the GTID of that copy",
-    )
+def _start_behind(watched: WatchedLog, wanted: GtidPosition) -> GtidStart:
+    try:
+        return watched.log.position_of(wanted)
+    except DataLossError as error:
+        if error.subclass != "GTID_PURGED":
+            raise
+        state = watched.log.gtid_position_at(watched.log.start_position())
+        raise DataLossError(
+            "GTID_PURGED",
+            f"{watched.log.path}: startingGtid: the earliest file begins at GTID {state}, "
+            f"so transactions between {wanted or '(none)'} and that have been purged",
+            hint="Copy the tables again and start from the GTID of that copy",
+        ) from error
 
 
 def _covered(groups: Table, wanted: GtidPosition) -> NDArray[np.bool_]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -15,8 +16,9 @@ from binlog_format.events.event_table_kernels import (
     read_gtid,
 )
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT
-from binlog_format.innodb.commit_kernels import COMMIT_BAD_EVENT, COMMIT_TABLE_FULL, append_groups
-from binlog_format.innodb.record_kernels import append_pieces
+from binlog_format.innodb.commit_kernels import COMMIT_BAD_EVENT, COMMIT_NO_ROOM, COMMIT_TABLE_FULL, append_groups
+from binlog_format.innodb.record_kernels import WALK_TABLE_FULL, append_nodes, append_pieces
+from binlog_format.innodb.tables import Joined
 from binlog_format.kernels import empty_bytes
 from binlog_format.log import BLOCK_SIZE
 from binlog_format.position import Place, Position
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Table
     from binlog_format.innodb.files import LogFiles
-    from binlog_format.innodb.page_window import PageWindow
+    from binlog_format.innodb.scanner import CommitWindow
+    from binlog_format.innodb.tables import Pages, Walk
     from binlog_format.kernels import Bytes
 
 EVENTS_MIN = 8192
@@ -37,6 +40,23 @@ DATA_SIZE_MIN = BLOCK_SIZE + (128 << 10)
 """Bytes of a new data buffer: a block, and the out-of-band record or page that fills it."""
 
 _SIZE, _GROUPS, _EVENTS, _EXTENTS = range(4)
+
+
+@dataclass(slots=True)
+class NodeCursor:
+    """Where in a table of out-of-band records reading is.
+
+    Attributes:
+        row: The record.
+        at: Byte in the pages at hand to go on from within it; negative: it has not been begun.
+        begun: Its first chunk has been passed.
+        skip: Bytes of it to leave out.
+    """
+
+    row: int = 0
+    at: int = -1
+    begun: bool = False
+    skip: int = 0
 
 
 class BlockBuilder:
@@ -69,31 +89,28 @@ class BlockBuilder:
         """Groups so far."""
         return int(self._used[_GROUPS])
 
-    def append_inline(self, pages: PageWindow, chunks: Table, records: Table) -> None:
-        """Take commit records that are whole groups by themselves.
+    def append_groups(self, window: CommitWindow, record: int, walk: Walk) -> tuple[int, int]:
+        """Take the groups of a window, out-of-band data included as far as they are in the window too.
+
+        Args:
+            window: The window.
+            record: Row of the first commit record to take.
+            walk: Knows the out-of-band records that have been passed.
+
+        Returns:
+            `COMMIT_DONE`, `COMMIT_NO_ROOM` or `COMMIT_ELSEWHERE`, and the first record not taken.
 
         Raises:
             CorruptError: `BAD_EVENT`. The groups before it have been taken.
         """
-        payload = int((records["size"] - records["header_size"]).sum())
-        chunk_count = int((records["end"] - records["first"]).sum())
-        self._reserve(payload, len(records), chunk_count)
-        record = 0
+        records = window.records
+        chunk_count = int((records["end"][record:] - records["first"][record:]).sum())
+        self._reserve(0, len(records) - record, chunk_count)
+        pages = window.pages.pages()
+        joined = Joined(self._data, self._extents)
         while True:
             code, record, at = append_groups(
-                pages.data,
-                chunks,
-                pages.file_no,
-                pages.page_start,
-                pages.page_size,
-                records,
-                record,
-                len(records),
-                self._data,
-                self._groups,
-                self._events,
-                self._extents,
-                self._used,
+                pages, window.chunks, records, record, walk, joined, self._groups, self._events, self._used
             )
             if code == COMMIT_TABLE_FULL:
                 self._events = _grown(self._events, 2 * len(self._events))
@@ -103,7 +120,12 @@ class BlockBuilder:
                 self._group_start = int(self._groups["size"][: self.group_count].sum())
                 self.drop_group()
                 raise error
-            return
+            if code == COMMIT_NO_ROOM and self.group_count == 0 and records["oob_records"][record] == 0:
+                # Not even one record fits into an empty block: it is as large as a window.
+                self._reserve(int(records["size"][record]), 1, chunk_count)
+                joined = Joined(self._data, self._extents)
+                continue
+            return code, record
 
     def begin_group(self, position: Position, file_offset: int, oob_records: tuple[int, int]) -> None:
         """Begin a group that is appended in parts; `end_group` ends it."""
@@ -145,6 +167,37 @@ class BlockBuilder:
             int(self._used[_EXTENTS]),
         )
         return skip
+
+    def append_nodes(self, pages: Pages, order: Table, cursor: NodeCursor) -> int:
+        """Append the payload of out-of-band records to the group under construction, until it fills a block.
+
+        Args:
+            pages: Pages of one file.
+            order: `ORDER_DTYPE`: the records.
+            cursor: Where in them to begin; brought up to date.
+
+        Returns:
+            The code of the kernel of that name; never `WALK_TABLE_FULL`.
+        """
+        size_wanted = max(BLOCK_SIZE, self._wanted)
+        while True:
+            joined = Joined(self._data, self._extents)
+            code, cursor.row, cursor.at, cursor.begun, cursor.skip, size, extent = append_nodes(
+                pages,
+                order,
+                cursor.row,
+                cursor.at,
+                cursor.begun,
+                cursor.skip,
+                joined,
+                self.size,
+                size_wanted,
+                int(self._used[_EXTENTS]),
+            )
+            self._used[_SIZE], self._used[_EXTENTS] = size, extent
+            if code != WALK_TABLE_FULL:
+                return code
+            self._reserve(pages.page_size, 0, 1)
 
     def cut_pieces(self) -> Iterator[Block]:
         """Give away what a large group has so far, when it fills a block: the groups before it, then whole events."""
@@ -270,7 +323,7 @@ class BlockBuilder:
     def _reserve(self, size: int, group_count: int, extent_count: int) -> None:
         """Make room for so much more."""
         wanted = self.size + size
-        if wanted > len(self._data):
+        if wanted > len(self._data) or len(self._data) == 0:
             size = max(wanted, 2 * self.size, DATA_SIZE_MIN)
             grown = cast("Bytes", self._buffers.take(size)) if size == DATA_SIZE_MIN else empty_bytes(size)
             grown[: self.size] = self._data[: self.size]

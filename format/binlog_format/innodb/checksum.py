@@ -52,13 +52,21 @@ def verify_pages(data: Bytes, page_size: int) -> tuple[int, PageState]:
         How many good pages there are at the start of *data*, and the state of the page that ended the count (`GOOD`
         when all are).
     """
+    from binlog_format.innodb.checksum_kernels import count_good_pages  # compiled code; headers are read without it
+
+    good = _count_good_pages(data, page_size) if count_good_pages is None else count_good_pages(data, page_size)
+    if good == len(data) // page_size:
+        return good, PageState.GOOD
+    # A page of zeros has a computed checksum that is not zero, so it always ends up here.
+    is_written = data[good * page_size : (good + 1) * page_size].any()
+    return good, PageState.BAD if is_written else PageState.ZERO
+
+
+def _count_good_pages(data: Bytes, page_size: int) -> int:
+    """As the kernel of that name, on processors that it is not for."""
     view = data.data
-    data_size = page_size - PAGE_CHECKSUM_SIZE
     for start in range(0, len(data), page_size):
-        stored = PAGE_CHECKSUM_STRUCT.unpack_from(view, start + data_size)[0]
-        if crc32c(view[start : start + data_size]) == stored:
-            continue
-        # A page of zeros has a computed checksum that is not zero, so it always ends up here.
-        state = PageState.BAD if data[start : start + page_size].any() else PageState.ZERO
-        return start // page_size, state
-    return len(data) // page_size, PageState.GOOD
+        page = view[start : start + page_size]
+        if page_checksum(page) != stored_checksum(page):
+            return start // page_size
+    return len(data) // page_size

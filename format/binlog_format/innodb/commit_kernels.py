@@ -13,6 +13,7 @@ from binlog_format.events.event_table_kernels import EVENTS_DONE, EVENTS_TABLE_F
 from binlog_format.events.layout import EVENT_HEADER_SIZE, GTID_SIZE_MIN
 from binlog_format.innodb.compressed_int_kernels import read_int
 from binlog_format.innodb.layout import CHUNK_HEADER_SIZE, CHUNK_KIND_MASK, COMMIT_HEADER_SIZE_MAX, RecordKind
+from binlog_format.innodb.oob_kernels import OOB_DONE, OOB_ELSEWHERE, append_oob_sets
 from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import copy_bytes, load_u8
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Table
+    from binlog_format.innodb.tables import Joined, Pages, Walk
     from binlog_format.kernels import Bytes
 
 COMMIT_DONE = 0
@@ -29,6 +31,10 @@ COMMIT_BAD_EVENT = -2
 """The event bytes of a group are no whole number of events, or its GTID event is too short."""
 COMMIT_TABLE_FULL = -3
 """The event table has no room for the next group."""
+COMMIT_NO_ROOM = -4
+"""The data, the groups or the extents have no room for the next group."""
+COMMIT_ELSEWHERE = -5
+"""The next group's out-of-band data are not all in the window."""
 
 HEAD_SIZE = COMMIT_HEADER_SIZE_MAX + GTID_SIZE_MIN
 """With so many bytes of a commit record its integers and its GTID can be read."""
@@ -166,20 +172,10 @@ def read_first_events(
 
 @kernel
 def _join_payload(
-    pages: Bytes,
-    chunks: Table,
-    page_file_no: NDArray[np.int64],
-    page_start: NDArray[np.int64],
-    page_size: int,
-    first: int,
-    end: int,
-    skip: int,
-    data: Bytes,
-    size: int,
-    extents: Table,
-    extent: int,
+    pages: Pages, chunks: Table, first: int, end: int, skip: int, joined: Joined, size: int, extent: int
 ) -> tuple[int, int]:
-    """Join one commit record without its header; return bytes of *data* and rows of *extents* in use then."""
+    """Join one commit record without its header; return bytes of data and rows of extents in use then."""
+    extents = joined.extents
     for row in range(first, end):
         if int(chunks["type"][row]) & CHUNK_KIND_MASK != _KIND_COMMIT:
             continue
@@ -189,11 +185,11 @@ def _join_payload(
         length = chunks["size"][row] - left_out
         if length == 0:
             continue
-        copy_bytes(data, size, pages, byte, length)
+        copy_bytes(joined.data, size, pages.data, byte, length)
         page = chunks["page"][row]
         extents["data_start"][extent] = size
-        extents["file_no"][extent] = page_file_no[page]
-        extents["file_offset"][extent] = page_start[page] + byte - page * page_size
+        extents["file_no"][extent] = pages.file_no[page]
+        extents["file_offset"][extent] = pages.start[page] + byte - page * pages.page_size
         extents["size"][extent] = length
         extent += 1
         size += length
@@ -201,79 +197,80 @@ def _join_payload(
 
 
 @kernel
-def _fill_counts(groups: Table, group: int, first_event: int, event_count: int, size: int) -> None:
-    """Fill the columns of a group that is whole and has no out-of-band data."""
+def _fill_counts(
+    groups: Table, group: int, first_event: int, event_count: int, size: int, records: Table, record: int
+) -> None:
+    """Fill the columns of a group that is whole."""
     groups["first_event"][group] = first_event
     groups["event_count"][group] = event_count
     groups["event_no"][group] = 0
     groups["size"][group] = size
-    groups["oob_records"][group] = 0
-    groups["oob_records_second_set"][group] = 0
+    groups["oob_records"][group] = records["oob_records"][record]
+    groups["oob_records_second_set"][group] = records["oob_records_second_set"][record]
     groups["begins"][group] = True
     groups["ends"][group] = True
 
 
 @kernel
 def append_groups(
-    pages: Bytes,
+    pages: Pages,
     chunks: Table,
-    page_file_no: NDArray[np.int64],
-    page_start: NDArray[np.int64],
-    page_size: int,
     records: Table,
     record: int,
-    record_end: int,
-    data: Bytes,
+    walk: Walk,
+    joined: Joined,
     groups: Table,
     events: Table,
-    extents: Table,
     used: NDArray[np.int64],
 ) -> tuple[int, int, int]:
-    """Join commit records without out-of-band data, each a whole event group, and cut them into events.
+    """Join commit records and the out-of-band data that they refer to, and cut each group into events.
 
     Args:
         pages: The window.
         chunks: `CHUNK_DTYPE`.
-        page_file_no: File of each page of the window.
-        page_start: Byte in that file where the page is.
-        page_size: In bytes.
         records: `RECORD_DTYPE`, headers read.
         record: First record to take.
-        record_end: Behind the last one.
-        data: Where event bytes go; as long as needed.
-        groups: `GROUP_DTYPE`, as long as needed.
+        walk: Knows the out-of-band records that the scan has passed; the rest is scratch.
+        joined: Where event bytes go.
+        groups: `GROUP_DTYPE`.
         events: `EVENT_DTYPE`.
-        extents: `EXTENT_DTYPE`, as long as needed.
-        used: Bytes of *data* and rows of *groups*, *events* and *extents* used so far; brought up to date.
+        used: Bytes of data and rows of *groups*, *events* and extents used so far; brought up to date.
 
     Returns:
-        `COMMIT_DONE`, `COMMIT_BAD_EVENT` or `COMMIT_TABLE_FULL`, the first record not taken, and the byte in *data* of
-        the offending event; bytes and extents of its group are then in *used*.
+        `COMMIT_DONE` or why not all records have been taken, the first record not taken, and the byte of the offending
+        event; with `COMMIT_BAD_EVENT` bytes and extents of its group are in *used*.
     """
     size, group, event, extent = used[0], used[1], used[2], used[3]
-    while record < record_end:
+    while record < len(records):
+        # What is in use is brought up to date group by group: one that does not come to its end leaves no trace.
+        used[0], used[1], used[2], used[3] = size, group, event, extent
         start = size
-        first_extent = extent
-        row = records["first"][record]
-        end, skip = records["end"][record], records["header_size"][record]
-        size, extent = _join_payload(
-            pages, chunks, page_file_no, page_start, page_size, row, end, skip, data, size, extents, extent
-        )
-        code, next_event, at = cut_events(data, start, size, 0, events, event, group, 0)
-        is_cut = code == EVENTS_DONE and size > start
-        if not is_cut or not read_gtid(data, start, events["size"][event], groups, group):
-            if code == EVENTS_TABLE_FULL:
-                used[0], used[1], used[2], used[3] = start, group, event, first_extent
-                return COMMIT_TABLE_FULL, record, at
-            used[0], used[1], used[2], used[3] = size, group, event, extent
-            return COMMIT_BAD_EVENT, record, at
+        row, end = records["first"][record], records["end"][record]
         page = chunks["page"][row]
-        byte = chunks["start"][row] - CHUNK_HEADER_SIZE - page * page_size
-        groups["file_no"][group] = page_file_no[page]
-        groups["page"][group] = page_start[page] // page_size
+        file_no = pages.file_no[page]
+        file_offset = pages.start[page] + chunks["start"][row] - CHUNK_HEADER_SIZE - page * pages.page_size
+        has_room = size + records["size"][record] <= len(joined.data) and extent + end - row <= len(joined.extents)
+        if not has_room or group >= len(groups):
+            return COMMIT_NO_ROOM, record, size
+        skip = records["header_size"][record]
+        size, extent = _join_payload(pages, chunks, row, end, skip, joined, size, extent)
+        if records["oob_records"][record] > 0:
+            commit = (file_no, file_offset)
+            code, size, extent = append_oob_sets(pages, records, record, commit, walk, joined, size, extent)
+            if code != OOB_DONE:
+                return (COMMIT_ELSEWHERE if code == OOB_ELSEWHERE else COMMIT_NO_ROOM), record, size
+        code, next_event, at = cut_events(joined.data, start, size, 0, events, event, group, 0)
+        is_cut = code == EVENTS_DONE and size > start
+        if not is_cut or not read_gtid(joined.data, start, events["size"][event], groups, group):
+            if code == EVENTS_TABLE_FULL:
+                return COMMIT_TABLE_FULL, record, at
+            used[0], used[3] = size, extent
+            return COMMIT_BAD_EVENT, record, at
+        groups["file_no"][group] = file_no
+        groups["page"][group] = pages.start[page] // pages.page_size
         groups["chunk"][group] = chunks["number"][row]
-        groups["file_offset"][group] = page_start[page] + byte
-        _fill_counts(groups, group, event, next_event - event, size - start)
+        groups["file_offset"][group] = file_offset
+        _fill_counts(groups, group, event, next_event - event, size - start, records, record)
         group += 1
         event = next_event
         record += 1

@@ -13,19 +13,44 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.innodb.compressed_int_kernels import read_ints
+from binlog_format.innodb.forest_kernels import (
+    FOREST_BAD_COUNT,
+    FOREST_BAD_FIRST,
+    FOREST_BAD_INDEX,
+    FOREST_DONE,
+    FOREST_NOT_BEFORE,
+    FOREST_ORDER_FULL,
+    FOREST_TOO_DEEP,
+    FOREST_TOO_MANY,
+    FOREST_UNKNOWN,
+    NUMBER_BITS_MAX,
+    STATE_COUNT,
+    STATE_DEPTH,
+    STATE_SIZE,
+    WANTED_SIZE,
+    start_walk,
+    walk_forest,
+)
 from binlog_format.innodb.layout import OOB_HEADER_INTS, OOB_HEADER_SIZE_MAX, RecordKind
+from binlog_format.innodb.node_table import NodeTable
+from binlog_format.innodb.page_runs import RUN_SIZE_MAX
 from binlog_format.innodb.records import bad_reference
+from binlog_format.innodb.tables import NODE_DTYPE, ORDER_DTYPE, VISIT_DTYPE, Walk
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from binlog_format.block import Table
     from binlog_format.errors import CorruptError
     from binlog_format.innodb.files import LogFiles
     from binlog_format.innodb.records import RecordReader
 
 DEPTH_MAX = 4096
 """Nodes on the way to a leaf: the heights of all trees together, below a thousand for 2**30 records."""
+
+ORDER_SIZE = 4096
+"""Records put in order at a time."""
 
 # A place of a record: file number, and byte in that file of its first chunk's type.
 FilePlace = tuple[int, int]
@@ -47,96 +72,109 @@ class OobSet:
     last: FilePlace
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One record of out-of-band data.
-
-    Attributes:
-        place: Where it is.
-        index: Number in its set.
-        left: Left child; `NO_PLACE` in a leaf.
-        right: Right child; in a leaf the root of the tree before.
-        header_size: Bytes of its data before the payload.
-    """
-
-    place: FilePlace
-    index: int
-    left: FilePlace
-    right: FilePlace
-    header_size: int
-
-
 class Forest:
     """Walks the trees of sets of out-of-band data.
 
     Args:
         files: The log's files, for the names in errors.
-        records: Reads single records.
+        records: Reads the records that the scan has not passed, or passed too long ago.
+        nodes: Those that it has passed; None: there was no scan.
     """
 
-    def __init__(self, files: LogFiles, records: RecordReader) -> None:
+    def __init__(self, files: LogFiles, records: RecordReader, nodes: NodeTable | None = None) -> None:
         self._files = files
         self._records = records
-        self._integers = np.empty(OOB_HEADER_INTS, dtype=np.uint64)
+        self._nodes = NodeTable() if nodes is None else nodes
+        self._given = np.zeros(1, dtype=NODE_DTYPE)
+        self._given["offset"] = -1
+        self._stack = np.empty(DEPTH_MAX, dtype=VISIT_DTYPE)
+        self._state = np.zeros(STATE_SIZE, dtype=np.int64)
+        self._wanted = np.zeros(WANTED_SIZE, dtype=np.int64)
+        self._order = np.empty(ORDER_SIZE, dtype=ORDER_DTYPE)
+        self._last_read: FilePlace = (-1, 0)
 
-    def nodes(self, oob: OobSet, commit: FilePlace) -> Iterator[Node]:
-        """The nodes of a set in the order of their payload: 0, 1, ... count - 1.
+    def walk(self) -> Walk:
+        """What a walk needs, over the records that have been passed by now."""
+        return Walk(self._nodes.rows, self._given, self._stack, self._state, self._wanted, self._order)
+
+    def nodes(self, oob: OobSet, commit: FilePlace) -> Iterator[Table]:
+        """The records of a set in the order of their payload: 0, 1, ... count - 1.
 
         Args:
             oob: The set.
             commit: The commit record; everything it refers to lies before it.
+
+        Yields:
+            `ORDER_DTYPE`, some records at a time; overwritten by the next step.
 
         Raises:
             CorruptError: `OOB_REFERENCE`: indexes, count, first place or order are not what a server writes; and
                 what reading a record raises.
             DataLossError: A file that is referred to is not there.
         """
-        # Entries: place, its bound, whether links are followed from it, and the node once its children are done.
-        stack: list[tuple[FilePlace, FilePlace, bool, Node | None]] = [(oob.last, commit, True, None)]
-        expected = 0
-        previous = NO_PLACE
-        while stack:
-            place, bound, leftmost, node = stack.pop()
-            if node is not None:
-                self._check_order(node, expected, previous, oob)
-                expected += 1
-                previous = place
-                yield node
+        for place in (oob.first, oob.last):
+            if max(place) >> NUMBER_BITS_MAX:
+                raise self._error(commit, f"there can be no file {place[0]} with a byte {place[1]:#x}")
+        walk = self.walk()
+        self._wanted[:] = oob.count, *oob.first
+        start_walk(walk, *oob.last, *commit)
+        order = self._order
+        while True:
+            code, written = walk_forest(walk._replace(order=order))
+            if code == FOREST_UNKNOWN:
+                # What has been put in order so far stays; the walk goes on behind it.
+                self._read(self._top())
+                order = order[written:]
                 continue
-            if place >= bound:
-                raise self._error(
-                    place, f"it does not lie before byte {bound[1]:#x} of file {bound[0]}, which needs it"
-                )
-            if len(stack) >= DEPTH_MAX:
-                raise self._error(place, f"the trees are deeper than {DEPTH_MAX}")
-            node = self._read(place)
-            stack.append((place, bound, leftmost, node))
-            if node.left != NO_PLACE:
-                stack.append((node.right, place, False, None))
-                stack.append((node.left, node.right, leftmost, None))
-            elif leftmost and node.right != NO_PLACE:
-                stack.append((node.right, place, True, None))
-        if expected != oob.count:
-            raise self._error(oob.last, f"expected {oob.count} records, got {expected}")
+            filled = self._order[: len(self._order) - len(order) + written]
+            order = self._order
+            if len(filled) > 0:
+                yield filled
+            if code == FOREST_DONE:
+                return
+            if code != FOREST_ORDER_FULL:
+                raise self._walk_error(code, oob)
 
-    def _read(self, place: FilePlace) -> Node:
+    def _top(self) -> FilePlace:
+        entry = self._stack[self._state[STATE_DEPTH] - 1]
+        return int(entry["file_no"]), int(entry["offset"])
+
+    def _read(self, place: FilePlace) -> None:
+        """Read the header of one record by its place."""
         file_no, offset = place
-        head = self._records.head(file_no, offset, RecordKind.OOB, OOB_HEADER_SIZE_MAX)
-        header_size, count = read_ints(head, 0, len(head), self._integers)
+        # Mostly the next one in the file comes next, but for the way down to the first one of a tree.
+        is_next = file_no == self._last_read[0] and 0 <= offset - self._last_read[1] < RUN_SIZE_MAX
+        self._last_read = place
+        head = self._records.head(file_no, offset, RecordKind.OOB, OOB_HEADER_SIZE_MAX, is_next=is_next)
+        integers = np.empty(OOB_HEADER_INTS, dtype=np.uint64)
+        header_size, count = read_ints(head, 0, len(head), integers)
         if header_size < 0 or count < OOB_HEADER_INTS:
             raise self._error(place, "the record's header is cut off")
-        index, left_file, left_offset, right_file, right_offset = self._integers.tolist()
-        return Node(place, index, (left_file, left_offset), (right_file, right_offset), header_size)
+        numbers = integers.tolist()
+        if max(numbers) >> NUMBER_BITS_MAX:
+            raise self._error(place, f"there can be no record with the numbers {', '.join(map(str, numbers))}")
+        self._given[0] = (file_no, offset, 0, *numbers, header_size)
 
-    def _check_order(self, node: Node, expected: int, previous: FilePlace, oob: OobSet) -> None:
-        if node.index != expected:
-            raise self._error(node.place, f"expected record {expected} of its transaction, got {node.index}")
-        if expected >= oob.count:
-            raise self._error(node.place, f"the transaction has {oob.count} records, here is one more")
-        if expected == 0 and node.place != oob.first:
-            raise self._error(node.place, f"expected the first record at byte {oob.first[1]:#x} of file {oob.first[0]}")
-        if node.place <= previous:
-            raise self._error(node.place, "it lies before the record that comes before it")
+    def _walk_error(self, code: int, oob: OobSet) -> CorruptError:
+        """The error that a walk ended with."""
+        if code == FOREST_BAD_COUNT:
+            return self._error(oob.last, f"expected {oob.count} records, got {self._state[STATE_COUNT]}")
+        place = self._top()
+        entry = self._stack[self._state[STATE_DEPTH] - 1]
+        expected = int(self._state[STATE_COUNT])
+        if code == FOREST_NOT_BEFORE:
+            bound = f"byte {entry['bound_offset']:#x} of file {entry['bound_file_no']}"
+            return self._error(place, f"it does not lie before {bound}, which needs it")
+        if code == FOREST_TOO_DEEP:
+            return self._error(place, f"the trees are deeper than {DEPTH_MAX}")
+        if code == FOREST_BAD_INDEX:
+            return self._error(place, f"expected record {expected} of its transaction, got {entry['index']}")
+        if code == FOREST_TOO_MANY:
+            return self._error(place, f"the transaction has {oob.count} records, here is one more")
+        if code == FOREST_BAD_FIRST:
+            first = f"byte {oob.first[1]:#x} of file {oob.first[0]}"
+            return self._error(place, f"expected the first record at {first}")
+        return self._error(place, "it lies before the record that comes before it")
 
     def _error(self, place: FilePlace, reason: str) -> CorruptError:
         return bad_reference(Place(self._files.name(place[0]), byte=place[1]), reason)

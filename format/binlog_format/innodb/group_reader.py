@@ -8,8 +8,8 @@ import numpy as np
 
 from binlog_format.errors import BinlogError, CorruptError
 from binlog_format.innodb.block_builder import BlockBuilder
-from binlog_format.innodb.commit_kernels import read_commit_integers
-from binlog_format.innodb.extents import AHEAD_PAGES_MAX, extent_runs
+from binlog_format.innodb.commit_kernels import COMMIT_DONE, COMMIT_NO_ROOM, read_commit_integers
+from binlog_format.innodb.extents import extent_runs
 from binlog_format.innodb.forest import Forest, OobSet
 from binlog_format.innodb.layout import (
     CHUNK_HEADER_SIZE,
@@ -18,6 +18,8 @@ from binlog_format.innodb.layout import (
     COMMIT_HEADER_SIZE_MAX,
     RecordKind,
 )
+from binlog_format.innodb.node_table import NodeTable
+from binlog_format.innodb.oob_reader import OobReader
 from binlog_format.innodb.page_runs import PageRuns
 from binlog_format.innodb.records import RecordReader
 from binlog_format.innodb.scanner import window_extents
@@ -46,7 +48,9 @@ class GroupReader:
         self._files = reader.files
         self._runs = PageRuns(reader)
         self._records = RecordReader(reader, self._runs)
-        self._forest = Forest(reader.files, self._records)
+        self._nodes = NodeTable()
+        self._forest = Forest(reader.files, self._records, self._nodes)
+        self._oob = OobReader(reader.files, self._records, self._forest)
         self._builder = BlockBuilder(reader.files)
         self._position: Position | None = None  # where reading goes on after all that has been taken
         self._page_size = 0
@@ -76,8 +80,12 @@ class GroupReader:
         for window in self._scanner.windows():
             self._page_size = window.pages.page_size
             self._runs.borrow(window.pages.runs())
+            self._nodes.collect(window.pages.pages(), window.chunks)
             yield from self._take(window)
             self._position = window.next_position
+            is_oob = window.chunks["type"] & CHUNK_KIND_MASK == RecordKind.OOB
+            if is_oob.any() and not window.records["oob_records"].any():
+                window.pages.retain()  # a large transaction, whose commit record comes later
 
     def _take(self, window: CommitWindow) -> Iterator[Block]:
         """Take all groups of a window."""
@@ -86,25 +94,21 @@ class GroupReader:
             self._position = window.long_record.position
             yield from self._add_long(window.long_record)
             yield from self._flush_piece(self._position_after(window, 0))
+        if self._builder.group_count > 0 and self._builder.size + int(records["size"].sum()) > BLOCK_SIZE:
+            yield self._builder.take(self._position_after(window, 0))
         row = 0
-        for oob_row in np.flatnonzero(records["oob_records"]).tolist():
-            yield from self._add_inline(window, row, oob_row)
-            self._position = _position_of(window, oob_row)
-            yield from self._add_oob(window, oob_row)
-            yield from self._flush_piece(self._position_after(window, oob_row + 1))
-            row = oob_row + 1
-        yield from self._add_inline(window, row, len(records))
-
-    def _add_inline(self, window: CommitWindow, start: int, end: int) -> Iterator[Block]:
-        """Take records [*start*, *end*), which are whole groups by themselves."""
-        if start == end:
-            return
-        records = window.records[start:end]
-        self._position = _position_of(window, start)
-        size = int(records["size"].sum())
-        if self._builder.group_count > 0 and self._builder.size + size > BLOCK_SIZE:
-            yield self._builder.take(self._position)
-        self._builder.append_inline(window.pages, window.chunks, records)
+        while row < len(records):
+            self._position = _position_of(window, row)
+            code, row = self._builder.append_groups(window, row, self._forest.walk())
+            if code == COMMIT_DONE:
+                return
+            self._position = _position_of(window, row)
+            if code == COMMIT_NO_ROOM and self._builder.group_count > 0:
+                yield self._builder.take(self._position)
+                continue
+            yield from self._add_oob(window, row)
+            row += 1
+            yield from self._flush_piece(self._position_after(window, row))
 
     def _add_oob(self, window: CommitWindow, row: int) -> Iterator[Block]:
         """Take record *row*, whose events are out-of-band."""
@@ -160,24 +164,11 @@ class GroupReader:
                     yield from builder.cut_pieces()
             for oob in oob_sets:
                 if oob.count > 0:
-                    yield from self._add_oob_set(oob, (position.file_no, file_offset))
+                    yield from self._oob.append(builder, oob, (position.file_no, file_offset))
             builder.end_group()
         except BinlogError:
             builder.drop_group()
             raise
-
-    def _add_oob_set(self, oob: OobSet, commit: tuple[int, int]) -> Iterator[Block]:
-        builder = self._builder
-        for node in self._forest.nodes(oob, commit):
-            file_no, offset = node.place
-            ahead = AHEAD_PAGES_MAX
-            if oob.last[0] == file_no:
-                # Up to the last record and a little more; enough for its own pages in most sets.
-                ahead = min(ahead, max((oob.last[1] - offset) // self._page_size, 0) + 4)
-            skip = node.header_size
-            for pieces in self._records.pieces(file_no, offset, RecordKind.OOB, ahead=ahead):
-                skip = builder.append_pieces(pieces.run.data, pieces.table, skip, pieces.run.file_no, pieces.file_start)
-            yield from builder.cut_pieces()
 
     def _flush_piece(self, next_position: Position) -> Iterator[Block]:
         """A block that ends a large group holds nothing else."""

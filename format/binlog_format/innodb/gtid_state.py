@@ -15,7 +15,7 @@ from binlog_format.errors import CorruptError
 from binlog_format.gtid import Gtid, GtidPosition
 from binlog_format.innodb.compressed_int_kernels import read_ints
 from binlog_format.innodb.layout import FIRST_DATA_PAGE, RecordKind
-from binlog_format.innodb.page_runs import PageRuns
+from binlog_format.innodb.page_runs import PageRun, PageRuns
 from binlog_format.innodb.pages import Stop
 from binlog_format.innodb.records import RecordReader
 from binlog_format.kernels import empty_bytes
@@ -68,7 +68,9 @@ def read_state(reader: PageReader, file: OpenFile, page: int = FIRST_DATA_PAGE) 
     if count == 0:
         assert stop is not Stop.FULL
         return None
-    records = RecordReader(reader, PageRuns(reader))
+    runs = PageRuns(reader)
+    runs.borrow([PageRun(file.file_no, page, 1, buffer)])
+    records = RecordReader(reader, runs)
     try:
         data = records.head(file.file_no, page * file.page_size, RecordKind.GTID_STATE, STATE_SIZE_MAX)
     except CorruptError as error:

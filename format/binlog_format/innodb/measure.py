@@ -6,15 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.block import GROUP_DTYPE
-from binlog_format.events.event_table_kernels import read_gtid
-from binlog_format.events.layout import EVENT_HEADER_SIZE
 from binlog_format.gtid import Gtid, GtidPosition
-from binlog_format.innodb.commit_kernels import HEAD_SIZE, read_commit_integers, read_first_events
-from binlog_format.innodb.layout import CHUNK_HEADER_SIZE, COMMIT_HEADER_INTS_MAX, RecordKind
-from binlog_format.innodb.page_runs import PageRuns
-from binlog_format.innodb.records import RecordReader
-from binlog_format.kernels import as_bytes, empty_bytes
+from binlog_format.innodb.group_heads import GroupHeads, last_gtids
+from binlog_format.innodb.layout import CHUNK_HEADER_SIZE
 from binlog_format.log import Span
 
 if TYPE_CHECKING:
@@ -50,8 +44,7 @@ class _SpanBuilder:
         self._last_timestamp: int | None = None
         self._gtids: dict[int, Gtid] = {}
         self._start_byte: int | None = None  # of `start` in the first page
-        self._groups = np.empty(0, dtype=GROUP_DTYPE)
-        self._head = empty_bytes(HEAD_SIZE)
+        self._heads = GroupHeads()
 
     def result(self) -> Span:
         """What has been taken."""
@@ -89,35 +82,17 @@ class _SpanBuilder:
         return self._size_max is not None and self._group_count > 0 and self._size >= self._size_max
 
     def _take_groups(self, window: CommitWindow, count: int) -> None:
-        if count == 0:
-            return
-        if len(self._groups) < count:
-            self._groups = np.empty(2 * count, dtype=GROUP_DTYPE)
-        read_first_events(window.pages.data, window.chunks, window.records, count, self._head, self._groups)
-        groups = self._groups[:count]
-        self._group_count += count
-        self._last_timestamp = int(groups["timestamp"][-1])
-        self._take_gtids(groups[groups["has_gtid"]])
+        if count > 0:
+            self._take_heads(self._heads.of(window, count))
 
-    def _take_gtids(self, groups: Table) -> None:
-        domains = groups["domain"]
-        for domain in np.unique(domains).tolist():
-            group = groups[np.flatnonzero(domains == domain)[-1]]
-            self._gtids[domain] = Gtid(domain, int(group["server_id"]), int(group["seqno"]))
+    def _take_heads(self, groups: Table) -> None:
+        self._group_count += len(groups)
+        self._last_timestamp = int(groups["timestamp"][-1])
+        self._gtids.update(last_gtids(groups))
 
     def _take_long(self, record: LongRecord, reader: PageReader, size: int) -> bool:
         """Take a record longer than a window, unless the limit is reached before its end, at about *size*."""
         if self._size_max is not None and self._group_count > 0 and size > self._size_max:
             return False
-        position = record.position
-        records = RecordReader(reader, PageRuns(reader))
-        head = records.head(position.file_no, record.file_offset, RecordKind.COMMIT, HEAD_SIZE)
-        header_size = read_commit_integers(head, len(head), np.zeros(COMMIT_HEADER_INTS_MAX, dtype=np.uint64))
-        event = as_bytes(head[max(header_size, 0) :].data)
-        groups = np.zeros(1, dtype=GROUP_DTYPE)
-        if len(event) >= EVENT_HEADER_SIZE:
-            read_gtid(event, 0, len(event), groups, 0)
-        self._group_count += 1
-        self._last_timestamp = int(groups["timestamp"][0])
-        self._take_gtids(groups[groups["has_gtid"]])
+        self._take_heads(self._heads.of_long(record, reader))
         return True

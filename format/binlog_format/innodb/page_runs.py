@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from binlog_format.errors import CorruptError
 from binlog_format.innodb.pages import Stop
+from binlog_format.innodb.tables import Pages
 from binlog_format.kernels import empty_bytes
 
 if TYPE_CHECKING:
@@ -42,6 +45,12 @@ class PageRun:
     def holds(self, file_no: int, page: int) -> bool:
         """Whether *page* of file *file_no* is in the run."""
         return file_no == self.file_no and self.first_page <= page < self.first_page + self.page_count
+
+    def pages(self) -> Pages:
+        """The run as kernels take it."""
+        page_size = len(self.data) // self.page_count
+        numbers = np.arange(self.first_page, self.first_page + self.page_count, dtype=np.int64)
+        return Pages(self.data, page_size, np.full(self.page_count, self.file_no, dtype=np.int64), numbers * page_size)
 
 
 class PageRuns:

@@ -9,6 +9,7 @@ import numpy as np
 from binlog_format.innodb.layout import FIRST_DATA_PAGE
 from binlog_format.innodb.page_runs import PageRun
 from binlog_format.innodb.pages import Stop
+from binlog_format.innodb.tables import Pages
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Position
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 PAGES_MIN = 8
 """A window holds at least so many pages, however large they are."""
+
+PAST_WINDOWS_MAX = 15
+"""Windows kept when asked to: reading their pages again, and verifying them, takes longer than what else is done."""
 
 
 class PageWindow:
@@ -56,6 +60,8 @@ class PageWindow:
         self.passed = 0
         self.at_end = False
         self.limited = False
+        self._retains = False
+        self._past: list[tuple[Bytes, list[PageRun]]] = []
 
     def fill(self, limit: Position | None, page_count: int) -> None:
         """Read on until the buffer is full, *limit* is reached, or nothing more is there.
@@ -132,18 +138,42 @@ class PageWindow:
             self._next_page = position.page
         self.passed += first
         size = (end - first) * self.page_size
-        self.data[:size] = self.data[first * self.page_size : end * self.page_size]
+        target = self._next_buffer(end)
+        target[:size] = self.data[first * self.page_size : end * self.page_size]
+        self.data = target
         self.file_no[: end - first] = self.file_no[first:end].copy()
         self.page_start[: end - first] = self.page_start[first:end].copy()
         self.count = end - first
 
+    def pages(self) -> Pages:
+        """The window as kernels take it."""
+        data = self.data[: self.count * self.page_size]
+        return Pages(data, self.page_size, self.file_no[: self.count], self.page_start[: self.count])
+
+    def retain(self) -> None:
+        """Keep what the window holds now for `runs`, though it moves on."""
+        self._retains = True
+
     def runs(self) -> list[PageRun]:
-        """The pages as runs, one for each file."""
+        """The pages as runs, one for each file; and those that have been retained."""
+        return self._runs_before(self.count) + [run for _, runs in reversed(self._past) for run in runs]
+
+    def _next_buffer(self, end: int) -> Bytes:
+        """The buffer to go on with; when the present one is retained, pages from index *end* on are not worth it."""
+        if not self._retains:
+            return self.data
+        self._retains = False
+        self._past.append((self.data, self._runs_before(end)))
+        if len(self._past) <= PAST_WINDOWS_MAX:
+            return empty_bytes(len(self.data))
+        return self._past.pop(0)[0]
+
+    def _runs_before(self, page_end: int) -> list[PageRun]:
         found = []
         first = 0
-        while first < self.count:
+        while first < page_end:
             file_no = self.file_no[first]
-            end = int(np.searchsorted(self.file_no[: self.count], file_no, side="right"))
+            end = int(np.searchsorted(self.file_no[:page_end], file_no, side="right"))
             data = self.data[first * self.page_size : end * self.page_size]
             first_page = int(self.page_start[first]) // self.page_size
             found.append(PageRun(int(file_no), first_page, end - first, data))

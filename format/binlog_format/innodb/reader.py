@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from binlog_format.errors import DataLossError, StartError
 from binlog_format.gtid import GtidPosition
+from binlog_format.innodb.end_of_data import end_position, used_size
 from binlog_format.innodb.extents import read_extents
 from binlog_format.innodb.file_end import check_file_end
 from binlog_format.innodb.files import LogFiles
 from binlog_format.innodb.group_reader import GroupReader
+from binlog_format.innodb.gtid_search import find_gtid_start
 from binlog_format.innodb.gtid_state import read_state
-from binlog_format.innodb.layout import CHUNK_HEADER_SIZE, FIRST_DATA_PAGE
+from binlog_format.innodb.layout import FIRST_DATA_PAGE
 from binlog_format.innodb.measure import measure
 from binlog_format.innodb.page_runs import PageRuns
 from binlog_format.innodb.pages import PageReader
-from binlog_format.innodb.scan_kernels import SCAN_END_MARK, scan_chunks
 from binlog_format.innodb.scanner import CommitScanner
-from binlog_format.innodb.tables import CHUNK_DTYPE
 from binlog_format.kernels import empty_bytes
-from binlog_format.log import Log, LogFile, Span
+from binlog_format.log import Bound, GtidStart, Log, LogFile, Span
 from binlog_format.position import Place, Position
 
 if TYPE_CHECKING:
@@ -32,6 +30,9 @@ if TYPE_CHECKING:
     from binlog_format.kernels import Bytes
     from binlog_format.source_file import Directory
 
+SEALED_BEHIND = 2
+"""File N is sealed once N plus so many is there."""
+
 
 class InnodbLog(Log):
     """`binlog-NNNNNN.ibb` files.
@@ -40,11 +41,13 @@ class InnodbLog(Log):
         directory: Where they are.
         only: Name of the one file to read. Records that go on in the next file are read to their end, and out-of-band
             data is taken from where it is.
+        bound: How far reading may go.
     """
 
     format_name: ClassVar[str] = "innodb"
 
-    def __init__(self, directory: Directory, only: str | None = None) -> None:
+    def __init__(self, directory: Directory, only: str | None = None, *, bound: Bound = Bound.VISIBLE) -> None:
+        self.bound = bound
         self.path = directory.path if only is None else f"{directory.path.rstrip('/')}/{only}"
         self._files = LogFiles(directory, only)
         self._reader = PageReader(self._files, check_file_end)
@@ -62,10 +65,10 @@ class InnodbLog(Log):
                 found.append(LogFile(file_no, self._files.name(file_no), size, "empty", 0, {}))
                 continue
             is_final = self._files.begun(file_no + 1) is not None
-            used_size = size if is_final else self._used_size(file)
-            is_full = used_size >= size - size % file.page_size
+            used = size if is_final else used_size(self._reader, file)
+            is_full = used >= size - size % file.page_size
             state = "full" if is_full else "active"
-            found.append(LogFile(file_no, file.name, size, state, size if is_full else used_size, _fields(file)))
+            found.append(LogFile(file_no, file.name, size, state, size if is_full else used, _fields(file)))
         return found
 
     def start_position(self) -> Position:
@@ -87,6 +90,18 @@ class InnodbLog(Log):
                 span = measure(self._reader, CommitScanner(self._reader, start, position), start, None)
                 return state.position().advanced_by(span.gtids)
         return GtidPosition({})
+
+    def position_of(self, gtids: GtidPosition) -> GtidStart:
+        """Where reading goes on behind *gtids*, found by the log's GTID states and a scan between two of them."""
+        self._files.refresh()
+        return find_gtid_start(self._reader, self._within_bound(self._numbers()), gtids, self._range_end())
+
+    def end_position(self) -> Position:
+        """Where `blocks` ends at present, found from behind."""
+        self._files.refresh()
+        end = end_position(self._reader, self._within_bound(self._numbers()))
+        range_end = self._range_end()
+        return end if range_end is None else min(end, range_end)
 
     def span(self, start: Position, *, size_max: int | None = None) -> Span:
         """Measure what is there from *start* on: pages are scanned, events are not joined."""
@@ -162,10 +177,28 @@ class InnodbLog(Log):
                 at=Place(name),
                 hint="The server has purged it; start from the earliest position, or bring the file back",
             )
-        if self._files.only is not None:
-            file_end = Position(self._files.only + 1, 0, 0)
-            end = file_end if end is None else min(end, file_end)
+        range_end = self._range_end()
+        if range_end is not None:
+            if start >= range_end and self.bound is not Bound.VISIBLE:
+                return None
+            end = range_end if end is None else min(end, range_end)
         return CommitScanner(self._reader, start, end)
+
+    def _range_end(self) -> Position | None:
+        """Where reading has to stop, whatever else is there."""
+        ends = []
+        if self._files.only is not None:
+            ends.append(Position(self._files.only + 1, 0, 0))
+        if self.bound is Bound.SEALED:
+            # The server makes file N+2 when N is on disk and cannot be taken back (writing specification, section 2).
+            last = self._files.last_number()
+            ends.append(Position(max(last - SEALED_BEHIND + 1, 0), FIRST_DATA_PAGE, 0))
+        return min(ends, default=None)
+
+    def _within_bound(self, numbers: list[int]) -> list[int]:
+        """Those of *numbers* that may be read; the first one in any case."""
+        end = self._range_end()
+        return numbers if end is None else [number for number in numbers if number < end.file_no] or numbers[:1]
 
     def _pages_between(self, file_no: int, start: Position, end: Position) -> range:
         """Data pages of a file that lie in [*start*, *end*)."""
@@ -176,20 +209,6 @@ class InnodbLog(Log):
         behind = end.page + (1 if end.chunk > 0 else 0)
         count = file.page_count()
         return range(first, min(behind, count) if file_no == end.file_no else count)
-
-    def _used_size(self, file: OpenFile) -> int:
-        """Bytes up to the end of data: pages are written in order, so the last one is found by halving."""
-        page = empty_bytes(file.page_size)
-        low, high = 0, file.page_count()  # page `low` has been written, page `high` has not
-        while high - low > 1:
-            middle = (low + high) // 2
-            count, _ = self._reader.read(file, middle, page)
-            low, high = (middle, high) if count > 0 else (low, middle)
-        if low < FIRST_DATA_PAGE or self._reader.read(file, low, page)[0] == 0:
-            return (low + 1) * file.page_size if low < FIRST_DATA_PAGE else low * file.page_size
-        chunks = np.empty(file.page_size // CHUNK_HEADER_SIZE, dtype=CHUNK_DTYPE)
-        code, _, _, _, byte = scan_chunks(page, 1, file.page_size, 0, chunks)
-        return low * file.page_size + (byte if code == SCAN_END_MARK else file.page_size)
 
 
 def _page_at(stretches: list[tuple[int, range]], index: int) -> Position:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.errors import BinlogError, CorruptError, DataLossError
-from binlog_format.innodb.layout import FIRST_DATA_PAGE, RecordKind
+from binlog_format.innodb.layout import FIRST_DATA_PAGE, PAGE_SIZE_MIN, RecordKind
+from binlog_format.innodb.page_runs import RUN_SIZE_MAX
 from binlog_format.innodb.record_kernels import (
     WALK_BAD_LENGTH,
     WALK_DONE,
@@ -69,11 +70,15 @@ class RecordReader:
         self._runs = runs
         self._table = np.empty(PIECES_MAX, dtype=PIECE_DTYPE)
 
-    def head(self, file_no: int, offset: int, kind: RecordKind, size: int) -> Bytes:
-        """The first *size* bytes of a record's data; fewer only when it has no more."""
+    def head(self, file_no: int, offset: int, kind: RecordKind, size: int, *, is_next: bool = False) -> Bytes:
+        """The first *size* bytes of a record's data; fewer only when it has no more.
+
+        With *is_next* what lies behind is likely to be wanted soon.
+        """
         head = empty_bytes(size)
         taken = 0
-        for pieces in self.pieces(file_no, offset, kind, size_max=size):
+        ahead = RUN_SIZE_MAX // PAGE_SIZE_MIN if is_next else 1
+        for pieces in self.pieces(file_no, offset, kind, size_max=size, ahead=ahead):
             taken = copy_pieces(pieces.run.data, pieces.table, len(pieces.table), 0, size - taken, head, taken)
             if taken == size:
                 break
@@ -102,21 +107,31 @@ class RecordReader:
             raise bad_reference(file.place(page, at_in_page), "it points into the header page")
         begun = False
         while True:
-            run = self._runs.find(file.file_no, page)
-            if run is None:
-                if page >= file.page_count():
-                    file = self._next_file(file, page, begun)
-                    page, at_in_page = FIRST_DATA_PAGE, 0
-                run = self._runs.get(file.file_no, page, ahead=ahead)
+            run = self.run_at(file, page, begun=begun, ahead=ahead)
+            if run.file_no != file.file_no:
+                file = self._reader.files.existing(run.file_no)
+                page, at_in_page = FIRST_DATA_PAGE, 0
             start = (page - run.first_page) * page_size + at_in_page
             code, count, at, begun = walk_record(run.data, start, page_size, int(kind), begun, size_max, self._table)
             if code not in (WALK_DONE, WALK_ENOUGH, WALK_MORE, WALK_TABLE_FULL):
-                raise _walk_error(code, file, run, at, kind)
+                raise walk_error(code, file, run, at, kind)
             ends = code == WALK_DONE
             yield Pieces(run, self._table[:count], run.first_page * page_size, ends)
             if ends or code == WALK_ENOUGH:
                 return
             page, at_in_page = divmod(run.first_page * page_size + at, page_size)
+
+    def run_at(self, file: OpenFile, page: int, *, begun: bool, ahead: int) -> PageRun:
+        """The run that holds *page*, where a record starts, or, when *begun*, goes on.
+
+        Behind the end of the file that is the first page with data of the next one.
+        """
+        run = self._runs.find(file.file_no, page)
+        if run is None and page >= file.page_count():
+            file = self._next_file(file, page, begun)
+            page = FIRST_DATA_PAGE
+            run = self._runs.find(file.file_no, page)
+        return self._runs.get(file.file_no, page, ahead=ahead) if run is None else run
 
     def _next_file(self, file: OpenFile, page: int, begun: bool) -> OpenFile:
         if not begun:
@@ -142,7 +157,8 @@ def bad_reference(place: Place, reason: str) -> CorruptError:
     )
 
 
-def _walk_error(code: int, file: OpenFile, run: PageRun, at: int, kind: RecordKind) -> BinlogError:
+def walk_error(code: int, file: OpenFile, run: PageRun, at: int, kind: RecordKind) -> BinlogError:
+    """The error that a walk over a record in *run* ended with, at byte *at* of it."""
     offset = run.first_page * file.page_size + at
     place = file.place(offset // file.page_size, offset % file.page_size)
     if code == WALK_NOT_A_START:

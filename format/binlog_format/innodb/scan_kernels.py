@@ -123,7 +123,8 @@ def link_records(
 
     Returns:
         Code (`LINK_DONE`, ...); rows written; the record open at the end (biased kind, row of its first chunk or -1
-        when that lies before the table); row behind the last whole record of any kind (-1: none ended here);
+        when that lies before the table); row behind the last whole record of any kind (-1: none ended here, or only
+        states and dummies that may stand inside one that began before);
         *skipping* at the end; and the row reached (that of the offending chunk).
     """
     column_type = chunks["type"]
@@ -149,6 +150,8 @@ def link_records(
         elif is_continuation:
             if not skipping:
                 return LINK_STRAY_CONTINUATION, count, open_kind, open_first, boundary, skipping, row
+            if chunk_type & CHUNK_LAST != 0 and kind != _KIND_GTID_STATE and kind != _KIND_DUMMY:
+                boundary = row + 1
             continue
         else:
             open_kind = kind + KIND_BIAS
@@ -166,5 +169,6 @@ def link_records(
                 count += 1
             open_kind = NO_RECORD
             open_first = -1
-            boundary = row + 1
+            if not skipping:
+                boundary = row + 1
     return LINK_DONE, count, open_kind, open_first, boundary, skipping, chunk_count

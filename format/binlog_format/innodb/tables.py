@@ -1,8 +1,16 @@
-"""Tables between pages and event groups: chunks, commit records, pieces of a record."""
+"""Tables between pages and event groups: chunks, commit records, out-of-band records, pieces of a record."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Table
+    from binlog_format.kernels import Bytes
 
 # One row per chunk of a window of pages. All chunks count, of whatever record.
 CHUNK_DTYPE = np.dtype(
@@ -42,3 +50,91 @@ PIECE_DTYPE = np.dtype(
         ("size", np.int64),
     ]
 )
+
+# One row per out-of-band record that a scan has passed, ascending by place. No numbers above 2**62: records that hold
+# such are left out, and reading them by their place names what is wrong.
+NODE_DTYPE = np.dtype(
+    [
+        ("file_no", np.int64),  # where its first chunk is
+        ("offset", np.int64),
+        ("end", np.int64),  # byte in that file behind the record; 0: not known, or in the next file
+        ("index", np.int64),  # number in its set
+        ("left_file_no", np.int64),  # left child; zeros in a leaf
+        ("left_offset", np.int64),
+        ("right_file_no", np.int64),  # right child; in a leaf the root of the tree before
+        ("right_offset", np.int64),
+        ("header_size", np.int64),  # bytes of its data before the payload
+    ]
+)
+
+# One row per record on the way from the root to where a walk is.
+VISIT_DTYPE = np.dtype(
+    [
+        ("file_no", np.int64),
+        ("offset", np.int64),
+        ("bound_file_no", np.int64),  # it has to lie before this place
+        ("bound_offset", np.int64),
+        ("follows_links", np.bool_),  # it is on the left edge: a leaf here names the tree before
+        ("index", np.int64),  # -1 until it has been looked up
+        ("end", np.int64),
+        ("header_size", np.int64),
+    ]
+)
+
+# One row per out-of-band record of a set, in the order of the payload.
+ORDER_DTYPE = np.dtype(
+    [
+        ("file_no", np.int64),
+        ("offset", np.int64),
+        ("end", np.int64),  # as in `NODE_DTYPE`
+        ("header_size", np.int64),
+    ]
+)
+
+
+class Pages(NamedTuple):
+    """Consecutive pages of a log, with good checksums, as kernels take them.
+
+    Attributes:
+        data: Their bytes.
+        page_size: In bytes.
+        file_no: File of each page.
+        start: Byte in that file where the page is.
+    """
+
+    data: Bytes
+    page_size: int
+    file_no: NDArray[np.int64]
+    start: NDArray[np.int64]
+
+
+class Joined(NamedTuple):
+    """Where kernels join event bytes.
+
+    Attributes:
+        data: The bytes.
+        extents: `EXTENT_DTYPE`: where they come from.
+    """
+
+    data: Bytes
+    extents: Table
+
+
+class Walk(NamedTuple):
+    """What a walk through the out-of-band records of a set needs.
+
+    Attributes:
+        nodes: `NODE_DTYPE`, ascending by place: the records that are known.
+        given: One row more, for a record that is not among them.
+        stack: `VISIT_DTYPE`; its rows say how deep a walk may go.
+        state: Where the walk is: `STATE_...` of `forest_kernels`.
+        wanted: What the commit record says: `WANTED_...` of `forest_kernels`.
+        order: `ORDER_DTYPE`: the records put in order.
+    """
+
+    nodes: Table
+    given: Table
+    stack: Table
+    state: NDArray[np.int64]
+    wanted: NDArray[np.int64]
+    order: Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_format.errors import DataLossError, OptionError, StartError
+from binlog_format.errors import OptionError, StartError
 from binlog_format.gtid import GtidPosition
 from binlog_format.position import Position
 
@@ -48,7 +48,9 @@ class ReadRange:
         if first is not None and last is not None and last < first:
             raise StartError("START_AFTER_END", f"start {first} lies behind end {last}")
         if skip is not None:
-            _check_not_purged(log, skip)
+            first = log.position_of(skip).position
+            if last is not None:
+                first = min(first, last)  # nothing is left to read then
         return cls(first, last, skip, until)
 
     def blocks(self, log: Log) -> Iterator[Block]:
@@ -78,15 +80,3 @@ def _edge(name: str, value: Position | str | None) -> tuple[Position | None, Gti
             hint="A position is file_no:page:chunk, for example 0:12:3; GTIDs are, for example, 0-1-575,1-2-7",
         ) from error
     return None, gtids if gtids.last else None
-
-
-def _check_not_purged(log: Log, skip: GtidPosition) -> None:
-    before = log.gtid_position_at(log.start_position())
-    purged = [gtid for _, gtid in sorted(before.last.items()) if not skip.covers(gtid)]
-    if purged:
-        raise DataLossError(
-            "GTID_PURGED",
-            f"the log begins behind {before}, the start is {skip}: what lies between has been purged, up to "
-            + ", ".join(str(gtid) for gtid in purged),
-            hint="Name a GTID of every domain, none older than where the log begins; or start at the earliest position",
-        )
