@@ -7,10 +7,12 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SOURCE ?= workload
 PYTEST_ARGS ?=
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?=
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup java demo test test-fast lint format bench clean
+.PHONY: help setup java demo test test-fast fuzz lint format bench clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -38,6 +40,11 @@ test: setup ## Run all tests
 
 test-fast: setup ## Run the tests that need neither Spark nor a server
 	@$(BIN)/python -m pytest -m "not spark and not server and not slow" $(PYTEST_ARGS)
+
+fuzz: setup ## Fuzz every family of kernels with checks of all bounds, a minute (FUZZ_SECONDS=..., FUZZ_TARGETS=...)
+	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m tests.fuzz --seconds $$(( $(FUZZ_SECONDS) / 2 )) $(FUZZ_TARGETS)
+	@NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-checked $(BIN)/python -m tests.fuzz \
+		--seconds $$(( $(FUZZ_SECONDS) / 2 )) $(FUZZ_TARGETS)
 
 lint: $(INSTALLED) ## Check style, types and the shape of the source tree
 	@$(BIN)/ruff check .

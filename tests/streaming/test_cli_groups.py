@@ -37,7 +37,7 @@ def test_groups_prints_what_the_manifest_says() -> None:
     result = run("groups", str(path), "--output", "jsonl")
     assert result.returncode == 0, result.stderr
     lines = [json.loads(line) for line in result.stdout.splitlines()]
-    assert all(set(line) == {*FIELDS, "chunk"} for line in lines)
+    assert all(set(line) == {*FIELDS, "chunk", "commit_time"} for line in lines)
     assert [{name: line[name] for name in FIELDS} for line in lines] == [
         {name: group[key] for name, key in FIELDS.items()} for group in manifest_groups(manifest)
     ]
@@ -61,7 +61,7 @@ def test_both_commands_print_tables_and_read_classic_logs() -> None:
     assert "mysql-bin.000001" in files.stdout
     assert "mariadb_gtid" in groups.stdout
     first = json.loads(run("groups", path, "-o", "jsonl").stdout.splitlines()[0])
-    assert set(first) == {*FIELDS, "chunk"}
+    assert set(first) == {*FIELDS, "chunk", "commit_time"}
 
 
 def test_errors_are_one_line(tmp_path: Path) -> None:

@@ -19,7 +19,18 @@ ROOT_PACKAGES = {
 # A package may import itself, what stands to its left, and the listed outside packages.
 FORMAT_LIBRARIES = {"numpy", "numba", "llvmlite", "pyarrow", "crc32c"}
 CONNECTOR_LIBRARIES = {"numpy", "pyarrow", "crc32c", "msgspec", "pyspark", "watchdog"}
-STREAMING_LIBRARIES = {"numpy", "pyarrow", "msgspec", "pyspark", "py4j", "deltalake", "typer", "rich", "pymysql"}
+STREAMING_LIBRARIES = {
+    "numpy",
+    "pyarrow",
+    "msgspec",
+    "pyspark",
+    "py4j",
+    "deltalake",
+    "typer",
+    "rich",
+    "pymysql",
+    "matplotlib",
+}
 ALLOWED_IMPORTS = {
     "binlog_format": {"binlog_format"} | FORMAT_LIBRARIES,
     "binlog_connector": {"binlog_format", "binlog_connector"} | CONNECTOR_LIBRARIES,

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from binlog_format.errors import BinlogError
+from binlog_format.errors import BinlogError, OptionError
 
 app = typer.Typer(
     name="binlog-stream",
@@ -24,7 +24,7 @@ app = typer.Typer(
 )
 
 # A command module has a function `register(app)`; the order here is the order in --help.
-COMMAND_MODULES = ("files", "groups", "changes", "repack", "run", "demo")
+COMMAND_MODULES = ("files", "groups", "changes", "pages", "verify", "find", "map", "repack", "simulate", "run", "demo")
 
 
 def _print_version(wanted: bool) -> None:
@@ -49,8 +49,9 @@ def main() -> None:
     try:
         app()
     except BinlogError as error:
-        Console(stderr=True).print(f"[red bold]error:[/] {_escape(str(error))}", soft_wrap=True, highlight=False)
-        sys.exit(1)
+        console = Console(stderr=True, emoji=False, highlight=False)
+        console.print(f"[red bold]error:[/] {_escape(str(error))}", soft_wrap=True)
+        sys.exit(2 if isinstance(error, OptionError) else 1)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): not an error. Python would complain again while closing stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

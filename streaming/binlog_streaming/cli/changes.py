@@ -14,6 +14,7 @@ from rich.table import Table
 from binlog_format.errors import OptionError
 from binlog_format.log import open_log
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument
+from binlog_streaming.cli.ranges import EndOption, StartOption  # noqa: TC001 (typer looks at annotations)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,10 +56,8 @@ def changes(  # noqa: PLR0913 - the options of the command
         View, typer.Option(help="changes: one row a change, JSON images. changefeed: one row an image, typed.")
     ] = View.CHANGES,
     table: Annotated[str | None, typer.Option(help="With --view changefeed: the table, database.table.")] = None,
-    start: Annotated[
-        str | None, typer.Option(help="Position (0:12:3) to start at, or GTIDs (0-1-575) to start behind.")
-    ] = None,
-    end: Annotated[str | None, typer.Option(help="Position to stop before, or GTIDs to stop behind.")] = None,
+    start: StartOption = None,
+    end: EndOption = None,
     limit: Annotated[
         int | None, typer.Option(min=0, help=f"Rows to print; default: all as jsonl, {TABLE_ROWS} as table.")
     ] = None,
@@ -107,7 +106,7 @@ def _print_lines(batches: Iterator[pa.RecordBatch], view: ChangesView | Changefe
 def _print_table(batches: Iterator[pa.RecordBatch], view: ChangesView | ChangefeedView, limit: int) -> None:
     from binlog_format.views.json_rows import json_lines
 
-    console = Console()
+    console = Console(emoji=False)
     # One row more than is shown tells whether there are more.
     lines = [
         line

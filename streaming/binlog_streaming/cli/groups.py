@@ -3,40 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Annotated
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
-from binlog_format import Gtid, Position, open_log
+from binlog_format import Gtid, open_log
 from binlog_format.events.layout import EventType
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, write_json_lines
+from binlog_streaming.cli.ranges import EndOption, StartOption  # noqa: TC001 (typer looks at annotations)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy as np
+    import typer
 
     from binlog_format import Block, Log
+    from binlog_format.views.read_range import ReadRange
 
 
 _EVENT_NAMES = {int(event_type): event_type.name.lower() for event_type in EventType}
-
-
-def _position(text: str) -> Position:
-    try:
-        return Position.parse(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-
-
-StartOption = Annotated[
-    Position | None, typer.Option("--start", parser=_position, metavar="FILE:PAGE:CHUNK", help="Begin here.")
-]
-EndOption = Annotated[
-    Position | None, typer.Option("--end", parser=_position, metavar="FILE:PAGE:CHUNK", help="Stop before this.")
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -48,19 +36,25 @@ def groups(
     path: PathArgument, output: OutputOption = Output.TABLE, start: StartOption = None, end: EndOption = None
 ) -> None:
     """List the event groups of a log in commit order: where they are, what they hold, and a digest of their bytes."""
+    from binlog_format.views.read_range import ReadRange  # compiled code takes a moment to load: not for --help
+
     with open_log(path) as log:
-        found = read_groups(log, start, end)
+        found = read_groups(log, ReadRange.of(log, start, end))
         if output is Output.JSONL:
             write_json_lines(found)
         else:
             _print_table(found)
 
 
-def read_groups(log: Log, start: Position | None = None, end: Position | None = None) -> Iterator[dict[str, object]]:
+def read_groups(log: Log, part: ReadRange) -> Iterator[dict[str, object]]:
     """One dictionary for each group; a group that comes in pieces is put together."""
+    from binlog_format.views.group_filter import GroupFilter
+
+    wanted = GroupFilter(part.skip, part.until)
     collected: _Group | None = None
-    for block in log.blocks(start, end):
-        for group in block.groups:
+    for block in part.blocks(log):
+        keep = wanted.keep(block.groups)
+        for group in block.groups if keep is None else block.groups[keep]:
             if group["begins"] or collected is None:
                 collected = _Group(group)
             collected.add(block, group)
@@ -102,6 +96,7 @@ class _Group:
             "chunk": int(group["chunk"]),
             "file_offset": int(group["file_offset"]),
             "gtid": str(gtid) if group["has_gtid"] else None,
+            "commit_time": datetime.fromtimestamp(int(group["timestamp"]), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "events": len(self._event_types),
             "event_types": self._event_types,
             "bytes": self._size,
@@ -124,12 +119,12 @@ def _print_table(found: Iterator[dict[str, object]]) -> None:
         types = row["event_types"]
         assert isinstance(types, list)
         table.add_row(
-            position, str(row["gtid"] or "-"), f"{row['events']:,}", f"{row['bytes']:,}", oob, _summary(types)
+            position, str(row["gtid"] or "-"), f"{row['events']:,}", f"{row['bytes']:,}", oob, type_summary(types)
         )
-    Console().print(table)
+    Console(emoji=False).print(table)
 
 
-def _summary(types: list[int]) -> str:
+def type_summary(types: list[int]) -> str:
     """The event types in order of appearance, with how often each is there."""
     counts: dict[int, int] = {}
     for code in types:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
+from rich.console import Console
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,6 +27,16 @@ OutputOption = Annotated[
 PathArgument = Annotated[
     str, typer.Argument(help="Directory of a server's binlog files, one file of it, or a URL (s3://...).")
 ]
+
+
+PIPED_WIDTH = 160
+"""Columns of a table that goes to a file or a program."""
+
+
+def output_console() -> Console:
+    """Where tables go: as wide as the terminal, and wide enough where there is none."""
+    console = Console(highlight=False, emoji=False)
+    return console if console.is_terminal else Console(highlight=False, emoji=False, width=PIPED_WIDTH)
 
 
 def write_json_lines(rows: Iterable[Mapping[str, object]]) -> None:

@@ -1,0 +1,198 @@
+"""Checks everything in a classic log that can be checked: `ClassicCheck`."""
+
+from __future__ import annotations
+
+import zlib
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from binlog_format.classic.file import checksum_error
+from binlog_format.classic.file_list import find_files
+from binlog_format.classic.file_scan import NO_LIMIT, FileScan, Scratch, Stop
+from binlog_format.classic.layout import CHECKSUM_STRUCT
+from binlog_format.classic.log_scan import byte_of, open_file
+from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
+from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT, EVENT_SIZE_MAX, EventType
+from binlog_format.findings import NOT_YET, NOTE, Finding
+from binlog_format.gtid_history import GtidHistory
+from binlog_format.position import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from binlog_format.block import Table
+    from binlog_format.classic.file import ClassicFile
+    from binlog_format.findings import OnProgress
+    from binlog_format.position import Position
+    from binlog_format.source_file import Directory
+
+_GROUP_STARTS = frozenset(
+    {
+        EventType.MARIADB_GTID,
+        EventType.MARIADB_GTID_LIST,
+        EventType.BINLOG_CHECKPOINT,
+        EventType.ROTATE,
+        EventType.STOP,
+    }
+)
+"""Events that stand at the start of a group or between groups: reading can begin there."""
+
+
+class ClassicCheck:
+    """One check of a log.
+
+    Args:
+        directory: Where the files are.
+        only: Name of the one file to check.
+        start: Check from here on; an event starts there.
+        end: Check up to here.
+        on_progress: Told how far it is.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        only: str | None,
+        start: Position | None,
+        end: Position | None,
+        on_progress: OnProgress | None,
+    ) -> None:
+        self._directory = directory
+        self._only = only
+        self._start = start
+        self._end = end
+        self._on_progress = on_progress
+        self._scratch = Scratch()
+        self._history = GtidHistory()
+        self._done = 0
+        self._total = 0
+
+    def findings(self) -> Iterator[Finding]:
+        """Everything found, file by file.
+
+        Raises:
+            StartError: Nothing is there, or not where the check should begin.
+        """
+        listing = find_files(self._directory, self._only)
+        newest = max(listing)
+        numbers = [
+            number
+            for number in listing
+            if (self._start is None or number >= self._start.file_no)
+            and (self._end is None or number <= self._end.file_no)
+        ]
+        if not numbers:
+            raise StartError("POSITION_NOT_FOUND", f"{self._directory.path}: no file holds a part of the range")
+        self._total = sum(listing[number].size for number in numbers)
+        expected = numbers[0]
+        for number in numbers:
+            if number != expected:
+                said = str(expected) if number == expected + 1 else f"{expected} to {number - 1}"
+                reason = f"files with the numbers {said} are not there, but those before and behind are"
+                yield Finding.of(DataLossError("FILE_PURGED", reason, at=Place(listing[number].name)))
+                self._history.forget()
+            expected = number + 1
+            try:
+                file = open_file(self._directory, number, listing[number])
+            except BinlogError as error:
+                yield Finding.of(error)
+                self._history.forget()
+                continue
+            with closing(file):
+                yield from self._check_file(file, is_newest=number == newest)
+            self._done += listing[number].size
+            self._progress(0)
+
+    def _check_file(self, file: ClassicFile, *, is_newest: bool) -> Iterator[Finding]:
+        if file.description is None:
+            reason = "the file holds no event yet" if is_newest else "the file holds no event: its server was killed"
+            yield Finding.remark(NOT_YET if is_newest else NOTE, file.place(0), reason)
+            return
+        yield from self._check_gtid_list(file)
+        start, limit = file.events_start, NO_LIMIT
+        if self._start is not None and self._start.file_no == file.file_no:
+            start = max(start, byte_of(self._start))
+            self._history.forget()
+        if self._end is not None and self._end.file_no == file.file_no:
+            limit = byte_of(self._end)
+        if start > file.size():
+            raise StartError("POSITION_NOT_FOUND", f"the file has {file.size()} bytes", at=file.place(start))
+        position: int | None = start
+        while position is not None:
+            scan = FileScan(file, position, limit, self._scratch, verify=True)
+            try:
+                for piece in scan.pieces():
+                    yield from self._take_groups(file, piece.groups[piece.groups["ends"]])
+                    self._progress(piece.next_offset)
+            except BinlogError as error:
+                yield Finding.of(error)
+                self._history.forget()
+                if error.at is None or error.at.byte is None:
+                    return
+                position = yield from self._next_group(file, error.at.byte)
+                continue
+            yield from self._check_end(file, scan, is_newest=is_newest)
+            position = None
+
+    def _check_end(self, file: ClassicFile, scan: FileScan, *, is_newest: bool) -> Iterator[Finding]:
+        assert file.description is not None
+        if scan.stop is not Stop.INCOMPLETE:
+            return
+        what = "an event" if scan.has_incomplete_event else "an event group"
+        at = file.place(scan.stopped_at)
+        if not file.description.in_use:
+            reason = f"{what} is cut off by the end of a file that its server closed"
+            yield Finding.of(CorruptError("BAD_EVENT", reason, at=at))
+        elif is_newest:
+            yield Finding.remark(NOT_YET, at, f"{what} begins here that does not end on disk")
+        else:
+            yield Finding.remark(NOTE, at, f"{what} was not finished: its server was killed")
+
+    def _next_group(self, file: ClassicFile, offset: int) -> Generator[Finding, None, int | None]:
+        """Walk from the damaged event at *offset* to where reading can begin again; None: nowhere.
+
+        The checksums of the events on the way are verified.
+        """
+        assert file.description is not None
+        checksum_size = file.description.checksum_size
+        size_max = file.size()
+        is_first = True
+        while offset < size_max:
+            header = file.read(offset, EVENT_HEADER_SIZE).tobytes()
+            if len(header) < EVENT_HEADER_SIZE:
+                break
+            _, event_type, _, size, _, _ = EVENT_HEADER_STRUCT.unpack(header)
+            if not EVENT_HEADER_SIZE + checksum_size <= size <= min(EVENT_SIZE_MAX, size_max - offset):
+                break
+            if not is_first:
+                if event_type in _GROUP_STARTS:
+                    return offset
+                event = file.read(offset, size)
+                stored = CHECKSUM_STRUCT.unpack_from(event.data, size - checksum_size)[0] if checksum_size else 0
+                computed = zlib.crc32(event[: size - checksum_size].data) if checksum_size else 0
+                if stored != computed:
+                    yield Finding.of(checksum_error(stored, computed, file.place(offset)))
+            is_first = False
+            offset += size
+        if offset < size_max:
+            yield Finding.remark(NOTE, file.place(offset), "from here on nothing in this file can be checked")
+        return None
+
+    def _check_gtid_list(self, file: ClassicFile) -> Iterator[Finding]:
+        """The list at a file's start says what the groups of the files before it say."""
+        if file.gtid_list is None:
+            self._history.forget()
+            return
+        if self._history.is_known:
+            for reason in (*self._history.differences(file.gtid_list), *self._history.lacking(file.gtid_list)):
+                at = file.place(file.events_start)
+                yield Finding.of(CorruptError("GTID_STATE", f"GTID list: {reason}", at=at))
+        self._history.begin(file.gtid_list)
+
+    def _take_groups(self, file: ClassicFile, groups: Table) -> Iterator[Finding]:
+        for offset, gtid, before in self._history.take(groups):
+            yield Finding.remark(NOTE, file.place(offset), f"{gtid} comes after {before}")
+
+    def _progress(self, offset: int) -> None:
+        if self._on_progress is not None:
+            self._on_progress(min(self._done + offset, self._total), self._total)

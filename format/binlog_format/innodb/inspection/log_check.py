@@ -1,0 +1,225 @@
+"""Checks an `.ibb` log file by file: `InnodbCheck`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_format.errors import BinlogError, StartError
+from binlog_format.findings import NOT_YET, Finding
+from binlog_format.innodb.file_end import check_file_end
+from binlog_format.innodb.files import LogFiles
+from binlog_format.innodb.forest import Forest
+from binlog_format.innodb.gtid_state import read_state
+from binlog_format.innodb.inspection.contents import kind_name
+from binlog_format.innodb.inspection.file_views import HeaderState, view_files
+from binlog_format.innodb.inspection.group_check import GroupCheck
+from binlog_format.innodb.inspection.header_check import check_header, missing_files
+from binlog_format.innodb.inspection.page_check import PageCheck
+from binlog_format.innodb.inspection.page_walk import PageWalk
+from binlog_format.innodb.inspection.state_check import StateCheck
+from binlog_format.innodb.layout import FIRST_DATA_PAGE, RecordKind
+from binlog_format.innodb.page_runs import PageRuns
+from binlog_format.innodb.pages import PageReader
+from binlog_format.innodb.reader import InnodbLog
+from binlog_format.innodb.records import RecordReader
+from binlog_format.position import Place, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from binlog_format.findings import OnProgress
+    from binlog_format.innodb.forest import FilePlace
+    from binlog_format.innodb.gtid_state import GtidState
+    from binlog_format.innodb.inspection.file_views import FileView
+    from binlog_format.source_file import Directory
+
+
+class InnodbCheck:
+    """One check of a log.
+
+    Args:
+        directory: Where the files are.
+        only: Name of the one file to check.
+        start: Check from here on.
+        end: Check up to here.
+        on_progress: Told how far it is.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        only: str | None,
+        start: Position | None,
+        end: Position | None,
+        on_progress: OnProgress | None,
+    ) -> None:
+        self._directory = directory
+        self._only = only
+        self._start = start
+        self._end = end
+        self._on_progress = on_progress
+        self._oob_indexes: dict[FilePlace, int] = {}
+        self._done = 0
+        self._total = 0
+
+    def findings(self) -> Iterator[Finding]:
+        """Everything found, file by file; each once.
+
+        Raises:
+            StartError: Nothing is there, or not where the check should begin.
+        """
+        seen: set[tuple[str, str, str]] = set()
+        for finding in self._all():
+            # Reading groups comes upon the same damage as looking at pages.
+            key = (finding.condition, str(finding.at), "" if finding.condition.endswith("CHECKSUM") else finding.reason)
+            place_key = (finding.condition, str(finding.at), "")
+            if key in seen or (finding.condition == "BINLOG_CORRUPT.BAD_CHUNK" and place_key in seen):
+                continue
+            seen |= {key, place_key}
+            yield finding
+
+    def _all(self) -> Iterator[Finding]:
+        files = view_files(self._directory, self._only)
+        if self._start is not None or self._end is not None:
+            files = [file for file in files if self._has_part_of(file)]
+        if not files:
+            raise StartError("NO_LOG_FILES", f"{self._directory.path}: there are no binlog files to check")
+        # Pages are looked at one by one, then groups are read: each byte counts twice.
+        self._total = sum(2 * file.size for file in files)
+        gaps = dict(missing_files(files))
+        begun = [file.file_no for file in files if file.state is not HeaderState.EMPTY]
+        log = InnodbLog(self._directory, self._only)
+        walk = PageWalk(self._directory)
+        states = StateCheck()
+        before: FileView | None = None
+        try:
+            for file in files:
+                if file.file_no in gaps:
+                    yield gaps[file.file_no]
+                    states.forget()
+                is_last = not begun or file.file_no >= begun[-1]
+                yield from check_header(file, before, is_last)
+                successor = self._successor(files, file)
+                yield from self._check_file(file, log, walk, states, successor)
+                if is_last and file.state is not HeaderState.EMPTY:
+                    yield from self._check_end_of_data(walk)
+                before = file if file.header is not None else before
+        finally:
+            log.close()
+
+    def _check_file(
+        self, file: FileView, log: InnodbLog, walk: PageWalk, states: StateCheck, successor: str | None
+    ) -> Iterator[Finding]:
+        # Readers of their own: what a cache holds is as old as the file was then.
+        reader = PageReader(LogFiles(self._directory, self._only), check_file_end)
+        records = RecordReader(reader, PageRuns(reader))
+        # References mostly lead back a little; those that lead further are read.
+        self._oob_indexes = {place: index for place, index in self._oob_indexes.items() if place[0] >= file.file_no - 1}
+        check = PageCheck(file, records, self._oob_indexes)
+        base = self._done
+        is_sound = file.header is not None
+        first, end_page = self._pages_of(file)
+        for batch in walk.batches(file, first, end_page):
+            for finding in check.take(batch):
+                is_sound = False
+                yield finding
+            self._progress(base + (batch.first_page + batch.page_count) * file.page_size)
+        if end_page is None:
+            for finding in check.finish(successor):
+                is_sound = False
+                yield finding
+            yield from self._check_end(reader, file)
+        self._progress(base + file.size)
+        commits = np.concatenate([*check.commits, np.zeros((0, 2), dtype=np.int64)])
+        groups = GroupCheck(log, file, commits, lambda size: self._progress(base + file.size + size))
+        if file.state is not HeaderState.EMPTY:
+            for finding in self._check_groups(groups, file):
+                is_sound = False
+                yield finding
+            yield from self._check_prepared(reader, check, file)
+        found: list[tuple[int, GtidState]] = []
+        for page in check.states:
+            try:
+                state = read_state(reader, reader.files.existing(file.file_no), page)
+            except BinlogError as error:
+                is_sound = False
+                yield Finding.of(error)
+                continue
+            if state is not None:
+                found.append((page, state))
+        if is_sound:
+            yield from states.take(file, found, groups.groups)
+        else:
+            states.forget()
+        reader.files.close()
+        self._done = base + 2 * file.size
+        self._progress(self._done)
+
+    def _check_groups(self, groups: GroupCheck, file: FileView) -> Iterator[Finding]:
+        start = Position(file.file_no, FIRST_DATA_PAGE, 0)
+        end = Position(file.file_no + 1, 0, 0)
+        if self._start is not None:
+            start = max(start, self._start)
+        if self._end is not None:
+            end = min(end, self._end)
+        for finding in groups.findings(start, end):
+            if finding.condition.startswith("BINLOG_START.") and start == self._start:
+                raise StartError("POSITION_NOT_FOUND", finding.reason, at=finding.at, hint=finding.hint)
+            yield finding
+
+    def _check_prepared(self, reader: PageReader, check: PageCheck, file: FileView) -> Iterator[Finding]:
+        """Prepared XA transactions refer to out-of-band data, whether they will be committed or not."""
+        forest = Forest(reader.files, RecordReader(reader, PageRuns(reader)))
+        for oob, offset in check.prepared:
+            try:
+                for _ in forest.nodes(oob, (file.file_no, offset)):
+                    continue
+            except BinlogError as error:
+                yield Finding.of(error)
+
+    def _check_end(self, reader: PageReader, file: FileView) -> Iterator[Finding]:
+        """Whether a file that is shorter than it was made was cut by FLUSH, or by something else."""
+        try:
+            opened = reader.files.begun(file.file_no)
+            following = reader.files.begun(file.file_no + 1)
+            if opened is not None and following is not None:
+                check_file_end(reader, opened, following)
+        except BinlogError as error:
+            yield Finding.of(error)
+
+    def _check_end_of_data(self, walk: PageWalk) -> Iterator[Finding]:
+        if walk.open_record is None or self._end is not None:
+            return
+        kind, position = walk.open_record
+        reason = f"a record of kind {kind_name(kind)} begins here that does not end on disk"
+        if kind == RecordKind.COMMIT:
+            reason += "; its group is not read"
+        at = Place(LogFiles(self._directory, self._only).name(position.file_no), page=position.page)
+        yield Finding.remark(NOT_YET, at, f"position {position}: {reason}")
+
+    def _successor(self, files: list[FileView], file: FileView) -> str | None:
+        """A file that shows that *file* is complete: the next one, begun, or any that comes later."""
+        for other in files:
+            is_next = other.file_no == file.file_no + 1 and other.state is not HeaderState.EMPTY
+            if is_next or other.file_no > file.file_no + 1:
+                return other.name
+        return None
+
+    def _has_part_of(self, file: FileView) -> bool:
+        is_behind_start = self._start is None or file.file_no >= self._start.file_no
+        return is_behind_start and (self._end is None or Position(file.file_no, 0, 0) < self._end)
+
+    def _pages_of(self, file: FileView) -> tuple[int, int | None]:
+        """The first page to look at and the one behind the last; None: all."""
+        first = FIRST_DATA_PAGE
+        if self._start is not None and self._start.file_no == file.file_no:
+            first = max(first, self._start.page)
+        if self._end is None or self._end.file_no != file.file_no:
+            return first, None
+        return first, self._end.page + (1 if self._end.chunk > 0 else 0)
+
+    def _progress(self, done: int) -> None:
+        if self._on_progress is not None:
+            self._on_progress(min(done, self._total), self._total)

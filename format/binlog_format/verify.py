@@ -1,0 +1,55 @@
+"""Checks everything in a log that can be checked: `verify_log(path)` -> `Finding`s."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from binlog_format.detect import CLASSIC, detect_format
+from binlog_format.source_file import open_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from binlog_format.findings import Finding, OnProgress
+    from binlog_format.position import Position
+    from binlog_format.source_file import Directory
+
+
+def verify_log(
+    path: str, *, start: Position | None = None, end: Position | None = None, on_progress: OnProgress | None = None
+) -> Iterator[Finding]:
+    """Check every checksum, header, chunk, reference, event boundary and GTID state of a log, past all damage.
+
+    The log is taken as it lies there: a damaged page is a finding at the end of data too. What is merely not there yet
+    is a remark.
+
+    Args:
+        path: The directory of a server's binlog files, one of them, or a URL.
+        start: Check from here on; default: the start.
+        end: Check up to here.
+        on_progress: Called now and then.
+
+    Raises:
+        StartError: Nothing is there to be checked, or *start* is not there.
+    """
+    directory, only = open_directory(path)
+    return verify_directory(directory, only, start=start, end=end, on_progress=on_progress)
+
+
+def verify_directory(
+    directory: Directory,
+    only: str | None = None,
+    *,
+    start: Position | None = None,
+    end: Position | None = None,
+    on_progress: OnProgress | None = None,
+) -> Iterator[Finding]:
+    """`verify_log` for a directory that is open; *only* names the one file to be checked."""
+    # Each brings compiled code that the other does not need.
+    if detect_format(directory, only) == CLASSIC:
+        from binlog_format.classic.verify import ClassicCheck
+
+        return ClassicCheck(directory, only, start, end, on_progress).findings()
+    from binlog_format.innodb.inspection.log_check import InnodbCheck
+
+    return InnodbCheck(directory, only, start, end, on_progress).findings()

@@ -1,0 +1,65 @@
+"""The options --start and --end, which every command understands alike."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from binlog_format import open_log
+from binlog_format.errors import OptionError
+from binlog_format.gtid import GtidPosition
+from binlog_format.position import Position
+
+
+def _checked(text: str | None) -> str | None:
+    """See that *text* can be a position or GTIDs; whether it is in the log shows later."""
+    if text is None:
+        return None
+    try:
+        if ":" in text:
+            Position.parse(text)
+        else:
+            GtidPosition.parse(text)
+    except ValueError as error:
+        raise OptionError(
+            "INVALID_VALUE",
+            f"{error}",
+            hint="A position is file_no:page:chunk, for example 0:12:3; GTIDs are, for example, 0-1-575,1-2-7",
+        ) from error
+    return text
+
+
+StartOption = Annotated[
+    str | None,
+    typer.Option(
+        "--start",
+        metavar="POSITION",
+        callback=_checked,
+        help="Position (0:12:3) to start at, or GTIDs (0-1-575) to start behind.",
+    ),
+]
+EndOption = Annotated[
+    str | None,
+    typer.Option(
+        "--end",
+        metavar="POSITION",
+        callback=_checked,
+        help="Position (0:12:3) to stop before, or GTIDs to stop behind.",
+    ),
+]
+
+
+def positions_of(path: str, start: str | None, end: str | None) -> tuple[Position | None, Position | None]:
+    """The positions that *start* and *end* stand for, for commands that look at pages.
+
+    GTIDs are looked up, which needs a log that can be read; positions are taken as they are.
+    """
+    if all(edge is None or ":" in edge for edge in (start, end)):
+        # Nothing to look up: what is damaged can be looked at all the same.
+        return (None if start is None else Position.parse(start)), (None if end is None else Position.parse(end))
+    from binlog_format.search import range_positions
+    from binlog_format.views.read_range import ReadRange
+
+    with open_log(path) as log:
+        return range_positions(log, ReadRange.of(log, start, end))

@@ -1,0 +1,116 @@
+"""Good bytes to begin with, and ways to spoil them."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+
+from binlog_format import Gtid
+from binlog_format.events.layout import EventType
+from binlog_format.innodb.checksum import set_page_checksum
+from binlog_format.innodb.writer.options import WriterOptions
+from binlog_format.innodb.writer.server import BinlogWriter, Cache
+from binlog_format.innodb.writer.xa import Xid
+from tests.corpus import SERVER_CASES
+from tests.format.classic.logs import raw_events
+from tests.format.innodb.inspection.small_logs import Files, read_files
+from tests.format.innodb.test_large_groups import event, gtid_event, write_group
+from tests.format.rows.plain_blocks import plain_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hypothesis.strategies import SearchStrategy
+
+PAGE_SIZE = 512
+_CLASSIC_FILE = SERVER_CASES / "mariadb-10.11" / "oltp_small" / "mysql-bin.000001"
+
+Edit = tuple[int, int, bytes]
+"""What to do (see `spoiled`), where, and with which bytes."""
+
+EDITS: SearchStrategy[list[Edit]] = st.lists(
+    st.tuples(st.integers(0, 4), st.integers(0, 1 << 20), st.binary(min_size=1, max_size=12)), min_size=1, max_size=4
+)
+
+
+def spoiled(data: bytes, edits: Sequence[Edit], *, keeps_size: bool = False) -> bytes:
+    """*data* with bytes overwritten, bits flipped, and unless it keeps its size, bytes put in, taken out or cut off."""
+    content = bytearray(data)
+    for action, place, part in edits:
+        at = place % (len(content) + 1)
+        if action == 0 or (keeps_size and action > 1):
+            content[at : at + len(part)] = part[: max(len(content) - at, 0)] if keeps_size else part
+        elif action == 1 and at < len(content):
+            content[at] ^= 1 << part[0] % 8
+        elif action == 2:
+            content[at:at] = part
+        elif action == 3:
+            del content[at : at + part[0]]
+        elif action == 4:
+            del content[at:]
+    return bytes(content)
+
+
+@functools.cache
+def small_log() -> Files:
+    """A log of tiny pages with every kind of record, small enough to be read a thousand times."""
+    options = WriterOptions(
+        page_size=PAGE_SIZE,
+        max_binlog_size=12 * PAGE_SIZE,
+        state_interval=2 * PAGE_SIZE,
+        cache_size=700,
+        stmt_cache_size=700,
+        preallocate=False,
+        sync=False,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        with BinlogWriter(Path(folder), options) as writer:
+            write_group(writer, 1, [event(EventType.QUERY, 100)])
+            writer.begin(2)
+            for number in range(6):
+                writer.piece(2, event(EventType.QUERY, 60 + 40 * number, number))
+            xid = Xid(1, b"b", b"g")
+            writer.begin(3)
+            writer.event(3, event(EventType.QUERY, 90))
+            writer.xa_prepare(3, xid)
+            write_group(writer, 2, [event(EventType.QUERY, 300)], [event(EventType.QUERY, 50)])
+            writer.event(2, event(EventType.QUERY, 33), Cache.TRANSACTIONAL)
+            writer.commit(2, Gtid(0, 1, 3), gtid_event(3))
+            writer.xa_commit(xid, Gtid(0, 1, 4), gtid_event(4))
+            for seqno in range(5, 12):
+                write_group(writer, seqno, [event(EventType.QUERY, 250, seqno), event(EventType.XID, 27)])
+        return read_files(Path(folder))
+
+
+@functools.cache
+def classic_events() -> tuple[bytes, ...]:
+    """The first events of a real classic file, checksums included: the head and a few groups."""
+    return tuple(raw_events(_CLASSIC_FILE.read_bytes())[:24])
+
+
+@functools.cache
+def row_groups() -> list[list[bytes]]:
+    """The last groups of the same file that hold rows."""
+    groups = [group for group in plain_groups(_CLASSIC_FILE) if any(data[4] in (23, 24, 25) for data in group)]
+    return groups[-3:]
+
+
+@functools.cache
+def table_maps() -> tuple[bytes, ...]:
+    """Table map events."""
+    return tuple(sorted({data for group in row_groups() for data in group if data[4] == EventType.TABLE_MAP}))
+
+
+def with_right_checksums(content: bytes, page_size: int = PAGE_SIZE) -> bytes:
+    """Whole pages with their checksums computed anew; pages of zeros stay so."""
+    pages = bytearray(content)
+    for start in range(0, len(pages) - page_size + 1, page_size):
+        page = pages[start : start + page_size]
+        if any(page):
+            set_page_checksum(page)
+            pages[start : start + page_size] = page
+    return bytes(pages)
