@@ -34,7 +34,7 @@ MEDIUM_GROUP = 100_000
 LARGE_GROUP = 20_000_000
 OOB_TOTAL = 400_000_000
 HUGE_GROUP = 1_200_000_000
-SPLIT_READS = 5
+SPLIT_READS = 10
 """How often each process reads its part in one run."""
 
 Logs = list[tuple[Path, int]]
@@ -153,8 +153,8 @@ def split_in_two() -> float:
 
 
 def _read_range(path: str, start: Position, end: Position) -> int:
-    for _ in range(SPLIT_READS):
-        with open_log(path) as log:
+    with open_log(path) as log:
+        for _ in range(SPLIT_READS):
             count = sum(len(block.events) for block in log.blocks(start, end))
     return count
 

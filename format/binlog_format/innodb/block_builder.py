@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from binlog_format.block import EVENT_DTYPE, EXTENT_DTYPE, GROUP_DTYPE, Block
+from binlog_format.block import EXTENT_DTYPE, GROUP_DTYPE, Block
 from binlog_format.errors import CorruptError
 from binlog_format.events.event_table_kernels import (
     EVENTS_BAD_SIZE,
@@ -22,13 +22,12 @@ from binlog_format.innodb.tables import Joined
 from binlog_format.kernels import empty_bytes
 from binlog_format.log import BLOCK_SIZE
 from binlog_format.position import Place, Position
-from binlog_format.recycling import Recycler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_format.block import Table
-    from binlog_format.innodb.files import LogFiles
+    from binlog_format.innodb.pages import PageReader
     from binlog_format.innodb.scanner import CommitWindow
     from binlog_format.innodb.tables import Pages, Walk
     from binlog_format.kernels import Bytes
@@ -63,13 +62,13 @@ class BlockBuilder:
     """One block under construction; small groups are appended many at a time, a large one piece by piece.
 
     Args:
-        files: The log's files, for the names in errors.
+        reader: Of the log; for its memory, and for the names in errors.
     """
 
-    def __init__(self, files: LogFiles) -> None:
-        self._files = files
-        self._event_tables = Recycler(EVENT_DTYPE)
-        self._buffers = Recycler(np.dtype(np.uint8))
+    def __init__(self, reader: PageReader) -> None:
+        self._files = reader.files
+        self._event_tables = reader.event_tables
+        self._buffers = reader.data_buffers
         self._events = self._event_tables.take(EVENTS_MIN)
         self._groups = np.empty(1024, dtype=GROUP_DTYPE)
         self._extents = np.empty(4096, dtype=EXTENT_DTYPE)

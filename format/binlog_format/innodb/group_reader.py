@@ -51,7 +51,7 @@ class GroupReader:
         self._nodes = NodeTable()
         self._forest = Forest(reader.files, self._records, self._nodes)
         self._oob = OobReader(reader.files, self._records, self._forest)
-        self._builder = BlockBuilder(reader.files)
+        self._builder = BlockBuilder(reader)
         self._position: Position | None = None  # where reading goes on after all that has been taken
         self._page_size = 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class PageWindow:
         self._next_page = page
         self.page_size = file.page_size
         self.capacity = max(size // self.page_size, PAGES_MIN)
-        self.data: Bytes = empty_bytes(self.capacity * self.page_size)
+        self.data = self._buffer()
         self.file_no: NDArray[np.int64] = np.zeros(self.capacity, dtype=np.int64)
         self.page_start: NDArray[np.int64] = np.zeros(self.capacity, dtype=np.int64)
         self.count = 0
@@ -165,8 +165,12 @@ class PageWindow:
         self._retains = False
         self._past.append((self.data, self._runs_before(end)))
         if len(self._past) <= PAST_WINDOWS_MAX:
-            return empty_bytes(len(self.data))
+            return self._buffer()
         return self._past.pop(0)[0]
+
+    def _buffer(self) -> Bytes:
+        size = self.capacity * self.page_size
+        return cast("Bytes", self._reader.page_buffers.take(size))[:size]
 
     def _runs_before(self, page_end: int) -> list[PageRun]:
         found = []

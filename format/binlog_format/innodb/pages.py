@@ -10,11 +10,15 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from binlog_format.block import EVENT_DTYPE
 from binlog_format.errors import CorruptError, DataLossError
 from binlog_format.innodb.checksum import PageState, page_checksum, stored_checksum, verify_pages
 from binlog_format.innodb.files import READ_ATTEMPTS
 from binlog_format.innodb.layout import PAGE_SIZE_MAX
 from binlog_format.kernels import empty_bytes
+from binlog_format.recycling import Recycler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +38,12 @@ class Stop(Enum):
 class PageReader:
     """Reads runs of verified pages.
 
+    Attributes:
+        files: The log's files.
+        page_buffers: Memory for windows of pages, used again by the next read of the log.
+        data_buffers: The same for event bytes.
+        event_tables: The same for event tables.
+
     Args:
         files: The log's files.
         check_end: Tells whether a file is whole before reading goes on in the next one; False: not yet to be told.
@@ -41,6 +51,9 @@ class PageReader:
 
     def __init__(self, files: LogFiles, check_end: Callable[[PageReader, OpenFile, OpenFile], bool]) -> None:
         self.files = files
+        self.page_buffers = Recycler(np.dtype(np.uint8))
+        self.data_buffers = Recycler(np.dtype(np.uint8))
+        self.event_tables = Recycler(EVENT_DTYPE)
         self._check_end = check_end
         self._whole_files: set[tuple[int, int]] = set()
         self._page = empty_bytes(PAGE_SIZE_MAX)
