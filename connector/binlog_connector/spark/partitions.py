@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
+from binlog_format.classic.layout import VIRTUAL_PAGE_SIZE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -21,9 +23,6 @@ PARTITION_SIZE_MIN = 4 << 20
 
 PARTITION_SIZE_MAX = 64 << 20
 """A partition is one Spark task: the unit that is retried, and that is spread over executors."""
-
-_PAGE_SIZE = 16384
-"""Only to estimate how much lies between two positions."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,8 @@ def partition_count(size: int, *, count_min: int | None, parallelism: int) -> in
 
 def _size_between(files: Sequence[LogFile], start: Position, end: Position) -> int:
     whole = sum(file.used_size for file in files if start.file_no <= file.file_no < end.file_no)
-    return max(0, whole + (end.page - start.page) * _PAGE_SIZE)
+    # An estimate: pages of `innodb` are of this size too, except in logs made for tests.
+    return max(0, whole + (end.page - start.page) * VIRTUAL_PAGE_SIZE)
 
 
 def _parallelism() -> int:

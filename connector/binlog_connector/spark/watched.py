@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import crc32c
 
 from binlog_connector.spark.pages import consumed_chunks, masked_classic_page
+from binlog_format.classic.layout import VIRTUAL_PAGE_SIZE
 from binlog_format.errors import StartError
 from binlog_format.innodb.layout import CHUNK_END_OF_DATA, FIRST_DATA_PAGE
 from binlog_format.kernels import empty_bytes
@@ -22,9 +23,6 @@ from binlog_format.source_file import open_directory
 if TYPE_CHECKING:
     from binlog_format.log import Log
     from binlog_format.source_file import Directory, SourceFile
-
-VIRTUAL_PAGE_SIZE = 16384
-"""Pages of `classic` positions (see `Position`)."""
 
 
 class _Files(Protocol):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 
 from binlog_connector.spark.options import SourceOptions
+from binlog_format.classic.layout import VIRTUAL_PAGE_SIZE
 from binlog_format.errors import BinlogError
 from binlog_format.log import open_log
 from binlog_streaming.spark_session import local_session
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from binlog_streaming.settings import Job
     from binlog_streaming.tables.progress import BatchListener
 
-VIRTUAL_PAGE_SIZE = 16384
 STOP_PATIENCE_S = 30.0
 """How long a stop waits for the running batch; a batch cut off is no harm, it is just done again."""
 
