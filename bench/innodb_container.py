@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,8 @@ MEDIUM_GROUP = 100_000
 LARGE_GROUP = 20_000_000
 OOB_TOTAL = 400_000_000
 HUGE_GROUP = 1_200_000_000
-SPLIT_READS = 10
+SPLIT_TRANSACTIONS = 430_000
+SPLIT_READS = 2
 """How often each process reads its part in one run."""
 
 Logs = list[tuple[Path, int]]
@@ -128,28 +129,41 @@ def oob_peak() -> float:
 
 @benchmark("innodb.container.split2.speedup", unit="x")
 def split_in_two() -> float:
-    """How many times as fast two processes read the log of small transactions, each its range of pages."""
-    (path, _) = _small()[0]
+    """How many times as fast two processes read 1 GB of small transactions, each its range of pages."""
+    one, halves, _ = _split_seconds()
+    return one / halves
+
+
+@benchmark("innodb.container.split2.limit", unit="x")
+def split_limit() -> float:
+    """What the machine has to give in the same minute: two processes that share nothing, each reads all of it."""
+    one, _, twice = _split_seconds()
+    return 2 * one / twice
+
+
+@cache
+def _split_seconds() -> tuple[float, float, float]:
+    # Best wall times of one process reading the log, of two reading a half each, and of two reading all of it.
+    path = four_tables_log(SPLIT_TRANSACTIONS).path
     with open_log(str(path)) as log:
         start = log.start_position()
         end = log.span(start).end
         (middle,) = log.split(start, end, 2)
-    whole = [(str(path), start, end)]
-    halves = [(str(path), start, middle), (str(path), middle, end)]
+    whole = (str(path), start, end)
+    works = ([whole], [(str(path), start, middle), (str(path), middle, end)], [whole, whole])
     context = multiprocessing.get_context("spawn")
     with context.Pool(2) as pool:
-        read = partial(pool.starmap, _read_range, chunksize=1)
-        read(2 * whole)
-        one, two = [], []
+        pool.starmap(_read_range, 2 * [whole], chunksize=1)
+        taken: list[list[float]] = [[] for _ in works]
         for _ in range(RUNS):
-            started = time.perf_counter()
-            (all_events,) = read(whole)
-            between = time.perf_counter()
-            events = read(halves)
-            two.append(time.perf_counter() - between)
-            one.append(between - started)
-            assert sum(events) == all_events, f"{events} events came out of the parts, {all_events} of the whole"
-    return min(one) / min(two)
+            events = []
+            for seconds, work in zip(taken, works, strict=True):
+                started = time.perf_counter()
+                events.append(sum(pool.starmap(_read_range, work, chunksize=1)))
+                seconds.append(time.perf_counter() - started)
+            assert events == [events[0], events[0], 2 * events[0]], f"the parts gave {events[1]} of {events[0]} events"
+    one, halves, twice = (min(seconds) for seconds in taken)
+    return one, halves, twice
 
 
 def _read_range(path: str, start: Position, end: Position) -> int:
