@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from binlog_format.vendor import Vendor
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from binlog_format.gtid import GtidSource
     from binlog_format.kernels import Bytes
     from binlog_format.position import Position
 
@@ -35,7 +38,8 @@ GROUP_DTYPE = np.dtype(
         ("domain", np.uint32),  # GTID; meaningless unless `has_gtid`
         ("server_id", np.uint32),
         ("seqno", np.uint64),
-        ("gtid_flags", np.uint8),  # flags2 of the GTID event
+        ("gtid_flags", np.uint8),  # flags2 of the GTID event; MySQL: always 0
+        ("gtid_source", np.int32),  # MySQL: row in `Block.gtid_sources`, and `seqno` counts within it; MariaDB: -1
         ("has_gtid", np.bool_),
         ("begins", np.bool_),  # a large group comes in pieces: this is its first
         ("ends", np.bool_),  # and this its last one; most groups have both
@@ -66,6 +70,15 @@ EXTENT_DTYPE = np.dtype(
     ]
 )
 
+# Where an event comes from that does not stand in the files as it is here.
+ORIGIN_DTYPE = np.dtype(
+    [
+        ("start", np.int64),  # byte in `Block.data` of the event as it is stored: compressed, or the payload it is in
+        ("size", np.int64),  # of the stored event, checksum not counted
+        ("inner_no", np.int64),  # number of the event in a TRANSACTION_PAYLOAD, 0-based; -1: not out of a payload
+    ]
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -78,6 +91,11 @@ class Block:
         extents: `EXTENT_DTYPE`.
         next_position: Where reading goes on when everything in this block has been used. When the last group does not
             end here, this is still that group's own position: a group is never taken in part.
+        vendor: Whose server wrote it: some numbers in events mean different things.
+        gtid_sources: What `gtid_source` in the group table counts.
+        origins: `ORIGIN_DTYPE`, one row for each event, in blocks in which events have been expanded
+            (`binlog_format.events.expansion`): the bytes of those stand in `data` behind all that is in the files, and
+            `extents` give them the place of the stored event. None: every event is as it is stored.
     """
 
     data: Bytes
@@ -85,3 +103,6 @@ class Block:
     events: Table
     extents: Table
     next_position: Position
+    vendor: Vendor = Vendor.MARIADB
+    gtid_sources: tuple[GtidSource, ...] = ()
+    origins: Table | None = None

@@ -67,6 +67,7 @@ class DataLossError(BinlogError):
             "FILE_REUSED",
             "PAGE_REWRITTEN",
             "TRUNCATED_TRANSACTION",
+            "XA_PREPARE_MISSING",
         }
     )
 

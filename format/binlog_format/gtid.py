@@ -1,4 +1,4 @@
-"""MariaDB's global transaction ids: `Gtid`, and `GtidPosition`, the last one of each domain."""
+"""Global transaction ids: MariaDB's `Gtid` and `GtidPosition`, the last one of each domain; MySQL's `GtidSource`."""
 
 from __future__ import annotations
 
@@ -37,6 +37,17 @@ class Gtid:
         if domain > _UINT32_MAX or server > _UINT32_MAX or seqno > _UINT64_MAX:
             raise ValueError(f"GTID {text!r}: a number is out of range")
         return cls(domain, server, seqno)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GtidSource:
+    """What MySQL counts transactions by: the server that committed them first, and a tag (MySQL 8.3 and later)."""
+
+    uuid: str
+    tag: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.uuid}:{self.tag}" if self.tag else self.uuid
 
 
 @dataclass(frozen=True, slots=True)

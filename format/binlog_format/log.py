@@ -11,13 +11,14 @@ from binlog_format.errors import DataLossError, OptionError
 from binlog_format.position import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
     from binlog_format.block import Block, Table
     from binlog_format.gtid import GtidPosition
     from binlog_format.kernels import Bytes
+    from binlog_format.transactions.xa import PreparedXa
 
 BLOCK_SIZE = 2 << 20
 """Bytes read for a block: blocks of 2 MiB and what is made of them stay in the processor's cache."""
@@ -172,6 +173,27 @@ class Log(ABC):
             CorruptError: Bytes on disk cannot be right.
             DataLossError: A file in the middle is missing, or *start* has been purged.
         """
+
+    def committed_blocks(
+        self, start: Position | None = None, end: Position | None = None, *, prepared: Iterable[PreparedXa] = ()
+    ) -> Iterator[Block]:
+        """The groups of `blocks` as consumers of rows want them: plain events, and of committed changes alone.
+
+        Compressed events and transactions are expanded, rows that their own group takes back are left out, and rows of
+        a prepared XA transaction come with its XA COMMIT.
+
+        Args:
+            start: Default: `start_position()`.
+            end: Default: the end of data when that place is reached.
+            prepared: XA transactions that lie before *start* and have not ended there (`classic`).
+
+        Raises:
+            CorruptError: As `blocks`.
+            DataLossError: As `blocks`; `XA_PREPARE_MISSING`: an XA COMMIT whose rows are not in reach.
+        """
+        from binlog_format.transactions.committed import committed
+
+        return committed(self, start, end, prepared)
 
     def changes(
         self,

@@ -21,6 +21,7 @@ from binlog_format.events.table_map_layout import (
     ColumnType,
     MetadataField,
 )
+from binlog_format.vendor import Vendor
 
 _TEXT_CODECS = {"utf8mb3": "utf-8", "utf8mb4": "utf-8", "ascii": "ascii", "binary": "utf-8"}
 
@@ -39,6 +40,8 @@ class Column:
             for other types and where the log does not say.
         enum_values: Texts of an ENUM or SET column; None where the log does not say, or in a character set that is
             not read.
+        declared: Type as the table was declared with, in lower case (`uuid`, `inet6`, `datetime(3)`, `json`), where a
+            schema says it; the log never does.
     """
 
     name: str | None
@@ -48,6 +51,7 @@ class Column:
     unsigned: bool | None = None
     charset: str | None = None
     enum_values: tuple[str, ...] | None = None
+    declared: str | None = None
 
     @property
     def size_max(self) -> int:
@@ -68,7 +72,10 @@ class TableLayout:
         columns: All columns, in order.
         primary_key: Column indices, in key order; empty when none is known.
         digest: 16 hex digits; equal for equal layouts, whatever number the server gave the table.
-        table_map: A table map event of it, header and body without checksum; `parse_table_map` gives this layout back.
+        table_map: A table map event of it, header and body without checksum; `parse_table_map` gives this layout back,
+            but for what a schema has said.
+        vendor: Whose server wrote it.
+        completion: What a schema has said beyond the table map, as JSON (`rows.completion`); empty: nothing.
     """
 
     database: str
@@ -77,6 +84,8 @@ class TableLayout:
     primary_key: tuple[int, ...]
     digest: str
     table_map: bytes
+    vendor: Vendor = Vendor.MARIADB
+    completion: str = ""
 
     @property
     def has_names(self) -> bool:

@@ -1,0 +1,1 @@
+"""From event groups as they are stored to what was committed."""

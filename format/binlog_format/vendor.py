@@ -1,0 +1,12 @@
+"""Whose server wrote a log: `Vendor`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Vendor(StrEnum):
+    """The family of servers; their logs differ in GTIDs, groups and a few column types."""
+
+    MARIADB = "mariadb"
+    MYSQL = "mysql"
