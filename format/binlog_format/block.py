@@ -73,7 +73,9 @@ EXTENT_DTYPE = np.dtype(
 # Where an event comes from that does not stand in the files as it is here.
 ORIGIN_DTYPE = np.dtype(
     [
-        ("start", np.int64),  # byte in `Block.data` of the event as it is stored: compressed, or the payload it is in
+        # Byte in `Block.data` of the event as it is stored: compressed, or the payload it is in. -1: that payload is
+        # larger than a block; it lies in one piece in its file, from the place on that `extents` give for this event.
+        ("start", np.int64),
         ("size", np.int64),  # of the stored event, checksum not counted
         ("inner_no", np.int64),  # number of the event in a TRANSACTION_PAYLOAD, 0-based; -1: not out of a payload
     ]
@@ -106,3 +108,10 @@ class Block:
     vendor: Vendor = Vendor.MARIADB
     gtid_sources: tuple[GtidSource, ...] = ()
     origins: Table | None = None
+
+
+def copied(table: Table) -> Table:
+    """A copy of a table's rows, as bytes: NumPy's own copy goes field by field and takes fifty times as long."""
+    rows = table.view(np.dtype((np.void, table.dtype.itemsize))).copy()
+    made: Table = rows.view(table.dtype)
+    return made

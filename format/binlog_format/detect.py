@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.classic.layout import FILE_NAME as CLASSIC_FILE_NAME
 from binlog_format.classic.layout import MAGIC as CLASSIC_MAGIC
-from binlog_format.classic.layout import MAGIC_ENCRYPTED
+from binlog_format.classic.layout import MAGIC_ENCRYPTED, MYSQL_ENCRYPTION_HEADER_SIZE
 from binlog_format.errors import StartError, UnsupportedError
 from binlog_format.innodb.header import file_number
 from binlog_format.innodb.layout import MAGIC, MAGIC_SIZE
@@ -72,7 +72,7 @@ def detect_format(directory: Directory, only: str | None) -> str:
         )
     encrypted = [name for base, name in classic.items() if classic_heads[base][1] == MAGIC_ENCRYPTED]
     if len(encrypted) == len(classic):
-        raise _encrypted(encrypted[0])
+        raise _encrypted(directory, encrypted[0])
     return CLASSIC
 
 
@@ -81,7 +81,7 @@ def _format_of_file(directory: Directory, name: str) -> str:
     if head == CLASSIC_MAGIC:
         return CLASSIC
     if head == MAGIC_ENCRYPTED:
-        raise _encrypted(name)
+        raise _encrypted(directory, name)
     if head == _INNODB_MAGIC or file_number(name) is not None:
         return INNODB  # files are made before they are used: an empty or damaged one is the reader's to judge
     if not head and CLASSIC_FILE_NAME.fullmatch(name) is not None:
@@ -94,22 +94,19 @@ def _format_of_file(directory: Directory, name: str) -> str:
     )
 
 
-def _head(directory: Directory, name: str) -> bytes:
+def _head(directory: Directory, name: str, size: int = len(CLASSIC_MAGIC)) -> bytes:
     try:
         file = directory.open(name)
     except FileNotFoundError:
         return b""  # purged since the listing
     try:
-        buffer = empty_bytes(len(CLASSIC_MAGIC))
+        buffer = empty_bytes(size)
         return buffer[: file.read_into(0, buffer)].tobytes()
     finally:
         file.close()
 
 
-def _encrypted(name: str) -> UnsupportedError:
-    return UnsupportedError(
-        "ENCRYPTED",
-        "the file is encrypted",
-        at=Place(name, byte=0),
-        hint="Copy it out decrypted (mysqlbinlog --read-from-remote-server --raw), or switch encryption off",
-    )
+def _encrypted(directory: Directory, name: str) -> UnsupportedError:
+    from binlog_format.classic.file import encrypted_by_mysql
+
+    return encrypted_by_mysql(_head(directory, name, MYSQL_ENCRYPTION_HEADER_SIZE), Place(name, byte=0))

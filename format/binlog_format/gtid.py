@@ -1,12 +1,17 @@
-"""Global transaction ids: MariaDB's `Gtid` and `GtidPosition`, the last one of each domain; MySQL's `GtidSource`."""
+"""Global transaction ids of MariaDB: `Gtid` and `GtidPosition`, the last one of each domain; MySQL's `GtidSource`.
+
+Sets of MySQL's GTIDs, and what takes either kind, are in `binlog_format.gtid_set`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from binlog_format.gtid_set import AnyGtid, GtidPoint
 
 _UINT32_MAX = 2**32 - 1
 _UINT64_MAX = 2**64 - 1
@@ -84,11 +89,36 @@ class GtidPosition:
         """The position after *gtids*, in log order: in each domain the last one counts."""
         return cls({gtid.domain: gtid for gtid in gtids})
 
-    def covers(self, gtid: Gtid) -> bool:
+    def __bool__(self) -> bool:
+        return bool(self.last)
+
+    def covers(self, gtid: AnyGtid) -> bool:
         """Whether *gtid* is at or before this position."""
+        if not isinstance(gtid, Gtid):
+            return False
         last = self.last.get(gtid.domain)
         return last is not None and gtid.seqno <= last.seqno
 
-    def advanced_by(self, later: GtidPosition) -> GtidPosition:
-        """This position with the domains of *later* replaced."""
+    @overload
+    def advanced_by(self, later: GtidPosition) -> GtidPosition: ...
+
+    @overload
+    def advanced_by(self, later: GtidPoint) -> GtidPoint: ...
+
+    def advanced_by(self, later: GtidPoint) -> GtidPoint:
+        """This position with the domains of *later* replaced.
+
+        Raises:
+            ValueError: The other one is a set of MySQL's, and neither is empty.
+        """
+        if not later:
+            return self
+        if not isinstance(later, GtidPosition):
+            if self:
+                raise ValueError(f"GTIDs of two kinds of servers: {self} and {later}")
+            return later
         return GtidPosition({**self.last, **later.last})
+
+    def without(self, taken: GtidPoint) -> GtidPosition:
+        """The domains of this position whose last GTID *taken* does not cover."""
+        return GtidPosition({domain: gtid for domain, gtid in self.last.items() if not taken.covers(gtid)})

@@ -1,4 +1,4 @@
-"""The last GTID of each source as the groups of a log go by, and what a log says about it: `GtidHistory`."""
+"""What the groups of a log have passed by, to compare with what the log says of itself: `GtidHistory`, `SetHistory`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.gtid import Gtid
+from binlog_format.gtid_groups import covered_groups, gtid_of, gtids_of
+from binlog_format.gtid_set import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from binlog_format.block import Table
+    from binlog_format.gtid import GtidSource
+    from binlog_format.gtid_set import AnyGtid
 
     Source = tuple[int, int]
     """Domain and server id."""
 
 
 class GtidHistory:
-    """Follows the GTIDs of a log from a full list on, the base.
+    """MariaDB: the last GTID of each source. Follows the GTIDs of a log from a full list on, the base.
 
     Attributes:
         changed: Sources that have logged something since the base.
@@ -90,3 +94,46 @@ class GtidHistory:
         wanted = set(among) if among is not None else {source for source in last if source[0] in domains}
         for source in sorted(wanted - named):
             yield f"it lacks {Gtid(*source, last[source])}"
+
+
+class SetHistory:
+    """MySQL: follows the set of all GTIDs of a log from what a file's start says on, the base."""
+
+    def __init__(self) -> None:
+        self._passed: GtidSet | None = None
+
+    def begin(self, said: GtidSet) -> None:
+        """Take a file's set as the base."""
+        self._passed = said
+
+    def forget(self) -> None:
+        """Something could not be read: nothing is known until there is a new base."""
+        self._passed = None
+
+    def take(self, groups: Table, sources: Sequence[GtidSource]) -> Iterator[tuple[int, AnyGtid]]:
+        """Take *groups* (`GROUP_DTYPE`), in log order; *sources* is `Block.gtid_sources`.
+
+        Yields:
+            Byte in the file and GTID of the groups whose GTID has come before.
+        """
+        if self._passed is None:
+            return
+        groups = groups[groups["has_gtid"]]
+        _, first = np.unique(groups[["gtid_source", "seqno"]], return_index=True)
+        again = covered_groups(self._passed, groups, sources)
+        again |= ~np.isin(np.arange(len(groups)), first)
+        for row in np.flatnonzero(again).tolist():
+            gtid = gtid_of(groups[row], sources)
+            assert gtid is not None
+            yield int(groups["file_offset"][row]), gtid
+        passed = self._passed.advanced_by(gtids_of(groups, sources))
+        assert isinstance(passed, GtidSet)
+        self._passed = passed
+
+    def lacking(self, said: GtidSet) -> GtidSet:
+        """What has passed by, and *said* does not have."""
+        return GtidSet({}) if self._passed is None else self._passed.without(said)
+
+    def beyond(self, said: GtidSet) -> GtidSet:
+        """What *said* has, and has not passed by."""
+        return GtidSet({}) if self._passed is None else said.without(self._passed)

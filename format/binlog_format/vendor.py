@@ -10,3 +10,8 @@ class Vendor(StrEnum):
 
     MARIADB = "mariadb"
     MYSQL = "mysql"
+
+    @property
+    def label(self) -> str:
+        """The name as it is written in messages."""
+        return "MariaDB" if self is Vendor.MARIADB else "MySQL"

@@ -1,4 +1,4 @@
-"""One binlog file, open for reading: `ClassicFile`, its Format_description event and its list of GTIDs."""
+"""One binlog file, open for reading: `ClassicFile`, its Format_description event and the GTIDs before it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,33 @@ from binlog_format.classic.layout import (
     MAGIC,
     MAGIC_ENCRYPTED,
     MAGIC_SIZE,
+    MYSQL_ENCRYPTION_FIELD_KEY,
+    MYSQL_ENCRYPTION_HEADER_SIZE,
+    MYSQL_ENCRYPTION_KEY_OFFSET,
+    START_ENCRYPTION_SIZE,
+    START_ENCRYPTION_STRUCT,
 )
 from binlog_format.errors import BinlogError, CorruptError, UnsupportedError
 from binlog_format.events.gtid_list import parse_gtid_list
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT, EVENT_SIZE_MAX, EventType
+from binlog_format.events.previous_gtids import parse_previous_gtids
+from binlog_format.gtid import GtidPosition
+from binlog_format.gtid_set import NO_GTIDS
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
     from binlog_format.classic.format_description import FormatDescription
     from binlog_format.gtid import Gtid
+    from binlog_format.gtid_set import GtidPoint, GtidSet
     from binlog_format.kernels import Bytes
     from binlog_format.source_file import SourceFile
+    from binlog_format.vendor import Vendor
 
 _HEAD_EVENTS_MAX = 4
-"""Events at the start that are looked at for the list of GTIDs; it is the second one, or the third."""
+"""Events at the start that are looked at for the GTIDs of the files before; it is the second one, or the third."""
+
+_GROUP_STARTS = (EventType.MARIADB_GTID, EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED)
 
 _END_LOG_POS_MASK = 0xFFFFFFFF
 """The field counts modulo 2^32; files can be larger."""
@@ -42,7 +54,8 @@ class ClassicFile:
         description: None while the Format_description event is not there (yet).
         description_event: Its bytes, checksum included.
         events_start: Byte behind it.
-        gtid_list: What the files before this one held; None while that is not there (yet).
+        gtid_list: MariaDB: what the files before this one held; None while that is not there (yet).
+        previous_gtids: The same of MySQL.
 
     Raises:
         CorruptError: `HEADER`, `BAD_EVENT` or `EVENT_CHECKSUM`: its first bytes cannot be right.
@@ -56,6 +69,7 @@ class ClassicFile:
         self.description_event = b""
         self.events_start = MAGIC_SIZE
         self.gtid_list: tuple[Gtid, ...] | None = None
+        self.previous_gtids: GtidSet | None = None
         try:
             self._read_head()
         except BinlogError:
@@ -66,6 +80,17 @@ class ClassicFile:
     def name(self) -> str:
         """File name without its directory."""
         return self.source.name
+
+    @property
+    def vendor(self) -> Vendor | None:
+        """Whose server wrote it; None while that is not there (yet)."""
+        return None if self.description is None else self.description.vendor
+
+    def gtids_before(self) -> GtidPoint:
+        """What the files before this one held, as far as that is there."""
+        if self.previous_gtids is not None:
+            return self.previous_gtids
+        return NO_GTIDS if self.gtid_list is None else GtidPosition.of(self.gtid_list)
 
     def place(self, file_offset: int) -> Place:
         """A place in this file, for messages."""
@@ -88,7 +113,7 @@ class ClassicFile:
         magic = self.read(0, MAGIC_SIZE).tobytes()
         if len(magic) < MAGIC_SIZE:
             return
-        check_magic(magic, self.name)
+        check_magic(magic, self.name, self.read(0, MYSQL_ENCRYPTION_HEADER_SIZE).tobytes())
         event = self._read_event(MAGIC_SIZE)
         if event is None:
             return
@@ -101,11 +126,14 @@ class ClassicFile:
                 return
             _, event_type, *_ = EVENT_HEADER_STRUCT.unpack_from(event)
             if event_type == EventType.START_ENCRYPTION:
-                raise encrypted(self.place(file_offset))
+                raise encrypted_by_mariadb(event, self.place(file_offset))
             if event_type == EventType.MARIADB_GTID_LIST:
                 self.gtid_list = parse_gtid_list(self._checked(event, file_offset))
                 return
-            if event_type == EventType.MARIADB_GTID:
+            if event_type == EventType.PREVIOUS_GTIDS:
+                self.previous_gtids = parse_previous_gtids(self._checked(event, file_offset))
+                return
+            if event_type in _GROUP_STARTS:
                 return
             file_offset += len(event)
 
@@ -136,15 +164,20 @@ class ClassicFile:
         return body
 
 
-def check_magic(magic: bytes, name: str) -> None:
+def check_magic(magic: bytes, name: str, head: bytes = b"") -> None:
     """See that *magic* begins a binlog file that can be read.
+
+    Args:
+        magic: The file's first bytes.
+        name: Its name.
+        head: More of them, to say which key encrypts it.
 
     Raises:
         CorruptError: `HEADER`: it is something else.
         UnsupportedError: `ENCRYPTED`.
     """
     if magic == MAGIC_ENCRYPTED:
-        raise encrypted(Place(name, byte=0))
+        raise encrypted_by_mysql(head, Place(name, byte=0))
     if magic != MAGIC:
         raise CorruptError(
             "HEADER", f"magic number: stored {magic.hex(' ')}, expected {MAGIC.hex(' ')}", at=Place(name, byte=0)
@@ -176,13 +209,44 @@ def check_incomplete_event(data: bytes, at: Place) -> None:
         )
 
 
-def encrypted(at: Place) -> UnsupportedError:
-    """The error for a file that only its server can read."""
+def encrypted_by_mariadb(event: bytes, at: Place) -> UnsupportedError:
+    """The error for what stands behind a START_ENCRYPTION event.
+
+    Args:
+        event: The event; a checksum may follow.
+        at: Where it stands.
+    """
+    said = ""
+    if len(event) >= START_ENCRYPTION_SIZE:
+        scheme, key_version, _ = START_ENCRYPTION_STRUCT.unpack_from(event, EVENT_HEADER_SIZE)
+        said = f" with version {key_version} of the key, scheme {scheme}"
     return UnsupportedError(
         "ENCRYPTED",
-        "the binlog is encrypted",
+        f"the binlog is encrypted from here on{said}",
         at=at,
-        hint="Turn binlog encryption off on the server (MariaDB: encrypt_binlog=OFF) and begin behind these files",
+        hint="Turn binlog encryption off on the server (encrypt_binlog=OFF) and begin behind these files",
+    )
+
+
+def encrypted_by_mysql(head: bytes, at: Place) -> UnsupportedError:
+    """The error for a file with MySQL's encrypted magic.
+
+    Args:
+        head: The first bytes of the file; may be few.
+        at: Where they stand.
+    """
+    said = ""
+    offset = MYSQL_ENCRYPTION_KEY_OFFSET
+    if len(head) > offset + 1 and head[offset] == MYSQL_ENCRYPTION_FIELD_KEY:
+        start, size = offset + 2, head[offset + 1]
+        if size and start + size <= len(head):
+            said = f" with the key {head[start : start + size].decode('utf-8', 'replace')!r} of the server's keyring"
+    return UnsupportedError(
+        "ENCRYPTED",
+        f"the binlog is encrypted{said}",
+        at=at,
+        hint="Turn binlog encryption off on the server (binlog_encryption=OFF), FLUSH BINARY LOGS and begin behind "
+        "these files",
     )
 
 

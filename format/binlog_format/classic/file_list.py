@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_format.classic.file import check_magic, encrypted
-from binlog_format.classic.layout import FILE_NAME, MAGIC, MAGIC_ENCRYPTED, MAGIC_SIZE
+from binlog_format.classic.file import check_magic
+from binlog_format.classic.layout import (
+    FILE_NAME,
+    MAGIC,
+    MAGIC_ENCRYPTED,
+    MAGIC_SIZE,
+    MYSQL_ENCRYPTION_HEADER_SIZE,
+)
 from binlog_format.errors import StartError
 from binlog_format.kernels import empty_bytes
-from binlog_format.position import Place
 
 if TYPE_CHECKING:
     from binlog_format.source_file import Directory, FileEntry
@@ -59,9 +64,9 @@ def _only_file(directory: Directory, name: str) -> dict[int, FileEntry]:
     entry = directory.entry(name)
     if match is None or entry is None:
         raise StartError("NO_LOG_FILES", f"{name} is not named like a binlog file, <base>.NNNNNN")
-    magic = _read_magic(directory, name)
-    if len(magic) == MAGIC_SIZE:
-        check_magic(magic, name)
+    head = _read_head(directory, name)
+    if len(head) >= MAGIC_SIZE:
+        check_magic(head[:MAGIC_SIZE], name, head)
     return {int(match["number"]): entry}
 
 
@@ -69,20 +74,20 @@ def _is_binlog(directory: Directory, files: dict[int, FileEntry]) -> bool:
     for _, entry in sorted(files.items()):
         if entry.size < MAGIC_SIZE:
             continue  # made this moment, or by a server that was killed then
-        magic = _read_magic(directory, entry.name)
-        if magic == MAGIC_ENCRYPTED:
-            raise encrypted(Place(entry.name, byte=0))
-        return magic == MAGIC
+        head = _read_head(directory, entry.name)
+        if head[:MAGIC_SIZE] == MAGIC_ENCRYPTED:
+            check_magic(MAGIC_ENCRYPTED, entry.name, head)
+        return head[:MAGIC_SIZE] == MAGIC
     return False
 
 
-def _read_magic(directory: Directory, name: str) -> bytes:
+def _read_head(directory: Directory, name: str) -> bytes:
     try:
         file = directory.open(name)
     except FileNotFoundError:
         return b""  # purged since the listing
     try:
-        buffer = empty_bytes(MAGIC_SIZE)
+        buffer = empty_bytes(MYSQL_ENCRYPTION_HEADER_SIZE)
         return buffer[: file.read_into(0, buffer)].tobytes()
     finally:
         file.close()

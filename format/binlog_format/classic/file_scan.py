@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
-from binlog_format.classic.file import check_incomplete_event, checksum_error, encrypted
-from binlog_format.classic.layout import MARIADB_CLASSES, EventClass
+from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE, copied
+from binlog_format.classic.file import check_incomplete_event, checksum_error, encrypted_by_mariadb
+from binlog_format.classic.format_description import MYSQL_GTID_EVENTS_SINCE, server_version_of
+from binlog_format.classic.layout import EVENT_CLASSES, START_ENCRYPTION_SIZE, EventClass, GroupKind
 from binlog_format.classic.scan_kernels import Scan, ScanError, scan_groups
 from binlog_format.errors import CorruptError, DataLossError, UnsupportedError
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
+from binlog_format.gtid_sources import GtidSources
 from binlog_format.log import BLOCK_SIZE
+from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +25,9 @@ if TYPE_CHECKING:
     from binlog_format.block import Table
     from binlog_format.classic.file import ClassicFile
     from binlog_format.errors import BinlogError
+    from binlog_format.gtid import GtidSource
     from binlog_format.kernels import Bytes
+    from binlog_format.position import Place
 
 NO_LIMIT = 1 << 62
 """A limit behind every byte of a file."""
@@ -40,13 +45,13 @@ class GroupWalk:
         key: The file, its time, and the byte where the group starts.
         next_offset: Byte in the file of the first event not seen.
         open_group: Row of the group; None before its first event.
-        standalone: The group is one statement.
+        kind: Of the group.
     """
 
     key: tuple[int, int, int] | None = None
     next_offset: int = 0
     open_group: Table | None = None
-    standalone: bool = False
+    kind: int = GroupKind.TRANSACTION
 
 
 class Scratch:
@@ -54,10 +59,12 @@ class Scratch:
 
     Args:
         read_size: Bytes to read at a time.
+        sources: What the log's `gtid_source` counts.
     """
 
-    def __init__(self, read_size: int = BLOCK_SIZE) -> None:
+    def __init__(self, read_size: int = BLOCK_SIZE, sources: GtidSources | None = None) -> None:
         self.read_size = read_size
+        self.sources = GtidSources() if sources is None else sources
         self.groups: Table = np.zeros(_GROUP_ROWS, dtype=GROUP_DTYPE)
         self.events: Table = np.zeros(_EVENT_ROWS, dtype=EVENT_DTYPE)
         self.walk = GroupWalk()
@@ -82,6 +89,8 @@ class Piece:
         groups: `GROUP_DTYPE`.
         events: `EVENT_DTYPE`.
         checksum_size: Bytes behind each event, which its size does not count.
+        vendor: Whose server wrote the file.
+        gtid_sources: What `gtid_source` counts.
     """
 
     data: Bytes
@@ -90,6 +99,8 @@ class Piece:
     groups: Table
     events: Table
     checksum_size: int
+    vendor: Vendor
+    gtid_sources: tuple[GtidSource, ...]
 
 
 @dataclass
@@ -119,6 +130,8 @@ class FileScan:
     def __post_init__(self) -> None:
         assert self.file.description is not None, "a file without Format_description event has no groups"
         self._checksum_size = self.file.description.checksum_size
+        self._vendor = self.file.description.vendor
+        self._classes = EVENT_CLASSES[self._vendor]
         self.stopped_at = self.start
 
     def pieces(self) -> Iterator[Piece]:
@@ -131,11 +144,11 @@ class FileScan:
         offset = self.start
         size = self.scratch.read_size
         open_group: Table | None = None
-        standalone = False
+        kind: int = GroupKind.TRANSACTION
         while True:
             available = self.file.size() - offset
             data = self.file.read(offset, max(0, min(size, available)))
-            scan = self._scan(data, offset, open_group, standalone, verify=self.verify)
+            scan = self._scan(data, offset, open_group, kind, verify=self.verify)
             if scan.groups_done:
                 yield self._piece(data[: scan.data_done], offset, scan.done, scan.groups_done, scan.events_done)
             if scan.error:
@@ -160,29 +173,37 @@ class FileScan:
                 return
             yield piece
             open_group = self._go_on(piece.groups, scan.events)
-            standalone = scan.standalone
+            kind = scan.kind
             offset += scan.place_next
             size = self.scratch.read_size
 
     def _scan(
-        self, data: Bytes, offset: int, open_group: Table | None, standalone: bool, *, verify: bool, limit: int = -1
+        self, data: Bytes, offset: int, open_group: Table | None, kind: int, *, verify: bool, limit: int = -1
     ) -> Scan:
-        if open_group is not None:
-            self.scratch.groups[:1] = open_group
-        return scan_groups(
-            data,
-            len(data),
-            self.file.file_no,
-            offset,
-            self.limit if limit < 0 else limit,
-            self._checksum_size,
-            verify,
-            MARIADB_CLASSES,
-            open_group is not None,
-            standalone,
-            self.scratch.groups,
-            self.scratch.events,
-        )
+        sources = self.scratch.sources
+        while True:
+            if open_group is not None:
+                self.scratch.groups[:1] = open_group
+            scan = scan_groups(
+                data,
+                len(data),
+                self.file.file_no,
+                offset,
+                self.limit if limit < 0 else limit,
+                self._checksum_size,
+                verify,
+                self._classes,
+                open_group is not None,
+                int(kind),
+                self.scratch.groups,
+                self.scratch.events,
+                sources.keys,
+                sources.slots,
+                sources.counts,
+            )
+            if scan.error != ScanError.SOURCES_FULL:
+                return scan
+            sources.grow()
 
     def _stop_reason(self, data: Bytes, scan: Scan, offset: int, *, is_inside: bool) -> Stop | None:
         if not is_inside and offset >= self.limit:
@@ -209,14 +230,12 @@ class FileScan:
         key = (self.file.file_no, self.file.description.timestamp, group_offset)
         walk = self.scratch.walk
         if walk.key != key:
-            walk.key, walk.next_offset, walk.open_group, walk.standalone = key, group_offset, None, False
+            walk.key, walk.next_offset, walk.open_group, walk.kind = key, group_offset, None, GroupKind.TRANSACTION
         size = self.scratch.read_size
         while True:
             data = self.file.read(walk.next_offset, size)
             # No second group is begun: the limit is behind the first event of this one.
-            scan = self._scan(
-                data, walk.next_offset, walk.open_group, walk.standalone, verify=False, limit=group_offset + 1
-            )
+            scan = self._scan(data, walk.next_offset, walk.open_group, walk.kind, verify=False, limit=group_offset + 1)
             if scan.error:
                 raise self._error(scan, walk.next_offset + scan.place_next)
             if scan.groups_done:
@@ -224,7 +243,7 @@ class FileScan:
                 return True
             if scan.place_next:
                 walk.open_group = self._go_on(self.scratch.groups[:1], scan.events)
-                walk.standalone = scan.standalone
+                walk.kind = scan.kind
                 walk.next_offset += scan.place_next
                 size = self.scratch.read_size
             elif walk.next_offset + len(data) >= self.file.size():
@@ -245,9 +264,11 @@ class FileScan:
             data=data,
             file_offset=offset,
             next_offset=offset + size,
-            groups=self.scratch.groups[:groups].copy(),
-            events=self.scratch.events[:events].copy(),
+            groups=copied(self.scratch.groups[:groups]),
+            events=copied(self.scratch.events[:events]),
             checksum_size=self._checksum_size,
+            vendor=self._vendor,
+            gtid_sources=self.scratch.sources.known(),
         )
 
     def _error(self, scan: Scan, offset: int) -> BinlogError:
@@ -262,33 +283,53 @@ class FileScan:
             return CorruptError("BAD_EVENT", f"an event of type {name} is too short for its fixed part", at=at)
         if error is ScanError.NESTED:
             return CorruptError("BAD_EVENT", f"an event of type {name} inside an event group that has not ended", at=at)
+        if error is ScanError.GTID:
+            return CorruptError("BAD_EVENT", f"an event of type {name} without a GTID that can be read", at=at)
+        if error is ScanError.UNKNOWN:
+            return UnsupportedError(
+                "EVENT_TYPE",
+                f"an event of type {name}: it is not known in files of {self._vendor.label} (server "
+                f"{self._server_version}), and says that it may not be passed over",
+                at=at,
+                hint="A later version of this program may know it",
+            )
         if error is ScanError.OUTSIDE:
-            return CorruptError("BAD_EVENT", f"an event of type {name} outside of an event group", at=at)
-        return _unreadable(EventClass(MARIADB_CLASSES[scan.stored]), name, self.file, offset)
+            return self._outside(name, at)
+        return self._unreadable(EventClass(self._classes[scan.stored]), offset)
 
+    @property
+    def _server_version(self) -> str:
+        assert self.file.description is not None
+        return self.file.description.server_version
 
-def _unreadable(event_class: EventClass, name: str, file: ClassicFile, offset: int) -> BinlogError:
-    at = file.place(offset)
-    if event_class is EventClass.ENCRYPTION:
-        return encrypted(at)
-    if event_class is EventClass.INCIDENT:
-        return DataLossError(
-            "TRUNCATED_TRANSACTION",
-            "the server recorded an incident: changes were made that are not in the log",
-            at=at,
-            hint="Take the tables anew from the server and begin behind this event",
-        )
-    version = file.description.server_version if file.description is not None else "?"
-    if event_class is EventClass.FORMAT:
+    def _outside(self, name: str, at: Place) -> BinlogError:
+        if self._vendor is Vendor.MYSQL and server_version_of(self._server_version) < MYSQL_GTID_EVENTS_SINCE:
+            return UnsupportedError(
+                "VERSION",
+                f"an event of type {name} without a GTID event before it, as MySQL {self._server_version} writes them "
+                "while gtid_mode is OFF",
+                at=at,
+                hint="Files of MySQL 5.7 and later can be read, and of MySQL 5.6 with gtid_mode=ON",
+            )
+        return CorruptError("BAD_EVENT", f"an event of type {name} outside of an event group", at=at)
+
+    def _unreadable(self, event_class: EventClass, offset: int) -> BinlogError:
+        at = self.file.place(offset)
+        if event_class is EventClass.ENCRYPTION:
+            return encrypted_by_mariadb(self.file.read(offset, START_ENCRYPTION_SIZE).tobytes(), at)
+        if event_class is EventClass.INCIDENT:
+            return DataLossError(
+                "TRUNCATED_TRANSACTION",
+                "the server recorded an incident: changes were made that are not in the log",
+                at=at,
+                hint="Take the tables anew from the server and begin behind this event",
+            )
         return UnsupportedError(
             "FORMAT",
             "a second Format_description event: this is a relay log, not a binlog",
             at=at,
             hint="Read the binlog of the primary, or of the replica with log_slave_updates=ON",
         )
-    return UnsupportedError(
-        "VERSION", f"an event of type {name}: files of MySQL are not read (server {version})", at=at
-    )
 
 
 def _type_name(event_type: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from binlog_format.classic.layout import (
     FORMAT_DESCRIPTION_FIXED_SIZE,
     FORMAT_DESCRIPTION_STRUCT,
     FORMAT_DESCRIPTION_TAIL_SIZE,
+    MARIADB_MARK,
     POST_HEADER_SIZES,
     ChecksumAlgorithm,
 )
@@ -24,9 +26,21 @@ from binlog_format.events.layout import (
     EVENT_HEADER_STRUCT,
     EventType,
 )
+from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from binlog_format.position import Place
+
+    Version = tuple[int, int, int]
+
+MYSQL_GTID_EVENTS_SINCE: Version = (5, 7, 5)
+"""From then on every group begins with a GTID event, anonymous while gtid_mode is OFF."""
+
+_CHECKSUMS_SINCE: dict[Vendor, Version] = {Vendor.MARIADB: (5, 3, 0), Vendor.MYSQL: (5, 6, 1)}
+"""From then on the Format_description event has a checksum."""
+
+_VERSION = re.compile(r"(?:5\.5\.5-(?=10\.))?(\d+)\.(\d+)\.(\d+)")
+"""MariaDB before 11 may put `5.5.5-` before its version, for replicas that think that 10 comes before 5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +64,11 @@ class FormatDescription:
     in_use: bool
     algorithm: ChecksumAlgorithm
     post_header_sizes: bytes
+
+    @property
+    def vendor(self) -> Vendor:
+        """Whose server wrote the file."""
+        return vendor_of(self.server_version)
 
     @property
     def checksum_size(self) -> int:
@@ -80,14 +99,15 @@ def parse_format_description(event: bytes, at: Place) -> FormatDescription:
             f"binlog version {version} with event headers of {header_size} bytes, expected version 4 with 19 bytes",
             at=at,
         )
-    _check_checksum(event, at)
+    text = server_version.partition(b"\0")[0].decode("utf-8", "replace")
+    _check_checksum(event, text, at)
     algorithm = event[-FORMAT_DESCRIPTION_TAIL_SIZE]
     if algorithm not in ChecksumAlgorithm.__members__.values():
         raise UnsupportedError("VERSION", f"checksum algorithm {algorithm}, expected 0 (none) or 1 (CRC-32)", at=at)
     sizes = event[FORMAT_DESCRIPTION_FIXED_SIZE:-FORMAT_DESCRIPTION_TAIL_SIZE]
     _check_post_headers(sizes, at)
     return FormatDescription(
-        server_version=server_version.partition(b"\0")[0].decode("utf-8", "replace"),
+        server_version=text,
         server_id=server_id,
         timestamp=timestamp,
         created=created,
@@ -97,17 +117,35 @@ def parse_format_description(event: bytes, at: Place) -> FormatDescription:
     )
 
 
-def _check_checksum(event: bytes, at: Place) -> None:
+def vendor_of(server_version: str) -> Vendor:
+    """Whose server has this version."""
+    return Vendor.MARIADB if MARIADB_MARK in server_version else Vendor.MYSQL
+
+
+def server_version_of(text: str) -> Version:
+    """The numbers of a server's version; zeros where it has none."""
+    match = _VERSION.match(text)
+    if match is None:
+        return 0, 0, 0
+    major, minor, patch = (int(number) for number in match.groups())
+    return major, minor, patch
+
+
+def _check_checksum(event: bytes, server_version: str, at: Place) -> None:
     covered = bytearray(event[:-EVENT_CHECKSUM_SIZE])
     covered[EVENT_FLAGS_OFFSET] &= ~EVENT_FLAG_IN_USE & 0xFF
     (stored,) = CHECKSUM_STRUCT.unpack_from(event, len(event) - EVENT_CHECKSUM_SIZE)
     computed = zlib.crc32(covered)
-    if stored != computed:
-        raise CorruptError(
-            "EVENT_CHECKSUM",
-            f"Format_description event CRC-32: stored {stored:#010x}, computed {computed:#010x}",
-            at=at,
-        )
+    if stored == computed:
+        return
+    version = server_version_of(server_version)
+    if (0, 0, 0) < version < _CHECKSUMS_SINCE[vendor_of(server_version)]:
+        raise UnsupportedError("VERSION", f"files of server version {server_version} are too old to be read", at=at)
+    raise CorruptError(
+        "EVENT_CHECKSUM",
+        f"Format_description event CRC-32: stored {stored:#010x}, computed {computed:#010x}",
+        at=at,
+    )
 
 
 def _check_post_headers(sizes: bytes, at: Place) -> None:

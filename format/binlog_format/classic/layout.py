@@ -20,15 +20,38 @@ from __future__ import annotations
 import re
 import struct
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from binlog_format.events.layout import EVENT_CHECKSUM_SIZE, EVENT_HEADER_SIZE, EventType
+from binlog_format.vendor import Vendor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
 MAGIC = b"\xfebin"
 MAGIC_ENCRYPTED = b"\xfdbin"
 """MySQL encrypts whole files, magic and all; MariaDB encrypts event by event, behind START_ENCRYPTION."""
 MAGIC_SIZE = 4
+
+# Behind MySQL's encrypted magic: version u8, then fields of type u8 and a body. The first one is the name of the key in
+# the keyring, with its size before it; the events follow at byte 512 (sql/basic_ostream.cc, rpl_log_encryption.h).
+MYSQL_ENCRYPTION_KEY_OFFSET = MAGIC_SIZE + 1
+MYSQL_ENCRYPTION_FIELD_KEY = 1
+MYSQL_ENCRYPTION_HEADER_SIZE = 512
+
+# Body of START_ENCRYPTION (MariaDB `Start_encryption_log_event`).
+START_ENCRYPTION_STRUCT = struct.Struct(
+    "<"
+    "B"  # scheme, 1
+    "I"  # key version
+    "12s"  # nonce
+)
+START_ENCRYPTION_SIZE = EVENT_HEADER_SIZE + 17
+assert EVENT_HEADER_SIZE + START_ENCRYPTION_STRUCT.size == START_ENCRYPTION_SIZE
 
 FILE_NAME = re.compile(r"(?P<base>.+)\.(?P<number>\d{6,})")
 """`<base>.NNNNNN`; the number takes more digits when it needs them."""
@@ -37,6 +60,9 @@ VIRTUAL_PAGE_SIZE = 16384
 """There are no pages on disk; a position counts the bytes of a file in units of this."""
 
 BINLOG_VERSION = 4
+
+MARIADB_MARK = "MariaDB"
+"""Stands in the version of every MariaDB server, and of no MySQL server."""
 
 FORMAT_DESCRIPTION_STRUCT = struct.Struct(
     "<"
@@ -69,6 +95,10 @@ POST_HEADER_SIZES = {
     EventType.WRITE_ROWS_V1: 8,
     EventType.UPDATE_ROWS_V1: 8,
     EventType.DELETE_ROWS_V1: 8,
+    EventType.WRITE_ROWS_V2: 10,
+    EventType.UPDATE_ROWS_V2: 10,
+    EventType.DELETE_ROWS_V2: 10,
+    EventType.PARTIAL_UPDATE_ROWS: 10,
     EventType.MARIADB_GTID: 19,
 }
 
@@ -83,63 +113,81 @@ class ChecksumAlgorithm(IntEnum):
 class EventClass(IntEnum):
     """What an event type means for the borders of event groups."""
 
-    OTHER = 0  # inside a group: a part of it; outside: an error, unless the event may be ignored
+    UNKNOWN = 0  # an error, unless the event says that it may be ignored
     CONTROL = 1  # about files, never in a group: passed over
     GTID = 2  # begins a group
     PREFIX = 3  # of a statement in a group: a standalone group does not end with it
     ROWS = 4  # a standalone group ends with the last one of a statement
     QUERY = 5  # the text COMMIT or ROLLBACK ends a group
     END = 6  # ends a group
-    FORMAT = 7  # first event of a file, nowhere else
-    ENCRYPTION = 8  # what follows cannot be read
-    INCIDENT = 9  # the server says that it lost events
-    FOREIGN = 10  # of MySQL, whose groups are built in another way
+    PART = 7  # of a group; a standalone one ends with it
+    FORMAT = 8  # first event of a file, nowhere else
+    ENCRYPTION = 9  # what follows cannot be read
+    INCIDENT = 10  # the server says that it lost events
 
+
+class GroupKind(IntEnum):
+    """How the end of a group is known."""
+
+    TRANSACTION = 0  # by an event that says so
+    STATEMENT = 1  # it is one statement, and ends with it
+    UNDECIDED = 2  # MySQL: the first event behind the GTID and prefixes will tell
+
+
+_COMMON_TYPES = {
+    EventClass.CONTROL: (EventType.STOP, EventType.ROTATE, EventType.HEARTBEAT),
+    EventClass.PREFIX: (EventType.INTVAR, EventType.RAND, EventType.USER_VAR, EventType.TABLE_MAP),
+    EventClass.ROWS: (EventType.WRITE_ROWS_V1, EventType.UPDATE_ROWS_V1, EventType.DELETE_ROWS_V1),
+    EventClass.QUERY: (EventType.QUERY,),
+    EventClass.END: (EventType.XID, EventType.XA_PREPARE),
+    EventClass.PART: (
+        EventType.APPEND_BLOCK,
+        EventType.DELETE_FILE,
+        EventType.BEGIN_LOAD_QUERY,
+        EventType.EXECUTE_LOAD_QUERY,
+    ),
+    EventClass.FORMAT: (EventType.FORMAT_DESCRIPTION,),
+    EventClass.INCIDENT: (EventType.INCIDENT,),
+}
 
 _MARIADB_TYPES = {
-    EventClass.CONTROL: (
-        EventType.STOP,
-        EventType.ROTATE,
-        EventType.HEARTBEAT,
-        EventType.BINLOG_CHECKPOINT,
-        EventType.MARIADB_GTID_LIST,
-    ),
+    EventClass.CONTROL: (EventType.BINLOG_CHECKPOINT, EventType.MARIADB_GTID_LIST),
     EventClass.GTID: (EventType.MARIADB_GTID,),
-    EventClass.PREFIX: (
-        EventType.INTVAR,
-        EventType.RAND,
-        EventType.USER_VAR,
-        EventType.TABLE_MAP,
-        EventType.ANNOTATE_ROWS,
-    ),
+    EventClass.PREFIX: (EventType.ANNOTATE_ROWS, EventType.PARTIAL_ROW_DATA),
     EventClass.ROWS: (
-        EventType.WRITE_ROWS_V1,
-        EventType.UPDATE_ROWS_V1,
-        EventType.DELETE_ROWS_V1,
         EventType.WRITE_ROWS_COMPRESSED_V1,
         EventType.UPDATE_ROWS_COMPRESSED_V1,
         EventType.DELETE_ROWS_COMPRESSED_V1,
+        EventType.WRITE_ROWS_COMPRESSED,
+        EventType.UPDATE_ROWS_COMPRESSED,
+        EventType.DELETE_ROWS_COMPRESSED,
     ),
-    EventClass.QUERY: (EventType.QUERY,),
-    EventClass.END: (EventType.XID, EventType.XA_PREPARE),
-    EventClass.FORMAT: (EventType.FORMAT_DESCRIPTION,),
+    EventClass.PART: (EventType.QUERY_COMPRESSED,),
     EventClass.ENCRYPTION: (EventType.START_ENCRYPTION,),
-    EventClass.INCIDENT: (EventType.INCIDENT,),
-    EventClass.FOREIGN: (
-        EventType.ROWS_QUERY,
+}
+
+_MYSQL_TYPES = {
+    EventClass.CONTROL: (EventType.PREVIOUS_GTIDS, EventType.HEARTBEAT_V2),
+    EventClass.GTID: (EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED),
+    EventClass.PREFIX: (EventType.ROWS_QUERY, EventType.IGNORABLE),
+    EventClass.ROWS: (
         EventType.WRITE_ROWS_V2,
         EventType.UPDATE_ROWS_V2,
         EventType.DELETE_ROWS_V2,
-        EventType.GTID,
-        EventType.ANONYMOUS_GTID,
-        EventType.PREVIOUS_GTIDS,
         EventType.PARTIAL_UPDATE_ROWS,
-        EventType.TRANSACTION_PAYLOAD,
-        EventType.GTID_TAGGED,
     ),
+    EventClass.END: (EventType.TRANSACTION_PAYLOAD,),
+    EventClass.PART: (EventType.TRANSACTION_CONTEXT, EventType.VIEW_CHANGE),
 }
 
-MARIADB_CLASSES = np.zeros(256, dtype=np.uint8)
-"""Event class of each type code, for files of a MariaDB server."""
-for _event_class, _types in _MARIADB_TYPES.items():
-    MARIADB_CLASSES[list(_types)] = _event_class
+
+def _classes(own: Mapping[EventClass, tuple[EventType, ...]]) -> NDArray[np.uint8]:
+    classes = np.full(256, EventClass.UNKNOWN, dtype=np.uint8)
+    for types in (_COMMON_TYPES, own):
+        for event_class, codes in types.items():
+            classes[list(codes)] = event_class
+    return classes
+
+
+EVENT_CLASSES = {Vendor.MARIADB: _classes(_MARIADB_TYPES), Vendor.MYSQL: _classes(_MYSQL_TYPES)}
+"""Event class of each type code, by the vendor of the server that wrote the file."""

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from binlog_format.classic.file import ClassicFile
 from binlog_format.classic.file_scan import NO_LIMIT, FileScan, Stop
 from binlog_format.classic.layout import MAGIC_SIZE, VIRTUAL_PAGE_SIZE
-from binlog_format.errors import CorruptError, DataLossError, StartError
+from binlog_format.errors import CorruptError, DataLossError, StartError, UnsupportedError
+from binlog_format.gtid_groups import gtids_of
 from binlog_format.position import Place, Position
+from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from binlog_format.classic.file_scan import Piece, Scratch
-    from binlog_format.gtid import Gtid
     from binlog_format.source_file import Directory, FileEntry
 
 
@@ -72,6 +73,7 @@ class LogScan:
         self._limit = end
         self._scratch = scratch
         self._verify = verify
+        self._vendor: Vendor | None = None
         self.end = start
 
     def pieces(self) -> Generator[Piece]:
@@ -97,6 +99,7 @@ class LogScan:
             with closing(self._open(file_no)) as file:
                 if file.description is None:
                     continue  # the newest: not there yet; an older one: its server was killed when it made the file
+                self._check_vendor(file)
                 scan = self._file_scan(file)
                 for piece in scan.pieces():
                     self.end = position_of(file_no, piece.next_offset)
@@ -145,23 +148,56 @@ class LogScan:
         if not file.description.in_use:
             what = "event" if scan.has_incomplete_event else "event group"
             raise CorruptError("BAD_EVENT", f"an {what} is cut off by the end of a file that its server closed", at=at)
+        if file.vendor is Vendor.MYSQL:
+            self._check_set_after(file, scan.stopped_at, at)
+            return
         found = {(gtid.domain, gtid.server): gtid.seqno for gtid in file.gtid_list or ()}
         whole = FileScan(file, file.events_start, scan.stopped_at, self._scratch, verify=False)
         for piece in whole.pieces():
             for domain, server, seqno in piece.groups[["domain", "server_id", "seqno"]].tolist():
                 found[domain, server] = seqno
-        for gtid in self._gtids_after(file.file_no):
+        later = self._head_after(file.file_no)
+        for gtid in later.gtid_list or () if later is not None else ():
             if found.get((gtid.domain, gtid.server), -1) < gtid.seqno:
-                raise CorruptError(
-                    "BAD_EVENT",
-                    f"an event group is cut off here, but the file after this one says that {gtid} was logged",
-                    at=at,
-                )
+                raise _cut_off(str(gtid), at)
 
-    def _gtids_after(self, file_no: int) -> tuple[Gtid, ...]:
-        """What the first file behind *file_no* that has a list of GTIDs says."""
+    def _check_set_after(self, file: ClassicFile, size: int, at: Place) -> None:
+        """The same for MySQL, which cuts such a file back: here it has been copied before that."""
+        found = file.gtids_before()
+        for piece in FileScan(file, file.events_start, size, self._scratch, verify=False).pieces():
+            found = found.advanced_by(gtids_of(piece.groups, piece.gtid_sources))
+        later = self._head_after(file.file_no)
+        missing = (
+            later.previous_gtids.without(found) if later is not None and later.previous_gtids is not None else None
+        )
+        if missing:
+            raise _cut_off(str(missing), at)
+
+    def _head_after(self, file_no: int) -> ClassicFile | None:
+        """The first file behind *file_no* that says what the files before it held; closed already."""
         for later in sorted(number for number in self._listing if number > file_no):
             with closing(self._open(later)) as file:
-                if file.gtid_list is not None:
-                    return file.gtid_list
-        return ()
+                if file.gtid_list is not None or file.previous_gtids is not None:
+                    return file
+        return None
+
+    def _check_vendor(self, file: ClassicFile) -> None:
+        """See that one kind of server wrote all files: positions in GTIDs would mean nothing."""
+        assert file.description is not None
+        vendor = file.description.vendor
+        if self._vendor is not None and vendor is not self._vendor:
+            raise UnsupportedError(
+                "FORMAT",
+                f"the file is of {vendor.label}, the files before it are of {self._vendor.label}",
+                at=file.place(0),
+                hint="Keep the files of the two servers in directories of their own",
+            )
+        self._vendor = vendor
+
+
+def _cut_off(gtids: str, at: Place) -> CorruptError:
+    return CorruptError(
+        "BAD_EVENT",
+        f"an event group is cut off here, but the file after this one says that {gtids} was logged",
+        at=at,
+    )

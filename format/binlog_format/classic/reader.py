@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,11 +13,16 @@ from binlog_format.classic.file_list import find_files
 from binlog_format.classic.file_scan import NO_LIMIT, FileScan, Scratch, Stop
 from binlog_format.classic.layout import MAGIC_SIZE
 from binlog_format.classic.log_scan import LogScan, byte_of, open_file, position_of
-from binlog_format.errors import DataLossError
+from binlog_format.errors import DataLossError, UnsupportedError
+from binlog_format.events.layout import EVENT_CHECKSUM_SIZE
+from binlog_format.events.xid import XID_SIZE, ends_in_xid
 from binlog_format.extents import read_extents
-from binlog_format.gtid import Gtid, GtidPosition
+from binlog_format.gtid_groups import gtids_of
+from binlog_format.gtid_set import NO_GTIDS, GtidSet
 from binlog_format.log import BLOCK_SIZE, Log, LogFile, Span
 from binlog_format.position import Place
+from binlog_format.transactions.xa_steps import xa_steps
+from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,14 +30,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Table
+    from binlog_format.classic.file import ClassicFile
     from binlog_format.classic.file_scan import Piece
+    from binlog_format.gtid import Gtid
+    from binlog_format.gtid_set import GtidPoint
     from binlog_format.kernels import Bytes
     from binlog_format.position import Position
     from binlog_format.source_file import Directory, FileEntry, SourceFile
 
 
 class ClassicLog(Log):
-    """Version 4 binlog files of a MariaDB server.
+    """Version 4 binlog files of a MariaDB server (10.0 and later) or a MySQL server (5.7 and later).
 
     The state of the log is what its directory lists. In the newest file an event or a group whose end is not there is
     *not there yet*; in an older file it is what a killed server left behind, and never was a group.
@@ -69,24 +78,29 @@ class ClassicLog(Log):
         """The first byte behind the magic number of the oldest file."""
         return position_of(min(self._list()), MAGIC_SIZE)
 
-    def gtid_position_at(self, position: Position) -> GtidPosition:
-        """The last GTID of each domain before *position*: the list at the file's start, and a scan from there."""
+    def gtid_position_at(self, position: Position) -> GtidPoint:
+        """What lies before *position*, by GTID: what the file's start says, and a scan from there.
+
+        Of a MySQL log a `GtidSet`, of a MariaDB log a `GtidPosition`.
+        """
         entry = self._list().get(position.file_no)
         if entry is None:
-            return GtidPosition({})
+            return NO_GTIDS
         with closing(open_file(self._directory, position.file_no, entry)) as file:
-            result = GtidPosition.of(file.gtid_list or ())
+            result = file.gtids_before()
             if file.description is None:
                 return result
+            if file.vendor is Vendor.MYSQL and not result:
+                result = GtidSet({})
             scan = FileScan(file, file.events_start, byte_of(position), self._scratch, verify=False)
             for piece in scan.pieces():
-                result = result.advanced_by(last_gtids(piece.groups))
+                result = result.advanced_by(gtids_of(piece.groups, piece.gtid_sources))
             return result
 
-    def span(self, start: Position, *, size_max: int | None = None) -> Span:
+    def span(self, start: Position, *, end: Position | None = None, size_max: int | None = None) -> Span:
         """Measure from *start* on by headers alone; checksums are left to `blocks`."""
-        scan = self._scan(start, None, verify=False)
-        span = Span(start, 0, 0, GtidPosition({}), None)
+        scan = self._scan(start, end, verify=False)
+        span = Span(start, 0, 0, NO_GTIDS, None)
         passed = 0
         with closing(scan.pieces()) as pieces:
             for piece in pieces:
@@ -103,13 +117,14 @@ class ClassicLog(Log):
                         end=position_of(int(ended["file_no"][0]), int(ends[count - 1])),
                         groups=span.groups + count,
                         size=int(sizes[count - 1]),
-                        gtids=span.gtids.advanced_by(last_gtids(ended[:count])),
+                        gtids=span.gtids.advanced_by(gtids_of(ended[:count], piece.gtid_sources)),
                         last_timestamp=int(ended["timestamp"][count - 1]),
+                        xa=span.xa + xa_steps(_block(piece), count),
                     )
                 if size_max is not None and passed > size_max and span.groups:
                     return span
         # What lies between groups, and files that hold none, are passed too.
-        return Span(max(scan.end, span.end), span.groups, span.size, span.gtids, span.last_timestamp)
+        return replace(span, end=max(scan.end, span.end))
 
     def split(self, start: Position, end: Position, count: int) -> list[Position]:
         """Cut at the first group start behind each equal share of the bytes; walks the headers once."""
@@ -133,19 +148,7 @@ class ClassicLog(Log):
     def blocks(self, start: Position | None = None, end: Position | None = None) -> Iterator[Block]:
         """Read the groups whose position is in [*start*, *end*); data is the bytes of the file, not copied."""
         for piece in self._scan(start or self.start_position(), end, verify=True).pieces():
-            last = piece.groups[-1]
-            extents = np.zeros(1, dtype=EXTENT_DTYPE)
-            extents["file_no"] = last["file_no"]
-            extents["file_offset"] = piece.file_offset
-            extents["size"] = len(piece.data)
-            next_offset = piece.next_offset if last["ends"] else int(last["file_offset"])
-            yield Block(
-                data=piece.data,
-                groups=piece.groups,
-                events=piece.events,
-                extents=extents,
-                next_position=position_of(int(last["file_no"]), next_offset),
-            )
+            yield _block(piece)
 
     def start_event(self, file_no: int) -> bytes | None:
         """The Format_description event of a file, checksum included, if a server start began the file; else None."""
@@ -156,15 +159,21 @@ class ClassicLog(Log):
             return file.description_event if file.description is not None and file.description.created else None
 
     def gtid_list(self, file_no: int) -> tuple[Gtid, ...] | None:
-        """The GTIDs that a file's start lists, of what the files before it held; None when that is not there (yet)."""
+        """The GTIDs that a file's start lists, of what the files before it held; None: not there (yet).
+
+        Raises:
+            UnsupportedError: `FORMAT`: the file is of a MySQL server, whose GTIDs are sets (`gtid_position_at`).
+        """
         entry = self._list().get(file_no)
         if entry is None:
             return None
         with closing(open_file(self._directory, file_no, entry)) as file:
+            if file.vendor is Vendor.MYSQL:
+                raise UnsupportedError("FORMAT", "a log of a MySQL server has no list of GTIDs", at=file.place(0))
             return file.gtid_list
 
     def find_gtid(self, gtid: Gtid) -> Position | None:
-        """Where the group of *gtid* starts; None: it is not there.
+        """MariaDB: where the group of *gtid* starts; None: it is not there.
 
         Looks into the newest file whose list of GTIDs does not cover it, and those behind that one.
         """
@@ -202,9 +211,19 @@ class ClassicLog(Log):
 
         return read_extents(extents, open_by_number)
 
+    def ends_committed(self, group: np.void) -> bool:
+        """See `Log`; walks the headers of the group, and looks at the bytes before its end."""
+        start = position_of(int(group["file_no"]), int(group["file_offset"]))
+        end = self.span(start, size_max=1).end
+        size = min(byte_of(end), XID_SIZE + EVENT_CHECKSUM_SIZE)
+        extents = np.zeros(1, dtype=EXTENT_DTYPE)
+        extents["file_no"], extents["file_offset"], extents["size"] = end.file_no, byte_of(end) - size, size
+        tail = self.read_extents(extents).tobytes()
+        return ends_in_xid(tail) or ends_in_xid(tail, checksum_size=EVENT_CHECKSUM_SIZE)
+
     def close(self) -> None:
         """Let the scratch space go; no file is kept open."""
-        self._scratch = Scratch(self._scratch.read_size)
+        self._scratch = Scratch(self._scratch.read_size, self._scratch.sources)
 
     def _list(self) -> dict[int, FileEntry]:
         return find_files(self._directory, self._only)
@@ -225,27 +244,23 @@ class ClassicLog(Log):
                     continue
                 used = size if scan.stop is Stop.END else scan.stopped_at
             header: dict[str, object] = {
+                "vendor": str(description.vendor),
                 "server_version": description.server_version,
                 "server_id": description.server_id,
                 "timestamp": description.timestamp,
                 "created": description.created,
                 "in_use": description.in_use,
                 "checksum": description.algorithm.name,
-                "gtid_list": None if file.gtid_list is None else [str(gtid) for gtid in file.gtid_list],
+                "gtid_list": _listed(file),
             }
             return LogFile(file_no, entry.name, size, "active" if is_newest else "full", used, header)
 
 
-def last_gtids(groups: Table) -> GtidPosition:
-    """The last GTID of each domain in a group table."""
-    groups = groups[groups["has_gtid"]]
-    # Of the reversed column, `unique` gives each domain's first place.
-    domains, places = np.unique(groups["domain"][::-1], return_index=True)
-    last = {}
-    for domain, place in zip(domains.tolist(), places.tolist(), strict=True):
-        row = groups[len(groups) - 1 - place]
-        last[domain] = Gtid(domain, int(row["server_id"]), int(row["seqno"]))
-    return GtidPosition(last)
+def _listed(file: ClassicFile) -> list[str] | None:
+    """What the file's start says of the files before it: a text for each source, or for each server's UUID."""
+    if file.previous_gtids is not None:
+        return str(file.previous_gtids).split(",") if file.previous_gtids else []
+    return None if file.gtid_list is None else [str(gtid) for gtid in file.gtid_list]
 
 
 def _group_ends(piece: Piece, ended: Table) -> NDArray[np.int64]:
@@ -253,3 +268,21 @@ def _group_ends(piece: Piece, ended: Table) -> NDArray[np.int64]:
     last_events: Table = piece.events[ended["first_event"] + ended["event_count"] - 1]
     ends: NDArray[np.int64] = last_events["start"] + last_events["size"]
     return ends + (piece.checksum_size + piece.file_offset)
+
+
+def _block(piece: Piece) -> Block:
+    last = piece.groups[-1]
+    extents = np.zeros(1, dtype=EXTENT_DTYPE)
+    extents["file_no"] = last["file_no"]
+    extents["file_offset"] = piece.file_offset
+    extents["size"] = len(piece.data)
+    next_offset = piece.next_offset if last["ends"] else int(last["file_offset"])
+    return Block(
+        data=piece.data,
+        groups=piece.groups,
+        events=piece.events,
+        extents=extents,
+        next_position=position_of(int(last["file_no"]), next_offset),
+        vendor=piece.vendor,
+        gtid_sources=piece.gtid_sources,
+    )

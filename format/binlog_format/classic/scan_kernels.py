@@ -13,6 +13,7 @@ from binlog_format.classic.layout import (
     ROWS_FLAGS_OFFSET,
     VIRTUAL_PAGE_SIZE,
     EventClass,
+    GroupKind,
 )
 from binlog_format.events.checksum_kernels import crc32
 from binlog_format.events.event_table_kernels import read_gtid
@@ -26,7 +27,9 @@ from binlog_format.events.layout import (
     GTID_FLAG_STANDALONE,
     GTID_FLAGS_OFFSET,
     GTID_SIZE_MIN,
+    EventType,
 )
+from binlog_format.events.mysql_gtid_kernels import GTID_READ, GTID_SOURCES_FULL, read_mysql_gtid
 from binlog_format.events.query_layout import (
     QUERY_DATABASE_SIZE_OFFSET,
     QUERY_FIXED_SIZE,
@@ -52,6 +55,9 @@ class ScanError(IntEnum):
     NESTED = 4  # stored: its type; it cannot stand inside a group
     OUTSIDE = 5  # stored: its type; it cannot stand outside of groups
     UNREADABLE = 6  # stored: its type; of a class that ends reading
+    UNKNOWN = 7  # stored: its type; nothing is known of it, and it may not be ignored
+    GTID = 8  # stored: its type; its GTID cannot be read
+    SOURCES_FULL = 9  # not wrong: scan again with room for more sources
 
 
 class Scan(NamedTuple):
@@ -68,7 +74,7 @@ class Scan(NamedTuple):
         events: Events in the table, those of the group that does not end here included.
         place_next: Behind the last whole event.
         size_next: Size of the event there, which is not whole; 0 when not even its header is.
-        standalone: The group that does not end here is one statement.
+        kind: `GroupKind` of the group that does not end here.
     """
 
     error: int
@@ -81,7 +87,7 @@ class Scan(NamedTuple):
     events: int
     place_next: int
     size_next: int
-    standalone: bool
+    kind: int
 
 
 # Plain numbers: Numba gives members of an enum a type of their own.
@@ -92,6 +98,11 @@ _ROWS = int(EventClass.ROWS)
 _QUERY = int(EventClass.QUERY)
 _END = int(EventClass.END)
 _FORMAT = int(EventClass.FORMAT)
+_TYPE_MARIADB_GTID = int(EventType.MARIADB_GTID)
+_UNKNOWN_CLASS = int(EventClass.UNKNOWN)
+_TRANSACTION = int(GroupKind.TRANSACTION)
+_STATEMENT = int(GroupKind.STATEMENT)
+_UNDECIDED = int(GroupKind.UNDECIDED)
 _OK = int(ScanError.NONE)
 _EVENT_SIZE = int(ScanError.EVENT_SIZE)
 _CHECKSUM = int(ScanError.CHECKSUM)
@@ -99,24 +110,35 @@ _TOO_SHORT = int(ScanError.TOO_SHORT)
 _NESTED = int(ScanError.NESTED)
 _OUTSIDE = int(ScanError.OUTSIDE)
 _UNREADABLE = int(ScanError.UNREADABLE)
+_UNKNOWN = int(ScanError.UNKNOWN)
+_BAD_GTID = int(ScanError.GTID)
+_SOURCES_FULL = int(ScanError.SOURCES_FULL)
 
 _COMMIT = as_bytes(b"COMMIT")
 _ROLLBACK = as_bytes(b"ROLLBACK")
+_BEGIN = as_bytes(b"BEGIN")
+_XA_START = as_bytes(b"XA START ")
 
 
 @kernel
 def _is_text(data: Bytes, p: int, text: Bytes) -> bool:
     # The bit that tells small from capital letters does not count; with it cleared only letters can be equal.
     for i in range(len(text)):
-        if load_u8(data, p + i) & 0xDF != text[i]:
+        if load_u8(data, p + i) & 0xDF != text[i] & 0xDF:
             return False
     return True
 
 
 @kernel
-def _query_ends_group(data: Bytes, p: int, size: int) -> bool:
+def _query_text(data: Bytes, p: int) -> int:
+    # The byte where the statement of a QUERY event begins; it may lie behind the event's end.
     text = p + QUERY_FIXED_SIZE + load_u16(data, p + QUERY_STATUS_SIZE_OFFSET)
-    text += load_u8(data, p + QUERY_DATABASE_SIZE_OFFSET) + 1
+    return text + load_u8(data, p + QUERY_DATABASE_SIZE_OFFSET) + 1
+
+
+@kernel
+def _query_ends_group(data: Bytes, p: int, size: int) -> bool:
+    text = _query_text(data, p)
     length = p + size - text
     if length == len(_COMMIT):
         return _is_text(data, text, _COMMIT)
@@ -126,13 +148,29 @@ def _query_ends_group(data: Bytes, p: int, size: int) -> bool:
 
 
 @kernel
-def _ends_group(data: Bytes, p: int, size: int, event_class: int, standalone: bool) -> bool:
-    if event_class == _GTID:
+def _group_kind(data: Bytes, p: int, size: int, event_class: int) -> int:
+    # MySQL: what the first event of a group behind its GTID says of the group.
+    if event_class == _PREFIX or event_class == _UNKNOWN_CLASS:
+        return _UNDECIDED
+    if event_class != _QUERY:
+        return _TRANSACTION
+    text = _query_text(data, p)
+    length = p + size - text
+    if length == len(_BEGIN) and _is_text(data, text, _BEGIN):
+        return _TRANSACTION
+    if length > len(_XA_START) and _is_text(data, text, _XA_START):
+        return _TRANSACTION
+    return _STATEMENT
+
+
+@kernel
+def _ends_group(data: Bytes, p: int, size: int, event_class: int, kind: int) -> bool:
+    if event_class == _GTID or kind == _UNDECIDED:
         return False
-    if standalone:
+    if kind == _STATEMENT:
         if event_class == _ROWS:
             return load_u16(data, p + ROWS_FLAGS_OFFSET) & ROWS_FLAG_STATEMENT_END != 0
-        return event_class != _PREFIX
+        return event_class != _PREFIX and event_class != _UNKNOWN_CLASS
     return event_class == _END or (event_class == _QUERY and _query_ends_group(data, p, size))
 
 
@@ -155,6 +193,9 @@ def _check_event(
             error = _NESTED
         elif event_class == _GTID and body_size < GTID_SIZE_MIN:
             error = _TOO_SHORT
+    elif event_class == _UNKNOWN_CLASS:
+        if load_u16(data, p + EVENT_FLAGS_OFFSET) & EVENT_FLAG_IGNORABLE == 0:
+            error = _UNKNOWN
     elif not in_group:
         if load_u16(data, p + EVENT_FLAGS_OFFSET) & EVENT_FLAG_IGNORABLE == 0:
             error = _OUTSIDE
@@ -167,7 +208,29 @@ def _check_event(
 
 
 @kernel
-def _begin_group(groups: Table, row: int, data: Bytes, p: int, size: int, file_no: int, file_offset: int) -> None:
+def _read_gtid(
+    data: Bytes,
+    p: int,
+    size: int,
+    groups: Table,
+    row: int,
+    keys: Bytes,
+    slots: NDArray[np.int32],
+    counts: NDArray[np.int64],
+) -> tuple[int, int]:
+    # Returns ScanError and GroupKind.
+    if load_u8(data, p + EVENT_TYPE_OFFSET) == _TYPE_MARIADB_GTID:
+        read_gtid(data, p, size, groups, row)
+        is_statement = load_u8(data, p + GTID_FLAGS_OFFSET) & GTID_FLAG_STANDALONE != 0
+        return _OK, _STATEMENT if is_statement else _TRANSACTION
+    code = read_mysql_gtid(data, p, size, groups, row, keys, slots, counts)
+    if code == GTID_READ:
+        return _OK, _UNDECIDED
+    return _SOURCES_FULL if code == GTID_SOURCES_FULL else _BAD_GTID, _UNDECIDED
+
+
+@kernel
+def _begin_group(groups: Table, row: int, file_no: int, file_offset: int) -> None:
     groups["file_no"][row] = file_no
     groups["page"][row] = file_offset // VIRTUAL_PAGE_SIZE
     groups["chunk"][row] = file_offset % VIRTUAL_PAGE_SIZE
@@ -177,7 +240,6 @@ def _begin_group(groups: Table, row: int, data: Bytes, p: int, size: int, file_n
     groups["oob_records_second_set"][row] = 0
     groups["begins"][row] = True
     groups["ends"][row] = False
-    read_gtid(data, p, size, groups, row)
 
 
 @kernel
@@ -203,24 +265,24 @@ def scan_groups(
     verify: bool,
     classes: NDArray[np.uint8],
     open_group: bool,
-    standalone: bool,
+    kind: int,
     groups: Table,
     events: Table,
+    keys: Bytes,
+    slots: NDArray[np.int32],
+    counts: NDArray[np.int64],
 ) -> Scan:
     """Fill the tables with what begins in `data[:size]`, up to the first event that is not whole.
 
     *file_offset* is the byte of the file where the data begins, and an event. No group is begun at byte *limit* of the
     file or behind it. With *open_group* the data goes on with a group, whose row is the first one of *groups*, its
-    `event_no` that of the first event here; *standalone* belongs to it. Scanning stops when a table is full.
+    `event_no` that of the first event here; *kind* belongs to it. Scanning stops when a table is full. *keys*, *slots*
+    and *counts* are those of `read_mysql_gtid`.
     """
-    p = 0
     group = 0 if open_group else -1
     in_group = open_group
     event_no = groups["event_no"][0] if open_group else 0
-    first_event = 0
-    event = 0
-    group_size = 0
-    size_next = 0
+    p, event, first_event, group_size, size_next = 0, 0, 0, 0, 0
     groups_done, events_done, done, data_done = 0, 0, 0, 0
     error, stored, computed = _OK, 0, 0
     while in_group or (file_offset + p < limit and group + 1 < len(groups)):
@@ -239,20 +301,25 @@ def scan_groups(
         if error != _OK:
             break
         if event_class == _GTID:
+            error, kind = _read_gtid(data, p, body_size, groups, group + 1, keys, slots, counts)
+            if error != _OK:
+                stored = load_u8(data, p + EVENT_TYPE_OFFSET)
+                break
             group, in_group, event_no, first_event, group_size = group + 1, True, 0, event, 0
-            standalone = load_u8(data, p + GTID_FLAGS_OFFSET) & GTID_FLAG_STANDALONE != 0
-            _begin_group(groups, group, data, p, body_size, file_no, file_offset + p)
+            _begin_group(groups, group, file_no, file_offset + p)
+        elif kind == _UNDECIDED and in_group:
+            kind = _group_kind(data, p, body_size, event_class)
         if in_group:
             _add_event(events, event, data, p, body_size, group, event_no)
             event, event_no, group_size = event + 1, event_no + 1, group_size + body_size
             groups["first_event"][group] = first_event
             groups["event_count"][group] = event - first_event
             groups["size"][group] = group_size
-            if _ends_group(data, p, body_size, event_class, standalone):
+            if _ends_group(data, p, body_size, event_class, kind):
                 in_group = False
                 groups["ends"][group] = True
                 groups_done, events_done, data_done = group + 1, event, p + event_size
         p += event_size
         if not in_group:
             done = p
-    return Scan(error, stored, computed, groups_done, events_done, done, data_done, event, p, size_next, standalone)
+    return Scan(error, stored, computed, groups_done, events_done, done, data_done, event, p, size_next, kind)

@@ -9,32 +9,25 @@ from typing import TYPE_CHECKING
 from binlog_format.classic.file import checksum_error
 from binlog_format.classic.file_list import find_files
 from binlog_format.classic.file_scan import NO_LIMIT, FileScan, Scratch, Stop
-from binlog_format.classic.layout import CHECKSUM_STRUCT
+from binlog_format.classic.layout import CHECKSUM_STRUCT, EVENT_CLASSES, EventClass
 from binlog_format.classic.log_scan import byte_of, open_file
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
-from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT, EVENT_SIZE_MAX, EventType
+from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT, EVENT_SIZE_MAX
 from binlog_format.findings import NOT_YET, NOTE, Finding
-from binlog_format.gtid_history import GtidHistory
+from binlog_format.gtid_history import GtidHistory, SetHistory
 from binlog_format.position import Place
+from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from binlog_format.block import Table
     from binlog_format.classic.file import ClassicFile
+    from binlog_format.classic.file_scan import Piece
     from binlog_format.findings import OnProgress
     from binlog_format.position import Position
     from binlog_format.source_file import Directory
 
-_GROUP_STARTS = frozenset(
-    {
-        EventType.MARIADB_GTID,
-        EventType.MARIADB_GTID_LIST,
-        EventType.BINLOG_CHECKPOINT,
-        EventType.ROTATE,
-        EventType.STOP,
-    }
-)
+_BETWEEN_GROUPS = frozenset({EventClass.GTID, EventClass.CONTROL})
 """Events that stand at the start of a group or between groups: reading can begin there."""
 
 
@@ -64,6 +57,7 @@ class ClassicCheck:
         self._on_progress = on_progress
         self._scratch = Scratch()
         self._history = GtidHistory()
+        self._set_history = SetHistory()
         self._done = 0
         self._total = 0
 
@@ -90,13 +84,13 @@ class ClassicCheck:
                 said = str(expected) if number == expected + 1 else f"{expected} to {number - 1}"
                 reason = f"files with the numbers {said} are not there, but those before and behind are"
                 yield Finding.of(DataLossError("FILE_PURGED", reason, at=Place(listing[number].name)))
-                self._history.forget()
+                self._forget()
             expected = number + 1
             try:
                 file = open_file(self._directory, number, listing[number])
             except BinlogError as error:
                 yield Finding.of(error)
-                self._history.forget()
+                self._forget()
                 continue
             with closing(file):
                 yield from self._check_file(file, is_newest=number == newest)
@@ -112,7 +106,7 @@ class ClassicCheck:
         start, limit = file.events_start, NO_LIMIT
         if self._start is not None and self._start.file_no == file.file_no:
             start = max(start, byte_of(self._start))
-            self._history.forget()
+            self._forget()
         if self._end is not None and self._end.file_no == file.file_no:
             limit = byte_of(self._end)
         if start > file.size():
@@ -122,11 +116,11 @@ class ClassicCheck:
             scan = FileScan(file, position, limit, self._scratch, verify=True)
             try:
                 for piece in scan.pieces():
-                    yield from self._take_groups(file, piece.groups[piece.groups["ends"]])
+                    yield from self._take_groups(file, piece)
                     self._progress(piece.next_offset)
             except BinlogError as error:
                 yield Finding.of(error)
-                self._history.forget()
+                self._forget()
                 if error.at is None or error.at.byte is None:
                     return
                 position = yield from self._next_group(file, error.at.byte)
@@ -165,7 +159,7 @@ class ClassicCheck:
             if not EVENT_HEADER_SIZE + checksum_size <= size <= min(EVENT_SIZE_MAX, size_max - offset):
                 break
             if not is_first:
-                if event_type in _GROUP_STARTS:
+                if EVENT_CLASSES[file.description.vendor][event_type] in _BETWEEN_GROUPS:
                     return offset
                 event = file.read(offset, size)
                 stored = CHECKSUM_STRUCT.unpack_from(event.data, size - checksum_size)[0] if checksum_size else 0
@@ -179,19 +173,37 @@ class ClassicCheck:
         return None
 
     def _check_gtid_list(self, file: ClassicFile) -> Iterator[Finding]:
-        """The list at a file's start says what the groups of the files before it say."""
+        """What a file's start says of the files before it is what their groups say."""
+        at = file.place(file.events_start)
+        if file.previous_gtids is not None:
+            if lacking := self._set_history.lacking(file.previous_gtids):
+                yield Finding.of(CorruptError("GTID_STATE", f"PREVIOUS_GTIDS: it lacks {lacking}", at=at))
+            if beyond := self._set_history.beyond(file.previous_gtids):
+                # SET gtid_purged makes a server say so of transactions that it never logged.
+                yield Finding.remark(NOTE, at, f"PREVIOUS_GTIDS: {beyond} is in none of the files before")
+            self._set_history.begin(file.previous_gtids)
+            return
         if file.gtid_list is None:
-            self._history.forget()
+            self._forget()
             return
         if self._history.is_known:
             for reason in (*self._history.differences(file.gtid_list), *self._history.lacking(file.gtid_list)):
-                at = file.place(file.events_start)
                 yield Finding.of(CorruptError("GTID_STATE", f"GTID list: {reason}", at=at))
         self._history.begin(file.gtid_list)
 
-    def _take_groups(self, file: ClassicFile, groups: Table) -> Iterator[Finding]:
+    def _take_groups(self, file: ClassicFile, piece: Piece) -> Iterator[Finding]:
+        groups = piece.groups[piece.groups["ends"]]
+        if piece.vendor is Vendor.MYSQL:
+            for offset, gtid in self._set_history.take(groups, piece.gtid_sources):
+                yield Finding.remark(NOTE, file.place(offset), f"{gtid} is there a second time")
+            return
         for offset, gtid, before in self._history.take(groups):
             yield Finding.remark(NOTE, file.place(offset), f"{gtid} comes after {before}")
+
+    def _forget(self) -> None:
+        """Something could not be read: GTIDs say nothing until a file's start says them anew."""
+        self._history.forget()
+        self._set_history.forget()
 
     def _progress(self, offset: int) -> None:
         if self._on_progress is not None:

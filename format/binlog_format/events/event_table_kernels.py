@@ -113,5 +113,6 @@ def read_gtid(data: Bytes, start: int, size: int, groups: Table, group: int) -> 
     groups["domain"][group] = load_u32(data, start + GTID_DOMAIN_OFFSET) if is_gtid else 0
     groups["server_id"][group] = load_u32(data, start + EVENT_SERVER_ID_OFFSET)
     groups["seqno"][group] = load_u64(data, start + GTID_SEQNO_OFFSET) if is_gtid else np.uint64(0)
+    groups["gtid_source"][group] = -1
     groups["gtid_flags"][group] = data[start + GTID_FLAGS_OFFSET] if is_gtid else 0
     return True

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.classic.reader import ClassicLog
+from binlog_format.gtid_groups import gtid_of
 from binlog_format.log import BLOCK_SIZE
 from binlog_format.source_file import FileEntry, LocalDirectory
 from tests.corpus import SERVER_CASES, corpus
@@ -39,6 +40,18 @@ MARIADB_CASES = (
     "mariadb-10.11/types_oldtemporal",
     "mariadb-11.8/oltp_small",
     "mariadb-11.8/rotation",
+)
+MYSQL_CASES = (
+    "mysql-9/hugeblob",
+    "mysql-9/json_full",
+    "mysql-9/json_partial",
+    "mysql-9/oltp_small",
+    "mysql-9/ops",
+    "mysql-9/ops_zstd",
+    "mysql-9/rotation",
+    "mysql-9/torn",
+    "mysql-9/torn/after_recovery",
+    "mysql-9/types_full",
 )
 DECODED_CASES = tuple(case for case in MARIADB_CASES if not case.endswith(("hugeblob", "oltp_small")))
 OLTP_SMALL = SERVER_CASES / "mariadb-10.11" / "oltp_small"
@@ -86,6 +99,9 @@ class MemoryDirectory:
     def entries(self) -> list[FileEntry]:
         return [FileEntry(name, len(content)) for name, content in self.files.items()]
 
+    def names(self) -> list[str]:
+        return list(self.files)
+
     def entry(self, name: str) -> FileEntry | None:
         return FileEntry(name, len(self.files[name])) if name in self.files else None
 
@@ -119,8 +135,8 @@ def groups_of(blocks: Iterable[Block]) -> list[Group]:
                 events.append(block.data[start : start + int(event["size"])].tobytes())
             if row["ends"]:
                 position = (int(row["file_no"]), int(row["page"]), int(row["chunk"]))
-                gtid = f"{row['domain']}-{row['server_id']}-{row['seqno']}"
-                groups.append(Group(gtid, position, tuple(types), tuple(events)))
+                gtid = gtid_of(row, block.gtid_sources)
+                groups.append(Group(str(gtid or ""), position, tuple(types), tuple(events)))
                 types, events = [], []
         if len(block.groups) > 0 and not block.groups[-1]["ends"]:
             last = block.groups[-1]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from binlog_format import open_log
 from binlog_format.block import EXTENT_DTYPE
 from binlog_format.classic.layout import MAGIC_ENCRYPTED
 from binlog_format.classic.log_scan import byte_of
@@ -237,24 +238,29 @@ def test_one_file_of_a_directory_is_read_alone() -> None:
 
 
 @pytest.mark.corpus
-@pytest.mark.parametrize(
-    ("case", "condition"),
-    [
-        ("mariadb-10.11/encrypted", "BINLOG_UNSUPPORTED.ENCRYPTED"),
-        ("mysql-9/oltp_small", "BINLOG_UNSUPPORTED.VERSION"),
-        ("mysql-9/torn", "BINLOG_UNSUPPORTED.VERSION"),
-    ],
-)
-def test_logs_that_cannot_be_read_are_named(case: str, condition: str) -> None:
-    with pytest.raises(UnsupportedError) as raised:
-        list(open_classic(case_path(case)).blocks())
-    assert raised.value.condition == condition
+def test_encrypted_log_is_named_with_its_key() -> None:
+    with pytest.raises(UnsupportedError, match="version 1 of the key, scheme 1") as raised:
+        list(open_classic(case_path("mariadb-10.11/encrypted")).blocks())
+    assert raised.value.condition == "BINLOG_UNSUPPORTED.ENCRYPTED"
+    assert raised.value.at is not None
+    assert raised.value.at.byte == 256
 
 
-def test_encrypted_magic_is_named(tmp_path: Path) -> None:
-    (tmp_path / "binlog.000001").write_bytes(MAGIC_ENCRYPTED + bytes(600))
-    with pytest.raises(UnsupportedError, match="encrypted"):
-        open_classic(tmp_path)
+def test_encrypted_magic_is_named_with_its_key(tmp_path: Path) -> None:
+    key = b"MySQLReplicationKey_88ee60ec-e4d9-11f1-baee-02fc00000001_3"
+    path = tmp_path / "binlog.000001"
+    for head, said in (
+        (b"\x01\x01" + bytes([len(key)]) + key, key.decode()),
+        (b"\x01\x01\xff", "encrypted"),
+        (b"", ""),
+    ):
+        path.write_bytes((MAGIC_ENCRYPTED + head).ljust(600, b"\0") if said else MAGIC_ENCRYPTED)
+        for given in (str(tmp_path), str(path)):
+            with pytest.raises(UnsupportedError, match=said or "encrypted") as raised:
+                open_log(given)
+            assert raised.value.condition == "BINLOG_UNSUPPORTED.ENCRYPTED"
+        with pytest.raises(UnsupportedError, match=said or "encrypted"):
+            open_classic(tmp_path)
 
 
 def test_several_logs_in_a_directory_are_named(tmp_path: Path) -> None:

@@ -1,0 +1,329 @@
+"""MySQL files that are cut, damaged, still growing, old, anonymous, or made of rare groups."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+import subprocess
+import sys
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from binlog_format.classic.reader import ClassicLog
+from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError, UnsupportedError
+from binlog_format.events.layout import EventType
+from binlog_format.findings import NOTE, Finding
+from binlog_format.gtid_set import GtidSet
+from binlog_format.verify import verify_directory
+from tests.corpus import SERVER_CASES
+from tests.format.classic.logs import (
+    Group,
+    MemoryDirectory,
+    file_of,
+    groups_of,
+    open_classic,
+    raw_events,
+    with_checksum,
+)
+from tests.format.classic.test_plain_python import REPO, SCRIPT
+from tests.format.events.test_mysql_gtid import gtid_event, previous_gtids_event
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from binlog_format.block import Block
+
+ROTATION = SERVER_CASES / "mysql-9" / "rotation"
+OPS = SERVER_CASES / "mysql-9" / "ops"
+NAME, NEXT = "bin.000001", "bin.000002"
+A = "88ee60ec-e4d9-11f1-baee-02fc00000001"
+IN_USE_BIT = 8 * (4 + 17)
+"""The one bit of a file that no checksum covers: the server clears it when it closes the file."""
+_GTID_TYPES = {EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED}
+
+
+def query(text: str, *, database: bytes = b"t", status: bytes = b"\0\1\2") -> bytes:
+    body = struct.pack("<IIBHH", 1, 0, len(database), 0, len(status)) + status + database + b"\0" + text.encode()
+    return event(EventType.QUERY, body)
+
+
+def event(kind: int, body: bytes = b"", *, flags: int = 0) -> bytes:
+    return with_checksum(struct.pack("<IBIIIH", 1_795_176_638, kind, 9000, 0, 0, flags) + body)
+
+
+def checked(plain: bytes) -> bytes:
+    return with_checksum(plain)
+
+
+GTID = checked(gtid_event(None))
+XID = event(EventType.XID, bytes(8))
+TABLE_MAP = event(EventType.TABLE_MAP, bytes(20))
+ROWS = event(EventType.WRITE_ROWS_V2, bytes(6) + b"\1\0" + bytes(10))
+MORE_ROWS = event(EventType.WRITE_ROWS_V2, bytes(20))
+
+
+@pytest.fixture(scope="module")
+def head() -> list[bytes]:
+    """Format_description and PREVIOUS_GTIDS (empty) of a real file."""
+    return raw_events((ROTATION / "mysql-bin.000001").read_bytes())[:2]
+
+
+@pytest.fixture(scope="module")
+def small_file() -> bytes:
+    """Statement, transactions, a tagged one, XA: some of the smallest groups of a real file, with its start and end."""
+    events = raw_events((OPS / "mysql-bin.000001").read_bytes())
+    starts = [i for i, part in enumerate(events) if part[4] in _GTID_TYPES]
+    groups = [events[start:end] for start, end in zip(starts, [*starts[1:], len(events) - 1], strict=True)]
+    groups.sort(key=lambda group: sum(map(len, group)))
+    tagged = next(group for group in groups if group[0][4] == EventType.GTID_TAGGED)
+    prepared = next(group for group in groups if group[-1][4] == EventType.XA_PREPARE)
+    transaction = next(group for group in groups if group[-1][4] == EventType.XID)
+    chosen = [*groups[:2], tagged, prepared, transaction]
+    return file_of([*events[:2], *(part for group in chosen for part in group)])
+
+
+def read(*contents: bytes) -> list[Group]:
+    """The groups of a log with these files."""
+    files = {f"bin.{number:06}": content for number, content in enumerate(contents, start=1)}
+    return groups_of(ClassicLog(MemoryDirectory(files)).blocks())
+
+
+def read_until_error(data: bytes) -> tuple[list[Group], BinlogError | None]:
+    blocks: list[Block] = []
+    try:
+        blocks.extend(ClassicLog(MemoryDirectory({NAME: data})).blocks())
+    except BinlogError as error:
+        return groups_of(blocks), error
+    return groups_of(blocks), None
+
+
+def findings(files: dict[str, bytes]) -> list[Finding]:
+    return list(verify_directory(MemoryDirectory(files)))
+
+
+def test_every_cut_gives_the_groups_before_it(small_file: bytes) -> None:
+    whole = read(small_file)
+    ends = [group.position[2] + sum(len(part) + 4 for part in group.events) for group in whole]
+    assert len(whole) == 5
+    for cut in range(4, len(small_file)):
+        assert read(small_file[:cut]) == whole[: sum(end <= cut for end in ends)]
+
+
+def test_every_flipped_bit_stops_reading_and_is_found_by_verify(small_file: bytes) -> None:
+    whole = read(small_file)
+    assert findings({NAME: small_file}) == []
+    rng = random.Random(20_261_121)
+    bits = {8 * byte + rng.randrange(8) for byte in range(len(small_file))}
+    bits |= set(range(IN_USE_BIT - 64, IN_USE_BIT + 16))
+    damaged = bytearray(small_file)
+    for bit in sorted(bits):
+        damaged[bit // 8] ^= 1 << bit % 8
+        try:
+            is_found = any(finding.is_error for finding in findings({NAME: bytes(damaged)}))
+        except (StartError, UnsupportedError):
+            is_found = True  # it is not a binlog file any more, or an encrypted one
+        assert is_found == (bit != IN_USE_BIT), f"bit {bit}"
+        if bit >= 32:
+            groups, error = read_until_error(bytes(damaged))
+            assert (error is None) == (bit == IN_USE_BIT)
+            assert groups == whole[: len(groups)]
+        damaged[bit // 8] ^= 1 << bit % 8
+
+
+def test_growing_file_gives_each_group_when_it_is_whole(tmp_path: Path, small_file: bytes) -> None:
+    whole = read(small_file)
+    path = tmp_path / NAME
+    path.write_bytes(small_file[:100])
+    log = open_classic(tmp_path, block_size=256)
+    position, taken = log.start_position(), []
+    rng = random.Random(3)
+    size = 100
+    while size < len(small_file):
+        size = min(len(small_file), size + rng.randrange(1, 400))
+        path.write_bytes(small_file[:size])
+        span = log.span(position)
+        taken += groups_of(log.blocks(position))
+        assert len(taken) == len(read(small_file[:size]))
+        position = span.end
+    assert taken == whole
+
+
+@pytest.mark.parametrize("checksums", [True, False])
+def test_anonymous_groups_have_no_gtid(checksums: bool, head: list[bytes]) -> None:
+    """As with gtid_mode=OFF; and with binlog_checksum=NONE."""
+    described = bytearray(head[0])
+    groups = [[GTID, query("CREATE TABLE t (id INT)")], [GTID, query("BEGIN"), TABLE_MAP, ROWS, XID]]
+    parts = [head[1], *(part for group in groups for part in group)]
+    if not checksums:
+        described[-5] = 0
+        described[-4:] = struct.pack("<I", zlib.crc32(described[:-4]))
+        parts = [part[:9] + struct.pack("<I", len(part) - 4) + part[13:-4] for part in parts]
+    log = ClassicLog(MemoryDirectory({NAME: b"\xfebin" + bytes(described) + b"".join(parts)}))
+    (block,) = log.blocks()
+    assert block.groups["event_count"].tolist() == [2, 5]
+    assert not block.groups["has_gtid"].any()
+    assert block.groups["gtid_source"].tolist() == [-1, -1]
+    assert block.groups["server_id"].tolist() == [9000, 9000]
+    assert log.span(log.start_position()).groups == 2
+    assert log.gtid_position_at(log.end_position()) == GtidSet({})
+    assert log.position_of(GtidSet.parse(f"{A}:1-5")).position == log.start_position()
+
+
+@pytest.mark.parametrize(
+    ("parts", "count"),
+    [
+        ([query("DROP TABLE t")], 1),
+        ([query("XA COMMIT X'61',X'',1")], 1),
+        ([query("XA ROLLBACK X'61',X'',1")], 1),
+        ([query("XA START X'61',X'',1"), TABLE_MAP, ROWS, query("XA END X'61',X'',1"), event(38, bytes(20))], 5),
+        ([query("xa start X'61',X'',1"), query("XA END X'61',X'',1"), event(38, bytes(20))], 3),
+        ([query("BEGIN"), query("COMMIT")], 2),
+        ([query("begin"), query("SAVEPOINT `COMMIT`"), query("ROLLBACK TO `COMMIT`"), query("rollback")], 4),
+        ([query("BEGIN", database=b"", status=b""), query("COMMITTED"), query("COMMIT", database=b"long" * 60)], 3),
+        ([query("BEGIN"), TABLE_MAP, MORE_ROWS, ROWS, TABLE_MAP, ROWS, XID], 7),
+        ([query("BEGIN"), query("CREATE TABLE t (id INT) START TRANSACTION"), TABLE_MAP, ROWS, XID], 5),
+        ([query("BEGINS")], 1),
+        ([query("")], 1),
+        ([event(EventType.TRANSACTION_PAYLOAD, bytes(50))], 1),
+        ([event(EventType.INTVAR, bytes(9)), event(EventType.RAND, bytes(16)), query("INSERT INTO t VALUES (1)")], 3),
+        ([event(EventType.ROWS_QUERY, bytes(9), flags=0x80), query("BEGIN"), XID], 3),
+        ([query("BEGIN"), event(EventType.BEGIN_LOAD_QUERY, bytes(9)), event(18, bytes(40)), XID], 4),
+        ([query("BEGIN"), event(EventType.VIEW_CHANGE, bytes(60)), query("COMMIT")], 3),
+        ([event(250, b"new", flags=0x80), query("BEGIN"), event(251, flags=0x80), XID], 4),
+    ],
+)
+def test_groups_end_where_mysql_ends_them(parts: list[bytes], count: int, head: list[bytes]) -> None:
+    """Each group twice, so that its end is seen too; in pieces of all sizes."""
+    content = file_of([*head, GTID, *parts, GTID, *parts])
+    for block_size in (20, 50, 90, 200, 10_000):
+        groups = groups_of(ClassicLog(MemoryDirectory({NAME: content}), block_size=block_size).blocks())
+        assert [len(group.events) for group in groups] == [count + 1, count + 1]
+
+
+@pytest.mark.parametrize("after", [[], [query("BEGIN")], [event(5, bytes(9))], [query("BEGIN"), TABLE_MAP, ROWS]])
+def test_group_without_end_is_not_there(after: list[bytes], head: list[bytes]) -> None:
+    content = file_of([*head, GTID, query("DROP TABLE t"), GTID, *after])
+    assert len(read(content)) == 1
+    with pytest.raises(CorruptError, match="inside an event group"):
+        read(file_of([*head, GTID, *after, GTID, query("DROP TABLE t")]))
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_unknown_event_is_named(inside: bool, head: list[bytes]) -> None:
+    parts = [GTID, query("BEGIN"), event(250, b"new"), XID] if inside else [event(250, b"new"), GTID, XID]
+    with pytest.raises(UnsupportedError, match=r"EVENT_TYPE.*type 250.*MySQL \(server 9\.7\.4-2\)"):
+        read(file_of([*head, *parts]))
+    with pytest.raises(UnsupportedError, match=r"EVENT_TYPE.*MARIADB_GTID"):
+        read(file_of([*head, event(EventType.MARIADB_GTID, bytes(19))]))
+
+
+def test_incident_is_data_loss(head: list[bytes]) -> None:
+    with pytest.raises(DataLossError, match="incident"):
+        read(file_of([*head, GTID, event(EventType.INCIDENT, b"\x01\x00\x00")]))
+
+
+def test_gtid_event_without_a_gtid_is_damage(head: list[bytes]) -> None:
+    for bad in (event(EventType.GTID, bytes(40)), event(EventType.GTID_TAGGED, bytes(40)), event(33, bytes(20))):
+        with pytest.raises(CorruptError, match="BAD_EVENT"):
+            read(file_of([*head, bad, query("DROP TABLE t")]))
+
+
+def described_as(version: str, description: bytes, *, checksum: bool = True) -> bytes:
+    """A Format_description event of another server version."""
+    changed = bytearray(description)
+    changed[21:71] = version.encode().ljust(50, b"\0")
+    if not checksum:
+        return bytes(changed[:9] + struct.pack("<I", len(changed) - 5) + changed[13:-5])
+    changed[-4:] = struct.pack("<I", zlib.crc32(changed[:-4]))
+    return bytes(changed)
+
+
+def test_servers_that_are_too_old_are_named(head: list[bytes]) -> None:
+    groups = [query("BEGIN"), TABLE_MAP, ROWS, XID]
+    for version in ("5.5.62-log", "5.6.51-log"):
+        with pytest.raises(UnsupportedError, match=r"VERSION.*gtid_mode is OFF") as raised:
+            read(file_of([described_as(version, head[0]), *groups]))
+        assert raised.value.condition == "BINLOG_UNSUPPORTED.VERSION"
+    with pytest.raises(UnsupportedError, match=r"VERSION.*5\.5\.62-log are too old"):
+        read(b"\xfebin" + described_as("5.5.62-log", head[0], checksum=False) + bytes(100))
+    with pytest.raises(CorruptError, match="outside of an event group"):
+        read(file_of([*head, *groups]))
+    gtid_on = [described_as("5.6.51-log", head[0]), head[1], GTID, *groups]
+    assert len(read(file_of(gtid_on))) == 1
+
+
+def in_use(content: bytes) -> bytes:
+    """As its server left it when it was killed."""
+    return content[: IN_USE_BIT // 8] + b"\1" + content[IN_USE_BIT // 8 + 1 :]
+
+
+def test_torn_end_with_groups_behind_it_is_damage(head: list[bytes]) -> None:
+    """The next file knows what the torn one must hold."""
+    first = raw_events((ROTATION / "mysql-bin.000001").read_bytes())
+    torn = in_use(file_of(first[:-1]))
+    last = next(i for i in reversed(range(len(first))) if first[i][4] in _GTID_TYPES)
+    cut = torn[: sum(map(len, first[:last])) + 4 + 60]
+
+    def next_file(text: str) -> bytes:
+        said = checked(previous_gtids_event(GtidSet.parse(text), tagged=False))
+        return file_of([head[0], said, GTID, query("DROP TABLE t")])
+
+    assert [group.gtid for group in read(cut, next_file(f"{A}:1-2"))] == [f"{A}:1", f"{A}:2", ""]
+    with pytest.raises(CorruptError, match=f"cut off here, but the file after this one says that {A}:3 was logged"):
+        read(cut, next_file(f"{A}:1-3"))
+    with pytest.raises(CorruptError, match="its server closed"):
+        read(cut[: IN_USE_BIT // 8] + b"\0" + cut[IN_USE_BIT // 8 + 1 :], next_file(f"{A}:1-2"))
+
+
+def test_previous_gtids_that_do_not_follow_are_found(head: list[bytes]) -> None:
+    first = (ROTATION / "mysql-bin.000001").read_bytes()
+
+    def found(text: str) -> list[tuple[str, str]]:
+        said = checked(previous_gtids_event(GtidSet.parse(text), tagged=False))
+        return [
+            (finding.condition, finding.reason) for finding in findings({NAME: first, NEXT: file_of([head[0], said])})
+        ]
+
+    assert found(f"{A}:1-3") == []
+    assert found(f"{A}:1:3") == [("BINLOG_CORRUPT.GTID_STATE", f"PREVIOUS_GTIDS: it lacks {A}:2")]
+    purged = "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee:1-9"
+    assert found(f"{A}:1-3,{purged}") == [(NOTE, f"PREVIOUS_GTIDS: {purged} is in none of the files before")]
+
+
+def test_gtid_that_comes_twice_is_noted(small_file: bytes) -> None:
+    events = raw_events(small_file)
+    start = next(i for i, part in enumerate(events) if part[4] == EventType.GTID)
+    end = next(i for i in range(start + 1, len(events)) if events[i][4] in _GTID_TYPES)
+    (found,) = findings({NAME: file_of([*events, *events[start:end]])})
+    assert (found.condition, found.is_error) == (NOTE, False)
+    assert found.reason.endswith("is there a second time")
+
+
+def test_check_goes_on_behind_damage() -> None:
+    content = bytearray((OPS / "mysql-bin.000001").read_bytes())
+    offsets, offset = [], 4
+    for part in raw_events(bytes(content)):
+        if part[4] == EventType.WRITE_ROWS_V2:
+            offsets.append(offset)
+        offset += len(part)
+    for damaged in offsets[5:40:10]:
+        content[damaged + 30] ^= 1
+    found = [finding for finding in findings({NAME: bytes(content)}) if finding.is_error]
+    assert [finding.condition for finding in found] == ["BINLOG_CORRUPT.EVENT_CHECKSUM"] * 4
+    assert [finding.at.byte for finding in found if finding.at] == offsets[5:40:10]
+
+
+def test_groups_are_the_same_without_the_compiler(tmp_path: Path, small_file: bytes) -> None:
+    (tmp_path / NAME).write_bytes(small_file)
+    outputs = []
+    for disable in ("0", "1"):
+        environment = {**os.environ, "NUMBA_DISABLE_JIT": disable}
+        command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
+        result = subprocess.run(command, cwd=REPO, env=environment, check=True, capture_output=True, text=True)
+        outputs.append(result.stdout)
+    assert outputs[0] == outputs[1]
+    assert f"{A}:tag_one:" in outputs[0]
+    assert len(outputs[0].splitlines()) == 10
