@@ -1,15 +1,289 @@
-"""Plain events in place of compressed ones: `expanded(blocks)`."""
+"""Plain events in place of compressed ones: `expanded(blocks)`.
+
+MariaDB compresses single events, MySQL whole transactions; whoever reads rows or statements sees neither. What a few
+bytes expand to may be large, so a block can become several: memory is bounded by the block size and the largest event.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from binlog_format.block import EXTENT_DTYPE, ORIGIN_DTYPE
+from binlog_format.errors import CorruptError, UnsupportedError
+from binlog_format.events.compression import CompressedEvents, expand_streams, find_streams
+from binlog_format.events.compression_kernels import has_stored_forms
+from binlog_format.events.compression_layout import (
+    FORM_COMPRESSED,
+    FORM_FRAGMENT,
+    FORM_PAYLOAD,
+    PLAIN_TYPES,
+    STORED_FORMS,
+)
+from binlog_format.events.layout import EventType
+from binlog_format.events.payload import Payload, find_payloads, payload_pieces, read_payloads
+from binlog_format.kernels import empty_bytes
+from binlog_format.log import BLOCK_SIZE
+from binlog_format.position import Position
+from binlog_format.rows.places import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from binlog_format.block import Block
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Block, Table
+    from binlog_format.events.payload import PayloadPiece
+
+    Int64s = NDArray[np.int64]
+
+# Columns that an inner event has of its own.
+_INNER_COLUMNS = ("start", "size", "type", "flags", "timestamp", "server_id")
 
 
 def expanded(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Blocks with the same groups, in which every event is plain."""
-    yield from blocks
+    """Blocks with the same groups, in which every event is plain.
+
+    A block in which nothing is compressed passes as it is.
+
+    Args:
+        blocks: Of one log, in its order.
+
+    Raises:
+        CorruptError: `BAD_EVENT`: a compressed event is damaged, or claims another size than it has.
+        UnsupportedError: `EVENT_TYPE`: a fragment of a large row event (MariaDB 12.3), or an unknown compression.
+    """
+    expander = _Expander()
+    for block in blocks:
+        if has_stored_forms(block.events["type"], STORED_FORMS):
+            yield from expander.expand(block)
+        else:
+            yield expander.passed(block)
+
+
+class _Stored(NamedTuple):
+    """What stands compressed in a block.
+
+    Attributes:
+        plain_sizes: Of every event of the block, what it claims to become.
+        compressed_rows: Rows of the events that MariaDB has compressed.
+        compressed: Their parts.
+        payload_rows: Rows of compressed transactions.
+        payloads: What they say.
+    """
+
+    plain_sizes: Int64s
+    compressed_rows: Int64s
+    compressed: CompressedEvents
+    payload_rows: Int64s
+    payloads: list[Payload]
+
+    def large_payload(self, first: int, end: int) -> Payload | None:
+        """The payload that the events [first, end) are, if it is larger than a block."""
+        if end - first > 1 or self.plain_sizes[first] <= BLOCK_SIZE:
+            return None
+        rows, _ = _between(self.payload_rows, first, end)
+        return next(iter(self.payloads[rows]), None)
+
+
+class _Expander:
+    """Goes through the blocks of a log; knows how many events the group at hand has more than are stored."""
+
+    def __init__(self) -> None:
+        self._more = 0
+
+    def passed(self, block: Block) -> Block:
+        """A block without anything to expand; its first group may have been expanded before."""
+        more = self._more
+        if len(block.groups) > 1 or (len(block.groups) and block.groups["begins"][0]):
+            self._more = 0
+        if more == 0 or len(block.groups) == 0 or block.groups["begins"][0]:
+            return block
+        events, groups = block.events.copy(), block.groups.copy()
+        events["event_no"][events["group"] == 0] += more
+        groups["event_no"][0] += more
+        return replace(block, groups=groups, events=events)
+
+    def expand(self, block: Block) -> Iterator[Block]:
+        """The plain events of a block, in blocks of about `BLOCK_SIZE`."""
+        stored = _look(block)
+        for first, end in _parts(block, stored.plain_sizes):
+            payload = stored.large_payload(first, end)
+            if payload is None:
+                yield self._block(block, stored, first, end)
+                continue
+            for piece in payload_pieces(payload, BLOCK_SIZE):
+                yield self._payload_block(block, first, piece)
+
+    def _block(self, block: Block, stored: _Stored, first: int, end: int) -> Block:
+        # The events [first, end) of *block*: their stored bytes, and behind them the plain bytes of the expanded ones.
+        events = block.events[first:end]
+        low = int(events["start"].min())
+        stored_size = int((events["start"] + events["size"]).max()) - low
+        is_expanded = STORED_FORMS[events["type"]] != 0
+        sizes = stored.plain_sizes[first:end]
+        ends = stored_size + np.cumsum(np.where(is_expanded, sizes, 0))
+        starts = np.where(is_expanded, ends - sizes, events["start"] - low)
+        data = empty_bytes(int(ends[-1]))
+        data[:stored_size] = block.data[low : low + stored_size]
+        rows, chosen = _between(stored.compressed_rows, first, end)
+        expand_streams(block.data, stored.compressed[rows], data, starts[chosen], extents=block.extents)
+        rows, chosen = _between(stored.payload_rows, first, end)
+        inner, inner_counts = read_payloads(stored.payloads[rows], data, starts[chosen], ends[chosen])
+        counts = np.ones(len(events), dtype=np.int64)
+        counts[chosen] = inner_counts
+        source = np.repeat(np.arange(len(events)), counts)
+        plain = events[source]
+        plain["start"], plain["size"] = starts[source], sizes[source]
+        plain["type"] = np.where(is_expanded, PLAIN_TYPES[events["type"]], events["type"])[source]
+        origins = np.zeros(len(plain), dtype=ORIGIN_DTYPE)
+        origins["start"], origins["size"] = (events["start"] - low)[source], events["size"][source]
+        origins["inner_no"] = -1
+        if len(inner):
+            is_inner = (STORED_FORMS[events["type"]] == FORM_PAYLOAD)[source]
+            for name in _INNER_COLUMNS:
+                plain[name][is_inner] = inner[name]
+            origins["inner_no"][is_inner] = (np.arange(len(plain)) - (np.cumsum(counts) - counts)[source])[is_inner]
+        groups = self._number(block, first, end, plain)
+        extents = _extents(block.extents, low, stored_size, events["start"][is_expanded], starts[is_expanded])
+        return replace(
+            block,
+            data=data,
+            groups=groups,
+            events=plain,
+            extents=extents,
+            next_position=_next_position(block, end),
+            origins=origins,
+        )
+
+    def _payload_block(self, block: Block, row: int, piece: PayloadPiece) -> Block:
+        # A part of a payload that is larger than a block: plain bytes alone.
+        event = block.events[row]
+        _require_one_extent(block, event)
+        plain = piece.events
+        plain["group"] = event["group"]
+        origins = np.zeros(len(plain), dtype=ORIGIN_DTYPE)
+        origins["start"], origins["size"] = -1, event["size"]
+        origins["inner_no"] = piece.first_no + np.arange(len(plain))
+        groups = self._number(block, row, row + 1, plain, is_first=piece.first_no == 0, is_last=piece.is_last)
+        extents = _extents(block.extents, 0, 0, block.events["start"][row : row + 1], np.zeros(1, dtype=np.int64))
+        return replace(
+            block,
+            data=piece.data,
+            groups=groups,
+            events=plain,
+            extents=extents,
+            next_position=_next_position(block, row + 1 if piece.is_last else row),
+            origins=origins,
+        )
+
+    def _number(
+        self, block: Block, first: int, end: int, plain: Table, *, is_first: bool = True, is_last: bool = True
+    ) -> Table:
+        # Number the plain events of the stored events [first, end) within their groups; the table of these groups.
+        stored = block.events
+        if stored["event_no"][first] == 0 and is_first:
+            self._more = 0
+        first_group = int(stored["group"][first])
+        groups = block.groups[first_group : int(stored["group"][end - 1]) + 1].copy()
+        plain["group"] -= first_group
+        firsts = np.searchsorted(plain["group"], np.arange(len(groups)))
+        groups["begins"][0] &= is_first and groups["first_event"][0] >= first
+        groups["ends"][-1] &= is_last and groups["first_event"][-1] + groups["event_count"][-1] <= end
+        # Only the first group can have begun before; it goes on where it was.
+        groups["event_no"][0] = stored["event_no"][first] + self._more
+        groups["first_event"] = firsts
+        groups["event_count"] = np.diff(np.append(firsts, len(plain)))
+        groups["size"] = np.add.reduceat(plain["size"], firsts)
+        plain["event_no"] = np.arange(len(plain)) + (groups["event_no"] - firsts)[plain["group"]]
+        next_stored = int(stored["event_no"][end - 1]) + (1 if is_last else 0)
+        self._more = int(plain["event_no"][-1]) + 1 - next_stored
+        return groups
+
+
+def _look(block: Block) -> _Stored:
+    # Nothing is decompressed here: sizes are what the events claim, so far as they are possible.
+    events = block.events
+    forms = STORED_FORMS[events["type"]]
+    fragments = np.flatnonzero(forms == FORM_FRAGMENT)
+    if len(fragments):
+        code = int(events["type"][fragments[0]])
+        raise UnsupportedError(
+            "EVENT_TYPE",
+            f"event type {code} ({EventType(code).name}): a fragment of a large row event, which is not read",
+            at=place_of(block.extents, int(events["start"][fragments[0]])),
+            hint="Set binlog_row_event_fragment_threshold of the server to its maximum",
+        )
+    rows = np.flatnonzero(forms == FORM_COMPRESSED)
+    compressed = find_streams(block.data, events[rows], extents=block.extents)
+    plain_sizes: Int64s = events["size"].copy()
+    plain_sizes[rows] = compressed.plain_sizes
+    payload_rows = np.flatnonzero(forms == FORM_PAYLOAD)
+    stored = events[payload_rows]
+    payloads = find_payloads(block.data, stored["start"], stored["size"], extents=block.extents)
+    plain_sizes[payload_rows] = [payload.plain_size for payload in payloads]
+    return _Stored(plain_sizes, rows, compressed, payload_rows, payloads)
+
+
+def _between(rows: Int64s, first: int, end: int) -> tuple[slice, Int64s]:
+    """Which of *rows*, ascending, are in [first, end), and they themselves, counted from *first*."""
+    chosen = slice(*np.searchsorted(rows, [first, end]).tolist())
+    return chosen, rows[chosen] - first
+
+
+def _parts(block: Block, plain_sizes: Int64s) -> Iterator[tuple[int, int]]:
+    """Ranges of events that become a block each: whole groups where they fit, at least one event."""
+    ends = np.cumsum(plain_sizes)
+    group_ends: Int64s = block.groups["first_event"] + block.groups["event_count"]
+    count = len(plain_sizes)
+    first = 0
+    while first < count:
+        passed = int(ends[first - 1]) if first else 0
+        end = int(np.searchsorted(ends, passed + BLOCK_SIZE, side="right"))
+        whole = int(np.searchsorted(group_ends, end, side="right"))
+        if whole and group_ends[whole - 1] > first:
+            end = int(group_ends[whole - 1])
+        end = max(end, first + 1)
+        yield first, end
+        first = end
+
+
+def _extents(stored: Table, low: int, size: int, expanded_starts: Int64s, plain_starts: Int64s) -> Table:
+    """Extents of `[low, low + size)` of a block's data, then an empty one for each expanded event."""
+    data_starts = stored["data_start"]
+    rows = slice(
+        int(np.searchsorted(data_starts, low, side="right")) - 1, int(np.searchsorted(data_starts, low + size))
+    )
+    kept = stored[rows].copy() if size else stored[:0].copy()
+    if len(kept):
+        cut = low - int(kept["data_start"][0])
+        kept["file_offset"][0] += cut
+        kept["size"][0] -= cut
+        kept["data_start"] -= low
+        kept["data_start"][0] = 0
+        kept["size"][-1] = size - kept["data_start"][-1]
+    of_events = stored[np.searchsorted(data_starts, expanded_starts, side="right") - 1]
+    empty = np.zeros(len(expanded_starts), dtype=EXTENT_DTYPE)
+    empty["data_start"] = plain_starts
+    empty["file_no"] = of_events["file_no"]
+    empty["file_offset"] = of_events["file_offset"] + expanded_starts - of_events["data_start"]
+    return np.concatenate([kept, empty])
+
+
+def _require_one_extent(block: Block, event: np.void) -> None:
+    """What is not in a block's data can only be found again by one place and a size."""
+    start, end = int(event["start"]), int(event["start"]) + int(event["size"])
+    data_starts = block.extents["data_start"]
+    if np.searchsorted(data_starts, start, side="right") < np.searchsorted(data_starts, end):
+        reason = "TRANSACTION_PAYLOAD event: it does not lie in one piece in its file, as MySQL writes it"
+        raise CorruptError("BAD_EVENT", reason, at=place_of(block.extents, start))
+
+
+def _next_position(block: Block, end: int) -> Position:
+    """Where reading goes on behind the events before row *end*: at the next group, or at the one that is cut there."""
+    if end == len(block.events):
+        return block.next_position
+    group = block.groups[int(block.events["group"][end])]
+    return Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))

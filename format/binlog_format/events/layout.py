@@ -58,6 +58,9 @@ class EventType(IntEnum):
     BEGIN_LOAD_QUERY = 17
     EXECUTE_LOAD_QUERY = 18
     TABLE_MAP = 19
+    WRITE_ROWS_V0 = 20  # MySQL before 5.1.18, as the next two
+    UPDATE_ROWS_V0 = 21
+    DELETE_ROWS_V0 = 22
     WRITE_ROWS_V1 = 23
     UPDATE_ROWS_V1 = 24
     DELETE_ROWS_V1 = 25
@@ -71,9 +74,12 @@ class EventType(IntEnum):
     GTID = 33  # MySQL
     ANONYMOUS_GTID = 34  # MySQL
     PREVIOUS_GTIDS = 35  # MySQL
+    TRANSACTION_CONTEXT = 36  # MySQL, group replication
+    VIEW_CHANGE = 37  # MySQL, group replication
     XA_PREPARE = 38
     PARTIAL_UPDATE_ROWS = 39  # MySQL
     TRANSACTION_PAYLOAD = 40  # MySQL
+    HEARTBEAT_V2 = 41  # MySQL
     GTID_TAGGED = 42  # MySQL
     ANNOTATE_ROWS = 160  # MariaDB, as all that follow
     BINLOG_CHECKPOINT = 161
@@ -84,6 +90,10 @@ class EventType(IntEnum):
     WRITE_ROWS_COMPRESSED_V1 = 166
     UPDATE_ROWS_COMPRESSED_V1 = 167
     DELETE_ROWS_COMPRESSED_V1 = 168
+    WRITE_ROWS_COMPRESSED = 169
+    UPDATE_ROWS_COMPRESSED = 170
+    DELETE_ROWS_COMPRESSED = 171
+    PARTIAL_ROW_DATA = 172  # a fragment of a large row event, MariaDB 12.3
 
 
 # Body of MARIADB_GTID (MariaDB sql/log_event.h: Gtid_log_event): seqno u64, domain u32, flags2 u8, ...

@@ -20,5 +20,7 @@ def place_of(extents: Table | None, byte: int) -> Place | None:
     if row < 0:
         return None
     extent = extents[row]
-    file_byte = int(extent["file_offset"]) + byte - int(extent["data_start"])
+    # An empty extent stands before the bytes of an expanded event: they are nowhere in the files, but it is.
+    within = byte - int(extent["data_start"]) if extent["size"] else 0
+    file_byte = int(extent["file_offset"]) + within
     return Place(f"binlog file {int(extent['file_no'])}", byte=file_byte)

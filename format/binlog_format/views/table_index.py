@@ -2,81 +2,67 @@
 
 The files are the queue, an index is the message: whoever gets it reads the table's events out of the log, and nothing
 else, and has the same bytes whenever and wherever that happens. A CRC-32C over them tells when the log is not what it
-was.
+was. It is of the plain events, also where they stand compressed in the files: so it covers what expanding them gives,
+too, and rows of a table do not depend on what else is in a compressed transaction. Expanding checks all that it is
+given, and is bounded by sizes that the index knows; when it fails, the log is not what it was either.
 
-An index travels as a Parquet file with one row for each extent of a row event (an event that is cut by pages has
-several), delta-coded; columns that have one value throughout are in the file's metadata instead, beside a table map
-event from which the layout is made again.
+An index travels as a Parquet file with one row for each extent of a row event as it is stored (an event that is cut by
+pages has several; of a compressed transaction each of its row events names all extents), delta-coded; columns that have
+one value throughout are in the file's metadata instead, beside a table map event from which the layout is made again.
 """
 
 from __future__ import annotations
 
 import base64
-import itertools
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import crc32c
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from binlog_format.block import EVENT_DTYPE, EXTENT_DTYPE, GROUP_DTYPE
-from binlog_format.errors import DataLossError, UnsupportedError
+from binlog_format.errors import UnsupportedError
 from binlog_format.events.table_map import TableLayout, parse_table_map
+from binlog_format.gtid import GtidSource
 from binlog_format.kernels import empty_bytes
 from binlog_format.log import BLOCK_SIZE
+from binlog_format.vendor import Vendor
 from binlog_format.views.index_kernels import gather
+from binlog_format.views.index_reading import (
+    DIFFERENCE_COLUMNS,
+    EVENT_COLUMNS,
+    EXTENT_COLUMNS,
+    GROUP_COLUMNS,
+    IndexedEvents,
+    TableData,
+    read_events,
+    rewritten,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from binlog_format.block import Block, Table
-    from binlog_format.kernels import Bytes
+    from binlog_format.block import Block
     from binlog_format.log import Log
 
     Int64s = NDArray[np.int64]
 
-VERSION = 1
+VERSION = 2
 _METADATA_KEY = "binlog_index"
+_NO_LIMIT = 1 << 62
 
-_EXTENT_COLUMNS = ("extent_file_no", "extent_offset", "extent_size", "continues")
-_EVENT_COLUMNS = ("type", "flags", "event_no")
-_GROUP_COLUMNS = (
-    "file_no",
-    "page",
-    "chunk",
-    "timestamp",
-    "domain",
-    "server_id",
-    "seqno",
-    "gtid_flags",
-    "has_gtid",
+STORED_COLUMNS = ("plain_size", "inner_no")
+COLUMNS = (
+    *EXTENT_COLUMNS,
+    *STORED_COLUMNS,
+    *EVENT_COLUMNS,
+    *GROUP_COLUMNS,
+    *(f"{name}_more" for name in DIFFERENCE_COLUMNS),
 )
-# Of the event, as the difference from its group's: almost always 0.
-_DIFFERENCE_COLUMNS = ("timestamp", "server_id")
-COLUMNS = (*_EXTENT_COLUMNS, *_EVENT_COLUMNS, *_GROUP_COLUMNS, *(f"{name}_more" for name in _DIFFERENCE_COLUMNS))
-
-
-class TableData(NamedTuple):
-    """Events of one table, out of the log: what `read_images(data, events, rows, layout)` takes.
-
-    `groups` has position, GTID and times of the groups that the events belong to; `file_offset`, sizes and out-of-band
-    counts in it are 0.
-    """
-
-    data: Bytes
-    events: Table
-    groups: Table
-    layout: TableLayout
-
-    @property
-    def rows(self) -> Int64s:
-        """All rows of `events`."""
-        return np.arange(len(self.events), dtype=np.int64)
 
 
 class TableIndexBuilder:
@@ -90,40 +76,68 @@ class TableIndexBuilder:
         self._layout = layout
         self._parts: list[dict[str, Int64s]] = []
         self._checksum = 0
+        self._gtid_sources: tuple[GtidSource, ...] = ()
 
     def add(self, block: Block, rows: Int64s) -> None:
         """Take the events *rows* of *block*, ascending; blocks come in log order."""
         events = block.events[rows]
         groups = block.groups[events["group"]]
-        starts, ends = events["start"], events["start"] + events["size"]
-        data_starts = block.extents["data_start"]
-        first = np.searchsorted(data_starts, starts, side="right") - 1
-        counts = np.searchsorted(data_starts, ends, side="left") - first
-        event = np.repeat(np.arange(len(events)), counts)
-        within = np.arange(len(event)) - np.repeat(np.cumsum(counts) - counts, counts)
-        extents = block.extents[first[event] + within]
-        piece_start = np.maximum(starts[event], extents["data_start"])
-        piece_end = np.minimum(ends[event], extents["data_start"] + extents["size"])
-        part = {
-            "extent_file_no": extents["file_no"],
-            "extent_offset": extents["file_offset"] + piece_start - extents["data_start"],
-            "extent_size": piece_end - piece_start,
-            "continues": (within > 0).astype(np.int64),
-        }
-        part |= {name: events[name].astype(np.int64)[event] for name in _EVENT_COLUMNS}
-        part |= {name: groups[name].astype(np.int64)[event] for name in _GROUP_COLUMNS}
-        for name in _DIFFERENCE_COLUMNS:
+        event, part = _extents_of(block, rows)
+        part |= {name: events[name].astype(np.int64)[event] for name in EVENT_COLUMNS}
+        part |= {name: groups[name].astype(np.int64)[event] for name in GROUP_COLUMNS}
+        for name in DIFFERENCE_COLUMNS:
             part[f"{name}_more"] = events[name].astype(np.int64)[event] - part[name]
         self._parts.append(part)
+        self._gtid_sources = block.gtid_sources
+        starts = np.ascontiguousarray(events["start"])
         joined = empty_bytes(int(events["size"].sum()))
-        done = gather(block.data, np.ascontiguousarray(starts), np.ascontiguousarray(events["size"]), joined)
+        done = gather(block.data, starts, np.ascontiguousarray(events["size"]), joined)
         assert done == len(joined), "an event table points outside of its block"
         self._checksum = crc32c.crc32c(joined.data, self._checksum)
 
     def build(self) -> TableIndex:
         """The index of what was added."""
         columns = {name: np.concatenate([part[name] for part in self._parts]) for name in COLUMNS}
-        return TableIndex(self._layout, columns, self._checksum)
+        if not self._gtid_sources:
+            return TableIndex(self._layout, columns, self._checksum)
+        # Of the sources that the log has seen, those that are needed.
+        used, numbers = np.unique(columns["gtid_source"], return_inverse=True)
+        columns["gtid_source"] = numbers - int((used < 0).sum())
+        sources = tuple(self._gtid_sources[number] for number in used.tolist() if number >= 0)
+        return TableIndex(self._layout, columns, self._checksum, sources)
+
+
+def _extents_of(block: Block, rows: Int64s) -> tuple[Int64s, dict[str, Int64s]]:
+    """Where events of a block are stored: for each extent the event (0-based, of *rows*), and columns of the index."""
+    events = block.events[rows]
+    starts, sizes = events["start"], events["size"]
+    plain_sizes = np.zeros(len(events), dtype=np.int64)
+    inner_nos = np.full(len(events), -1, dtype=np.int64)
+    # A payload larger than a block is not in the block's data: the event's own, empty extent says where it is.
+    is_elsewhere = np.zeros(len(events), dtype=np.bool_)
+    if block.origins is not None:
+        origins = block.origins[rows]
+        is_elsewhere = origins["start"] < 0
+        plain_sizes = np.where(origins["start"] == starts, 0, sizes)
+        inner_nos = origins["inner_no"]
+        starts, sizes = np.where(is_elsewhere, starts, origins["start"]), origins["size"]
+    ends = starts + np.where(is_elsewhere, 1, sizes)
+    data_starts = block.extents["data_start"]
+    first = np.searchsorted(data_starts, starts, side="right") - 1
+    counts = np.where(is_elsewhere, 1, np.searchsorted(data_starts, ends, side="left") - first)
+    event = np.repeat(np.arange(len(events)), counts)
+    within = np.arange(len(event)) - np.repeat(np.cumsum(counts) - counts, counts)
+    extents = block.extents[first[event] + within]
+    piece_start = np.where(is_elsewhere[event], extents["data_start"], np.maximum(starts[event], extents["data_start"]))
+    piece_end = np.minimum(ends[event], extents["data_start"] + extents["size"])
+    return event, {
+        "extent_file_no": extents["file_no"],
+        "extent_offset": extents["file_offset"] + piece_start - extents["data_start"],
+        "extent_size": np.where(is_elsewhere[event], sizes[event], piece_end - piece_start),
+        "continues": (within > 0).astype(np.int64),
+        "plain_size": plain_sizes[event],
+        "inner_no": inner_nos[event],
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,28 +147,33 @@ class TableIndex:
     Attributes:
         layout: Of the table.
         columns: `COLUMNS`, int64, one row for each extent of each event, in log order.
-        checksum: CRC-32C of the events' bytes.
+        checksum: CRC-32C of the plain events' bytes.
+        gtid_sources: What the column `gtid_source` counts.
     """
 
     layout: TableLayout
     columns: dict[str, Int64s]
     checksum: int
+    gtid_sources: tuple[GtidSource, ...] = ()
 
     @property
     def size(self) -> int:
-        """Bytes of the events."""
-        return int(self.columns["extent_size"].sum())
+        """Bytes of the events, plain."""
+        return int(IndexedEvents(self.columns).plain_sizes.sum())
 
     def to_bytes(self) -> bytes:
         """The form that travels."""
         constant = {
             name: int(values[0])
             for name, values in self.columns.items()
-            if name not in _EXTENT_COLUMNS[1:3] and (values == values[0]).all()
+            if name not in ("extent_offset", "extent_size") and (values == values[0]).all()
         }
         described = {
             "version": VERSION,
             "table_map": base64.b64encode(self.layout.table_map).decode(),
+            "vendor": self.layout.vendor.value,
+            "completion": self.layout.completion,
+            "gtid_sources": [[source.uuid, source.tag] for source in self.gtid_sources],
             "crc32c": self.checksum,
             "constant": constant,
         }
@@ -178,7 +197,7 @@ class TableIndex:
         """The index that `to_bytes` wrote.
 
         Raises:
-            UnsupportedError: `VERSION`: a newer release wrote it.
+            UnsupportedError: `VERSION`: another release wrote it.
         """
         file = pq.ParquetFile(pa.BufferReader(data))
         described = json.loads(file.metadata.metadata[_METADATA_KEY.encode()])
@@ -191,7 +210,13 @@ class TableIndex:
             else table.column(name).to_numpy()
             for name in COLUMNS
         }
-        return cls(parse_table_map(base64.b64decode(described["table_map"])), columns, described["crc32c"])
+        layout = parse_table_map(base64.b64decode(described["table_map"]), Vendor(described["vendor"]))
+        if described["completion"]:
+            from binlog_format.rows.completion import apply_completion  # few logs need a schema
+
+            layout = apply_completion(layout, described["completion"])
+        sources = tuple(GtidSource(uuid, tag) for uuid, tag in described["gtid_sources"])
+        return cls(layout, columns, described["crc32c"], sources)
 
     def load(self, log: Log) -> TableData:
         """All events, out of *log*.
@@ -199,7 +224,7 @@ class TableIndex:
         Raises:
             DataLossError: `PAGE_REWRITTEN`: the log has other bytes there now; or files have gone.
         """
-        (loaded,) = self.pieces(log, size_max=self.size)
+        (loaded,) = self.pieces(log, size_max=_NO_LIMIT)
         return loaded
 
     def pieces(self, log: Log, *, size_max: int = BLOCK_SIZE) -> Iterator[TableData]:
@@ -210,61 +235,12 @@ class TableIndex:
         Raises:
             DataLossError: As `load`.
         """
-        first = np.flatnonzero(self.columns["continues"] == 0)
-        sizes = np.add.reduceat(self.columns["extent_size"], first)
-        numbers = (np.cumsum(sizes) - 1) // max(size_max, 1)
-        cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(first)]
-        edges = np.append(first, len(self.columns["continues"]))
+        events = IndexedEvents(self.columns)
         checksum = 0
-        for start, end in itertools.pairwise(cuts):
-            rows = slice(int(edges[start]), int(edges[end]))
-            data = log.read_extents(self._extents(rows))
-            checksum = crc32c.crc32c(data.data, checksum)
-            events, groups = self._tables(first[start:end], sizes[start:end])
-            last = end == len(first)
-            if last and checksum != self.checksum:
+        for part in read_events(log, events, size_max, self.layout):
+            checksum = crc32c.crc32c(part.data.data, checksum)
+            if part.end == len(events) and checksum != self.checksum:
                 break
-            yield TableData(data, events, groups, self.layout)
+            yield TableData(part.data, *events.tables(part.first, part.end), self.layout, self.gtid_sources)
         if checksum != self.checksum:
-            raise DataLossError(
-                "PAGE_REWRITTEN",
-                f"table {self.layout.database}.{self.layout.table}: {len(first)} row events in binlog files "
-                f"{int(self.columns['extent_file_no'].min())} to {int(self.columns['extent_file_no'].max())}: "
-                f"CRC-32C: expected {self.checksum:#010x}, computed {checksum:#010x}",
-                hint="The log was changed after it had been scanned: a server was restored, or its files were replaced",
-            )
-
-    def _extents(self, rows: slice) -> Table:
-        # Extents that touch in the file are read as one.
-        file_no, offset, size = (self.columns[name][rows] for name in _EXTENT_COLUMNS[:3])
-        new = np.ones(len(size), dtype=np.bool_)
-        new[1:] = (file_no[1:] != file_no[:-1]) | (offset[1:] != offset[:-1] + size[:-1])
-        first = np.flatnonzero(new)
-        extents = np.zeros(len(first), dtype=EXTENT_DTYPE)
-        extents["file_no"], extents["file_offset"] = file_no[first], offset[first]
-        extents["size"] = np.add.reduceat(size, first)
-        extents["data_start"] = np.cumsum(extents["size"]) - extents["size"]
-        return extents
-
-    def _tables(self, rows: Int64s, sizes: Int64s) -> tuple[Table, Table]:
-        columns = {name: self.columns[name][rows] for name in (*_EVENT_COLUMNS, *_GROUP_COLUMNS)}
-        position = np.stack([columns["file_no"], columns["page"], columns["chunk"]])
-        new_group = np.ones(len(rows), dtype=np.bool_)
-        new_group[1:] = (position[:, 1:] != position[:, :-1]).any(axis=0)
-        first = np.flatnonzero(new_group)
-        events = np.zeros(len(rows), dtype=EVENT_DTYPE)
-        events["start"] = np.cumsum(sizes) - sizes
-        events["size"] = sizes
-        events["group"] = np.cumsum(new_group) - 1
-        for name in _EVENT_COLUMNS:
-            events[name] = columns[name]
-        for name in _DIFFERENCE_COLUMNS:
-            events[name] = columns[name] + self.columns[f"{name}_more"][rows]
-        groups = np.zeros(len(first), dtype=GROUP_DTYPE)
-        for name in _GROUP_COLUMNS:
-            groups[name] = columns[name][first]
-        groups["first_event"] = first
-        groups["event_count"] = np.diff(np.append(first, len(rows)))
-        groups["event_no"] = events["event_no"][first]
-        groups["begins"] = groups["ends"] = True
-        return events, groups
+            raise rewritten(self.layout, events, f"CRC-32C: expected {self.checksum:#010x}, computed {checksum:#010x}")

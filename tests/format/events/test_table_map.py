@@ -13,6 +13,7 @@ from binlog_format.errors import BinlogError, CorruptError, UnsupportedError
 from binlog_format.events.charset_layout import charset_of_collation
 from binlog_format.events.table_map import TableLayout, parse_table_map
 from binlog_format.events.table_map_layout import ColumnType
+from binlog_format.vendor import Vendor
 from tests.corpus import SERVER_CASES, corpus
 from tests.format.rows.plain_blocks import plain_events
 from tests.format.rows.plain_rows import PlainColumn, event, table_map
@@ -37,7 +38,7 @@ def layouts(case: Path) -> Iterator[TableLayout]:
     for path in sorted(case.glob("*-bin.0*")):
         for content in plain_events(path):
             if content[4] == 19:
-                yield parse_table_map(content)
+                yield parse_table_map(content, Vendor.MYSQL if "mysql" in str(case) else Vendor.MARIADB)
 
 
 def _differs(layout: TableLayout, schema: dict[str, Any], *, names: bool, enums: bool) -> str:
@@ -147,19 +148,63 @@ def test_key_of_prefixes_is_a_key_of_its_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "charsets"),
+    ("vendor", "content", "charsets"),
     [
-        (bytes([2, 1, 45]), ["utf8mb4", None, "utf8mb4"]),  # MySQL: no geometry
-        (bytes([2, 3, 45, 1, 63]), ["utf8mb4", None, "utf8mb4"]),  # MariaDB: geometry is binary
-        (bytes([3, 2, 45, 8]), ["utf8mb4", None, "latin1"]),  # MySQL
-        (bytes([3, 3, 45, 63, 8]), ["utf8mb4", None, "latin1"]),  # MariaDB
+        (Vendor.MYSQL, bytes([2, 1, 45]), ["utf8mb4", None, "utf8mb4"]),
+        (Vendor.MYSQL, bytes([2, 3, 45, 1, 8]), ["utf8mb4", None, "latin1"]),
+        (Vendor.MYSQL, bytes([3, 2, 45, 8]), ["utf8mb4", None, "latin1"]),
+        (Vendor.MARIADB, bytes([2, 3, 45, 1, 63]), ["utf8mb4", None, "utf8mb4"]),
+        (Vendor.MARIADB, bytes([2, 5, 63, 0, 45, 2, 8]), ["utf8mb4", None, "latin1"]),
+        (Vendor.MARIADB, bytes([3, 3, 45, 63, 8]), ["utf8mb4", None, "latin1"]),
     ],
 )
-def test_geometry_columns_count_as_text_with_one_vendor(content: bytes, charsets: list[str | None]) -> None:
+def test_geometry_columns_count_as_text_in_mariadb_only(
+    vendor: Vendor, content: bytes, charsets: list[str | None]
+) -> None:
     plain = PlainColumn(ColumnType.VARCHAR, b"\x40\x00")
     base = table_map([plain, GEOMETRY, plain], names=False)
-    layout = parse_table_map(event(19, base[19:] + content))
+    layout = parse_table_map(event(19, base[19:] + content), vendor)
+    assert layout.vendor is vendor
     assert [column.charset for column in layout.columns] == charsets
+
+
+def test_mysql_says_what_is_visible_and_more() -> None:
+    vector = PlainColumn(ColumnType.VECTOR, b"\x04", collation=63)
+    base = table_map([INT, GEOMETRY, vector, GEOMETRY], names=False)
+    content = bytes([7, 2, 1, 0, 12, 1, 0b10110000, 13, 3, 0xFC, 0x00, 0x10])
+    columns = parse_table_map(event(19, base[19:] + content), Vendor.MYSQL).columns
+    assert [column.visible for column in columns] == [True, False, True, True]
+    assert [column.geometry_type for column in columns] == [None, 1, None, 0]
+    assert [column.dimensions for column in columns] == [None, None, 4096, None]
+    assert all(column.visible is None for column in parse_table_map(base, Vendor.MYSQL).columns)
+
+
+@pytest.mark.parametrize("content", [bytes([7, 1, 1]), bytes([7, 3, 1, 2, 3]), bytes([13, 1, 8]), bytes([12, 0])])
+def test_numbers_that_do_not_fit_the_columns_are_damage(content: bytes) -> None:
+    base = table_map([GEOMETRY, GEOMETRY], names=False)
+    with pytest.raises(CorruptError, match="BAD_EVENT"):
+        parse_table_map(event(19, base[19:] + content), Vendor.MYSQL)
+
+
+@pytest.mark.parametrize("metadata", [b"\x03", b"\x0f\x40\x00\x00", b"\xf6\x0a\x02"])
+def test_typed_array_has_the_metadata_of_its_elements(metadata: bytes) -> None:
+    layout = parse_table_map(table_map([INT, PlainColumn(ColumnType.TYPED_ARRAY, metadata), TEXT]), Vendor.MYSQL)
+    assert [column.type for column in layout.columns] == [ColumnType.LONG, ColumnType.TYPED_ARRAY, ColumnType.VARCHAR]
+    assert layout.columns[2].metadata == 64
+
+
+@pytest.mark.corpus
+def test_mysql_marks_invisible_columns() -> None:
+    folder = corpus("servers") / "mysql-9" / "types_full"
+    invisible = {column.name for layout in layouts(folder) for column in layout.columns if column.visible is False}
+    truth = {
+        column["name"]
+        for schema in json.loads((folder / "expected.json").read_text())["schemas"]
+        if not schema.get("dropped")
+        for column in schema["columns"]
+        if "INVISIBLE" in column.get("extra", "")
+    }
+    assert invisible == truth != set()
 
 
 @pytest.mark.parametrize(
