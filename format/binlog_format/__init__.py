@@ -14,7 +14,8 @@ from binlog_format.errors import (
     UnsupportedError,
 )
 from binlog_format.gtid import Gtid, GtidPosition
-from binlog_format.log import Bound, GtidStart, Log, LogFile, Span, open_log
+from binlog_format.log import Bound, GtidStart, Log, LogFile, Span
+from binlog_format.opening import open_log
 from binlog_format.position import Position
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The one entry point to a log: `open_log(path)` -> `Log`."""
+"""What every log can do, whatever its format: `Log`; `opening.open_log(path)` gives one."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
-from binlog_format.errors import DataLossError, OptionError
+from binlog_format.gtid_set import check_kind, gtids_purged
 from binlog_format.position import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import numpy as np
     import pyarrow as pa
 
     from binlog_format.block import Block, Table
-    from binlog_format.gtid import GtidPosition
+    from binlog_format.gtid_set import GtidPoint
     from binlog_format.kernels import Bytes
-    from binlog_format.transactions.xa import PreparedXa
+    from binlog_format.rows.decoding import Decoding
+    from binlog_format.transactions.xa import PreparedXa, XaStep
 
 BLOCK_SIZE = 2 << 20
 """Bytes read for a block: blocks of 2 MiB and what is made of them stay in the processor's cache."""
@@ -53,29 +55,31 @@ class Span:
         end: Where the next read starts; behind the last whole event group (or other whole record).
         groups: Event groups in the span.
         size: Bytes that the span takes in the files.
-        gtids: Last GTID of each domain in the span.
+        gtids: Last GTID of each domain in the span; of a MySQL log the set of all.
         last_timestamp: Of the last group's first event, seconds since 1970 UTC; None without groups.
+        xa: What the groups do to XA transactions whose rows stand elsewhere (`classic`), in their order.
     """
 
     end: Position
     groups: int
     size: int
-    gtids: GtidPosition
+    gtids: GtidPoint
     last_timestamp: int | None
+    xa: tuple[XaStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GtidStart:
-    """Where reading goes on behind a GTID position.
+    """Where reading goes on behind a GTID position or set.
 
     Attributes:
         position: The first group that it does not cover, or a place before it. Groups that it covers may follow.
         before: The last GTID of each domain before `position`, as far as the log's own records of that say: of a domain
-            that they have lost sight of, an older one, or none.
+            that they have lost sight of, an older one, or none. Of a MySQL log the set of all.
     """
 
     position: Position
-    before: GtidPosition
+    before: GtidPoint
 
 
 class Bound(StrEnum):
@@ -110,34 +114,30 @@ class Log(ABC):
         """The earliest position that is still there."""
 
     @abstractmethod
-    def gtid_position_at(self, position: Position) -> GtidPosition:
-        """The last GTID of each domain before *position*, as far as the log itself says."""
+    def gtid_position_at(self, position: Position) -> GtidPoint:
+        """The last GTID of each domain before *position*, as far as the log itself says; of a MySQL log the set."""
 
-    def position_of(self, gtids: GtidPosition) -> GtidStart:
+    def position_of(self, gtids: GtidPoint) -> GtidStart:
         """Where reading goes on behind *gtids*: no group before it is needed.
 
         The first group that is needed may come later in its file; the `innodb` format finds it exactly.
 
         Raises:
             DataLossError: `GTID_PURGED`: groups that *gtids* does not cover are not in the log any more.
+            OptionError: `INVALID_VALUE`: the log has GTIDs of the other vendor.
         """
         first = self.start_position()
         starts = [Position(file.file_no, first.page, first.chunk) for file in self.files() if file.header]
         low, high = 0, len(starts)
         before = self.gtid_position_at(first)
-        purged = [gtid for _, gtid in sorted(before.last.items()) if not gtids.covers(gtid)]
+        check_kind(before, gtids)
+        purged = before.without(gtids)
         if purged:
-            raise DataLossError(
-                "GTID_PURGED",
-                f"the log begins behind {before}, the start is {gtids}: what lies between has been purged, up to "
-                + ", ".join(str(gtid) for gtid in purged),
-                hint="Name a GTID of every domain, none older than where the log begins; or start at the earliest "
-                "position",
-            )
+            raise gtids_purged(before, gtids, purged)
         while high - low > 1:
             middle = (low + high) // 2
             state = self.gtid_position_at(starts[middle])
-            if all(gtids.covers(gtid) for gtid in state.last.values()):
+            if not state.without(gtids):
                 low, first, before = middle, starts[middle], state
             else:
                 high = middle
@@ -148,10 +148,15 @@ class Log(ABC):
         return self.span(self.start_position()).end
 
     @abstractmethod
-    def span(self, start: Position, *, size_max: int | None = None) -> Span:
+    def span(self, start: Position, *, end: Position | None = None, size_max: int | None = None) -> Span:
         """Measure what is there from *start* to the end of data, or until *size_max* bytes in the files are passed.
 
         At least one group is taken when there is one. Costs a scan of those bytes, never of what lies before.
+
+        Args:
+            start: Where to begin.
+            end: Groups from there on do not count; default: the end of data.
+            size_max: Bytes.
         """
 
     @abstractmethod
@@ -185,13 +190,14 @@ class Log(ABC):
         Args:
             start: Default: `start_position()`.
             end: Default: the end of data when that place is reached.
-            prepared: XA transactions that lie before *start* and have not ended there (`classic`).
+            prepared: XA transactions that lie before *start* and have not ended there (`classic`), as far as they are
+                known; the log before *start* is searched for others when their XA COMMIT comes.
 
         Raises:
             CorruptError: As `blocks`.
             DataLossError: As `blocks`; `XA_PREPARE_MISSING`: an XA COMMIT whose rows are not in reach.
         """
-        from binlog_format.transactions.committed import committed
+        from binlog_format.transactions.committed import committed  # compiled code, as below
 
         return committed(self, start, end, prepared)
 
@@ -203,6 +209,7 @@ class Log(ABC):
         table: str | None = None,
         start: Position | str | None = None,
         end: Position | str | None = None,
+        decoding: Decoding | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read changed rows, in commit order: the view `changes`.
 
@@ -212,18 +219,37 @@ class Log(ABC):
             table: One table by name; the images are then typed structs, not JSON texts.
             start: A position, or GTIDs (`0-1-575`) behind which to start; default: the start of the log.
             end: A position to stop before, or GTIDs to stop behind; default: the end of data.
+            decoding: How rows become values, where the log leaves it open; default: `DEFAULT_DECODING`.
         """
+        from binlog_format.rows.decoding import DEFAULT_DECODING
         from binlog_format.views.changes import ChangesView  # compiled code; not every use of a log needs it
         from binlog_format.views.read_range import ReadRange
         from binlog_format.views.table_filter import TableFilter
 
         part = ReadRange.of(self, start, end)
-        view = ChangesView(table=table, tables=TableFilter(tables, exclude_tables), skip=part.skip, until=part.until)
+        view = ChangesView(
+            table=table,
+            tables=TableFilter(tables, exclude_tables),
+            skip=part.skip,
+            until=part.until,
+            decoding=DEFAULT_DECODING if decoding is None else decoding,
+        )
         return view.batches(part.blocks(self))
 
     @abstractmethod
     def read_extents(self, extents: Table) -> Bytes:
         """Join the bytes of *extents* (`EXTENT_DTYPE`) into one buffer."""
+
+    def ends_committed(self, group: np.void) -> bool:
+        """Whether a group that is larger than a block is known to end in an XID event: all of it has been committed.
+
+        Cheap where the format allows it.
+
+        Args:
+            group: A row of a block's group table.
+        """
+        del group
+        return False
 
     @abstractmethod
     def close(self) -> None:
@@ -234,38 +260,3 @@ class Log(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def open_log(path: str, *, format_name: str | None = None, bound: Bound | str = Bound.VISIBLE) -> Log:
-    """Open the binlog files of one server.
-
-    Args:
-        path: The directory that holds them, one file of it, or a URL (`s3://...`).
-        format_name: `innodb` or `classic`; default: what the files say.
-        bound: How far reading may go: `visible`, or, of `innodb` logs, `sealed`.
-
-    Raises:
-        StartError: `PATH_NOT_FOUND`, `NO_LOG_FILES`; `CONFLICTING_OPTIONS`: there are logs of both formats.
-        UnsupportedError: `FORMAT`, `ENCRYPTED`.
-        OptionError: `INVALID_VALUE`: there is no format or bound of that name.
-    """
-    # The readers import this module, and each brings compiled code that the other does not need.
-    from binlog_format.detect import CLASSIC, FORMATS, INNODB, detect_format
-    from binlog_format.source_file import open_directory
-
-    if format_name is not None and format_name not in FORMATS:
-        raise OptionError("INVALID_VALUE", f"format: expected {' or '.join(FORMATS)}, got {format_name!r}")
-    if bound not in tuple(Bound):
-        raise OptionError("INVALID_VALUE", f"bound: expected {' or '.join(Bound)}, got {bound!r}")
-    directory, only = open_directory(path)
-    found = detect_format(directory, only) if format_name is None else format_name
-    if found == INNODB:
-        from binlog_format.innodb.reader import InnodbLog
-
-        return InnodbLog(directory, only, bound=Bound(bound))
-    assert found == CLASSIC
-    if bound != Bound.VISIBLE:
-        raise OptionError("INVALID_VALUE", f"bound: {bound} is for {INNODB} logs, {path} is {CLASSIC}")
-    from binlog_format.classic.reader import ClassicLog
-
-    return ClassicLog(directory, only)

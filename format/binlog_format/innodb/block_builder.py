@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from binlog_format.block import EXTENT_DTYPE, GROUP_DTYPE, Block
+from binlog_format.block import EXTENT_DTYPE, GROUP_DTYPE, Block, copied
 from binlog_format.errors import CorruptError
 from binlog_format.events.event_table_kernels import (
     EVENTS_BAD_SIZE,
@@ -285,8 +285,8 @@ class BlockBuilder:
         data, size = self._data, self.size
         extents = self._extents[:extent_count]
         cut = int(np.searchsorted(extents["data_start"], end))
-        given = extents[:cut].copy()
-        rest = extents[cut:].copy()
+        given = copied(extents[:cut])
+        rest = copied(extents[cut:])
         if cut > 0 and (over := int(given["data_start"][-1] + given["size"][-1]) - end) > 0:
             # The cut goes through an extent: its second part begins the rest.
             rest = np.concatenate([given[-1:], rest])
@@ -294,10 +294,10 @@ class BlockBuilder:
             rest["data_start"][0] = end
             rest["file_offset"][0] += rest["size"][0] - over
             rest["size"][0] = over
-        groups = self._groups[:group_count].copy()
+        groups = copied(self._groups[:group_count])
         # A table that is mostly empty is not worth keeping for these rows.
         is_full = 2 * event_count >= len(self._events)
-        events = self._events[:event_count] if is_full else self._events[:event_count].copy()
+        events = self._events[:event_count] if is_full else copied(self._events[:event_count])
         if is_full:
             self._events = self._event_tables.take(len(self._events))
         if group_count > 0 and not groups["ends"][-1]:

@@ -166,6 +166,7 @@ def read_first_events(
         size = _copy_record(pages, chunks, first[record], end[record], header_size[record], GTID_SIZE_MIN, head, 0)
         groups["has_gtid"][record] = False
         groups["timestamp"][record] = 0
+        groups["gtid_source"][record] = -1
         if size >= EVENT_HEADER_SIZE:
             read_gtid(head, 0, size, groups, record)
 

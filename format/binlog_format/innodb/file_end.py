@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.errors import DataLossError
+from binlog_format.gtid import GtidPosition
 from binlog_format.innodb.gtid_state import read_state
 from binlog_format.innodb.layout import CHUNK_HEADER_SIZE, CHUNK_KIND_MASK, FIRST_DATA_PAGE, RecordKind
 from binlog_format.innodb.measure import measure
@@ -49,7 +50,9 @@ def check_file_end(reader: PageReader, file: OpenFile, following: OpenFile) -> b
     if state_before is not None:
         start, end = Position(file.file_no, FIRST_DATA_PAGE, 0), Position(following.file_no, 0, 0)
         written = measure(reader, CommitScanner(reader, start, end), start, None).gtids
-        last = state_before.position().advanced_by(written).last
+        reached = state_before.position().advanced_by(written)
+        assert isinstance(reached, GtidPosition), "files of this format are MariaDB's"
+        last = reached.last
         # The next file's state may lack domains (FLUSH ... DELETE_DOMAIN_ID), but never be ahead.
         if all(last.get(domain) == gtid for domain, gtid in state_after.position().last.items()):
             return True

@@ -94,7 +94,7 @@ class LogFiles:
         return self._listed()
 
     def _listed(self) -> list[int]:
-        found = (file_number(entry.name) for entry in self._directory.entries())
+        found = (file_number(name) for name in self._directory.names())
         return sorted(number for number in found if number is not None)
 
     def last_number(self) -> int:

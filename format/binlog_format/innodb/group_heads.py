@@ -43,6 +43,7 @@ class GroupHeads:
         header_size = read_commit_integers(head, len(head), np.zeros(COMMIT_HEADER_INTS_MAX, dtype=np.uint64))
         event = as_bytes(head[max(header_size, 0) :].data)
         groups = np.zeros(1, dtype=GROUP_DTYPE)
+        groups["gtid_source"] = -1
         if len(event) >= EVENT_HEADER_SIZE:
             read_gtid(event, 0, len(event), groups, 0)
         return groups

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from binlog_format.errors import DataLossError, StartError
+from binlog_format.events.xid import ends_in_xid
 from binlog_format.gtid import GtidPosition
+from binlog_format.gtid_set import NO_GTIDS, check_kind
 from binlog_format.innodb.end_of_data import end_position, used_size
 from binlog_format.innodb.extents import read_extents
 from binlog_format.innodb.file_end import check_file_end
 from binlog_format.innodb.files import LogFiles
 from binlog_format.innodb.group_reader import GroupReader
+from binlog_format.innodb.group_tail import group_tail
 from binlog_format.innodb.gtid_search import find_gtid_start
 from binlog_format.innodb.gtid_state import read_state
 from binlog_format.innodb.layout import FIRST_DATA_PAGE
@@ -25,7 +28,10 @@ from binlog_format.position import Place, Position
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
+
     from binlog_format.block import Block, Table
+    from binlog_format.gtid_set import GtidPoint
     from binlog_format.innodb.files import OpenFile
     from binlog_format.kernels import Bytes
     from binlog_format.source_file import Directory
@@ -75,7 +81,7 @@ class InnodbLog(Log):
         """The earliest position that is still there."""
         return Position(self._numbers()[0], FIRST_DATA_PAGE, 0)
 
-    def gtid_position_at(self, position: Position) -> GtidPosition:
+    def gtid_position_at(self, position: Position) -> GtidPoint:
         """The last GTID of each domain before *position*: the full state of its file, and what was committed since.
 
         The differential states are not used: after a restart of the server they are incomplete (writing specification,
@@ -91,8 +97,10 @@ class InnodbLog(Log):
                 return state.position().advanced_by(span.gtids)
         return GtidPosition({})
 
-    def position_of(self, gtids: GtidPosition) -> GtidStart:
+    def position_of(self, gtids: GtidPoint) -> GtidStart:
         """Where reading goes on behind *gtids*, found by the log's GTID states and a scan between two of them."""
+        check_kind(NO_GTIDS, gtids)
+        gtids = gtids if isinstance(gtids, GtidPosition) else GtidPosition({})
         self._files.refresh()
         return find_gtid_start(self._reader, self._within_bound(self._numbers()), gtids, self._range_end())
 
@@ -103,9 +111,9 @@ class InnodbLog(Log):
         range_end = self._range_end()
         return end if range_end is None else min(end, range_end)
 
-    def span(self, start: Position, *, size_max: int | None = None) -> Span:
+    def span(self, start: Position, *, end: Position | None = None, size_max: int | None = None) -> Span:
         """Measure what is there from *start* on: pages are scanned, events are not joined."""
-        scanner = self._scanner(start, None)
+        scanner = self._scanner(start, end)
         if scanner is None:
             return Span(start, 0, 0, GtidPosition({}), None)
         return measure(self._reader, scanner, start, size_max)
@@ -139,6 +147,10 @@ class InnodbLog(Log):
             return empty_bytes(0)
         file = self._files.existing(int(extents["file_no"][0]))
         return read_extents(PageRuns(self._reader), extents, file.page_size)
+
+    def ends_committed(self, group: np.void) -> bool:
+        """See `Log`; reads the last record of the group."""
+        return ends_in_xid(group_tail(self._reader, int(group["file_no"]), int(group["file_offset"])))
 
     def close(self) -> None:
         """Let all files go."""

@@ -152,6 +152,7 @@ def link_records(
                 return LINK_STRAY_CONTINUATION, count, open_kind, open_first, boundary, skipping, row
             if chunk_type & CHUNK_LAST != 0 and kind != _KIND_GTID_STATE and kind != _KIND_DUMMY:
                 boundary = row + 1
+                skipping = False  # the record that began before has ended
             continue
         else:
             open_kind = kind + KIND_BIAS

@@ -1,23 +1,185 @@
-"""Committed changes alone: `committed(log, start, end, prepared)`."""
+"""Committed changes alone: `committed(log, start, end, prepared)`.
+
+A block in which no statement takes rows back and no XA transaction is passes through as it is. Of a group that is
+larger than a block the statements that stand behind are not known yet when its first rows are given: then the group
+is read ahead (`fate_at`), but only where it may take rows back:
+
+* A group that ends in an XID event has been committed: its last bytes are looked at (`Log.ends_committed`). (The flag
+  TRANSACTIONAL in the GTID event of MariaDB does not say as much: groups with temporary tables have it, and end in
+  ROLLBACK.) Another group is read ahead: of tables without transactions, or compressed by MySQL as a whole.
+* From the first SAVEPOINT on, or behind an XA START, every group is read ahead.
+"""
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from binlog_format.detect import INNODB
+from binlog_format.errors import CorruptError
 from binlog_format.events.expansion import expanded
+from binlog_format.events.layout import EventType
+from binlog_format.rows.places import place_of
+from binlog_format.transactions import mark_kernels as kernels
+from binlog_format.transactions.fate import Fate, fate_at, fate_of
+from binlog_format.transactions.marks import is_kind, read_marks
+from binlog_format.transactions.prepared import PreparedRows
+from binlog_format.transactions.slicing import group_position, select_groups
+from binlog_format.transactions.statements import StatementKind
+from binlog_format.transactions.xa_commit import rebuilt, xa_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from numpy.typing import NDArray
+
     from binlog_format.block import Block
     from binlog_format.log import Log
     from binlog_format.position import Position
-    from binlog_format.transactions.xa import PreparedXa
+    from binlog_format.transactions.marks import Mark, Marks
+    from binlog_format.transactions.xa import PreparedXa, XaId
+
+_UNDOING = (kernels.MARK_ROLLBACK, kernels.MARK_COMMENTED)
+_DECIDING = (*_UNDOING, kernels.MARK_XA, kernels.MARK_XA_PREPARE)
+_LOOKING_AHEAD = (StatementKind.SAVEPOINT, StatementKind.XA_START)
 
 
 def committed(
     log: Log, start: Position | None, end: Position | None, prepared: Iterable[PreparedXa] = ()
 ) -> Iterator[Block]:
     """See `Log.committed_blocks`."""
-    del prepared
-    return expanded(log.blocks(start, end))
+    stage = _Stage(log, start, prepared)
+    for block in expanded(log.blocks(start, end)):
+        yield from stage.of(block)
+
+
+@dataclass(slots=True)
+class _Large:
+    """A group that comes in pieces.
+
+    Attributes:
+        fate: What becomes of it; None while nothing speaks against its rows.
+    """
+
+    fate: Fate | None = None
+
+
+class _Stage:
+    def __init__(self, log: Log, start: Position | None, prepared: Iterable[PreparedXa]) -> None:
+        self._log = log
+        # In an `innodb` log an XA transaction is an ordinary group that stands where its XA COMMIT is.
+        self._reads_xa = log.format_name != INNODB
+        self._kinds = _DECIDING if self._reads_xa else _UNDOING
+        self._prepared = PreparedRows(log, start, prepared)
+        self._large: _Large | None = None
+
+    def of(self, block: Block) -> Iterator[Block]:
+        """*block*, or what comes in its place."""
+        if len(block.groups) == 0:
+            yield block
+            return
+        marks = read_marks(block)
+        touched = set(marks.groups_with(*self._kinds)) if len(marks.table) else set()
+        if self._large is not None:
+            touched.add(0)
+        if not block.groups["ends"][-1]:
+            touched.add(len(block.groups) - 1)
+        if touched:
+            yield from self._changed(block, marks, sorted(touched))
+        else:
+            yield block
+
+    def _changed(self, block: Block, marks: Marks, touched: list[int]) -> Iterator[Block]:
+        """The block, cut where rows of an XA transaction come that are larger than a block."""
+        dropped = np.zeros(len(block.events), dtype=np.bool_)
+        insertions: dict[int, Block] = {}
+        first = 0
+        for group in touched:
+            commit = self._decide(block, marks, group, dropped)
+            if commit is None:
+                continue
+            event, xid = commit
+            rows = self._prepared.take(xid, group_position(block.groups, group))
+            heads = list(itertools.islice(rows, 2))
+            if len(heads) > 1:
+                if group > first:
+                    yield _part(block, first, group, dropped, insertions)
+                insertions = {}
+                alone = select_groups(block, group, group + 1)
+                event -= int(block.groups["first_event"][group])
+                yield from xa_pieces(alone, event, itertools.chain(heads, rows))
+                first = group + 1
+            elif heads and len(heads[0].events):
+                insertions[event] = heads[0]
+            self._prepared.end(xid)
+        if first < len(block.groups):
+            yield _part(block, first, len(block.groups), dropped, insertions)
+
+    def _decide(self, block: Block, marks: Marks, group: int, dropped: NDArray[np.bool_]) -> tuple[int, XaId] | None:
+        """Mark what a group loses; the prepared transaction that it commits, and the event that says so."""
+        row = block.groups[group]
+        found = list(marks.of_group(group))
+        is_whole = bool(row["begins"] and row["ends"])
+        fate = fate_of(found, block) if is_whole else self._fate_of_piece(block, group, found)
+        first = int(row["first_event"])
+        events = block.events[first : first + int(row["event_count"])]
+        lost = dropped[first : first + len(events)]
+        if fate.undone:
+            lost |= fate.is_undone(events["event_no"])
+        if not self._reads_xa:
+            return None
+        if fate.prepared is not None:
+            lost |= (events["event_no"] > 0) & (events["type"] != EventType.XA_PREPARE)
+            if is_whole:
+                self._prepared.prepare(fate.prepared, block, group, fate)
+            elif row["ends"]:
+                self._prepared.prepare_at(fate.prepared, group_position(block.groups, group))
+        commit = None
+        for mark in found:
+            if mark.statement is None or mark.statement.xid is None:
+                continue
+            if mark.statement.kind is StatementKind.XA_ROLLBACK:
+                self._prepared.end(mark.statement.xid)
+            elif mark.statement.kind is StatementKind.XA_COMMIT:
+                commit = mark.event, mark.statement.xid
+        return commit
+
+    def _fate_of_piece(self, block: Block, group: int, found: list[Mark]) -> Fate:
+        row = block.groups[group]
+        if row["begins"] or self._large is None:
+            self._large = _Large()
+        large = self._large
+        if large.fate is None and self._may_lose_rows(block, group, found):
+            large.fate = fate_at(self._log, group_position(block.groups, group))
+        if row["ends"]:
+            self._large = None
+        if large.fate is not None:
+            return large.fate
+        for mark in found:
+            if is_kind(mark, StatementKind.ROLLBACK, StatementKind.ROLLBACK_TO):
+                raise CorruptError(
+                    "BAD_EVENT",
+                    "an event group takes back rows, though it begins as one that does not",
+                    at=place_of(block.extents, int(block.events["start"][mark.event])),
+                )
+        return Fate()
+
+    def _may_lose_rows(self, block: Block, group: int, found: list[Mark]) -> bool:
+        """Whether this piece of a group has to be given with a view to what stands behind it."""
+        if any(mark.statement is None or is_kind(mark, *_LOOKING_AHEAD) for mark in found):
+            return True
+        return bool(block.groups["begins"][group]) and not self._log.ends_committed(block.groups[group])
+
+
+def _part(block: Block, first: int, stop: int, dropped: NDArray[np.bool_], insertions: dict[int, Block]) -> Block:
+    """The groups [*first*, *stop*) as they are to be given."""
+    if first == 0 and stop == len(block.groups):
+        return rebuilt(block, dropped, insertions)
+    event = int(block.groups["first_event"][first])
+    part = select_groups(block, first, stop)
+    return rebuilt(
+        part, dropped[event : event + len(part.events)], {row - event: rows for row, rows in insertions.items()}
+    )

@@ -1,11 +1,16 @@
-"""XA transactions in classic logs: `XaId`, and `PreparedXa`, one that is prepared and has not ended."""
+"""XA transactions in classic logs: `XaId`, `XaStep`, and `PreparedXa`, one that is prepared and has not ended."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from binlog_format.transactions.xa_text import parse_xid
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from binlog_format.position import Position
 
 
@@ -20,6 +25,18 @@ class XaId:
     def __str__(self) -> str:
         return f"X'{self.gtrid.hex()}',X'{self.bqual.hex()}',{self.format_id}"
 
+    @classmethod
+    def parse(cls, text: str) -> XaId:
+        """Read the form that `str()` writes, or another that SQL allows.
+
+        Raises:
+            ValueError: *text* is no name of an XA transaction.
+        """
+        found = parse_xid(text.encode())
+        if found is None or found[1].strip():
+            raise ValueError(f"XA transaction {text!r}: expected, for example, X'6162',X'',1")
+        return cls(*found[0])
+
 
 @dataclass(frozen=True, slots=True)
 class PreparedXa:
@@ -32,3 +49,36 @@ class PreparedXa:
 
     xid: XaId
     position: Position
+
+
+class XaKind(StrEnum):
+    """What happens to an XA transaction in a group."""
+
+    PREPARED = "prepared"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+
+
+@dataclass(frozen=True, slots=True)
+class XaStep:
+    """One step of an XA transaction, in the order of the log.
+
+    Attributes:
+        position: Of the group that says it.
+        xid: Whose step it is.
+        kind: Which one.
+    """
+
+    position: Position
+    xid: XaId
+    kind: XaKind
+
+
+def pending_after(prepared: Iterable[PreparedXa], steps: Iterable[XaStep]) -> tuple[PreparedXa, ...]:
+    """What is prepared and has not ended behind *steps*, when *prepared* was so before them; by position."""
+    pending = {xa.xid: xa for xa in prepared}
+    for step in steps:
+        pending.pop(step.xid, None)
+        if step.kind is XaKind.PREPARED:
+            pending[step.xid] = PreparedXa(step.xid, step.position)
+    return tuple(sorted(pending.values(), key=lambda xa: xa.position))

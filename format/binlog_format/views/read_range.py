@@ -6,14 +6,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import OptionError, StartError
-from binlog_format.gtid import GtidPosition
+from binlog_format.gtid_groups import still_waiting
+from binlog_format.gtid_set import GtidSet, check_kind, is_gtid_set, parse_gtids
 from binlog_format.position import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_format.block import Block
+    from binlog_format.gtid_set import GtidPoint
     from binlog_format.log import Log
+
+EDGE_HINT = (
+    "A position is file_no:page:chunk, for example 0:12:3; GTIDs are, for example, 0-1-575,1-2-7 (MariaDB) or "
+    "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-77 (MySQL)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +36,26 @@ class ReadRange:
 
     start: Position | None = None
     end: Position | None = None
-    skip: GtidPosition | None = None
-    until: GtidPosition | None = None
+    skip: GtidPoint | None = None
+    until: GtidPoint | None = None
 
     @classmethod
     def of(cls, log: Log, start: Position | str | None, end: Position | str | None) -> ReadRange:
-        """Understand *start* and *end*: a position, its text, or a GTID position as text (`0-1-575,1-2-7`).
+        """Understand *start* and *end*: a position, its text, or GTIDs as text (`0-1-575,1-2-7`, or `uuid:1-77`).
 
         Everything up to the GTIDs of *start* is left out; the GTIDs of *end* are the last ones to be read.
 
         Raises:
             DataLossError: `GTID_PURGED`: transactions behind *start* are not in the log any more.
-            OptionError: `INVALID_VALUE`: neither a position nor GTIDs.
+            OptionError: `INVALID_VALUE`: neither a position nor GTIDs, or GTIDs of the other vendor.
             StartError: `START_AFTER_END`.
         """
         first, skip = _edge("start", start)
         last, until = _edge("end", end)
         if first is not None and last is not None and last < first:
             raise StartError("START_AFTER_END", f"start {first} lies behind end {last}")
+        if until is not None:
+            check_kind(log.gtid_position_at(log.start_position()), until)
         if skip is not None:
             first = log.position_of(skip).position
             if last is not None:
@@ -54,29 +63,53 @@ class ReadRange:
         return cls(first, last, skip, until)
 
     def blocks(self, log: Log) -> Iterator[Block]:
-        """The blocks of *log* that hold the range; reading ends when all GTIDs of `until` have passed."""
-        waiting = dict(self.until.last) if self.until is not None else {}
-        for block in log.blocks(self.start, self.end):
+        """The blocks of *log* that hold the range, as consumers of rows want them: `Log.committed_blocks`.
+
+        Reading ends when all GTIDs of `until` have passed.
+        """
+        return self._up_to_the_last(log, log.committed_blocks(self.start, self.end))
+
+    def stored_blocks(self, log: Log) -> Iterator[Block]:
+        """The same as they are stored: `Log.blocks`."""
+        return self._up_to_the_last(log, log.blocks(self.start, self.end))
+
+    def _up_to_the_last(self, log: Log, blocks: Iterator[Block]) -> Iterator[Block]:
+        waiting = self._awaited(log)
+        if waiting is not None and not waiting:
+            return
+        for block in blocks:
             yield block
-            for domain, last in list(waiting.items()):
-                ended = block.groups["has_gtid"] & block.groups["ends"] & (block.groups["domain"] == domain)
-                if (block.groups["seqno"][ended] >= last.seqno).any():
-                    del waiting[domain]
-            if self.until is not None and not waiting:
-                return
+            if waiting is not None:
+                waiting = still_waiting(waiting, block.groups[block.groups["ends"]], block.gtid_sources)
+                if not waiting:
+                    return
+
+    def _awaited(self, log: Log) -> GtidPoint | None:
+        """The GTIDs with which reading ends; None: it goes on to the end of data."""
+        if not isinstance(self.until, GtidSet):
+            return self.until
+        # A set names what lies before the start too.
+        return self.until.without(log.gtid_position_at(self.start or log.start_position()))
 
 
-def _edge(name: str, value: Position | str | None) -> tuple[Position | None, GtidPosition | None]:
+def parse_edge(text: str) -> Position | GtidPoint:
+    """Read a position, or GTIDs of either vendor.
+
+    Raises:
+        ValueError: *text* is neither.
+    """
+    return parse_gtids(text) if is_gtid_set(text) or ":" not in text else Position.parse(text)
+
+
+def _edge(name: str, value: Position | str | None) -> tuple[Position | None, GtidPoint | None]:
     if value is None or isinstance(value, Position):
         return value, None
     try:
-        if ":" in value:
-            return Position.parse(value), None
-        gtids = GtidPosition.parse(value)
+        edge = parse_edge(value)
     except ValueError as error:
         raise OptionError(
             "INVALID_VALUE",
             f'option {name}: expected a position or GTIDs, got "{value}": {error}',
-            hint="A position is file_no:page:chunk, for example 0:12:3; GTIDs are, for example, 0-1-575,1-2-7",
+            hint=EDGE_HINT,
         ) from error
-    return None, gtids if gtids.last else None
+    return (edge, None) if isinstance(edge, Position) else (None, edge or None)

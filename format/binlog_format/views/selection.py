@@ -2,43 +2,60 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.errors import CorruptError, UnsupportedError
-from binlog_format.events.layout import GTID_FLAG_PREPARED_XA
+from binlog_format.position import Position
+from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.places import place_of
-from binlog_format.rows.table_events import TableMaps
-from binlog_format.views.undo_kernels import UNDO_BAD_EVENT, UNDO_FOUND, UNDO_NOTHING, mark_undone
+from binlog_format.rows.table_events import TableEvents, TableMaps
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
     from binlog_format.position import Place
-    from binlog_format.rows.table_events import TableEvents
+    from binlog_format.rows.decoding import TableSchemas
     from binlog_format.views.group_filter import GroupFilter
     from binlog_format.views.table_filter import TableFilter
 
+_COMPLETED_MAX = 10_000
+"""Completed layouts that are kept; a log may see any number of tables come and go."""
+
 
 class Selection:
-    """The row events of wanted tables in wanted groups, without those that were rolled back.
+    """The row events of wanted tables in wanted groups, with layouts as far as they are known.
 
-    One object reads one run of blocks in order: it remembers table maps over the pieces of a large group.
+    One object reads one run of committed blocks in order: it remembers table maps over the pieces of a large group.
 
     Args:
         tables: Which tables are wanted.
         groups: Which groups are wanted.
         table: The one table (`database.table`) that is wanted; None: all that *tables* accepts.
+        event_types: Only row events of these types (`EventType`); None: of all.
+        decoding: Its schemas say what table maps leave open.
     """
 
-    def __init__(self, tables: TableFilter, groups: GroupFilter, *, table: str | None = None) -> None:
+    def __init__(
+        self,
+        tables: TableFilter,
+        groups: GroupFilter,
+        *,
+        table: str | None = None,
+        event_types: frozenset[int] | None = None,
+        decoding: Decoding = DEFAULT_DECODING,
+    ) -> None:
         self._tables = tables
         self._groups = groups
         self._table = table
+        self._event_types = None if event_types is None else sorted(event_types)
+        self._layouts = None if decoding.schemas is None else _CompletedLayouts(decoding.schemas)
         self._maps = TableMaps()
 
     def of(self, block: Block) -> list[TableEvents]:
@@ -46,46 +63,73 @@ class Selection:
 
         Raises:
             CorruptError: `BAD_EVENT`.
-            UnsupportedError: `XA_TRANSACTION`: rows of a transaction that is only prepared; `SAVEPOINT_ROLLBACK`: rows
-                rolled back in a transaction which does not fit into one block.
+            SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: a schema is not that of a wanted table.
+            BinlogError: The `problem` of a wanted table's layout, where schemas should complete it.
         """
         resolved = [touched for touched in self._maps.resolve(block) if self._wants(touched.layout)]
         if not resolved:
             return []
-        keep_groups = self._groups.keep(block.groups)
-        keep = None if keep_groups is None else keep_groups[block.events["group"]]
-        undone = undone_events(block)
-        if undone is not None:
-            keep = ~undone if keep is None else keep & ~undone
+        keep = self._kept_events(block)
         if keep is not None:
             resolved = [replace(touched, events=touched.events[keep[touched.events]]) for touched in resolved]
-        resolved = [touched for touched in resolved if len(touched.events)]
-        _refuse_prepared(block, resolved)
+            resolved = [touched for touched in resolved if len(touched.events)]
+        if self._layouts is not None:
+            return [part for touched in resolved for part in self._layouts.parts(block, touched)]
         return resolved
+
+    def _kept_events(self, block: Block) -> NDArray[np.bool_] | None:
+        keep_groups = self._groups.keep(block)
+        keep = None if keep_groups is None else keep_groups[block.events["group"]]
+        if self._event_types is None:
+            return keep
+        of_types = np.isin(block.events["type"], self._event_types)
+        return of_types if keep is None else keep & of_types
 
     def _wants(self, layout: TableLayout) -> bool:
         named = self._table is None or self._table == f"{layout.database}.{layout.table}"
         return named and self._tables.accepts(layout)
 
 
-def undone_events(block: Block) -> NDArray[np.bool_] | None:
-    """True for each event of *block* that a rollback in the same group takes back; None when there is none."""
-    undone = np.zeros(len(block.events), dtype=np.uint8)
-    starts, sizes, types, groups = (np.ascontiguousarray(block.events[n]) for n in ("start", "size", "type", "group"))
-    begins = block.groups["begins"].astype(np.uint8)
-    code, event = mark_undone(block.data, starts, sizes, types, groups, undone, begins)
-    if code == UNDO_NOTHING:
-        return None
-    if code == UNDO_FOUND:
-        return undone.view(np.bool_)
-    at = event_place(block, event)
-    if code == UNDO_BAD_EVENT:
-        raise CorruptError("BAD_EVENT", f"QUERY event of {block.events['size'][event]} bytes: it is too short", at=at)
-    raise UnsupportedError(
-        "SAVEPOINT_ROLLBACK",
-        "a transaction larger than a block takes back some of its rows, and they may have been given already",
-        at=at,
-    )
+class _CompletedLayouts:
+    """Layouts as schemas complete them, each one made once for each definition of its table."""
+
+    def __init__(self, schemas: TableSchemas) -> None:
+        self._schemas = schemas
+        self._met: set[tuple[str, str, str]] = set()
+        self._completed: dict[tuple[str, str, str, Position | None], TableLayout] = {}
+
+    def parts(self, block: Block, touched: TableEvents) -> Iterator[TableEvents]:
+        """*touched*, cut where another definition of its table begins."""
+        layout = touched.layout
+        if layout.problem is not None:
+            raise layout.problem
+        groups: NDArray[np.int64] = block.events["group"][touched.events]
+        met = (layout.database, layout.table, layout.digest)
+        if met not in self._met:
+            # The first question about a table may make its schemas look for what stands before this, edges included.
+            self._schemas.completed(layout, _position(block, int(groups[0])))
+            self._met.add(met)
+        edges = self._schemas.edges(layout.database, layout.table)
+        start = 0
+        while start < len(groups):
+            position = _position(block, int(groups[start]))
+            number = bisect_right(edges, position)
+            stop = len(groups)
+            if number < len(edges) and edges[number] <= _position(block, int(groups[-1])):
+                stop = int(np.searchsorted(groups, _first_group_at(block, edges[number])))
+            edge = edges[number - 1] if number else None
+            yield TableEvents(self._completed_layout(layout, edge, position), touched.events[start:stop])
+            start = stop
+
+    def _completed_layout(self, layout: TableLayout, edge: Position | None, position: Position) -> TableLayout:
+        key = (layout.database, layout.table, layout.digest, edge)
+        found = self._completed.get(key)
+        if found is None:
+            if len(self._completed) >= _COMPLETED_MAX:
+                self._completed.clear()
+                self._met.clear()
+            found = self._completed[key] = self._schemas.completed(layout, position)
+        return found
 
 
 def event_place(block: Block, event: int) -> Place | None:
@@ -93,17 +137,15 @@ def event_place(block: Block, event: int) -> Place | None:
     return place_of(block.extents, int(block.events["start"][event]))
 
 
-def _refuse_prepared(block: Block, resolved: list[TableEvents]) -> None:
-    prepared = (block.groups["gtid_flags"] & GTID_FLAG_PREPARED_XA) != 0
-    if not prepared.any():
-        return
-    for touched in resolved:
-        hits = touched.events[prepared[block.events["group"][touched.events]]]
-        if len(hits):
-            raise UnsupportedError(
-                "XA_TRANSACTION",
-                f"rows of {touched.layout.database}.{touched.layout.table} belong to an XA transaction that is "
-                "prepared here and ends elsewhere in the log",
-                at=event_place(block, int(hits[0])),
-                hint="Leave the table out (excludeTables), or start behind the end of the XA transaction",
-            )
+def _position(block: Block, group: int) -> Position:
+    row = block.groups[group]
+    return Position(int(row["file_no"]), int(row["page"]), int(row["chunk"]))
+
+
+def _first_group_at(block: Block, edge: Position) -> int:
+    """The first group at *edge* or behind it; groups ascend."""
+    low, high = 0, len(block.groups)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if _position(block, middle) < edge else (low, middle)
+    return low

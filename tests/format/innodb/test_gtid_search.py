@@ -57,6 +57,7 @@ def check(log: Log, groups: list[ReadGroup], wanted: GtidPosition) -> None:
         if group.gtid is not None:
             gtid = Gtid.parse(group.gtid)
             before[gtid.domain] = gtid
+    assert isinstance(found.before, GtidPosition)
     # What the states forget (a restart, FLUSH ... DELETE_DOMAIN_ID) may be older there, never newer.
     assert found.before.last.keys() <= before.keys()
     assert all(gtid.seqno <= before[domain].seqno for domain, gtid in found.before.last.items())
@@ -90,7 +91,9 @@ class CountingDirectory(LocalDirectory):
 def test_every_gtid_of_the_corpus_is_found(name: str) -> None:
     with open_log(str(data_set(name)[0])) as log:
         groups = read_groups(log)
-        known: dict[int, Gtid] = dict(log.gtid_position_at(log.start_position()).last)
+        at_start = log.gtid_position_at(log.start_position())
+        assert isinstance(at_start, GtidPosition)
+        known: dict[int, Gtid] = dict(at_start.last)
         for number, group in enumerate(groups):
             if group.gtid is None:
                 continue
@@ -98,7 +101,7 @@ def test_every_gtid_of_the_corpus_is_found(name: str) -> None:
             known[gtid.domain] = gtid
             if number % 7 == 0 or number > len(groups) - 5:
                 check(log, groups, GtidPosition(dict(known)))
-        check(log, groups, log.gtid_position_at(log.start_position()))
+        check(log, groups, at_start)
 
 
 @pytest.mark.corpus
@@ -157,8 +160,10 @@ def test_purged_gtid_is_named(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / "log" / f"binlog-{number:06}.ibb").unlink()
     with open_log(str(tmp_path / "log")) as log:
-        first = log.gtid_position_at(log.start_position()).last[0].seqno
-        assert log.position_of(GtidPosition.parse(f"0-1-{first}")).before.last[0].seqno == first
+        at_start = log.gtid_position_at(log.start_position())
+        assert isinstance(at_start, GtidPosition)
+        first = at_start.last[0].seqno
+        assert str(log.position_of(GtidPosition.parse(f"0-1-{first}")).before) == f"0-1-{first}"
         for text in (f"0-1-{first - 1}", "1-1-999", ""):
             with pytest.raises(DataLossError) as raised:
                 log.position_of(GtidPosition.parse(text))
@@ -252,3 +257,15 @@ def test_any_gtids_of_any_log_are_found(data: st.DataObject, tmp_path_factory: o
                 assert read_groups(log, found.position) == []
             else:
                 assert found.position == first.position
+
+
+def test_end_of_data_is_found_wherever_flush_begins_a_file(tmp_path: Path) -> None:
+    """Also where the file before holds the rest of a record only, and the new one a GTID state only."""
+    options = WriterOptions(page_size=512, max_binlog_size=2048, preallocate=False, sync=False)
+    for count in range(1, 25):
+        with BinlogWriter(tmp_path / str(count), options) as writer:
+            for seqno in range(1, count + 1):
+                write(writer, Gtid(0, 1, seqno), 300)
+            writer.flush_logs()
+        with open_log(str(tmp_path / str(count))) as log:
+            assert log.end_position() == log.span(log.start_position()).end

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from binlog_format import open_log
 from binlog_format.innodb.writer import files
 from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.log import open_log
 from tests.format.innodb.reference_reader import Group, read_log
 from tests.format.innodb.writer.sessions import Driver, Operation, operations, options
 

@@ -1,0 +1,129 @@
+"""What becomes of the rows of a group: `FateReader` -> `Fate`; of one that is not at hand as a whole: `fate_at`.
+
+A server normally cuts what is rolled back out of the log. Where it cannot (a table without transactions was changed
+meanwhile, a temporary table was made), rows stay and a statement says that they never happened: `ROLLBACK TO` a
+savepoint, or `ROLLBACK` as the group's end. And the rows of an XA transaction that is only prepared are decided upon by
+another group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_format.errors import CorruptError
+from binlog_format.events.expansion import expanded
+from binlog_format.rows.places import place_of
+from binlog_format.transactions.marks import Mark, read_marks
+from binlog_format.transactions.slicing import blocks_of_group
+from binlog_format.transactions.statements import StatementKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Block
+    from binlog_format.log import Log
+    from binlog_format.position import Position
+    from binlog_format.transactions.xa import XaId
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of the rows of a group.
+
+    Attributes:
+        undone: Ranges of `event_no`, first and behind the last, of events that the group itself takes back; ascending.
+        prepared: The XA transaction that the group prepares: all of its rows wait.
+        committed: The prepared XA transaction that the group commits.
+        rolled_back: The prepared XA transaction that the group takes back.
+    """
+
+    undone: tuple[tuple[int, int], ...] = ()
+    prepared: XaId | None = None
+    committed: XaId | None = None
+    rolled_back: XaId | None = None
+
+    def is_undone(self, event_nos: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """True for each number of an event that is taken back."""
+        borders = np.array(self.undone, dtype=np.int64).ravel()
+        # An odd number of borders at or before it: inside of a range.
+        inside: NDArray[np.bool_] = np.searchsorted(borders, event_nos, side="right") % 2 == 1
+        return inside
+
+
+class FateReader:
+    """Follows a group's marks in order; keeps one entry for each savepoint there is, and for each range undone."""
+
+    def __init__(self) -> None:
+        self._points: dict[str, int] = {}  # event_no by name, ascending
+        self._undone: list[tuple[int, int]] = []
+        self._prepared: XaId | None = None
+        self._committed: XaId | None = None
+        self._rolled_back: XaId | None = None
+
+    def take(self, mark: Mark, block: Block) -> None:
+        """The next mark, of *block*.
+
+        Raises:
+            CorruptError: `BAD_EVENT`: a rollback to a savepoint that the group does not have.
+        """
+        statement = mark.statement
+        if statement is None:
+            self._prepared = None if mark.one_phase else mark.prepared
+        elif statement.kind is StatementKind.SAVEPOINT:
+            self._points.pop(statement.name, None)  # a later one of the same name takes its place
+            self._points[statement.name] = mark.event_no
+        elif statement.kind is StatementKind.ROLLBACK_TO:
+            self._roll_back_to(statement.name, mark, block)
+        elif statement.kind is StatementKind.ROLLBACK:
+            self._undo(1, mark.event_no)
+        elif statement.kind is StatementKind.XA_COMMIT:
+            self._committed = statement.xid
+        elif statement.kind is StatementKind.XA_ROLLBACK:
+            self._rolled_back = statement.xid
+
+    def fate(self) -> Fate:
+        """What the marks so far say."""
+        return Fate(tuple(self._undone), self._prepared, self._committed, self._rolled_back)
+
+    def _roll_back_to(self, name: str, mark: Mark, block: Block) -> None:
+        if name not in self._points:
+            raise CorruptError(
+                "BAD_EVENT",
+                f"a rollback to the savepoint {name}, which the event group does not have",
+                at=place_of(block.extents, int(block.events["start"][mark.event])),
+            )
+        while (last := next(reversed(self._points))) != name:
+            del self._points[last]
+        self._undo(self._points[name] + 1, mark.event_no)
+
+    def _undo(self, first: int, stop: int) -> None:
+        while self._undone and self._undone[-1][0] >= first:
+            self._undone.pop()
+        if first < stop:
+            self._undone.append((first, stop))
+
+
+def fate_of(marks: Iterable[Mark], block: Block) -> Fate:
+    """The fate of a group that is wholly in *block*."""
+    reader = FateReader()
+    for mark in marks:
+        reader.take(mark, block)
+    return reader.fate()
+
+
+def fate_at(log: Log, position: Position) -> Fate:
+    """The fate of the group at *position*, which comes in pieces: a read of its own, that keeps no rows.
+
+    Raises:
+        CorruptError: As `FateReader.take`.
+    """
+    reader = FateReader()
+    for block in blocks_of_group(expanded(log.blocks(position)), position):
+        for mark in read_marks(block).of_group(0):
+            reader.take(mark, block)
+    return reader.fate()
