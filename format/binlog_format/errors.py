@@ -98,6 +98,7 @@ class SchemaError(BinlogError):
         {
             "NO_COLUMN_METADATA",
             "COLUMN_COUNT_MISMATCH",
+            "COLUMN_MISMATCH",
             "SCHEMA_CHANGED",
             "DDL_NOT_PARSED",
             "NO_PRIMARY_KEY",
@@ -114,6 +115,7 @@ class UnsupportedError(BinlogError):
         {
             "EVENT_TYPE",
             "COLUMN_TYPE",
+            "ZERO_DATE",
             "ROW_IMAGE",
             "ENCRYPTED",
             "STATEMENT_FORMAT",
@@ -121,7 +123,6 @@ class UnsupportedError(BinlogError):
             "PAGE_SIZE",
             "FORMAT",
             "XA_TRANSACTION",
-            "SAVEPOINT_ROLLBACK",
         }
     )
 

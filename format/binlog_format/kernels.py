@@ -8,6 +8,9 @@ A kernel is one loop over NumPy arrays, compiled by Numba and kept in its file c
   with and without the compiler (``NUMBA_DISABLE_JIT=1``).
 * A kernel checks every bound itself and never reads past its input. It raises nothing: it returns an error code and
   the place, and the Python function around it names the error.
+* A kernel makes no arrays: what it fills is given to it. Numba then counts no references, which it else does, with
+  locked instructions, at each call of a small function: of cutting a log into events that was two thirds of the time.
+  The few that need scratch space of their own say so (`allocating_kernel`).
 """
 
 from __future__ import annotations
@@ -26,12 +29,52 @@ if TYPE_CHECKING:
 _Function = TypeVar("_Function", bound="Callable[..., object]")
 
 
+_watchers: list[Callable[[bool], None]] = []
+
+
+def watch_compiling(watcher: Callable[[bool], None]) -> None:
+    """Call *watcher* with True when the compiler starts on a kernel, and with False when it is done.
+
+    Not called for kernels that are in the cache. Only kernels of modules that are imported later count.
+    """
+    _watchers.append(watcher)
+
+
 def kernel(function: _Function) -> _Function:
     """Compile *function* at its first call; the machine code is cached on disk and runs without the GIL."""
+    return _compiled(function, allocates=False)
+
+
+def allocating_kernel(function: _Function) -> _Function:
+    """As `kernel`, for a function that makes arrays: it must not be called once a row, nor give arrays to kernels."""
+    return _compiled(function, allocates=True)
+
+
+def _compiled(function: _Function, *, allocates: bool) -> _Function:
     # Not at the top: it takes a third of a second, and who only handles bytes (or looks for Spark sources) needs none.
     import numba
 
-    return cast("_Function", numba.njit(cache=True, nogil=True)(function))
+    if _watchers:
+        _register(_watchers)
+    compiled: Callable[..., Callable[[object], object]] = numba.njit  # its types do not know of `_nrt`
+    return cast("_Function", compiled(cache=True, nogil=True, _nrt=allocates)(function))
+
+
+def _register(watchers: list[Callable[[bool], None]]) -> None:
+    from numba.core import event
+
+    class Listener(event.Listener):
+        def __init__(self, watcher: Callable[[bool], None]) -> None:
+            self._watcher = watcher
+
+        def on_start(self, _event: object) -> None:
+            self._watcher(True)
+
+        def on_end(self, _event: object) -> None:
+            self._watcher(False)
+
+    while watchers:
+        event.register("numba:compile", Listener(watchers.pop()))  # type: ignore[no-untyped-call]
 
 
 def empty_bytes(size: int) -> Bytes:

@@ -32,3 +32,6 @@ assert EVENT_HEADER_SIZE + QUERY_STRUCT.size == QUERY_FIXED_SIZE
 
 QUERY_DATABASE_SIZE_OFFSET = EVENT_HEADER_SIZE + 8
 QUERY_STATUS_SIZE_OFFSET = EVENT_HEADER_SIZE + 11
+
+LOAD_QUERY_FIXED_SIZE = QUERY_FIXED_SIZE + 13
+"""EXECUTE_LOAD_QUERY: file id, where the file's name is in the text, what to do with duplicates; then as above."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from binlog_format.errors import CorruptError, UnsupportedError
-from binlog_format.events.charset_layout import LATIN1, charset_of_collation
+from binlog_format.events.charset_layout import charset_of_collation
+from binlog_format.events.charsets import decode_text
 from binlog_format.events.layout import EVENT_TYPE_OFFSET, EventType
 from binlog_format.events.table_map_layout import (
     CHARACTER_TYPES,
@@ -16,6 +17,8 @@ from binlog_format.events.table_map_layout import (
     STRING_TYPE_BITS,
     TABLE_BODY_OFFSET,
     TYPE_METADATA_SIZES,
+    TYPED_ARRAY_SIZE_BYTES,
+    TYPED_VARCHAR_METADATA_SIZE,
     VARINT_1_BYTE_MAX,
     VARINT_SIZES,
     ColumnType,
@@ -23,7 +26,8 @@ from binlog_format.events.table_map_layout import (
 )
 from binlog_format.vendor import Vendor
 
-_TEXT_CODECS = {"utf8mb3": "utf-8", "utf8mb4": "utf-8", "ascii": "ascii", "binary": "utf-8"}
+if TYPE_CHECKING:
+    from binlog_format.errors import BinlogError
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,10 @@ class Column:
             not read.
         declared: Type as the table was declared with, in lower case (`uuid`, `inet6`, `datetime(3)`, `json`), where a
             schema says it; the log never does.
+        visible: False for INVISIBLE columns; None where the log does not say (MariaDB never does).
+        geometry_type: Of a geometry column (0 any, 1 point, ... 7 collection, as in WKB); None where the log does not
+            say.
+        dimensions: Numbers in a value of a VECTOR column of MySQL, at most; None where the log does not say.
     """
 
     name: str | None
@@ -52,6 +60,9 @@ class Column:
     charset: str | None = None
     enum_values: tuple[str, ...] | None = None
     declared: str | None = None
+    visible: bool | None = None
+    geometry_type: int | None = None
+    dimensions: int | None = None
 
     @property
     def size_max(self) -> int:
@@ -76,6 +87,7 @@ class TableLayout:
             but for what a schema has said.
         vendor: Whose server wrote it.
         completion: What a schema has said beyond the table map, as JSON (`rows.completion`); empty: nothing.
+        problem: Why the table map cannot be read; `columns` is empty then. To be raised by who wants this table.
     """
 
     database: str
@@ -86,6 +98,7 @@ class TableLayout:
     table_map: bytes
     vendor: Vendor = Vendor.MARIADB
     completion: str = ""
+    problem: BinlogError | None = field(default=None, compare=False)
 
     @property
     def has_names(self) -> bool:
@@ -150,29 +163,26 @@ class _Cursor:
         return CorruptError("BAD_EVENT", f"table map event: {self._what}: {reason}")
 
 
-def parse_table_map(event: bytes) -> TableLayout:
+def parse_table_map(event: bytes, vendor: Vendor = Vendor.MARIADB) -> TableLayout:
     """Read a table map event.
 
     Args:
         event: Header and body, without checksum.
+        vendor: Whose server wrote it: geometry columns have a character set in MariaDB's metadata only.
 
     Raises:
         CorruptError: `BAD_EVENT`: it is not a table map event, or its parts do not fit together.
         UnsupportedError: `COLUMN_TYPE`: a column has a type that no server had when this was written.
     """
     body = _Cursor(event, "body")
-    if body.take(TABLE_BODY_OFFSET)[EVENT_TYPE_OFFSET] != EventType.TABLE_MAP:
-        raise body.error(f"the event has type {event[EVENT_TYPE_OFFSET]}")
-    database = body.name()
-    table = body.name()
+    database, table = _names(body)
     count = body.varint()
     if count > COLUMN_COUNT_MAX:
         raise body.error(f"{count} columns, at most {COLUMN_COUNT_MAX} are possible")
     codes = body.take(count)
     types = _column_types(codes, _Cursor(body.text(), "type metadata"), f"{database}.{table}")
     null_bits = body.take((count + 7) // 8)
-    fields = _metadata_fields(body)
-    details = _Details(types, fields)
+    details = _Details(types, _metadata_fields(body), vendor)
     columns = tuple(
         Column(
             name=details.names[index] if details.names else None,
@@ -182,21 +192,52 @@ def parse_table_map(event: bytes) -> TableLayout:
             unsigned=details.unsigned.get(index),
             charset=details.charsets.get(index),
             enum_values=details.texts.get(index),
+            visible=details.visible.get(index),
+            geometry_type=details.geometry_types.get(index),
+            dimensions=details.dimensions.get(index),
         )
         for index, (type_, metadata) in enumerate(types)
     )
-    digest = hashlib.sha256(event[TABLE_BODY_OFFSET:]).hexdigest()[:16]
-    return TableLayout(database, table, columns, details.primary_key, digest, event)
+    return TableLayout(database, table, columns, details.primary_key, _digest(event), event, vendor)
+
+
+def unread_layout(event: bytes, vendor: Vendor, problem: BinlogError) -> TableLayout | None:
+    """The layout of a table map event that `parse_table_map` cannot read; None where it does not name its table.
+
+    Args:
+        event: Header and body, without checksum.
+        vendor: Whose server wrote it.
+        problem: Why it cannot be read.
+    """
+    try:
+        database, table = _names(_Cursor(event, "body"))
+    except CorruptError:
+        return None
+    return TableLayout(database, table, (), (), _digest(event), event, vendor, problem=problem)
+
+
+def _names(body: _Cursor) -> tuple[str, str]:
+    # Names of database and table.
+    event_type = body.take(TABLE_BODY_OFFSET)[EVENT_TYPE_OFFSET]
+    if event_type != EventType.TABLE_MAP:
+        raise body.error(f"the event has type {event_type}")
+    return body.name(), body.name()
+
+
+def _digest(event: bytes) -> str:
+    return hashlib.sha256(event[TABLE_BODY_OFFSET:]).hexdigest()[:16]
 
 
 def _column_types(codes: bytes, metadata: _Cursor, table: str) -> list[tuple[ColumnType, int]]:
-    types = []
+    types: list[tuple[ColumnType, int]] = []
     for index, code in enumerate(codes):
-        try:
-            type_ = ColumnType(code)
-        except ValueError as error:
-            # Without the type, the size of its metadata is unknown, and so is all that follows.
-            raise UnsupportedError("COLUMN_TYPE", f"{table}: column {index} has the unknown type {code}") from error
+        type_ = _column_type(code, index, table)
+        if type_ is ColumnType.TYPED_ARRAY:
+            element = _column_type(metadata.take(1)[0], index, table)
+            varchar = element is ColumnType.VARCHAR
+            metadata.take(TYPED_VARCHAR_METADATA_SIZE if varchar else TYPE_METADATA_SIZES.get(element, 0))
+            types.append((type_, TYPED_ARRAY_SIZE_BYTES))
+            continue
         content = metadata.take(TYPE_METADATA_SIZES.get(type_, 0))
         if type_ is ColumnType.STRING:
             # The real type; bits that hold a part of the size are set again.
@@ -211,6 +252,14 @@ def _column_types(codes: bytes, metadata: _Cursor, table: str) -> list[tuple[Col
     return types
 
 
+def _column_type(code: int, index: int, table: str) -> ColumnType:
+    try:
+        return ColumnType(code)
+    except ValueError as error:
+        # Without the type, the size of its metadata is unknown, and so is all that follows.
+        raise UnsupportedError("COLUMN_TYPE", f"{table}: column {index} has the unknown type {code}") from error
+
+
 def _metadata_fields(body: _Cursor) -> dict[int, bytes]:
     fields = {}
     while body.remaining:
@@ -222,7 +271,7 @@ def _metadata_fields(body: _Cursor) -> dict[int, bytes]:
 class _Details:
     """What the optional metadata says, by column index; fields of unknown types are left alone."""
 
-    def __init__(self, types: list[tuple[ColumnType, int]], fields: dict[int, bytes]) -> None:
+    def __init__(self, types: list[tuple[ColumnType, int]], fields: dict[int, bytes], vendor: Vendor) -> None:
         self._fields = fields
         self._count = len(types)
         numeric = [i for i, (type_, _) in enumerate(types) if type_ in NUMERIC_TYPES]
@@ -230,8 +279,12 @@ class _Details:
         geometry = [i for i, (type_, _) in enumerate(types) if type_ is ColumnType.GEOMETRY]
         enums = [i for i, (type_, _) in enumerate(types) if type_ is ColumnType.ENUM]
         sets = [i for i, (type_, _) in enumerate(types) if type_ is ColumnType.SET]
-        self.unsigned = self._signedness(numeric)
-        self.charsets = self._text_charsets(character, geometry) | self._collations(
+        vectors = [i for i, (type_, _) in enumerate(types) if type_ is ColumnType.VECTOR]
+        self.unsigned = self._bits(numeric, MetadataField.SIGNEDNESS)
+        self.visible = self._bits(list(range(len(types))), MetadataField.COLUMN_VISIBILITY)
+        self.geometry_types = self._numbers(geometry, MetadataField.GEOMETRY_TYPE)
+        self.dimensions = self._numbers(vectors, MetadataField.VECTOR_DIMENSIONALITY)
+        self.charsets = self._text_charsets(character, geometry if vendor is Vendor.MARIADB else []) | self._collations(
             sorted(enums + sets),
             MetadataField.ENUM_AND_SET_DEFAULT_CHARSET,
             MetadataField.ENUM_AND_SET_COLUMN_CHARSET,
@@ -244,24 +297,27 @@ class _Details:
         content = self._fields.get(field)
         return None if content is None else _Cursor(content, field.name)
 
-    def _signedness(self, numeric: list[int]) -> dict[int, bool]:
-        cursor = self._cursor(MetadataField.SIGNEDNESS)
+    def _bits(self, columns: list[int], field: MetadataField) -> dict[int, bool]:
+        cursor = self._cursor(field)
         if cursor is None:
             return {}
-        bits = cursor.take((len(numeric) + 7) // 8)
-        return {column: bool(bits[i >> 3] << (i & 7) & 0x80) for i, column in enumerate(numeric)}
+        bits = cursor.take((len(columns) + 7) // 8)
+        return {column: bool(bits[i >> 3] << (i & 7) & 0x80) for i, column in enumerate(columns)}
+
+    def _numbers(self, columns: list[int], field: MetadataField) -> dict[int, int]:
+        cursor = self._cursor(field)
+        if cursor is None:
+            return {}
+        numbers = cursor.varints()
+        if len(numbers) != len(columns):
+            raise cursor.error(f"{len(numbers)} numbers for {len(columns)} columns")
+        return dict(zip(columns, numbers, strict=True))
 
     def _text_charsets(self, character: list[int], geometry: list[int]) -> dict[int, str]:
-        fields = MetadataField.DEFAULT_CHARSET, MetadataField.COLUMN_CHARSET
-        if not geometry:
-            return self._collations(character, *fields)
-        # Only MariaDB counts geometry columns here, and nothing says which server wrote this: the reading in which the
-        # numbers fit, and in which geometry is binary, is the right one.
-        with contextlib.suppress(CorruptError):
-            charsets = self._collations(sorted(character + geometry), *fields)
-            if all(charsets.get(column, "binary") == "binary" for column in geometry):
-                return {column: charset for column, charset in charsets.items() if column not in geometry}
-        return self._collations(character, *fields)
+        charsets = self._collations(
+            sorted(character + geometry), MetadataField.DEFAULT_CHARSET, MetadataField.COLUMN_CHARSET
+        )
+        return {column: charset for column, charset in charsets.items() if column not in geometry}
 
     def _collations(self, columns: list[int], default: MetadataField, each: MetadataField) -> dict[int, str]:
         cursor = self._cursor(default)
@@ -320,12 +376,7 @@ class _Details:
 
 
 def _decode_labels(labels: list[bytes], charset: str | None) -> tuple[str, ...] | None:
-    if charset == "latin1":
-        return tuple("".join(LATIN1[byte] for byte in label) for label in labels)
-    codec = _TEXT_CODECS.get(charset or "")
-    if codec is None:
-        return None
     try:
-        return tuple(label.decode(codec) for label in labels)
+        return tuple(decode_text(label, charset or "") for label in labels)
     except UnicodeDecodeError:
         return None

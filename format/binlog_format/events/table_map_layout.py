@@ -66,6 +66,7 @@ class ColumnType(IntEnum):
     BLOB_COMPRESSED = 140  # MariaDB
     VARCHAR_COMPRESSED = 141  # MariaDB
     VECTOR = 242  # MySQL
+    TYPED_ARRAY = 243  # MySQL: what an index over the elements of a JSON array is made of
     JSON = 245  # MySQL
     NEWDECIMAL = 246
     ENUM = 247
@@ -102,10 +103,22 @@ TYPE_METADATA_SIZES = {
     ColumnType.GEOMETRY: 1,
     ColumnType.VECTOR: 1,
 }
-"""Bytes of type metadata; 0 for the types that are not here."""
+"""Bytes of type metadata; 0 for the types that are not here.
+
+Of a TYPED_ARRAY: the type of the elements, and its metadata.
+"""
+
+TYPED_VARCHAR_METADATA_SIZE = 3
+"""As an exception, where the elements of a TYPED_ARRAY are VARCHARs."""
+
+TYPED_ARRAY_SIZE_BYTES = 4
+"""Of the size before a value; the metadata of a TYPED_ARRAY, as of other types, says so after parsing."""
 
 # A STRING's longest value may need 10 bits: the upper two are stored, inverted, in bits 4 and 5 of the real type.
 STRING_TYPE_BITS = 0x30
+
+OLD_TEMPORAL_TYPES = frozenset({ColumnType.TIME, ColumnType.DATETIME, ColumnType.TIMESTAMP})
+"""Of MariaDB with `mysql56_temporal_format=OFF`: how many digits a second's fraction has is not in the log."""
 
 NUMERIC_TYPES = frozenset(
     {

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from binlog_format.errors import SchemaError
+from binlog_format.rows.column_types import NO_METADATA_HINT
 from binlog_format.rows.columns import arrow_type
+from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 
 if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["arrow_schema", "arrow_type"]
 
 
-def arrow_schema(layout: TableLayout) -> pa.Schema:
+def arrow_schema(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> pa.Schema:
     """Names and types of all columns, as `Images.column` gives them.
 
     Every field can be null: a column may be absent from a row image, and zero dates are null.
@@ -23,14 +25,17 @@ def arrow_schema(layout: TableLayout) -> pa.Schema:
     Raises:
         SchemaError: `NO_COLUMN_METADATA`: the log does not say what the columns are called, or how to understand one.
         UnsupportedError: `COLUMN_TYPE`: a column has a type, or a character set, that is not read.
+        BinlogError: The layout's `problem`.
     """
+    if layout.problem is not None:
+        raise layout.problem
     fields = []
     for index, column in enumerate(layout.columns):
         if column.name is None:
             raise SchemaError(
                 "NO_COLUMN_METADATA",
                 f"{layout.full_name}: the log does not say what the columns are called",
-                hint="Set binlog_row_metadata=FULL on the server",
+                hint=NO_METADATA_HINT,
             )
-        fields.append(pa.field(column.name, arrow_type(layout, index)))
+        fields.append(pa.field(column.name, arrow_type(layout, index, decoding)))
     return pa.schema(fields)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from binlog_format.events.table_map import Column, TableLayout
     from binlog_format.kernels import Bytes
+    from binlog_format.rows.decoding import Decoding
 
     Int32s = NDArray[np.int32]
 
@@ -24,14 +25,14 @@ def _bit_count(column: Column) -> int:
     return (column.metadata & 0xFF) + 8 * (column.metadata >> 8)
 
 
-def _bit_type(layout: TableLayout, index: int) -> pa.DataType:
+def _bit_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataType:
     count = _bit_count(layout.columns[index])
     if count == 64:
         return pa.decimal128(20, 0)
     return pa.bool_() if count == 1 else pa.int64()
 
 
-def _bits(column: Column, data: Bytes, offsets: Int32s) -> pa.Array:
+def _bits(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
     count = _bit_count(column)
     values = np.empty(len(offsets), dtype=np.uint64)
     check_gathered(gather_bits(data, offsets, (count + 7) // 8, values))

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from binlog_format.errors import CorruptError, SchemaError, UnsupportedError
+from binlog_format.errors import BinlogError, CorruptError, SchemaError, UnsupportedError
 from binlog_format.events.table_map_layout import ColumnType
+from binlog_format.rows.declared_types import split_declared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from binlog_format.events.table_map import Column, TableLayout
     from binlog_format.kernels import Bytes
+    from binlog_format.rows.decoding import Decoding
 
 _FIXED_WIDTHS = {
     ColumnType.NULL: 0,
@@ -34,6 +36,12 @@ _FIXED_WIDTHS = {
 # Bytes without the fraction of a second; that takes a byte for each two digits.
 _TEMPORAL_WIDTHS = {ColumnType.TIME2: 3, ColumnType.TIMESTAMP2: 4, ColumnType.DATETIME2: 5}
 FRACTION_DIGITS_MAX = 6
+# MariaDB sql/field.cc: the types of mysql56_temporal_format=OFF, by digits of the fraction.
+_OLD_TEMPORAL_WIDTHS = {
+    ColumnType.TIME: (3, 4, 4, 5, 5, 5, 6),
+    ColumnType.DATETIME: (8, 6, 6, 7, 7, 7, 8),
+    ColumnType.TIMESTAMP: (4, 5, 5, 6, 6, 7, 7),
+}
 _LABEL_WIDTHS = {ColumnType.ENUM: 2, ColumnType.SET: 8}  # at most; the metadata say how many
 
 _TEXT_SIZE_MAX = (1 << 31) - 1  # offsets of Arrow's string type are 32-bit numbers
@@ -51,6 +59,7 @@ _SIZED_BY_METADATA = frozenset(
         ColumnType.JSON,
         ColumnType.GEOMETRY,
         ColumnType.VECTOR,
+        ColumnType.TYPED_ARRAY,
     }
 )
 
@@ -61,16 +70,19 @@ DECIMAL_GROUP_SIZE = 4
 DECIMAL_REST_SIZES = (0, 1, 1, 2, 2, 3, 3, 4, 4)
 
 
+NO_METADATA_HINT = "Set binlog_row_metadata=FULL on the server, or give a schema file (option schemaFile)"
+
+
 class Family(NamedTuple):
     """How the columns of some types become Arrow columns.
 
     Attributes:
-        arrow_type: Of a column of a layout; raises a `BinlogError` where it is not read.
-        decode: Makes the array of that type; raises `BadValueError`.
+        arrow_type: Of a column of a layout, as a `Decoding` wants it; raises a `BinlogError` where it is not read.
+        decode: Makes the array of that type from the data and the places of the values; raises `BadValueError`.
     """
 
-    arrow_type: Callable[[TableLayout, int], pa.DataType]
-    decode: Callable[[Column, Bytes, NDArray[np.int32]], pa.Array]
+    arrow_type: Callable[[TableLayout, int, Decoding], pa.DataType]
+    decode: Callable[[Column, Bytes, NDArray[np.int32], Decoding], pa.Array]
 
 
 class BadValueError(Exception):
@@ -79,12 +91,26 @@ class BadValueError(Exception):
     Args:
         index: Of the value in the column.
         reason: What is wrong.
+        hint: What the operator can do.
     """
 
-    def __init__(self, index: int, reason: str) -> None:
+    def __init__(self, index: int, reason: str, *, hint: str | None = None) -> None:
         super().__init__(index, reason)
         self.index = index
         self.reason = reason
+        self.hint = hint
+
+    def named(self, name: str) -> BinlogError:
+        """The error for a value of the column *name*."""
+        return CorruptError("BAD_EVENT", f"{name}: value {self.index}: {self.reason}", hint=self.hint)
+
+
+class ZeroDateError(BadValueError):
+    """A sound value that is no date, where `Decoding.zero_dates` refuses those."""
+
+    def named(self, name: str) -> BinlogError:
+        """The error for a value of the column *name*."""
+        return UnsupportedError("ZERO_DATE", f"{name}: value {self.index}: {self.reason}", hint=self.hint)
 
 
 def value_widths(layout: TableLayout) -> NDArray[np.int32]:
@@ -92,7 +118,8 @@ def value_widths(layout: TableLayout) -> NDArray[np.int32]:
 
     Raises:
         CorruptError: `BAD_EVENT`: type metadata that no server writes.
-        UnsupportedError: `COLUMN_TYPE`: a type whose values have a width that the log does not tell.
+        SchemaError: `NO_COLUMN_METADATA`: an old temporal type; the width of its values is only in the schema.
+        UnsupportedError: `COLUMN_TYPE`: a type of before MySQL 5.0.
     """
     return np.array([_width(layout, index) for index in range(len(layout.columns))], dtype=np.int32)
 
@@ -114,18 +141,40 @@ def _width(layout: TableLayout, index: int) -> int:
         fits, width = low < 8 and 0 < low + 8 * high <= 64, high + (low > 0)
     elif type_ is ColumnType.NEWDECIMAL:
         fits, width = 0 < low <= DECIMAL_DIGITS_MAX and high <= low, decimal_size(low - high) + decimal_size(high)
+    elif type_ in _OLD_TEMPORAL_WIDTHS:
+        return old_width(type_, old_digits(layout, index))
     else:
-        raise UnsupportedError(
-            "COLUMN_TYPE",
-            f"{column_name(layout, index)}: the width of values of the old type {type_.name} is not in the log",
-            hint="ALTER TABLE ... FORCE with mysql56_temporal_format=ON rewrites such columns",
-        )
+        raise UnsupportedError("COLUMN_TYPE", f"{column_name(layout, index)}: the type {type_.name} is too old")
     if not fits:
         raise CorruptError(
             "BAD_EVENT",
             f"table map event: {column_name(layout, index)}: type {type_.name} with metadata {column.metadata:#x}",
         )
     return width
+
+
+def old_width(type_: ColumnType, digits: int) -> int:
+    """Bytes of a value of an old TIME, DATETIME or TIMESTAMP with that many digits of a fraction."""
+    return _OLD_TEMPORAL_WIDTHS[type_][digits]
+
+
+def old_digits(layout: TableLayout, index: int) -> int:
+    """Digits of the fraction of a second of a TIME, DATETIME or TIMESTAMP column with `mysql56_temporal_format=OFF`.
+
+    Raises:
+        SchemaError: `NO_COLUMN_METADATA`: no schema says how many.
+    """
+    column = layout.columns[index]
+    name, numbers = split_declared(column.declared or "")
+    digits = numbers[0] if numbers else 0
+    if name != column.type.name.lower() or digits > FRACTION_DIGITS_MAX:
+        raise SchemaError(
+            "NO_COLUMN_METADATA",
+            f"{column_name(layout, index)}: the log does not say how many digits a {column.type.name} of "
+            "mysql56_temporal_format=OFF has",
+            hint="Give a schema file (option schemaFile); or set mysql56_temporal_format=ON and ALTER TABLE ... FORCE",
+        )
+    return digits
 
 
 def decimal_size(digits: int) -> int:
@@ -165,7 +214,7 @@ def no_metadata(layout: TableLayout, index: int, what: str) -> SchemaError:
     return SchemaError(
         "NO_COLUMN_METADATA",
         f"{column_name(layout, index)}: the log does not say {what}",
-        hint="Set binlog_row_metadata=FULL on the server",
+        hint=NO_METADATA_HINT,
     )
 
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_format.errors import CorruptError
 from binlog_format.events.table_map_layout import ColumnType
+from binlog_format.rows.addresses import INET4S, INET6S, UUIDS
 from binlog_format.rows.bits import BITS
 from binlog_format.rows.column_types import BadValueError, column_name, unsupported
+from binlog_format.rows.compressed_columns import COMPRESSED
 from binlog_format.rows.decimals import DECIMALS
+from binlog_format.rows.declared_types import split_declared
+from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.enums import ENUMS, SETS
 from binlog_format.rows.floats import FLOATS
+from binlog_format.rows.geometry import GEOMETRIES
 from binlog_format.rows.integers import INTEGERS, YEARS
+from binlog_format.rows.json_columns import JSONS
 from binlog_format.rows.temporal import DATES, DATETIMES, TIMES, TIMESTAMPS
 from binlog_format.rows.text import TEXTS
+from binlog_format.rows.vector import VECTORS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +46,9 @@ _FAMILIES: dict[ColumnType, Family] = {
     ColumnType.DATETIME2: DATETIMES,
     ColumnType.TIMESTAMP2: TIMESTAMPS,
     ColumnType.TIME2: TIMES,
+    ColumnType.DATETIME: DATETIMES,
+    ColumnType.TIMESTAMP: TIMESTAMPS,
+    ColumnType.TIME: TIMES,
     ColumnType.VARCHAR: TEXTS,
     ColumnType.VAR_STRING: TEXTS,
     ColumnType.STRING: TEXTS,
@@ -47,25 +56,42 @@ _FAMILIES: dict[ColumnType, Family] = {
     ColumnType.BLOB: TEXTS,
     ColumnType.MEDIUM_BLOB: TEXTS,
     ColumnType.LONG_BLOB: TEXTS,
+    ColumnType.BLOB_COMPRESSED: COMPRESSED,
+    ColumnType.VARCHAR_COMPRESSED: COMPRESSED,
+    ColumnType.JSON: JSONS,
     ColumnType.ENUM: ENUMS,
     ColumnType.SET: SETS,
+    ColumnType.GEOMETRY: GEOMETRIES,
+    ColumnType.VECTOR: VECTORS,
+}
+
+# Types that are binary strings to the log: by its type, and the declared one.
+_DECLARED_FAMILIES: dict[tuple[ColumnType, str], Family] = {
+    (ColumnType.STRING, "uuid"): UUIDS,
+    (ColumnType.STRING, "inet4"): INET4S,
+    (ColumnType.STRING, "inet6"): INET6S,
+    (ColumnType.VARCHAR, "vector"): VECTORS,
 }
 
 
-def arrow_type(layout: TableLayout, column: int) -> pa.DataType:
-    """The Arrow type of a column.
+def arrow_type(layout: TableLayout, column: int, decoding: Decoding = DEFAULT_DECODING) -> pa.DataType:
+    """The Arrow type of a column, as *decoding* wants it.
 
     Raises:
         SchemaError: `NO_COLUMN_METADATA`: the log does not say how to understand the bytes.
         UnsupportedError: `COLUMN_TYPE`: a type, or a character set, that is not read.
     """
-    family = _FAMILIES.get(layout.columns[column].type)
-    if family is None:
-        raise unsupported(layout, column)
-    return family.arrow_type(layout, column)
+    return _family(layout, column).arrow_type(layout, column, decoding)
 
 
-def column_array(layout: TableLayout, column: int, data: Bytes, offsets: NDArray[np.int32]) -> pa.Array:
+def column_array(
+    layout: TableLayout,
+    column: int,
+    data: Bytes,
+    offsets: NDArray[np.int32],
+    *,
+    decoding: Decoding = DEFAULT_DECODING,
+) -> pa.Array:
     """The values of a column, of the type that `arrow_type` says.
 
     Args:
@@ -73,15 +99,28 @@ def column_array(layout: TableLayout, column: int, data: Bytes, offsets: NDArray
         column: Index.
         data: What the offsets point into.
         offsets: Where each value starts; below 0 for null.
+        decoding: What the log leaves open.
 
     Raises:
         CorruptError: `BAD_EVENT`: a value that no server writes.
         SchemaError: As `arrow_type`.
-        UnsupportedError: As `arrow_type`; or `ROW_IMAGE`: there is too much at once.
+        UnsupportedError: As `arrow_type`; `ROW_IMAGE`: there is too much at once; `ZERO_DATE`: see `ZeroDates`.
     """
-    arrow_type(layout, column)
+    family = _family(layout, column)
+    family.arrow_type(layout, column, decoding)
     try:
-        return _FAMILIES[layout.columns[column].type].decode(layout.columns[column], data, offsets)
+        return family.decode(layout.columns[column], data, offsets, decoding)
     except BadValueError as error:
-        reason = f"{column_name(layout, column)}: value {error.index}: {error.reason}"
-        raise CorruptError("BAD_EVENT", reason) from error
+        raise error.named(column_name(layout, column)) from error
+
+
+def _family(layout: TableLayout, index: int) -> Family:
+    column = layout.columns[index]
+    if column.declared is not None:
+        family = _DECLARED_FAMILIES.get((column.type, split_declared(column.declared)[0]))
+        if family is not None:
+            return family
+    family = _FAMILIES.get(column.type)
+    if family is None:
+        raise unsupported(layout, index)
+    return family

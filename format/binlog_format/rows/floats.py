@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
     from binlog_format.events.table_map import Column, TableLayout
     from binlog_format.kernels import Bytes
+    from binlog_format.rows.decoding import Decoding
 
     Int32s = NDArray[np.int32]
 
 
-def _float_type(layout: TableLayout, index: int) -> pa.DataType:
+def _float_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataType:
     return pa.float32() if layout.columns[index].type is ColumnType.FLOAT else pa.float64()
 
 
-def _floats(column: Column, data: Bytes, offsets: Int32s) -> pa.Array:
+def _floats(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
     if column.type is ColumnType.FLOAT:
         singles = np.empty(len(offsets), dtype=np.uint32)
         check_gathered(gather_4(data, offsets, singles))

@@ -16,10 +16,13 @@ from binlog_format.rows.row_event_kernels import (
     NOT_WHOLE,
     NULL,
     OK,
+    PARTIAL_UPDATE,
     UPDATE,
     VALUE_BEYOND_EVENT,
     WRITE,
     open_event,
+    row_action,
+    shares_bitmap,
     value_size,
 )
 
@@ -74,15 +77,15 @@ def _fill_whole_image(data: Bytes, start: int, end: int, widths: Int32s, image: 
 
 @kernel
 def _fill_whole_event(
-    data: Bytes, place: int, end: int, row: int, kind: int, widths: Int32s, images: int, table: Table, cells: Int32s
+    data: Bytes, place: int, end: int, row: int, action: int, widths: Int32s, images: int, table: Table, cells: Int32s
 ) -> tuple[int, int, int, int]:
     # Images behind the event, code, number of the row, column.
     image_event = table["event"]
     image_row = table["row_no"]
     image_kind = table["kind"]
-    update = kind == UPDATE
+    update = action == UPDATE
     changed = 0
-    first_kind = BEFORE_KIND if update else (INSERT_KIND if kind == WRITE else DELETE_KIND)
+    first_kind = BEFORE_KIND if update else (INSERT_KIND if action == WRITE else DELETE_KIND)
     while True:
         if images + 2 > cells.shape[1]:
             return images, NO_ROOM, changed, 0
@@ -106,7 +109,7 @@ def _fill_whole_event(
 def fill_whole_images(
     data: Bytes, events: Table, rows: Int64s, first: int, images: int, widths: Int32s, table: Table, cells: Int32s
 ) -> tuple[int, int, int, int, int]:
-    """Note where every value starts, as long as every image has all columns.
+    """Note where every value starts, as long as every image has all columns and all of each value.
 
     Args:
         data: What the events point into.
@@ -134,15 +137,16 @@ def fill_whole_images(
         code, place = open_event(data, start, sizes[row], kind, count)
         if code != OK:
             return images, code, i, 0, place
-        whole = _has_all(data, place, count)
+        action = row_action(kind)
+        whole = kind != PARTIAL_UPDATE and _has_all(data, place, count)
         place += bitmap
-        if kind == UPDATE:
+        if action == UPDATE and not shares_bitmap(kind):
             whole = whole and _has_all(data, place, count)
             place += bitmap
         if not whole:
             return images, NOT_WHOLE, i, 0, 0
         after, code, changed, column = _fill_whole_event(
-            data, place, start + sizes[row], row, kind, widths, images, table, cells
+            data, place, start + sizes[row], row, action, widths, images, table, cells
         )
         if code != OK:
             return images, code, i, changed, column

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from binlog_format.errors import CorruptError, UnsupportedError
+from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows import row_event_kernels as codes
 from binlog_format.rows.column_types import column_name, value_widths
 from binlog_format.rows.columns import column_array
+from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.image_kernels import fill_whole_images
-from binlog_format.rows.partial_image_kernels import count_images, fill_images
+from binlog_format.rows.partial_image_kernels import PARTIAL_FIELDS, count_images, fill_images
+from binlog_format.rows.partial_values import PartialValueError, with_whole_values
 from binlog_format.rows.places import place_of
 
 if TYPE_CHECKING:
@@ -62,10 +65,11 @@ class Images:
 
     Attributes:
         layout: What the table looked like.
-        data: The bytes that the values are in.
+        data: The bytes that the values are in: those of the events, then values that the events have only in part.
         table: `IMAGE_DTYPE`.
         cells: Shape (slot_count, image_count): the byte in `data` where a value starts, `NULL` or `ABSENT`.
         slots: For each column its row of `cells`; columns that no image has share one.
+        decoding: How `column` makes values of the bytes.
     """
 
     layout: TableLayout
@@ -73,6 +77,7 @@ class Images:
     table: Table
     cells: Int32s
     slots: Int64s
+    decoding: Decoding = DEFAULT_DECODING
 
     def __len__(self) -> int:
         return len(self.table)
@@ -90,7 +95,7 @@ class Images:
     def select(self, chosen: Mask | Int64s) -> Images:
         """The images that a mask or row numbers choose, in that order."""
         indices = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
-        return Images(self.layout, self.data, self.table[indices], self.cells.take(indices, axis=1), self.slots)
+        return replace(self, table=self.table[indices], cells=self.cells.take(indices, axis=1))
 
     def column(self, column: int) -> pa.Array:
         """The values of a column; null where the value is NULL or the image does not have the column.
@@ -100,7 +105,7 @@ class Images:
             SchemaError: `NO_COLUMN_METADATA`: the log does not say how to understand the bytes.
             UnsupportedError: `COLUMN_TYPE`: a type that is not read.
         """
-        return column_array(self.layout, column, self.data, self.column_offsets(column))
+        return column_array(self.layout, column, self.data, self.column_offsets(column), decoding=self.decoding)
 
     def has_absent(self) -> bool:
         """Whether any image lacks any column."""
@@ -113,7 +118,13 @@ class Images:
 
 
 def read_images(
-    data: Bytes, events: Table, rows: Int64s, layout: TableLayout, *, extents: Table | None = None
+    data: Bytes,
+    events: Table,
+    rows: Int64s,
+    layout: TableLayout,
+    *,
+    extents: Table | None = None,
+    decoding: Decoding = DEFAULT_DECODING,
 ) -> Images:
     """Find every value in the row events of one layout.
 
@@ -123,35 +134,42 @@ def read_images(
         rows: Which of them; all are row events of *layout*.
         layout: Of the table maps before them.
         extents: `Block.extents`; only lets errors say where in the files the damage is.
+        decoding: How the values become Arrow arrays.
 
     Raises:
         CorruptError: `BAD_EVENT`: an event does not fit its table map, or its rows do not fit into it.
         UnsupportedError: `COLUMN_TYPE`: the table has a column whose width the log does not tell; `ROW_IMAGE`: there is
             too much at once.
+        BinlogError: The layout's `problem`.
     """
     if data.size > _DATA_SIZE_MAX:
         raise UnsupportedError("ROW_IMAGE", f"{data.size} bytes of events at once, at most {_DATA_SIZE_MAX} are read")
+    if layout.problem is not None:
+        raise layout.problem
     widths = value_widths(layout)
     rows = np.ascontiguousarray(rows, dtype=np.int64)
     try:
         images = _whole_images(data, events, rows, layout, widths)
-        return _partial_images(data, events, rows, layout, widths) if images is None else images
+        if images is None:
+            images = _partial_images(data, events, rows, layout, widths)
+        return images if decoding is DEFAULT_DECODING else replace(images, decoding=decoding)
     except _EventError as error:
         event = events[error.row]
         reason = f"{layout.full_name}: event of {int(event['size'])} bytes, row {error.row_no}: "
-        reason += _reason(error.code, layout, error.detail)
+        reason += error.reason or _reason(error.code, layout, error.detail)
         raise CorruptError("BAD_EVENT", reason, at=place_of(extents, int(event["start"]))) from error
 
 
 class _EventError(Exception):
-    """What a kernel has found wrong in an event."""
+    """What is wrong in an event."""
 
-    def __init__(self, code: int, row: int, row_no: int, detail: int) -> None:
+    def __init__(self, code: int, row: int, row_no: int, detail: int, *, reason: str = "") -> None:
         super().__init__(code, row, row_no, detail)
         self.code = code
         self.row = row
         self.row_no = row_no
         self.detail = detail
+        self.reason = reason
 
 
 def _whole_images(data: Bytes, events: Table, rows: Int64s, layout: TableLayout, widths: Int32s) -> Images | None:
@@ -180,16 +198,28 @@ def _partial_images(data: Bytes, events: Table, rows: Int64s, layout: TableLayou
     # In two passes; columns that no image has take no room.
     present = np.empty((2, len(widths)), dtype=np.int32)
     seen = np.zeros(len(widths), dtype=np.int64)
-    count, code, row_no, detail = count_images(data, events, rows, widths, present, seen)
+    is_json = np.array([column.type is ColumnType.JSON for column in layout.columns], dtype=np.uint8)
+    json_count = int(is_json.sum())
+    none = np.empty((0, PARTIAL_FIELDS), dtype=np.int64)
+    count, code, row_no, detail, partial_count = count_images(
+        data, events, rows, widths, is_json, json_count, present, seen, none
+    )
     if code != codes.OK:
         raise _EventError(code, count, row_no, detail)
     slots, slot_count = _slots(seen)
     table, cells = _image_arrays(layout, slot_count, count)
     if (seen < count).any():
         cells.fill(ABSENT)
-    filled = fill_images(data, events, rows, widths, present, slots, table, cells)
+    partial = np.empty((partial_count, PARTIAL_FIELDS), dtype=np.int64)
+    filled = fill_images(data, events, rows, widths, is_json, json_count, present, slots, table, cells, partial)
     assert filled == count, "the bytes of a block changed while they were read"
-    return Images(layout, data, table, cells, slots)
+    images = Images(layout, data, table, cells, slots)
+    try:
+        return with_whole_values(images, partial) if partial_count else images
+    except PartialValueError as error:
+        place = table[error.image]
+        reason = f"the value of {column_name(layout, error.column)}: {error.reason}"
+        raise _EventError(codes.BAD_JSON_DIFFS, int(place["event"]), int(place["row_no"]), 0, reason=reason) from error
 
 
 def _image_arrays(layout: TableLayout, slot_count: int, image_count: int) -> tuple[Table, Int32s]:
@@ -219,4 +249,5 @@ def _reason(code: int, layout: TableLayout, detail: int) -> str:
         codes.EMPTY_ROWS: "rows take no bytes, and bytes are left",
         codes.NOT_A_ROW_EVENT: "it is not a row event of a kind that is read",
         codes.EVENT_BEYOND_DATA: "it is longer than what was read",
+        codes.BAD_JSON_DIFFS: "options for its values that no server writes",
     }[code]

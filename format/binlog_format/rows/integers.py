@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from binlog_format.events.table_map import Column, TableLayout
     from binlog_format.kernels import Bytes
+    from binlog_format.rows.decoding import Decoding
 
     Int32s = NDArray[np.int32]
 
@@ -49,14 +50,14 @@ _INT24_SIGN = 0x800000
 _YEAR_BASE = 1900
 
 
-def _integer_type(layout: TableLayout, index: int) -> pa.DataType:
+def _integer_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataType:
     column = layout.columns[index]
     if column.unsigned is None:
         raise no_metadata(layout, index, "whether it is UNSIGNED")
     return (_UNSIGNED if column.unsigned else _SIGNED)[column.type]
 
 
-def _integers(column: Column, data: Bytes, offsets: Int32s) -> pa.Array:
+def _integers(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
     gather, dtype = _GATHER[column.type]
     values: NDArray[Any] = np.empty(len(offsets), dtype=dtype)
     check_gathered(gather(data, offsets, values))
@@ -73,7 +74,7 @@ def _integers(column: Column, data: Bytes, offsets: Int32s) -> pa.Array:
     return fixed_array(_SIGNED[column.type], signed, valid)
 
 
-def _years(column: Column, data: Bytes, offsets: Int32s) -> pa.Array:
+def _years(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
     values = np.empty(len(offsets), dtype=np.uint8)
     check_gathered(gather_1(data, offsets, values))
     years = values.astype(np.int32)
@@ -82,4 +83,4 @@ def _years(column: Column, data: Bytes, offsets: Int32s) -> pa.Array:
 
 
 INTEGERS = Family(_integer_type, _integers)
-YEARS = Family(lambda layout, index: pa.int32(), _years)
+YEARS = Family(lambda layout, index, decoding: pa.int32(), _years)

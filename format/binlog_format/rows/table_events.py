@@ -9,7 +9,7 @@ import numpy as np
 
 from binlog_format.errors import CorruptError, UnsupportedError
 from binlog_format.events.layout import EventType
-from binlog_format.events.table_map import parse_table_map
+from binlog_format.events.table_map import parse_table_map, unread_layout
 from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET
 from binlog_format.kernels import empty_bytes
 from binlog_format.rows import table_kernels as kernels
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from binlog_format.block import Block
     from binlog_format.errors import BinlogError
     from binlog_format.events.table_map import TableLayout
+    from binlog_format.vendor import Vendor
 
 # Layouts are forgotten when their bytes are more than this: a log may see any number of tables come and go.
 _EXEMPLAR_BYTES_MAX = 64 << 20
@@ -48,6 +49,7 @@ class TableMaps:
     """
 
     def __init__(self) -> None:
+        self._vendor: Vendor | None = None
         self._forget()
         self._table_map = np.zeros((64, kernels.MAP_FIELDS), dtype=np.int64)
         self._state = np.zeros(kernels.STATE_FIELDS, dtype=np.int64)
@@ -56,11 +58,12 @@ class TableMaps:
     def resolve(self, block: Block) -> list[TableEvents]:
         """Sort the row events of *block* by layout; layouts come in the order in which they were first seen.
 
-        Events that carry no rows of a table (`DUMMY_TABLE_ID`) are in none of them.
+        Events that carry no rows of a table (`DUMMY_TABLE_ID`) are in none of them. Of a table map that cannot be read
+        the layout has the `problem`, and no columns: tables that nobody wants stop nobody.
 
         Raises:
-            CorruptError: `BAD_EVENT`: a table map is damaged, or a row event has none in its group.
-            UnsupportedError: `EVENT_TYPE`: rows in a form that is not read.
+            CorruptError: `BAD_EVENT`: a table map does not even name its table, or a row event has none in its group.
+            UnsupportedError: `EVENT_TYPE`: compressed rows, in a block that has not been expanded.
         """
         if len(block.events) == 0:
             return []
@@ -69,8 +72,9 @@ class TableMaps:
         if block.groups["begins"][0]:
             state[kernels.STATE_GENERATION] += 1
             state[kernels.STATE_COUNT] = 0
-            if self._exemplar_bytes > _EXEMPLAR_BYTES_MAX:
-                self._forget()
+            if self._exemplar_bytes > _EXEMPLAR_BYTES_MAX or block.vendor != self._vendor:
+                self._forget()  # the same bytes of another server may mean something else
+                self._vendor = block.vendor
         event_layouts = np.empty(len(block.events), dtype=np.int32)
         code, row = self._walk(block, 0, event_layouts)
         while code != kernels.DONE:
@@ -118,12 +122,15 @@ class TableMaps:
 
     def _remember(self, block: Block, row: int) -> None:
         start, size = int(block.events["start"][row]), int(block.events["size"][row])
+        content = block.data[start : start + size].tobytes()
         try:
-            layout = parse_table_map(block.data[start : start + size].tobytes())
+            layout = parse_table_map(content, block.vendor)
         except (CorruptError, UnsupportedError) as error:
-            raise type(error)(
-                error.subclass, error.reason, at=place_of(block.extents, start), hint=error.hint
-            ) from error
+            problem = type(error)(error.subclass, error.reason, at=place_of(block.extents, start), hint=error.hint)
+            named = unread_layout(content, block.vendor, problem)
+            if named is None:
+                raise problem from error
+            layout = named
         body = block.data[start + TABLE_BODY_OFFSET : start + size]
         number, data_start = len(self._layouts), self._exemplar_bytes
         self._make_room(body.size)
@@ -163,8 +170,8 @@ def _error(block: Block, code: int, row: int) -> BinlogError:
     kind, start, size = int(event["type"]), int(event["start"]), int(event["size"])
     name = EventType(kind).name
     at = place_of(block.extents, start)
-    if code == kernels.NOT_READ:
-        return UnsupportedError("EVENT_TYPE", f"event type {kind} ({name}): rows in this form are not read", at=at)
+    if code == kernels.NOT_EXPANDED:
+        return UnsupportedError("EVENT_TYPE", f"event type {kind} ({name}): it has not been expanded", at=at)
     if code == kernels.NO_TABLE_MAP:
         return CorruptError("BAD_EVENT", f"{name} event: no table map for its table id in the group before it", at=at)
     if code == kernels.EVENT_BEYOND_DATA:

@@ -12,6 +12,7 @@ from binlog_format.events.table_map_layout import (
 )
 from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import load_u8, load_u16, load_u32, load_u64
+from binlog_format.rows.row_event_kernels import row_action
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,19 +29,13 @@ NEW_LAYOUT = 1  # the table map's bytes are new: remember them, and go on at the
 NO_ROOM = 2  # too many tables in this group: grow its map, and go on at the same event
 EVENT_TOO_SHORT = 3
 NO_TABLE_MAP = 4
-NOT_READ = 5  # a kind of row event that is not read
+NOT_EXPANDED = 5  # rows in a compressed form, which `expanded` makes plain events of
 EVENT_BEYOND_DATA = 6
 
 _TABLE_MAP = int(EventType.TABLE_MAP)
-_FIRST_ROWS = int(EventType.WRITE_ROWS_V1)
-_LAST_ROWS = int(EventType.DELETE_ROWS_V1)
-# Events that carry rows in another form: v2, compressed, partial JSON, a compressed transaction.
-_FIRST_V2 = int(EventType.WRITE_ROWS_V2)
-_LAST_V2 = int(EventType.DELETE_ROWS_V2)
-_PARTIAL = int(EventType.PARTIAL_UPDATE_ROWS)
 _PAYLOAD = int(EventType.TRANSACTION_PAYLOAD)
 _FIRST_COMPRESSED = int(EventType.WRITE_ROWS_COMPRESSED_V1)
-_LAST_COMPRESSED = int(EventType.DELETE_ROWS_COMPRESSED_V1)
+_LAST_COMPRESSED = int(EventType.DELETE_ROWS_COMPRESSED)
 
 # Layout of a map of table ids: open addressing, `MAP_LAYOUT` valid where `MAP_GENERATION` is the current one.
 MAP_ID = 0
@@ -171,16 +166,6 @@ def _enter_group(state: Int64s, group: int) -> None:
 
 
 @kernel
-def _is_unread(kind: int) -> bool:
-    return (
-        _FIRST_V2 <= kind <= _LAST_V2
-        or _FIRST_COMPRESSED <= kind <= _LAST_COMPRESSED
-        or kind == _PARTIAL
-        or kind == _PAYLOAD
-    )
-
-
-@kernel
 def resolve_events(
     data: Bytes,
     events: Table,
@@ -221,9 +206,9 @@ def resolve_events(
         if groups[row] != state[STATE_GROUP]:
             _enter_group(state, groups[row])
         kind = int(types[row])
-        is_rows = _FIRST_ROWS <= kind <= _LAST_ROWS
-        if _is_unread(kind):
-            return NOT_READ, row
+        is_rows = row_action(kind) != 0
+        if kind == _PAYLOAD or _FIRST_COMPRESSED <= kind <= _LAST_COMPRESSED:
+            return NOT_EXPANDED, row
         if kind != _TABLE_MAP and not is_rows:
             continue
         start = starts[row]
@@ -256,4 +241,5 @@ def copy_map(source: Int64s, target: Int64s, generation: int) -> None:
     for slot in range(len(source)):
         if source[slot, MAP_GENERATION] == generation:
             place = _map_slot(target, source[slot, MAP_ID], generation)
-            target[place] = source[slot]
+            for field in range(MAP_FIELDS):  # a whole row at once is copied to new memory first
+                target[place, field] = source[slot, field]

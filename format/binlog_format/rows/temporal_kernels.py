@@ -17,15 +17,17 @@ if TYPE_CHECKING:
     Int64s = NDArray[np.int64]
     Mask = NDArray[np.bool_]
 
-_SECOND = 1_000_000
-_DAY = 86_400 * _SECOND
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
+HOUR_MAX = 838
 # MariaDB sql/compat56.cc: added to the packed values so that they are not negative.
 _DATETIME_BIAS = 1 << 39
 _TIME_BIAS = 1 << 23
 
 
 @kernel
-def _big_endian(data: Bytes, place: int, size: int) -> int:
+def big_endian(data: Bytes, place: int, size: int) -> int:
+    """The number in the *size* bytes at *place*."""
     number = 0
     for k in range(size):
         number = number << 8 | load_u8(data, place + k)
@@ -35,7 +37,7 @@ def _big_endian(data: Bytes, place: int, size: int) -> int:
 @kernel
 def _micros(data: Bytes, place: int, size: int) -> int:
     # A fraction of a second of 0 to 3 bytes; each byte has two digits.
-    fraction = _big_endian(data, place, size)
+    fraction = big_endian(data, place, size)
     if size == 1:
         return fraction * 10_000
     if size == 2:
@@ -44,8 +46,8 @@ def _micros(data: Bytes, place: int, size: int) -> int:
 
 
 @kernel
-def _is_date(year: int, month: int, day: int) -> bool:
-    # False for zero and partial dates, and for days that are not in the calendar (sql_mode=ALLOW_INVALID_DATES).
+def is_date(year: int, month: int, day: int) -> bool:
+    """False for zero and partial dates, and for days that are not in the calendar (sql_mode=ALLOW_INVALID_DATES)."""
     if year == 0 or month == 0 or day == 0:
         return False
     if day <= 28:
@@ -58,8 +60,9 @@ def _is_date(year: int, month: int, day: int) -> bool:
 
 
 @kernel
-def _days(year: int, month: int, day: int) -> int:
-    # Days since 1970-01-01. Years are counted from March, so that the leap day is the last one.
+def days_since_1970(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01 of a day of the calendar."""
+    # Years are counted from March, so that the leap day is the last one.
     if month <= 2:
         year -= 1
         month += 12
@@ -92,8 +95,8 @@ def gather_dates(data: Bytes, offsets: Int32s, out: Int32s, valid: Mask) -> int:
         day, month, year = packed & 31, packed >> 5 & 15, packed >> 9
         if month > 12 or year > 9999:
             return i
-        if _is_date(year, month, day):
-            out[i] = _days(year, month, day)
+        if is_date(year, month, day):
+            out[i] = days_since_1970(year, month, day)
         else:
             valid[i] = False
     return -1
@@ -121,15 +124,15 @@ def gather_datetimes(data: Bytes, offsets: Int32s, fraction_size: int, out: Int6
             continue
         if place > last:
             return i
-        packed = _big_endian(data, place, 5) - _DATETIME_BIAS
+        packed = big_endian(data, place, 5) - _DATETIME_BIAS
         micros = _micros(data, place + 5, fraction_size)
         second, minute, hour = packed & 63, packed >> 6 & 63, packed >> 12 & 31
         day, months = packed >> 17 & 31, packed >> 22
         year, month = months // 13, months % 13
-        if packed < 0 or year > 9999 or hour > 23 or minute > 59 or second > 59 or micros >= _SECOND:
+        if packed < 0 or year > 9999 or hour > 23 or minute > 59 or second > 59 or micros >= SECOND:
             return i
-        if _is_date(year, month, day):
-            out[i] = _days(year, month, day) * _DAY + (hour * 3600 + minute * 60 + second) * _SECOND + micros
+        if is_date(year, month, day):
+            out[i] = days_since_1970(year, month, day) * DAY + (hour * 3600 + minute * 60 + second) * SECOND + micros
         else:
             valid[i] = False
     return -1
@@ -150,53 +153,41 @@ def gather_timestamps(data: Bytes, offsets: Int32s, fraction_size: int, out: Int
         if place > last:
             return i
         micros = _micros(data, place + 4, fraction_size)
-        if micros >= _SECOND:
+        if micros >= SECOND:
             return i
-        out[i] = _big_endian(data, place, 4) * _SECOND + micros
+        out[i] = big_endian(data, place, 4) * SECOND + micros
         if out[i] == 0:
             valid[i] = False
     return -1
 
 
 @kernel
-def _write_number(out: Bytes, end: int, number: int, digits: int) -> int:
-    for k in range(digits):
-        out[end + digits - 1 - k] = 48 + number % 10
-        number //= 10
-    return end + digits
-
-
-@kernel
-def write_times(data: Bytes, offsets: Int32s, digits: int, out_offsets: Int32s, out: Bytes) -> int:
+def gather_times(data: Bytes, offsets: Int32s, fraction_size: int, out: Int64s) -> int:
     """TIME: 1 bit sign, 1 unused, 10 hour, 6 minute, 6 second, then the fraction, as one big-endian number.
 
     Args:
         data: What the offsets point into.
         offsets: Below 0 for no value.
-        digits: Of the fraction.
-        out_offsets: Where each text starts, and the end of the last.
-        out: Room for the longest text, `TIME_TEXT_MAX`, of each value.
+        fraction_size: Bytes of the fraction.
+        out: Gets microseconds.
 
     Returns:
         Index of the first value that is none, or -1.
     """
-    fraction_size = (digits + 1) // 2
     fraction_bits = 8 * fraction_size
     last = data.size - 3 - fraction_size
-    end = 0
-    out_offsets[0] = 0
     for i in range(offsets.size):
         place = int(offsets[i])
+        out[i] = 0
         if place < 0:
-            out_offsets[i + 1] = end
             continue
         if place > last:
             return i
-        packed = _big_endian(data, place, 3 + fraction_size) - (_TIME_BIAS << fraction_bits)
+        packed = big_endian(data, place, 3 + fraction_size) - (_TIME_BIAS << fraction_bits)
+        sign = 1
         if packed < 0:
             packed = -packed
-            out[end] = 45  # "-"
-            end += 1
+            sign = -1
         micros = packed & ((1 << fraction_bits) - 1)
         if fraction_size == 1:
             micros *= 10_000
@@ -204,20 +195,61 @@ def write_times(data: Bytes, offsets: Int32s, digits: int, out_offsets: Int32s, 
             micros *= 100
         packed >>= fraction_bits
         second, minute, hour = packed & 63, packed >> 6 & 63, packed >> 12
-        if hour > 838 or minute > 59 or second > 59 or micros >= _SECOND:
+        if hour > HOUR_MAX or minute > 59 or second > 59 or micros >= SECOND:
             return i
-        end = _write_number(out, end, hour, 3 if hour > 99 else 2)
-        out[end] = 58  # ":"
-        end = _write_number(out, end + 1, minute, 2)
-        out[end] = 58
-        end = _write_number(out, end + 1, second, 2)
-        if digits:
-            for _ in range(6 - digits):
-                micros //= 10
-            out[end] = 46  # "."
-            end = _write_number(out, end + 1, micros, digits)
-        out_offsets[i + 1] = end
+        out[i] = sign * ((hour * 3600 + minute * 60 + second) * SECOND + micros)
     return -1
+
+
+@kernel
+def _put_two(out: Bytes, at: int, number: int) -> int:
+    tens = number // 10
+    out[at] = 48 + tens
+    out[at + 1] = 48 + number - 10 * tens
+    return at + 2
+
+
+@kernel
+def write_times(micros: Int64s, valid: Mask, digits: int, out_offsets: Int32s, out: Bytes) -> None:
+    """Times of up to 838:59:59.999999 as text.
+
+    Args:
+        micros: Microseconds.
+        valid: Which values are there.
+        digits: Of the fraction.
+        out_offsets: Where each text starts, and the end of the last.
+        out: Room for the longest text, `TIME_TEXT_MAX`, of each value.
+    """
+    end = 0
+    out_offsets[0] = 0
+    for i in range(micros.size):
+        if valid[i]:
+            left = int(micros[i])
+            if left < 0:
+                left = -left
+                out[end] = 45  # "-"
+                end += 1
+            seconds = left // SECOND
+            fraction = left - seconds * SECOND
+            minutes = seconds // 60
+            hours = minutes // 60
+            hundreds = hours // 100
+            if hundreds:
+                out[end] = 48 + hundreds
+                end += 1
+            end = _put_two(out, end, hours - 100 * hundreds)
+            out[end] = 58  # ":"
+            end = _put_two(out, end + 1, minutes - 60 * hours)
+            out[end] = 58
+            end = _put_two(out, end + 1, seconds - 60 * minutes)
+            if digits:
+                out[end] = 46  # "."
+                unit = SECOND
+                for k in range(digits):
+                    unit //= 10
+                    out[end + 1 + k] = 48 + fraction // unit % 10
+                end += 1 + digits
+        out_offsets[i + 1] = end
 
 
 TIME_TEXT_MAX = len("-838:59:59.999999")

@@ -1,29 +1,31 @@
-"""The loops behind `text`: copy texts out of row images, check them, and turn latin1 into UTF-8."""
+"""The loops behind `text`: copy texts out of row images, and check them; `charset_kernels` converts them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from binlog_format.kernels import kernel
-from binlog_format.memory_kernels import copy_bytes, load_u8
+from binlog_format.memory_kernels import copy_bytes, load_u8, load_u32, load_u64
 from binlog_format.rows.row_event_kernels import value_size
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from binlog_format.kernels import Bytes
 
     Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
 
 TOO_LARGE = -2
 _OFFSET_MAX = (1 << 31) - 1
+_HIGH_BITS = np.uint64(0x8080808080808080)
+_NO_BITS = np.uint64(0)
 
 
 @kernel
-def _text_size(data: Bytes, place: int, prefix: int) -> int:
-    # The size before a text, or -1 where the data end before the text does.
+def text_size(data: Bytes, place: int, prefix: int) -> int:
+    """The size before a text, or -1 where the data end before the text does."""
     if place + prefix > data.size:
         return -1
     size = value_size(data, place, prefix)
@@ -48,7 +50,7 @@ def text_offsets(data: Bytes, offsets: Int32s, prefix: int, out_offsets: Int32s)
     for i in range(offsets.size):
         place = int(offsets[i])
         if place >= 0:
-            size = _text_size(data, place, prefix)
+            size = text_size(data, place, prefix)
             if size < 0:
                 return i
             end += size
@@ -91,13 +93,30 @@ def copy_padded(data: Bytes, offsets: Int32s, prefix: int, width: int, out_offse
     for i in range(offsets.size):
         place = int(offsets[i])
         if place >= 0:
-            size = _text_size(data, place, prefix)
+            size = text_size(data, place, prefix)
             if size < 0 or size > width:
                 return i
             copy_bytes(out, end, data, place + prefix, size)
             end += width
         out_offsets[i + 1] = end
     return -1
+
+
+@kernel
+def is_ascii(out: Bytes) -> bool:
+    """Whether no byte is above 0x7F."""
+    # Four words at a time: as fast as memory gives them.
+    place = 0
+    while place + 32 <= out.size:
+        bits = load_u64(out, place) | load_u64(out, place + 8) | load_u64(out, place + 16) | load_u64(out, place + 24)
+        if bits & _HIGH_BITS != _NO_BITS:
+            return False
+        place += 32
+    while place < out.size:
+        if load_u8(out, place) > 0x7F:
+            return False
+        place += 1
+    return True
 
 
 @kernel
@@ -138,59 +157,48 @@ def _utf8_end(out: Bytes, start: int, end: int, size_max: int) -> int:
 
 
 @kernel
+def _is_utf8(out: Bytes, place: int, end: int, size_max: int) -> bool:
+    while place < end:
+        while place + 8 <= end and load_u64(out, place) & _HIGH_BITS == _NO_BITS:
+            place += 8
+        if place == end:
+            return True
+        # Characters of three bytes, then of two, as long as nothing about them is special.
+        while place + 4 <= end:
+            word = load_u32(out, place)
+            if word & 0xC0C0F0 == 0x8080E0 and word & 0xF != 0 and word & 0xF != 0xD:
+                place += 3
+            elif word & 0xC0E0 == 0x80C0 and word & 0x1E != 0:
+                place += 2
+            elif word & 0x80 == 0:
+                place += 1
+                if word & 0x808080 == 0:
+                    break
+            else:
+                break
+        if place == end:
+            return True
+        if load_u8(out, place) < 0x80:
+            place += 1
+            continue
+        place = _utf8_end(out, place, end, size_max)
+        if place < 0:
+            return False
+    return True
+
+
+@kernel
 def first_not_utf8(out_offsets: Int32s, out: Bytes, size_max: int) -> int:
     """Index of the first text that is not UTF-8 with characters of up to *size_max* bytes, or -1."""
+    # All at once, which costs less where texts are short: then no text may begin inside a character.
+    if _is_utf8(out, int(out_offsets[0]), int(out_offsets[-1]), size_max):
+        apart = True
+        for i in range(out_offsets.size - 1):
+            start = int(out_offsets[i])
+            apart = apart and (start == out_offsets[i + 1] or load_u8(out, start) & 0xC0 != 0x80)
+        if apart:
+            return -1
     for i in range(out_offsets.size - 1):
-        place = int(out_offsets[i])
-        end = int(out_offsets[i + 1])
-        while place < end:
-            if out[place] < 0x80:
-                place += 1
-                continue
-            place = _utf8_end(out, place, end, size_max)
-            if place < 0:
-                return i
+        if not _is_utf8(out, int(out_offsets[i]), int(out_offsets[i + 1]), size_max):
+            return i
     return -1
-
-
-@kernel
-def utf8_offsets(source: Bytes, source_offsets: Int32s, sizes: Bytes, out_offsets: Int32s) -> int:
-    """Where each text of one-byte characters goes when it becomes UTF-8.
-
-    Args:
-        source: The texts, one after the other.
-        source_offsets: Where each starts, and the end of the last.
-        sizes: Bytes of each of the 256 characters in UTF-8.
-        out_offsets: As *source_offsets*, for the result.
-
-    Returns:
-        -1 or `TOO_LARGE`.
-    """
-    end = 0
-    out_offsets[0] = 0
-    for i in range(source_offsets.size - 1):
-        for k in range(source_offsets[i], source_offsets[i + 1]):
-            end += int(sizes[source[k]])
-        if end > _OFFSET_MAX:
-            return TOO_LARGE
-        out_offsets[i + 1] = end
-    return -1
-
-
-@kernel
-def write_utf8(source: Bytes, source_end: int, sizes: Bytes, characters: Bytes, out: Bytes) -> None:
-    """Write the characters of *source* as UTF-8.
-
-    Args:
-        source: One byte for each character.
-        source_end: How many of them.
-        sizes: Bytes of each of the 256 characters in UTF-8.
-        characters: Shape (256, 3): those bytes.
-        out: Room for all that `utf8_offsets` has counted.
-    """
-    end = 0
-    for k in range(source_end):
-        byte = source[k]
-        for j in range(sizes[byte]):
-            out[end] = characters[byte, j]
-            end += 1

@@ -69,6 +69,7 @@ def plain_block(groups: Iterable[list[bytes]], *, begins: bool = True, ends: boo
     groups = list(groups)
     data = b"".join(event for group in groups for event in group)
     group_table = np.zeros(len(groups), dtype=GROUP_DTYPE)
+    group_table["gtid_source"] = -1
     event_table = np.zeros(sum(len(group) for group in groups), dtype=EVENT_DTYPE)
     start = row = 0
     for number, group in enumerate(groups):

@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _DOUBLE_STRUCT = struct.Struct("<d")
-READ_CHARSETS = {"latin1", "ascii", "utf8mb3", "utf8mb4"}
-UNREAD_TYPES = re.compile(
-    r"geometry|point|linestring|polygon|multipoint|multilinestring|multipolygon|geometrycollection|.*COMPRESSED.*"
-)
+_SRID_STRUCT = struct.Struct("<I")
+GEOMETRIES = re.compile(r"geometry|point|linestring|polygon|multipoint|multilinestring|multipolygon|geometrycollection")
+_CODECS = {"utf8mb3": "utf-8", "utf8mb4": "utf-8", "utf16": "utf-16-be", "utf32": "utf-32-be", "sjis": "shift_jis"}
 
 
 @dataclass(frozen=True)
@@ -29,13 +28,6 @@ class Change:
     before: list[Any] | None
     after: list[Any] | None
     columns: list[dict[str, str]]
-
-
-def is_read(column: dict[str, str]) -> bool:
-    """Whether this version reads such columns."""
-    if UNREAD_TYPES.fullmatch(column["column_type"]):
-        return False
-    return column["charset"] is None or column["charset"] in READ_CHARSETS
 
 
 def logged_changes(case: Path) -> tuple[list[Change], set[str]]:
@@ -63,7 +55,7 @@ def _decoded(content: bytes, charset: str | None) -> str | bytes:
     if charset == "latin1":
         # cp1252; what that leaves undefined stands for itself
         return "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in content)
-    return content.decode({"utf8mb3": "utf-8", "utf8mb4": "utf-8"}.get(charset, charset))
+    return content.decode(_CODECS.get(charset, charset))
 
 
 def same(value: Any, truth: Any, column: dict[str, str], *, has_labels: bool = True) -> bool:
@@ -74,7 +66,7 @@ def same(value: Any, truth: Any, column: dict[str, str], *, has_labels: bool = T
         if charset == "latin1":
             content = b"".join(bytes([ord(c)]) if ord(c) in range(256) else c.encode("cp1252") for c in value)
         elif charset is not None:
-            content = value.encode()
+            content = value.encode(_CODECS.get(charset, charset))
         return bool(len(content) == truth["len"]) and hashlib.sha256(content).hexdigest() == truth["sha256"]
     wanted = expected_value(truth, column, has_labels=has_labels)
     return type(value) is type(wanted) and value == wanted
@@ -89,6 +81,9 @@ def expected_value(truth: Any, column: dict[str, str], *, has_labels: bool = Tru
         return _decoded(bytes.fromhex(truth["hex"]), column["charset"]) if has_labels else str(truth["idx"])
     if kind in ("float", "double"):
         return _DOUBLE_STRUCT.unpack(bytes.fromhex(truth["f64le"]))[0]
+    if GEOMETRIES.fullmatch(kind):
+        content = bytes.fromhex(truth["hex"])
+        return {"srid": _SRID_STRUCT.unpack_from(content)[0], "wkb": content[_SRID_STRUCT.size :]}
     if isinstance(truth, dict):
         return _decoded(bytes.fromhex(truth["hex"]), column["charset"])
     if kind == "decimal":

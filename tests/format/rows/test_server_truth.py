@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from binlog_format.errors import CorruptError, SchemaError, UnsupportedError
+from binlog_format.errors import CorruptError, SchemaError
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.arrow_schema import arrow_schema, arrow_type
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.rows.table_events import TableMaps
 from tests.corpus import SERVER_CASES, corpus
 from tests.format.rows.plain_blocks import gtid_of, plain_block, plain_groups
-from tests.format.rows.server_truth import is_read, logged_changes, same
+from tests.format.rows.server_truth import logged_changes, same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ def _rows(images: Images) -> list[list[Any]]:
     for index in range(len(images.layout.columns)):
         try:
             array = images.column(index)
-        except (UnsupportedError, SchemaError) as error:
+        except SchemaError as error:
             columns.append([error] * len(images))
             continue
         array.validate(full=True)
@@ -85,12 +85,6 @@ def _compare_row(row: list[Any], truth: list[Any], layout: TableLayout, columns:
         if isinstance(value, SchemaError):
             assert (layout.columns[i].unsigned, layout.columns[i].charset) == (None, None), name
             continue
-        if isinstance(value, UnsupportedError):
-            assert value.subclass == "COLUMN_TYPE"
-            assert not is_read(column), name
-            assert layout.full_name in value.reason
-            continue
-        assert is_read(column), name
         labels = layout.columns[i].enum_values is not None
         if not same(value, wanted, column, has_labels=labels):
             return f"{name}: {value!r}, the server said {wanted!r}", compared
@@ -135,7 +129,7 @@ def _compare(case: Path, *, ordered: bool) -> int:
 
 @pytest.mark.corpus
 def test_every_value_of_every_type_is_what_the_server_said() -> None:
-    assert _compare(corpus("servers") / "mariadb-10.11" / "types_full", ordered=True) > 32000
+    assert _compare(corpus("servers") / "mariadb-10.11" / "types_full", ordered=True) > 33000
 
 
 @pytest.mark.corpus
@@ -161,14 +155,14 @@ def test_all_kinds_of_statements_give_the_changes_that_the_server_made() -> None
 
 
 @pytest.mark.corpus
-def test_old_temporal_types_are_refused() -> None:
+def test_old_temporal_types_need_a_schema() -> None:
     case = corpus("servers") / "mariadb-10.11" / "types_oldtemporal"
     block = plain_block(plain_groups(case / "mysql-bin.000001"))
     refused = set()
     for touched in TableMaps().resolve(block):
         if {column.type for column in touched.layout.columns} & OLD_TYPES:
             refused.add(touched.layout.table)
-            with pytest.raises(UnsupportedError, match=r"COLUMN_TYPE.*the old type"):
+            with pytest.raises(SchemaError, match=r"NO_COLUMN_METADATA.*mysql56_temporal_format=OFF"):
                 read_images(block.data, block.events, touched.events, touched.layout)
         else:
             read_images(block.data, block.events, touched.events, touched.layout)
@@ -217,7 +211,5 @@ def test_damaged_log_gives_values_or_a_named_error() -> None:
                     outcomes.add("values")
                 except CorruptError:
                     outcomes.add("bad value")
-                except UnsupportedError as error:
-                    outcomes.add(error.subclass)
         block.data[:] = good
-    assert outcomes == {"bad rows", "bad value", "values", "COLUMN_TYPE"}
+    assert outcomes == {"bad rows", "bad value", "values"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,10 @@ from hypothesis import strategies as st
 from binlog_format.errors import BinlogError, CorruptError, UnsupportedError
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows import table_events
+from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.images import read_images
 from binlog_format.rows.table_events import TableEvents, TableMaps
+from binlog_format.vendor import Vendor
 from tests.corpus import SERVER_CASES, corpus
 from tests.format.rows.plain_blocks import plain_block, plain_groups
 from tests.format.rows.plain_rows import DELETE, UPDATE, WRITE, PlainColumn, event, gtid_event, rows_event, table_map
@@ -90,10 +95,45 @@ def test_event_that_only_ends_a_statement_is_no_row_event() -> None:
     assert tables(TableMaps().resolve(plain_block([group]))) == {"orders": [2]}
 
 
-@pytest.mark.parametrize("kind", [30, 31, 32, 39, 40, 166, 167, 168])
-def test_rows_in_another_form_are_refused(kind: int) -> None:
+@pytest.mark.parametrize("kind", [20, 21, 22, 23, 24, 25, 30, 31, 32, 39])
+def test_row_events_of_all_versions_have_a_table(kind: int) -> None:
+    body = insert(3)[19:]
+    group = [gtid_event(), table_map([INT], table_id=3), event(kind, body)]
+    assert tables(TableMaps().resolve(plain_block([group]))) == {"orders": [2]}
+
+
+@pytest.mark.parametrize("kind", [40, 166, 167, 168, 169, 170, 171])
+def test_compressed_rows_are_not_passed_over(kind: int) -> None:
     with pytest.raises(UnsupportedError, match=rf"EVENT_TYPE.*binlog file 1: byte 0x\w+: event type {kind}"):
         TableMaps().resolve(plain_block([[gtid_event(), event(kind, bytes(20))]]))
+
+
+def test_the_same_bytes_of_another_server_are_another_layout() -> None:
+    geometry = PlainColumn(ColumnType.GEOMETRY, b"\x04")
+    content = table_map([TEXT, geometry], table_id=3)
+    block = plain_block([[gtid_event(), content, insert(3, 2)]])
+    maps = TableMaps()
+    (of_mariadb,) = maps.resolve(block)
+    assert "1 collations for 2 columns" in str(of_mariadb.layout.problem)
+    (of_mysql,) = maps.resolve(replace(block, vendor=Vendor.MYSQL))
+    assert of_mysql.layout.columns[0].charset == "utf8mb4"
+
+
+def test_table_of_an_unknown_type_stops_only_those_who_want_it() -> None:
+    unknown = bytearray(table_map([INT], table_id=4, table="unknown"))
+    unknown[unknown.index(b"unknown\0") + 9] = 200
+    group = [gtid_event(), bytes(unknown), table_map([INT], table_id=5, table="known"), insert(5), insert(4)]
+    block = plain_block([group])
+    first, second = TableMaps().resolve(block)
+    assert (first.layout.table, first.events.tolist()) == ("unknown", [4])
+    assert second.layout.problem is None
+    assert len(read_images(block.data, block.events, second.events, second.layout)) == 1
+    for use in (
+        lambda: read_images(block.data, block.events, first.events, first.layout),
+        lambda: arrow_schema(first.layout),
+    ):
+        with pytest.raises(UnsupportedError, match=r"COLUMN_TYPE.*byte 0x\w+: shop\.unknown: column 0 .* type 200"):
+            use()
 
 
 @pytest.mark.parametrize("kind", [19, WRITE, UPDATE, DELETE])
@@ -124,9 +164,17 @@ def test_old_layouts_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_damaged_table_map_says_where() -> None:
     good = table_map([INT], table_id=1)
-    bad = good[:-20] + b"\xff" * 20
+    bad = good[:-6] + b"\xff" * 6
+    (touched,) = TableMaps().resolve(plain_block([[gtid_event(), bad, insert(1)]]))
+    assert touched.layout.full_name == "shop.orders"
     with pytest.raises(CorruptError, match=r"BAD_EVENT.*binlog file 1: byte 0x\w+: table map event"):
-        TableMaps().resolve(plain_block([[gtid_event(), bad]]))
+        raise touched.layout.problem or AssertionError
+
+
+def test_table_map_that_names_no_table_is_damage() -> None:
+    nameless = event(19, table_map([INT], table_id=1)[19:29])
+    with pytest.raises(CorruptError, match=r"BAD_EVENT.*binlog file 1: byte 0x\w+: table map event"):
+        TableMaps().resolve(plain_block([[gtid_event(), nameless]]))
 
 
 def test_empty_block_has_no_tables() -> None:

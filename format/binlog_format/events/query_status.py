@@ -1,0 +1,112 @@
+"""What Query events say of the session: `parse_query_status`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from binlog_format.errors import CorruptError
+from binlog_format.events.charset_layout import charset_of_collation
+from binlog_format.events.layout import EVENT_HEADER_SIZE
+from binlog_format.events.query_layout import QUERY_FIXED_SIZE, QUERY_STRUCT
+from binlog_format.events.query_status_layout import (
+    ALTER_COMMIT,
+    ALTER_ID_SIZE,
+    ALTER_ROLLBACK,
+    ALTER_START,
+    CHARSET_STRUCT,
+    PAIR_SIZE,
+    SQL_MODE_STRUCT,
+    STATUS_FORMS,
+    UPDATED_DATABASES_UNKNOWN,
+    Form,
+    StatusVariable,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """The session variables that decide how a statement reads.
+
+    Attributes:
+        sql_mode: Bits; 0 when the event does not say.
+        client_charset: Of the statement's text; None when the event does not say.
+        server_charset: Default for new databases; None when the event does not say.
+        alter_flags: Phases of a MariaDB two-phase ALTER.
+    """
+
+    sql_mode: int = 0
+    client_charset: str | None = None
+    server_charset: str | None = None
+    alter_flags: int = 0
+
+    @property
+    def takes_effect(self) -> bool:
+        """Whether the statement does what it says; the START of an ALTER and its ROLLBACK do not."""
+        return not self.alter_flags & (ALTER_START | ALTER_ROLLBACK)
+
+
+def parse_query_status(event: bytes) -> QueryStatus:
+    """Read the status variables of a Query event.
+
+    Args:
+        event: Header and body, without a checksum; one that `parse_query` reads.
+
+    Returns:
+        What is known; variables behind one that no server had when this was written are not read.
+
+    Raises:
+        CorruptError: `BAD_EVENT`: a variable is longer than all of them.
+    """
+    *_, status_size = QUERY_STRUCT.unpack_from(event, EVENT_HEADER_SIZE)
+    content = event[QUERY_FIXED_SIZE : QUERY_FIXED_SIZE + status_size]
+    values: dict[int, bytes] = {}
+    place = 0
+    while place < len(content):
+        code = content[place]
+        form = STATUS_FORMS.get(code)
+        if form is None:
+            break
+        size = form if form >= 0 else _size(content, place + 1, Form(form))
+        if place + 1 + size > len(content):
+            raise CorruptError(
+                "BAD_EVENT",
+                f"Query event: status variable {code} at byte {place} takes {size} bytes, "
+                f"{len(content) - place - 1} are left",
+            )
+        values[code] = content[place + 1 : place + 1 + size]
+        place += 1 + size
+    return _status(values)
+
+
+def _status(values: dict[int, bytes]) -> QueryStatus:
+    client = server = None
+    if StatusVariable.CHARSET in values:
+        client_id, _, server_id = CHARSET_STRUCT.unpack(values[StatusVariable.CHARSET])
+        client, server = charset_of_collation(client_id), charset_of_collation(server_id)
+    mode = values.get(StatusVariable.SQL_MODE)
+    phase = values.get(StatusVariable.GTID_FLAGS3)
+    return QueryStatus(SQL_MODE_STRUCT.unpack(mode)[0] if mode else 0, client, server, phase[0] if phase else 0)
+
+
+def _size(content: bytes, start: int, form: Form) -> int:
+    """Bytes of a value whose size is not fixed; more than there are where its first bytes are missing."""
+    first = content[start] if start < len(content) else 0
+    if form is Form.TEXT:
+        return 1 + first
+    if form is Form.TEXT_ZERO:
+        return 2 + first
+    if form is Form.TWO_TEXTS:
+        second = start + 1 + first
+        return 2 + first + (content[second] if second < len(content) else 0)
+    if form is Form.PAIRS:
+        return 1 + PAIR_SIZE * first
+    if form is Form.ALTER_PHASE:
+        return 1 + (ALTER_ID_SIZE if first & (ALTER_COMMIT | ALTER_ROLLBACK) else 0)
+    end = start + 1
+    if first != UPDATED_DATABASES_UNKNOWN:
+        for _ in range(first):
+            zero = content.find(b"\0", end)
+            if zero < 0:
+                return len(content)
+            end = zero + 1
+    return end - start
