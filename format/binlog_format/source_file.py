@@ -51,6 +51,9 @@ class Directory(Protocol):
     def entries(self) -> list[FileEntry]:
         """Its files, in no order."""
 
+    def names(self) -> list[str]:
+        """Their names alone, in no order: of a local folder the cheaper look."""
+
     def entry(self, name: str) -> FileEntry | None:
         """One file of it; None when it is not there."""
 
@@ -122,6 +125,16 @@ class LocalDirectory:
             raise _not_found(self.path) from error
         return found
 
+    def names(self) -> list[str]:
+        """Names of its regular files."""
+        try:
+            with os.scandir(self.path) as scan:
+                return [item.name for item in scan if item.is_file()]
+        except PermissionError as error:
+            raise _denied(self.path, "list", error) from error
+        except FileNotFoundError as error:
+            raise _not_found(self.path) from error
+
     def entry(self, name: str) -> FileEntry | None:
         """One file of it."""
         try:
@@ -172,6 +185,10 @@ class ArrowDirectory:
         except FileNotFoundError as error:
             raise _not_found(self.path) from error
         return [FileEntry(info.base_name, info.size) for info in infos if info.is_file]
+
+    def names(self) -> list[str]:
+        """Their names."""
+        return [entry.name for entry in self.entries()]
 
     def entry(self, name: str) -> FileEntry | None:
         """One file of it."""

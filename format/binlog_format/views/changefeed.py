@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from binlog_format.errors import UnsupportedError
 from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import read_images
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns
 from binlog_format.views.group_filter import GroupFilter
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Block, Table
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.gtid import GtidPosition
+    from binlog_format.gtid import GtidSource
+    from binlog_format.gtid_set import GtidPoint
     from binlog_format.rows.images import Images
 
 CHANGE_FIELDS = (
@@ -50,27 +52,30 @@ _PAGE_BITS = 24
 _FILE_BITS = 63 - _PAGE_BITS - _CHUNK_BITS
 
 
-def changefeed_schema(layout: TableLayout) -> pa.Schema:
+def changefeed_schema(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> pa.Schema:
     """Schema of the view for a table of this layout.
 
     Raises:
         SchemaError: `NO_COLUMN_METADATA`.
         UnsupportedError: `COLUMN_TYPE`.
     """
-    return pa.schema([*arrow_schema(layout), *CHANGE_FIELDS])
+    return pa.schema([*arrow_schema(layout, decoding), *CHANGE_FIELDS])
 
 
-def changefeed_batch(images: Images, events: Table, groups: Table) -> pa.RecordBatch:
+def changefeed_batch(
+    images: Images, events: Table, groups: Table, sources: tuple[GtidSource, ...] = ()
+) -> pa.RecordBatch:
     """One row for each image.
 
     Args:
         images: Read from *events* (its `event` numbers are rows there), in any selection.
         events: `EVENT_DTYPE`; of a block or of a loaded `TableIndex`.
         groups: `GROUP_DTYPE`, what `events["group"]` counts.
+        sources: What `gtid_source` in *groups* counts; a log of MariaDB has none.
     """
     table = images.table
     rows = table["event"].astype(np.int64)
-    places = PlaceColumns(events, groups, rows)
+    places = PlaceColumns(events, groups, rows, sources)
     columns = [
         *(images.column(index) for index in range(len(images.layout.columns))),
         _CHANGE_TYPES.take(pa.array(table["kind"])),
@@ -81,7 +86,7 @@ def changefeed_batch(images: Images, events: Table, groups: Table) -> pa.RecordB
         pa.array(table["row_no"]),
         places.gtid(),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=changefeed_schema(images.layout))
+    return pa.RecordBatch.from_arrays(columns, schema=changefeed_schema(images.layout, images.decoding))
 
 
 def commit_versions(groups: Table) -> NDArray[np.int64]:
@@ -108,6 +113,8 @@ class ChangefeedView:
         skip: Changes up to here have been taken.
         until: Only changes that this position covers are wanted.
         layout: What the table is expected to look like; default: as it is first met.
+        decoding: What the log leaves open.
+        groups: Which groups, said in full, in place of *skip* and *until*.
     """
 
     def __init__(
@@ -115,14 +122,17 @@ class ChangefeedView:
         *,
         table: str,
         tables: TableFilter | None = None,
-        skip: GtidPosition | None = None,
-        until: GtidPosition | None = None,
+        skip: GtidPoint | None = None,
+        until: GtidPoint | None = None,
         layout: TableLayout | None = None,
+        decoding: Decoding = DEFAULT_DECODING,
+        groups: GroupFilter | None = None,
     ) -> None:
         self._table = table
+        self._decoding = decoding
         self._tables = tables or TableFilter()
-        self._groups = GroupFilter(skip, until)
-        self._typed = TypedTable(layout)
+        self._groups = GroupFilter(skip, until) if groups is None else groups
+        self._typed = TypedTable(layout, decoding)
 
     @property
     def layout(self) -> TableLayout | None:
@@ -132,12 +142,12 @@ class ChangefeedView:
     def schema(self, layout: TableLayout | None) -> pa.Schema:
         """Schema of the batches for a table of this layout."""
         assert layout is not None, "the columns of this view are the table's"
-        return changefeed_schema(layout)
+        return changefeed_schema(layout, self._decoding)
 
     def json_styles(self) -> dict[str, JsonStyle]:
         """How `json_lines` writes batches of this view."""
         assert self._typed.layout is not None, "no batch has been read"
-        return column_styles(self._typed.layout) | {"_commit_timestamp": JsonStyle(digits=0)}
+        return column_styles(self._typed.layout, self._decoding) | {"_commit_timestamp": JsonStyle(digits=0)}
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
         """The rows of *blocks*, one batch for a block that has any.
@@ -145,14 +155,21 @@ class ChangefeedView:
         Raises:
             SchemaError: `SCHEMA_CHANGED`: the table's columns are not the expected ones.
         """
-        selection = Selection(self._tables, self._groups, table=self._table)
+        selection = Selection(self._tables, self._groups, table=self._table, decoding=self._decoding)
         for block in blocks:
             parts: list[pa.RecordBatch] = []
             keys: list[NDArray[np.int64]] = []
             for touched in selection.of(block):
                 self._typed.check(touched.layout)
-                images = read_images(block.data, block.events, touched.events, touched.layout, extents=block.extents)
-                parts.append(changefeed_batch(images, block.events, block.groups))
+                images = read_images(
+                    block.data,
+                    block.events,
+                    touched.events,
+                    touched.layout,
+                    extents=block.extents,
+                    decoding=self._decoding,
+                )
+                parts.append(changefeed_batch(images, block.events, block.groups, block.gtid_sources))
                 keys.append(images.table["event"])
             if parts:
                 yield in_order(parts, keys)

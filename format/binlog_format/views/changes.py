@@ -14,8 +14,11 @@ import pyarrow as pa
 
 from binlog_format.errors import UnsupportedError
 from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import read_images
+from binlog_format.views.change_extras import NO_EXTRAS, ChangeExtras, StatementRows
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, Pairs, PlaceColumns, pair_images
+from binlog_format.views.event_texts import StatementTexts
 from binlog_format.views.group_filter import GroupFilter
 from binlog_format.views.image_json import (
     TableTexts,
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Block, Table
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.gtid import GtidPosition
+    from binlog_format.gtid_set import GtidPoint
     from binlog_format.rows.images import Images
     from binlog_format.rows.table_events import TableEvents
 
@@ -50,8 +53,8 @@ _ABSENT_TYPE = pa.list_(pa.string())
 _OPS = pa.array(["insert", "update", "update", "delete"])  # by ImageKind of the first image
 
 
-def changes_schema(image_type: pa.DataType) -> pa.Schema:
-    """Schema of the view with images of that type."""
+def changes_schema(image_type: pa.DataType, *, query: bool = False) -> pa.Schema:
+    """Schema of the view with images of that type, and with the column `query` where it is asked for."""
     return pa.schema(
         [
             ("position", POSITION_TYPE),
@@ -66,6 +69,7 @@ def changes_schema(image_type: pa.DataType) -> pa.Schema:
             ("before", image_type),
             ("after", image_type),
             ("absent", _ABSENT_TYPE),
+            *([("query", pa.string())] if query else []),
         ]
     )
 
@@ -89,7 +93,9 @@ class ChangesView:
         tables: Which tables are wanted; default: all.
         skip: Changes up to here have been taken.
         until: Only changes that this position covers are wanted.
-        layout: What *table* is expected to look like; default: as it is first met.
+        decoding: What the log leaves open.
+        groups: Which groups, said in full, in place of *skip* and *until*.
+        extras: What is wanted beside changed rows.
     """
 
     def __init__(
@@ -97,27 +103,30 @@ class ChangesView:
         *,
         table: str | None = None,
         tables: TableFilter | None = None,
-        skip: GtidPosition | None = None,
-        until: GtidPosition | None = None,
-        layout: TableLayout | None = None,
+        skip: GtidPoint | None = None,
+        until: GtidPoint | None = None,
+        decoding: Decoding = DEFAULT_DECODING,
+        groups: GroupFilter | None = None,
+        extras: ChangeExtras = NO_EXTRAS,
     ) -> None:
         self._table = table
+        self._decoding = decoding
         self._tables = tables or TableFilter()
-        self._groups = GroupFilter(skip, until)
-        self._typed = TypedTable(layout)
+        self._groups = GroupFilter(skip, until) if groups is None else groups
+        self._extras = extras
+        self._typed = TypedTable(None, decoding)
 
     def schema(self, layout: TableLayout | None) -> pa.Schema:
         """Schema of the batches; *layout* of the one table, where there is one."""
         if self._table is None:
-            return changes_schema(pa.string())
+            return changes_schema(pa.string(), query=self._extras.query)
         assert layout is not None, "the columns of typed changes are the table's"
-        return changes_schema(pa.struct(list(arrow_schema(layout))))
+        return changes_schema(pa.struct(list(arrow_schema(layout, self._decoding))), query=self._extras.query)
 
     def json_styles(self) -> dict[str, JsonStyle]:
         """How `json_lines` writes batches of this view."""
-        images = (
-            JsonStyle(ready=True) if self._typed.layout is None else JsonStyle(fields=column_styles(self._typed.layout))
-        )
+        layout = self._typed.layout
+        images = JsonStyle(ready=True) if layout is None else JsonStyle(fields=column_styles(layout, self._decoding))
         return {"before": images, "after": images, "commit_time": JsonStyle(digits=0)}
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
@@ -125,27 +134,60 @@ class ChangesView:
 
         Raises:
             SchemaError: `NO_COLUMN_METADATA`; `SCHEMA_CHANGED`: the one table's columns are not the expected ones.
-            UnsupportedError: `COLUMN_TYPE`, `XA_TRANSACTION`, `SAVEPOINT_ROLLBACK`.
+            UnsupportedError: `COLUMN_TYPE`.
         """
-        selection = Selection(self._tables, self._groups, table=self._table)
+        selection = Selection(
+            self._tables,
+            self._groups,
+            table=self._table,
+            event_types=self._extras.event_types,
+            decoding=self._decoding,
+        )
+        texts = StatementTexts() if self._extras.query else None
         for block in blocks:
-            selected = selection.of(block)
-            if self._table is not None:
-                for touched in selected:
-                    self._typed.check(touched.layout)
-            parts = [part for part in (_read(block, touched) for touched in selected) if len(part.pairs.first)]
-            if parts and self._table is None:
-                yield from _text_batches(block, parts)
-            elif parts:
-                yield in_order([_typed_batch(block, part) for part in parts], [part.events for part in parts])
+            said = None if texts is None else texts.of_rows(block)
+            keyed = list(self._row_batches(block, selection.of(block)))
+            if said is not None:
+                keyed = [(_with_query(batch, events, said), events) for batch, events in keyed]
+            statements = self._extras.statements_in(block, self._tables, self._groups, self._table)
+            if statements is not None:
+                image_type = keyed[0][0].schema.field("before").type if keyed else self._image_type()
+                if image_type is not None:
+                    keyed.append(_statement_batch(block, statements, image_type))
+                batches, keys = [batch for batch, _ in keyed], [events for _, events in keyed]
+                if batches:
+                    yield in_order(batches, keys)
+            else:
+                yield from (batch for batch, _ in keyed)
+
+    def _row_batches(self, block: Block, selected: list[TableEvents]) -> Iterator[tuple[pa.RecordBatch, Int64s]]:
+        if self._table is not None:
+            for touched in selected:
+                self._typed.check(touched.layout)
+        parts = [
+            part for part in (_read(block, touched, self._decoding) for touched in selected) if len(part.pairs.first)
+        ]
+        if parts and self._table is None:
+            yield from _text_batches(block, parts)
+        elif parts:
+            keys = [part.events for part in parts]
+            yield in_order([_typed_batch(block, part) for part in parts], keys), np.sort(np.concatenate(keys))
+
+    def _image_type(self) -> pa.DataType | None:
+        if self._table is None:
+            return pa.string()
+        layout = self._typed.layout
+        return None if layout is None else pa.struct(list(arrow_schema(layout, self._decoding)))
 
 
-def _read(block: Block, touched: TableEvents) -> _TableChanges:
-    images = read_images(block.data, block.events, touched.events, touched.layout, extents=block.extents)
+def _read(block: Block, touched: TableEvents, decoding: Decoding) -> _TableChanges:
+    images = read_images(
+        block.data, block.events, touched.events, touched.layout, extents=block.extents, decoding=decoding
+    )
     return _TableChanges(images, pair_images(images))
 
 
-def _text_batches(block: Block, parts: list[_TableChanges]) -> Iterator[pa.RecordBatch]:
+def _text_batches(block: Block, parts: list[_TableChanges]) -> Iterator[tuple[pa.RecordBatch, Int64s]]:
     events = np.concatenate([part.events for part in parts])
     order = np.argsort(events, kind="stable")
     ranks = np.empty_like(order)
@@ -162,7 +204,7 @@ def _text_batches(block: Block, parts: list[_TableChanges]) -> Iterator[pa.Recor
         return
     before, after = merged_texts(tables, before_sizes, after_sizes)
     owners = pa.array(np.repeat(np.arange(len(parts)), counts)[order])
-    yield _batch(
+    batch = _batch(
         block,
         events[order],
         np.concatenate([part.images.table[part.pairs.first] for part in parts])[order],
@@ -174,9 +216,10 @@ def _text_batches(block: Block, parts: list[_TableChanges]) -> Iterator[pa.Recor
             "absent": pa.concat_arrays([_absent(part) for part in parts]).take(pa.array(order)),
         },
     )
+    yield batch, events[order]
 
 
-def _halved(block: Block, parts: list[_TableChanges], ranks: Int64s) -> Iterator[pa.RecordBatch]:
+def _halved(block: Block, parts: list[_TableChanges], ranks: Int64s) -> Iterator[tuple[pa.RecordBatch, Int64s]]:
     # Huge values: an Arrow text column holds 2 GiB. The first half of the changes, then the second, and so on.
     if len(ranks) == 1:
         images = parts[0].images
@@ -205,7 +248,7 @@ def _typed_batch(block: Block, part: _TableChanges) -> pa.RecordBatch:
     layout = part.images.layout
     count = len(part.pairs.first)
     columns = [part.images.column(index) for index in range(len(layout.columns))]
-    fields = list(arrow_schema(layout))
+    fields = list(arrow_schema(layout, part.images.decoding))
     return _batch(
         block,
         part.events,
@@ -229,9 +272,40 @@ def _structs(columns: list[pa.Array], fields: list[pa.Field], rows: Int64s) -> p
     return pa.StructArray.from_arrays(taken, fields=fields, mask=pa.array(missing))
 
 
+def _with_query(batch: pa.RecordBatch, events: Int64s, said: tuple[NDArray[np.int32], pa.Array]) -> pa.RecordBatch:
+    codes, texts = said
+    of_rows = codes[events]
+    query = texts.take(pa.array(of_rows, mask=of_rows < 0))
+    return pa.RecordBatch.from_arrays(
+        [*batch.columns, query], schema=batch.schema.append(pa.field("query", pa.string()))
+    )
+
+
+def _statement_batch(block: Block, statements: StatementRows, image_type: pa.DataType) -> tuple[pa.RecordBatch, Int64s]:
+    places = PlaceColumns(block.events, block.groups, statements.events, block.gtid_sources)
+    count = len(statements.events)
+    columns = {
+        "position": places.position(),
+        "event_no": places.event_no(),
+        "row_no": pa.array(statements.row_nos, pa.int32()),
+        "gtid": places.gtid(),
+        "commit_time": places.commit_time(),
+        "server_id": places.server_id(),
+        "op": pa.array(statements.ops, pa.string()),
+        "database": pa.array(statements.databases, pa.string()),
+        "table": pa.array(statements.tables, pa.string()),
+        "before": pa.nulls(count, image_type),
+        "after": pa.nulls(count, image_type),
+        "absent": pa.nulls(count, _ABSENT_TYPE),
+        "query": pa.array(statements.texts, pa.string()),
+    }
+    schema = changes_schema(image_type, query=True)
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema), statements.events
+
+
 def _batch(block: Block, events: Int64s, first: Table, columns: dict[str, pa.Array]) -> pa.RecordBatch:
     # first: the first image of each change (`IMAGE_DTYPE`).
-    places = PlaceColumns(block.events, block.groups, events)
+    places = PlaceColumns(block.events, block.groups, events, block.gtid_sources)
     columns |= {
         "position": places.position(),
         "event_no": places.event_no(),
@@ -255,6 +329,6 @@ def _absent(part: _TableChanges) -> pa.Array:
     masks = [part.images.absent_mask(index)[image] for index in range(len(part.images.layout.columns))]
     changes, columns = np.nonzero(np.stack(masks, axis=1))
     offsets = np.searchsorted(changes, np.arange(count + 1)).astype(np.int32)
-    names = pa.array(column_names(part.images.layout)).take(pa.array(columns))
+    names = pa.array(column_names(part.images.layout, part.images.decoding)).take(pa.array(columns))
     none = pa.array(offsets[1:] == offsets[:-1])
     return pa.ListArray.from_arrays(pa.array(offsets), names, mask=none)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from binlog_format.kernels import empty_bytes
+from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.rows.images import ImageKind
 from binlog_format.views.gtid_kernels import gtid_offsets, write_gtids
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Table
+    from binlog_format.gtid import GtidSource
     from binlog_format.rows.images import Images
 
     Int64s = NDArray[np.int64]
@@ -64,18 +65,19 @@ class PlaceColumns:
         events: `EVENT_DTYPE`.
         groups: `GROUP_DTYPE`, what `events["group"]` counts.
         rows: For each row of the columns: its row in *events*.
+        sources: `Block.gtid_sources`; a log of MariaDB has none.
     """
 
-    def __init__(self, events: Table, groups: Table, rows: Int64s) -> None:
+    def __init__(self, events: Table, groups: Table, rows: Int64s, sources: tuple[GtidSource, ...] = ()) -> None:
         self._events = events
         self._groups = groups
         self._rows = rows
+        self._sources = sources
         self._group = events["group"][rows]
 
     def position(self) -> pa.Array:
         """`POSITION_TYPE`: the position of the row's group."""
-        arrays = [pa.array(self._groups[field.name][self._group], field.type) for field in POSITION_TYPE]
-        return pa.StructArray.from_arrays(arrays, fields=list(POSITION_TYPE))
+        return position_array(self._groups, self._group)
 
     def event_no(self) -> pa.Array:
         """Number of the row's event in its group."""
@@ -83,7 +85,7 @@ class PlaceColumns:
 
     def gtid(self) -> pa.Array:
         """GTID of the group as text; null without."""
-        return gtid_texts(self._groups).take(pa.array(self._group))
+        return gtid_texts(self._groups, self._sources).take(pa.array(self._group))
 
     def commit_time(self) -> pa.Array:
         """Time of the group's first event."""
@@ -95,12 +97,28 @@ class PlaceColumns:
         return pa.array(self._events["server_id"][self._rows].astype(np.int64))
 
 
-def gtid_texts(groups: Table) -> pa.Array:
-    """The GTID of each group as text; null where it has none."""
+def position_array(groups: Table, rows: Int64s) -> pa.Array:
+    """`POSITION_TYPE`: the positions of some rows of a group table."""
+    arrays = [pa.array(groups[field.name][rows], field.type) for field in POSITION_TYPE]
+    return pa.StructArray.from_arrays(arrays, fields=list(POSITION_TYPE))
+
+
+def gtid_texts(groups: Table, sources: tuple[GtidSource, ...] = ()) -> pa.Array:
+    """The GTID of each group as text; null where it has none.
+
+    Args:
+        groups: `GROUP_DTYPE`.
+        sources: `Block.gtid_sources`; a log of MariaDB has none.
+    """
     domains, servers, seqnos = (groups[name].astype(np.uint64) for name in ("domain", "server_id", "seqno"))
-    offsets = gtid_offsets(domains, servers, seqnos)
+    source = np.ascontiguousarray(groups["gtid_source"])
+    texts = [f"{known}:".encode() for known in sources]
+    prefixes = as_bytes(b"".join(texts))
+    prefix_offsets = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    unknown, offsets = gtid_offsets(domains, servers, seqnos, source, prefix_offsets)
+    assert unknown < 0, f"group {unknown} counts in a source that is not given"
     data = empty_bytes(int(offsets[-1]))
-    write_gtids(domains, servers, seqnos, offsets, data)
+    write_gtids(domains, servers, seqnos, source, prefixes, prefix_offsets, offsets, data)
     has_gtid = groups["has_gtid"]
     validity = None if has_gtid.all() else pa.array(has_gtid).buffers()[1]
     return pa.StringArray.from_buffers(len(groups), pa.py_buffer(offsets), pa.py_buffer(data), validity)

@@ -1,4 +1,4 @@
-"""Which event groups are wanted: `GroupFilter`, by GTID."""
+"""Which event groups are wanted: `GroupFilter`, by GTID, by origin and by time."""
 
 from __future__ import annotations
 
@@ -7,41 +7,65 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from binlog_format.gtid_groups import covered_groups
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from binlog_format.block import Table
-    from binlog_format.gtid import GtidPosition
+    from binlog_format.block import Block
+    from binlog_format.gtid_set import GtidPoint
+
+    Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFilter:
-    """Drops the groups that a GTID position covers, and those that another one does not reach.
+    """Drops the groups that a GTID position or set covers, those that another one does not reach, and more.
 
     Attributes:
         skip: Everything up to here has been taken; None: nothing has.
-        until: Only what this position covers is wanted; None: everything. A domain that it does not name is not
+        until: Only what this covers is wanted; None: everything. A domain or source that it does not name is not
             wanted. A group without GTID is covered by nothing: it is kept by `skip`, dropped by `until`.
+        ignored_domains: GTID domains (MariaDB) whose groups are dropped; a group without GTID is in none.
+        ignored_servers: Servers whose groups are dropped: those on which they were committed first.
+        first_second: Groups that were committed before are dropped: seconds since 1970 UTC.
+        last_second: Groups that were committed later are dropped.
     """
 
-    skip: GtidPosition | None = None
-    until: GtidPosition | None = None
+    skip: GtidPoint | None = None
+    until: GtidPoint | None = None
+    ignored_domains: tuple[int, ...] = ()
+    ignored_servers: tuple[int, ...] = ()
+    first_second: int | None = None
+    last_second: int | None = None
 
-    def keep(self, groups: Table) -> NDArray[np.bool_] | None:
-        """True for each wanted row of a group table; None when all are."""
-        if self.skip is None and self.until is None:
+    def keep(self, block: Block) -> Mask | None:
+        """True for each wanted group of *block*; None when all are."""
+        masks = list(self._masks(block)) if self != _ALL else []
+        if not masks:
             return None
-        keep = np.ones(len(groups), dtype=np.bool_)
-        if self.skip is not None:
-            keep &= ~_covered(self.skip, groups)
-        if self.until is not None:
-            keep &= _covered(self.until, groups)
+        keep: Mask = np.logical_and.reduce(masks)
         return keep
 
+    def _masks(self, block: Block) -> list[Mask]:
+        groups = block.groups
+        masks: list[Mask] = []
+        if self.skip is not None:
+            masks.append(~covered_groups(self.skip, groups, block.gtid_sources))
+        if self.until is not None:
+            masks.append(covered_groups(self.until, groups, block.gtid_sources))
+        if self.ignored_domains:
+            is_of_domain = groups["has_gtid"] & (groups["gtid_source"] < 0)
+            masks.append(~(is_of_domain & np.isin(groups["domain"], self.ignored_domains)))
+        if self.ignored_servers:
+            # The header of the first event says it of groups without GTID too.
+            servers = block.events["server_id"][groups["first_event"]]
+            masks.append(~np.isin(servers, self.ignored_servers))
+        if self.first_second is not None:
+            masks.append(groups["timestamp"].astype(np.int64) >= self.first_second)
+        if self.last_second is not None:
+            masks.append(groups["timestamp"].astype(np.int64) <= self.last_second)
+        return masks
 
-def _covered(position: GtidPosition, groups: Table) -> NDArray[np.bool_]:
-    covered = np.zeros(len(groups), dtype=np.bool_)
-    for domain, last in position.last.items():
-        covered |= (groups["domain"] == domain) & (groups["seqno"] <= np.uint64(last.seqno))
-    covered &= groups["has_gtid"]
-    return covered
+
+_ALL = GroupFilter()

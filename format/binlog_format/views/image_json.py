@@ -11,6 +11,8 @@ import pyarrow as pa
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.kernels import empty_bytes
 from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
+from binlog_format.rows.temporal import fraction_digits
 from binlog_format.views.json_rows import JsonRows, JsonStyle, json_column
 
 if TYPE_CHECKING:
@@ -22,18 +24,19 @@ if TYPE_CHECKING:
 
     Int64s = NDArray[np.int64]
 
-_FRACTION_TYPES = frozenset({ColumnType.TIMESTAMP2, ColumnType.DATETIME2})
+_FRACTION_TYPES = frozenset({ColumnType.TIMESTAMP2, ColumnType.DATETIME2, ColumnType.TIMESTAMP, ColumnType.DATETIME})
 
 
 def column_style(column: Column) -> JsonStyle:
     """How the values of *column* are written."""
-    digits = column.metadata & 0xFF if column.type in _FRACTION_TYPES else 0
+    digits = fraction_digits(column) if column.type in _FRACTION_TYPES else 0
     return JsonStyle(digits=digits, whole=column.type != ColumnType.NEWDECIMAL)
 
 
-def column_styles(layout: TableLayout) -> dict[str, JsonStyle]:
+def column_styles(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> dict[str, JsonStyle]:
     """How the columns of the table are written, by name."""
-    return {name: column_style(column) for name, column in zip(column_names(layout), layout.columns, strict=True)}
+    names = column_names(layout, decoding)
+    return {name: column_style(column) for name, column in zip(names, layout.columns, strict=True)}
 
 
 def image_rows(images: Images) -> JsonRows:
@@ -43,7 +46,7 @@ def image_rows(images: Images) -> JsonRows:
         SchemaError: `NO_COLUMN_METADATA`: the log does not name the columns.
         UnsupportedError: `COLUMN_TYPE`.
     """
-    names = column_names(images.layout)
+    names = column_names(images.layout, images.decoding)
     has_absent = images.has_absent()
     columns = [
         json_column(
@@ -57,9 +60,9 @@ def image_rows(images: Images) -> JsonRows:
     return JsonRows(columns, len(images.table))
 
 
-def column_names(layout: TableLayout) -> list[str]:
+def column_names(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> list[str]:
     """Names of the table's columns, after a look whether all its types can be read."""
-    return list(arrow_schema(layout).names)
+    return list(arrow_schema(layout, decoding).names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.kernels import kernel
+from binlog_format.kernels import allocating_kernel, kernel
 from binlog_format.views.json_part_kernels import (
     ABSENT,
     COMMA,
@@ -122,7 +122,7 @@ def write_integers(out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, valu
         cursors[row] = at + 1
 
 
-@kernel
+@allocating_kernel
 def write_decimals(
     out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, words: Uint64s, scale: int, quoted: bool
 ) -> None:

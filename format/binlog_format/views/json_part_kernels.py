@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.kernels import kernel
+from binlog_format.kernels import allocating_kernel, kernel
 from binlog_format.memory_kernels import copy_bytes
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ def integer_sizes(values: Int64s, sizes: Int64s) -> None:
         sizes[row] = (values[row] < 0) + digit_count(magnitude(values[row]))
 
 
-@kernel
+@allocating_kernel
 def decimal_sizes(words: Uint64s, scale: int, quotes: int, sizes: Int64s) -> None:
     """Bytes of each 128-bit decimal; words: low and high half of each value in turn."""
     digits = np.empty(45, dtype=np.uint8)

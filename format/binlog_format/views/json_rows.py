@@ -2,8 +2,8 @@
 
 A value is what Python's `json.loads` gives back: whole numbers and floats as numbers (floats by their shortest text),
 decimals as strings, text as text, binary as base64, `2024-01-31`, `2024-01-31T12:00:00.123456` (with `Z` where the
-type has a time zone), lists of texts as arrays, structs as objects. Names come in column order; null values are null;
-absent ones are left out.
+type has a time zone), lists of texts or floats as arrays, structs as objects. Names come in column order; null values
+are null; absent ones are left out.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def json_column(name: str, values: pa.Array, *, style: JsonStyle = _PLAIN, absen
 
     Args:
         name: Key of the column in every object.
-        values: Whole numbers, floats, booleans, decimal128, string, binary, date32, timestamp('us'), list<string>, or a
-            struct of such.
+        values: Whole numbers, floats, booleans, decimal128, string, binary, date32, timestamp('us'), lists of strings
+            or floats, or a struct of such.
         style: What the type does not say.
         absent: True where the key is to be left out.
     """
@@ -166,7 +166,7 @@ def _bound(values: pa.Array, style: JsonStyle) -> _Bound:
     if types.is_struct(kind):
         return _structs(values, style)
     assert types.is_list(kind), f"no JSON form for {kind}"
-    return _lists(values)
+    return _number_lists(values) if types.is_floating(kind.value_type) else _lists(values)
 
 
 def _integers(values: pa.Array) -> _Bound:
@@ -228,11 +228,26 @@ def _timestamps(values: pa.Array, digits: int) -> _Bound:
 
 
 def _floats(values: pa.Array) -> _Bound:
+    return _ready(_float_texts(values))
+
+
+def _float_texts(values: pa.Array) -> pa.Array:
     texts = values.cast(pa.string())
     finite = pc.is_finite(values)
     if pc.all(finite).as_py() is False:  # JSON has no such numbers: their names, as strings
         texts = pc.if_else(finite, texts, pc.binary_join_element_wise('"', texts, '"', ""))
-    return _ready(texts)
+    if pc.any(pc.equal(values, 0.0)).as_py():  # a reader would take -0 for a whole number, which has no sign
+        texts = pc.if_else(pc.equal(texts, "-0"), "-0.0", texts)
+    return texts
+
+
+def _number_lists(values: pa.Array) -> _Bound:
+    texts = _float_texts(values.flatten())
+    sizes = np.diff(_view(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1])
+    if values.null_count:
+        sizes[values.is_null().to_numpy(zero_copy_only=False)] = 0
+    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(text_offsets(sizes.astype(np.int64))), texts), ",")
+    return _ready(pc.binary_join_element_wise("[", joined, "]", ""))
 
 
 def _structs(values: pa.Array, style: JsonStyle) -> _Bound:

@@ -20,29 +20,50 @@ class TableFilter:
     Args:
         tables: Regular expressions on `database.table`, separated by commas; None or empty: all tables.
         exclude: The same, for what to leave out; None or empty: nothing.
+        databases: Only tables of these databases; None: of all.
+        names: Only tables with these names, in whatever database; None: all.
 
     Raises:
         OptionError: `INVALID_VALUE`: not a regular expression.
     """
 
-    def __init__(self, tables: str | None = None, exclude: str | None = None) -> None:
+    def __init__(
+        self,
+        tables: str | None = None,
+        exclude: str | None = None,
+        *,
+        databases: frozenset[str] | None = None,
+        names: frozenset[str] | None = None,
+    ) -> None:
         self._tables = _compiled("tables", tables)
         self._exclude = _compiled("excludeTables", exclude)
+        self._databases = databases
+        self._names = names
         self._known: dict[tuple[str, str], bool] = {}
 
     def accepts(self, layout: TableLayout) -> bool:
         """Whether rows of this table are wanted."""
         return self.accepts_name(layout.database, layout.table)
 
+    @property
+    def accepts_all(self) -> bool:
+        """Whether nothing is left out: also what is about no table."""
+        return not (self._tables or self._exclude or self._databases is not None or self._names is not None)
+
     def accepts_name(self, database: str, table: str) -> bool:
         """The same, where only the name is known."""
         key = (database, table)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._matches(f"{database}.{table}")
+            known = self._known[key] = self._matches(database, table)
         return known
 
-    def _matches(self, name: str) -> bool:
+    def _matches(self, database: str, table: str) -> bool:
+        if self._databases is not None and database not in self._databases:
+            return False
+        if self._names is not None and table not in self._names:
+            return False
+        name = f"{database}.{table}"
         wanted = not self._tables or any(expression.fullmatch(name) for expression in self._tables)
         return wanted and not any(expression.fullmatch(name) for expression in self._exclude)
 

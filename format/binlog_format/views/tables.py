@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from binlog_format.events.layout import GTID_FLAG_DDL
 from binlog_format.position import Position
+from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.views.columns import POSITION_TYPE
 from binlog_format.views.group_filter import GroupFilter
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.gtid import GtidPosition
+    from binlog_format.gtid_set import GtidPoint
     from binlog_format.rows.table_events import TableEvents
 
 TABLES_SCHEMA = pa.schema(
@@ -49,8 +50,10 @@ class _Touched:
     builder: TableIndexBuilder
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(ImageKind), dtype=np.int64))
 
-    def add(self, block: Block, touched: TableEvents) -> None:
-        images = read_images(block.data, block.events, touched.events, touched.layout, extents=block.extents)
+    def add(self, block: Block, touched: TableEvents, decoding: Decoding) -> None:
+        images = read_images(
+            block.data, block.events, touched.events, touched.layout, extents=block.extents, decoding=decoding
+        )
         self.counts += np.bincount(images.table["kind"], minlength=len(ImageKind))
         self.builder.add(block, touched.events)
 
@@ -62,17 +65,22 @@ class TablesView:
         tables: Which tables are wanted; default: all.
         skip: Changes up to here have been taken.
         until: Only changes that this position covers are wanted.
+        decoding: Its schemas complete the layouts.
+        groups: Which groups, said in full, in place of *skip* and *until*.
     """
 
     def __init__(
         self,
         *,
         tables: TableFilter | None = None,
-        skip: GtidPosition | None = None,
-        until: GtidPosition | None = None,
+        skip: GtidPoint | None = None,
+        until: GtidPoint | None = None,
+        decoding: Decoding = DEFAULT_DECODING,
+        groups: GroupFilter | None = None,
     ) -> None:
+        self._decoding = decoding
         self._tables = tables or TableFilter()
-        self._groups = GroupFilter(skip, until)
+        self._groups = GroupFilter(skip, until) if groups is None else groups
 
     def schema(self, layout: TableLayout | None = None) -> pa.Schema:
         """Schema of the batches; it is the same for every table."""
@@ -83,10 +91,10 @@ class TablesView:
         """One batch for all of *blocks*, by first touch; none when no table is touched.
 
         Raises:
-            UnsupportedError: `XA_TRANSACTION`, `SAVEPOINT_ROLLBACK`.
+            SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: a schema is not that of a table touched.
         """
-        selection = Selection(self._tables, self._groups)
-        found: dict[tuple[str, str, str], _Touched] = {}
+        selection = Selection(self._tables, self._groups, decoding=self._decoding)
+        found: dict[tuple[str, str, str, str], _Touched] = {}
         start: Position | None = None
         end: Position | None = None
         ddl = False
@@ -97,10 +105,10 @@ class TablesView:
             ddl = ddl or bool((block.groups["gtid_flags"] & GTID_FLAG_DDL).any())
             for touched in selection.of(block):
                 layout = touched.layout
-                key = (layout.database, layout.table, layout.digest)
+                key = (layout.database, layout.table, layout.digest, layout.completion)
                 if key not in found:
                     found[key] = _Touched(layout, TableIndexBuilder(layout))
-                found[key].add(block, touched)
+                found[key].add(block, touched, self._decoding)
         if found and start is not None and end is not None:
             yield _batch(start, end, list(found.values()), ddl=ddl)
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from binlog_format.errors import SchemaError
 from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,11 +22,13 @@ class TypedTable:
 
     Args:
         layout: What it is expected to look like; None: as it is first met.
+        decoding: What its values become.
     """
 
-    def __init__(self, layout: TableLayout | None = None) -> None:
+    def __init__(self, layout: TableLayout | None = None, decoding: Decoding = DEFAULT_DECODING) -> None:
         self.layout = layout
-        self._columns = None if layout is None else arrow_schema(layout)
+        self._decoding = decoding
+        self._columns = None if layout is None else arrow_schema(layout, decoding)
         self._checked: set[str] = set()
 
     def check(self, layout: TableLayout) -> None:
@@ -37,7 +40,7 @@ class TypedTable:
         """
         if layout.digest in self._checked:
             return
-        columns = arrow_schema(layout)
+        columns = arrow_schema(layout, self._decoding)
         if self._columns is None:
             self.layout, self._columns = layout, columns
         elif not columns.equals(self._columns):

@@ -117,6 +117,7 @@ class MadeLog(Log):
 
     def _block(self, parts: list[tuple[int, int, int]]) -> Block:
         groups = np.zeros(len(parts), dtype=GROUP_DTYPE)
+        groups["gtid_source"] = -1
         events = np.zeros(sum(end - first for _, first, end in parts), dtype=EVENT_DTYPE)
         pieces: list[tuple[int, int]] = []
         data = bytearray()
@@ -128,7 +129,7 @@ class MadeLog(Log):
             group["file_no"], group["page"], group["chunk"] = at.file_no, at.page, at.chunk
             group["file_offset"] = self._starts[index]
             group["first_event"], group["event_count"], group["event_no"] = row, end - first, first
-            group["timestamp"] = made.timestamp
+            group["timestamp"], group["gtid_source"] = made.timestamp, -1
             if made.gtid is not None:
                 group["domain"], group["server_id"], group["seqno"] = (
                     made.gtid.domain,
@@ -177,7 +178,7 @@ class MadeLog(Log):
         """The one file."""
         return [LogFile(0, "made", len(self.file), "active", len(self.file), {})]
 
-    def span(self, start: Position, *, size_max: int | None = None) -> Span:
+    def span(self, start: Position, *, end: Position | None = None, size_max: int | None = None) -> Span:
         """Of no use to views."""
         raise NotImplementedError
 

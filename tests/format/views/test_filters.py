@@ -57,10 +57,10 @@ def test_groups_are_kept_as_the_position_covers_them(
     skip, until = GtidPosition.of(skipped), GtidPosition.of(last)
     log = MadeLog([MadeGroup(gtid, 1, [xid()]) for gtid in gtids], block_groups=100)
     (block,) = log.blocks()
-    keep = GroupFilter(skip, until).keep(block.groups)
+    keep = GroupFilter(skip, until).keep(block)
     assert keep is not None
     assert keep.tolist() == [gtid is not None and not skip.covers(gtid) and until.covers(gtid) for gtid in gtids]
-    assert GroupFilter().keep(block.groups) is None
+    assert GroupFilter().keep(block) is None
 
 
 def _log(purged_to: int = 0) -> MadeLog:

@@ -165,3 +165,29 @@ def test_absent_columns_are_left_out_and_rows_stand_where_they_are_told(
         expected = ({} if no_text else {'na"me': text}) | ({} if no_number else {"n": number})
         line = bytes(out[starts[row] : starts[row] + rendered.sizes[row]]).decode()
         assert json.loads(line) == expected
+
+
+@given(_nullable(st.lists(FLOAT32, max_size=5)))
+def test_lists_of_floats_come_back(values: list[object]) -> None:
+    rendered = _rendered(pa.array(values, pa.list_(pa.float32())))
+    as_floats = [None if v is None else [float(np.float32(x)) for x in v] for v in rendered]  # type: ignore[attr-defined]
+    assert as_floats == values
+
+
+def test_floats_of_a_list_have_their_shortest_text() -> None:
+    batch = pa.record_batch([pa.array([[0.1, -2.5, 3e38], None, [], [None]], pa.list_(pa.float32()))], names=["x"])
+    assert bytes(json_lines(batch.slice(0, 3), {})) == b'{"x":[0.1,-2.5,3e+38]}\n{"x":null}\n{"x":[]}\n'
+    assert bytes(json_lines(batch.slice(1, 2), {})) == b'{"x":null}\n{"x":[]}\n'
+
+
+def test_negative_zero_keeps_its_sign() -> None:
+    for kind in (pa.float32(), pa.float64()):
+        rendered = _rendered(pa.array([-0.0, 0.0, None, 1.0], kind))
+        assert [str(value) for value in rendered] == ["-0.0", "0", "None", "1"]
+    assert _rendered(pa.array([[-0.0]], pa.list_(pa.float32()))) == [[-0.0]]
+
+
+def test_geometry_is_srid_and_base64() -> None:
+    kind = pa.struct([("srid", pa.int32()), ("wkb", pa.binary())])
+    values = pa.array([{"srid": 4326, "wkb": b"\x01\x02\x03"}, None, {"srid": 0, "wkb": b""}], kind)
+    assert _rendered(values) == [{"srid": 4326, "wkb": "AQID"}, None, {"srid": 0, "wkb": ""}]

@@ -1,103 +1,113 @@
-"""Rows that a later statement of their transaction takes back are never given."""
+"""Which row events views take: of wanted tables, with layouts that schemas complete for the place of each group."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_format.errors import CorruptError, UnsupportedError
-from binlog_format.gtid import Gtid
-from binlog_format.views.selection import undone_events
-from tests.format.views.made_log import MadeGroup, MadeLog, query, xid
+from binlog_format.errors import SchemaError, UnsupportedError
+from binlog_format.events.encoding import Origin
+from binlog_format.events.table_encoding import ColumnSpec, TableEncoder, TableSpec
+from binlog_format.gtid import Gtid, GtidPosition
+from binlog_format.rows.decoding import Decoding
+from binlog_format.views.group_filter import GroupFilter
+from binlog_format.views.selection import Selection
+from binlog_format.views.table_filter import TableFilter
+from tests.format.views.made_log import MadeGroup, MadeLog, xid
 
 if TYPE_CHECKING:
-    from binlog_format.block import Block
+    from collections.abc import Sequence
+
+    from binlog_format.events.table_map import TableLayout
+    from binlog_format.position import Position
+
+ORIGIN = Origin(1_700_000_000, 1)
+ITEMS = TableSpec("shop", "items", (ColumnSpec("id", "int"),))
+LOG = TableSpec("shop", "log", (ColumnSpec("id", "int"),))
 
 
-def _block(*transactions: list[str], piece_events: int = 1000) -> list[Block]:
-    groups = [
-        MadeGroup(Gtid(0, 1, number), 1_700_000_000, [query(sql) for sql in statements] + [xid()])
-        for number, statements in enumerate(transactions, start=1)
+class Schemas:
+    """Says the number of edges up to a group as the completion of its layout."""
+
+    def __init__(self, edges: Sequence[Position]) -> None:
+        self._edges = sorted(edges)
+        self.asked: list[Position] = []
+
+    def edges(self, database: str, table: str) -> Sequence[Position]:
+        assert database == "shop"
+        return self._edges if table == "items" else ()
+
+    def completed(self, layout: TableLayout, position: Position) -> TableLayout:
+        self.asked.append(position)
+        if layout.table == "log":
+            raise SchemaError("COLUMN_COUNT_MISMATCH", "of the wrong table")
+        return replace(layout, completion=str(sum(edge <= position for edge in self._edges)))
+
+
+def _group(number: int, *specs: TableSpec) -> MadeGroup:
+    events = [
+        event
+        for table_id, spec in enumerate(specs)
+        for event in (
+            TableEncoder(spec, table_id).table_map(ORIGIN),
+            *TableEncoder(spec, table_id).insert([(number,)], ORIGIN),
+        )
     ]
-    return list(MadeLog(groups, block_groups=100, piece_events=piece_events).blocks())
+    return MadeGroup(Gtid(0, 1, number), 1_700_000_000, [*events, xid()])
 
 
-def _undone(*transactions: list[str]) -> list[int] | None:
-    (block,) = _block(*transactions)
-    undone = undone_events(block)
-    return None if undone is None else np.flatnonzero(undone).tolist()
+@given(st.sets(st.integers(0, 11), max_size=5), st.integers(1, 12), st.sampled_from([2, 1000]))
+def test_layouts_are_those_of_the_place_of_each_group(cuts: set[int], block_groups: int, piece_events: int) -> None:
+    log = MadeLog(
+        [_group(n, LOG, ITEMS, ITEMS) for n in range(12)], block_groups=block_groups, piece_events=piece_events
+    )
+    schemas = Schemas([log.position(cut) for cut in cuts])
+    wanted = TableFilter("shop.items")
+    selection = Selection(wanted, GroupFilter(), decoding=Decoding(schemas))
+    plain = Selection(wanted, GroupFilter())
+    found: list[tuple[int, str]] = []
+    for block in log.committed_blocks():
+        selected = selection.of(block)
+        rows = [row for touched in selected for row in touched.events.tolist()]
+        assert rows == [row for touched in plain.of(block) for row in touched.events.tolist()]
+        found += [
+            (int(block.groups["seqno"][block.events["group"][row]]), touched.layout.completion)
+            for touched in selected
+            for row in touched.events.tolist()
+        ]
+    assert found == [(n, str(sum(cut <= n for cut in cuts))) for n in range(12) for _ in range(2)]
+    assert len(schemas.asked) == len({completion for _, completion in found}), "once for each definition"
 
 
-def test_nothing_is_undone_without_a_rollback() -> None:
+def test_schema_of_a_table_that_is_not_wanted_is_not_asked_for() -> None:
+    (block,) = MadeLog([_group(1, LOG, ITEMS)]).blocks()
+    schemas = Schemas([])
+    (touched,) = Selection(TableFilter(exclude="shop.log"), GroupFilter(), decoding=Decoding(schemas)).of(block)
+    assert touched.layout.table == "items"
+    with pytest.raises(SchemaError, match="COLUMN_COUNT_MISMATCH"):
+        Selection(TableFilter(), GroupFilter(), decoding=Decoding(schemas)).of(block)
     assert (
-        _undone(["SAVEPOINT `a`", "row", "SAVEPOINT `b`", "row"], ["CALL log('ROLLBACK TO `a`')", "ROLLBACKS"]) is None
+        Selection(TableFilter(), GroupFilter(GtidPosition.parse("0-1-1")), decoding=Decoding(schemas)).of(block) == []
     )
 
 
-def test_events_behind_the_savepoint_are_undone() -> None:
-    # Event 0 is the GTID, 1 the first row.
-    assert _undone(["row", "SAVEPOINT `a`", "row", "row", "ROLLBACK TO `a`", "row"]) == [3, 4]
-
-
-def test_outer_savepoint_takes_inner_one_with_it() -> None:
-    statements = ["SAVEPOINT `a`", "row", "SAVEPOINT `b`", "row", "ROLLBACK TO `a`", "row", "ROLLBACK TO `a`"]
-    assert _undone(statements) == [2, 3, 4, 5, 6]
-
-
-def test_later_savepoint_of_the_same_name_counts() -> None:
-    assert _undone(["SAVEPOINT `a`", "row", "savepoint `A`", "row", "rollback to `a`"]) == [4]
-
-
-def test_rollback_at_the_end_undoes_the_group_alone() -> None:
-    assert _undone(["row"], ["row", "row", "ROLLBACK"], ["row"]) == [3, 4, 5]
-
-
-def test_savepoint_of_another_group_does_not_count() -> None:
-    with pytest.raises(UnsupportedError, match="SAVEPOINT_ROLLBACK"):
-        _undone(["SAVEPOINT `a`", "row"], ["row", "ROLLBACK TO `a`"])
-
-
-@pytest.mark.parametrize("last", ["ROLLBACK TO `a`", "ROLLBACK"])
-def test_rollback_over_a_block_border_is_refused(last: str) -> None:
-    """The rows in the earlier block have been given already."""
-    first, second = _block(["SAVEPOINT `a`", "row", "row", last], piece_events=4)
-    assert undone_events(first) is None
-    with pytest.raises(UnsupportedError, match="SAVEPOINT_ROLLBACK"):
-        undone_events(second)
-
-
-def test_query_event_that_is_too_short_is_damage() -> None:
-    (block,) = _block(["row"])
-    block.events["size"][1] = 25
-    with pytest.raises(CorruptError, match="BAD_EVENT"):
-        undone_events(block)
-
-
-@given(st.lists(st.tuples(st.sampled_from(["row", "save", "back"]), st.integers(0, 2)), max_size=25))
-def test_savepoints_nest_as_in_a_server(actions: list[tuple[str, int]]) -> None:
-    """Against a model that keeps the rows of a transaction in a list."""
-    statements: list[str] = []
-    kept: list[int] = []
-    points: list[tuple[int, int]] = []
-    for action, name in actions:
-        event = len(statements) + 1
-        if action == "row":
-            statements.append("row")
-            kept.append(event)
-        elif action == "save":
-            statements.append(f"SAVEPOINT `s{name}`")
-            points = [point for point in points if point[0] != name]
-            points.append((name, len(kept)))
-        elif any(point[0] == name for point in points):
-            statements.append(f"ROLLBACK TO `s{name}`")
-            while points[-1][0] != name:
-                points.pop()
-            del kept[points[-1][1] :]
-    (block,) = _block(statements)
-    undone = undone_events(block)
-    rows = [number for number, sql in enumerate(statements, start=1) if sql == "row"]
-    assert [row for row in rows if undone is None or not undone[row]] == kept
+@pytest.mark.parametrize("decoding", [Decoding(), Decoding(Schemas([]))])
+def test_table_map_that_is_not_read_stops_only_those_who_want_its_table(decoding: Decoding) -> None:
+    (block,) = MadeLog([_group(1, LOG, ITEMS)]).blocks()
+    # The type of the one column: behind id, flags, two names with their lengths and zeros, and the number of columns.
+    at = int(block.events["start"][1]) + 19 + 8 + 2 + len("shop") + 2 + len("log") + 1
+    assert block.data[at] == 3
+    block.data[at] = 99
+    wanted = Selection(TableFilter(), GroupFilter(), table="shop.items", decoding=decoding)
+    assert [touched.layout.table for touched in wanted.of(block)] == ["items"]
+    unwanted = Selection(TableFilter(), GroupFilter(), table="shop.log", decoding=decoding)
+    if decoding.schemas is None:
+        (touched,) = unwanted.of(block)
+        assert isinstance(touched.layout.problem, UnsupportedError)
+    else:
+        with pytest.raises(UnsupportedError, match="COLUMN_TYPE"):
+            unwanted.of(block)

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog_format import Log, open_log
 from binlog_format.errors import DataLossError, SchemaError, UnsupportedError
 from binlog_format.events.encoding import Origin, encode_event
-from binlog_format.events.layout import GTID_FLAG_DDL, GTID_FLAG_PREPARED_XA, EventType
+from binlog_format.events.layout import GTID_FLAG_DDL, EventType
 from binlog_format.events.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.events.table_map import TableLayout, parse_table_map
 from binlog_format.gtid import Gtid, GtidPosition
-from binlog_format.log import Log, open_log
 from binlog_format.rows.images import read_images
 from binlog_format.views.changefeed import ChangefeedView, changefeed_batch, changefeed_schema
 from binlog_format.views.changes import ChangesView, changes_schema
@@ -100,7 +100,7 @@ def _in_json(row: dict[str, object]) -> dict[str, object]:
 @given(logs())
 def test_changes_of_all_tables_come_in_total_order(made: tuple[Work, MadeLog]) -> None:
     work, log = made
-    rows = [_parsed(row) for row in _rows(ChangesView().batches(log.blocks()), changes_schema(pa.string()))]
+    rows = [_parsed(row) for row in _rows(ChangesView().batches(log.committed_blocks()), changes_schema(pa.string()))]
     assert rows == [_in_json(_expected(work, log, change)) for change in work.changes]
 
 
@@ -108,7 +108,7 @@ def test_changes_of_all_tables_come_in_total_order(made: tuple[Work, MadeLog]) -
 def test_typed_changes_are_those_of_the_table(made: tuple[Work, MadeLog], spec: TableSpec) -> None:
     work, log = made
     view = ChangesView(table=spec.full_name)
-    rows = _rows(view.batches(log.blocks()), view.schema(_layout(spec)))
+    rows = _rows(view.batches(log.committed_blocks()), view.schema(_layout(spec)))
     assert rows == [_expected(work, log, change) for change in work.changes if change.spec == spec]
 
 
@@ -116,7 +116,7 @@ def test_typed_changes_are_those_of_the_table(made: tuple[Work, MadeLog], spec: 
 def test_changefeed_has_the_images_in_order(made: tuple[Work, MadeLog], spec: TableSpec) -> None:
     work, log = made
     view = ChangefeedView(table=spec.full_name)
-    rows = _rows(view.batches(log.blocks()), view.schema(_layout(spec)))
+    rows = _rows(view.batches(log.committed_blocks()), view.schema(_layout(spec)))
     assert rows == list(_expected_images(work, log, spec, rows))
     versions = [row["_commit_version"] for row in rows]
     assert versions == sorted(versions, key=lambda version: int(str(version)))
@@ -152,7 +152,7 @@ def _expected_images(
 def test_index_gives_what_the_blocks_give(made: tuple[Work, MadeLog]) -> None:
     """Round trip: blocks -> index -> bytes -> index -> events out of the log -> typed rows."""
     work, log = made
-    found = _rows(TablesView().batches(log.blocks()), TABLES_SCHEMA)
+    found = _rows(TablesView().batches(log.committed_blocks()), TABLES_SCHEMA)
     assert len(found) == len({change.spec.full_name for change in work.changes})
     for row in found:
         name = f"{row['database']}.{row['table']}"
@@ -166,7 +166,7 @@ def test_index_gives_what_the_blocks_give(made: tuple[Work, MadeLog]) -> None:
             len(work.groups[g].all_events()[e]) for g, e in {(c.group, c.event_no) for c in changes}
         )
         view = ChangefeedView(table=name)
-        direct = _rows(view.batches(log.blocks()), changefeed_schema(index.layout))
+        direct = _rows(view.batches(log.committed_blocks()), changefeed_schema(index.layout))
         for size_max in (None, 100, 1000):
             assert _rows(_from_index(index, log, size_max=size_max), changefeed_schema(index.layout)) == direct
 
@@ -181,7 +181,7 @@ def _from_index(index: TableIndex, log: Log, *, size_max: int | None = None) -> 
     pieces = [index.load(log)] if size_max is None else index.pieces(log, size_max=size_max)
     batches = []
     for piece in pieces:
-        data, events, groups, layout = piece
+        data, events, groups, layout, _ = piece
         batches.append(changefeed_batch(read_images(data, events, piece.rows, layout), events, groups))
     return batches
 
@@ -205,7 +205,7 @@ def _inserts(spec: TableSpec, *rows: tuple[Value, ...]) -> list[bytes]:
 
 
 def _ids(log: MadeLog, view: ChangesView) -> list[int]:
-    rows = _rows(view.batches(log.blocks()), changes_schema(pa.string()))
+    rows = _rows(view.batches(log.committed_blocks()), changes_schema(pa.string()))
     return [json.loads(str(row["after"]))["id"] for row in rows]
 
 
@@ -216,7 +216,7 @@ def test_rolled_back_rows_are_not_given() -> None:
     events = [*_inserts(ITEMS, ONE), query("SAVEPOINT `a`"), *_inserts(ITEMS, TWO), query("ROLLBACK TO `a`")]
     log = MadeLog([_group(1, *events, *_inserts(ITEMS, THREE))])
     assert _ids(log, ChangesView()) == [1, 3]
-    (row,) = _rows(TablesView().batches(log.blocks()), TABLES_SCHEMA)
+    (row,) = _rows(TablesView().batches(log.committed_blocks()), TABLES_SCHEMA)
     assert row["inserts"] == 2
     assert [batch.num_rows for batch in _from_index(_index(row), log)] == [2]
 
@@ -233,7 +233,7 @@ def test_columns_that_the_log_does_not_carry_are_absent() -> None:
     update = _partial_rows(EventType.UPDATE_ROWS_V1, b"\1\2", b"\0" + seven + b"\0" + b"\1y" + b"\0" + seven + b"\1")
     delete = _partial_rows(EventType.DELETE_ROWS_V1, b"\1", b"\0" + seven)
     log = MadeLog([_group(1, *update), _group(2, *_inserts(ITEMS, ONE)), _group(3, *delete)])
-    rows = _rows(ChangesView().batches(log.blocks()), changes_schema(pa.string()))
+    rows = _rows(ChangesView().batches(log.committed_blocks()), changes_schema(pa.string()))
     assert [(row["before"], row["after"], row["absent"]) for row in rows] == [
         ('{"id":7}', '{"na\\"me":"y"}', ["id", "n"]),
         ('{"id":7}', '{"na\\"me":null}', ["id", "n"]),
@@ -241,7 +241,7 @@ def test_columns_that_the_log_does_not_carry_are_absent() -> None:
         ('{"id":7}', None, ['na"me', "n"]),
     ]
     view = ChangesView(table="shop.items")
-    typed = _rows(view.batches(log.blocks()), view.schema(_layout(ITEMS)))
+    typed = _rows(view.batches(log.committed_blocks()), view.schema(_layout(ITEMS)))
     assert [row["absent"] for row in typed] == [row["absent"] for row in rows]
     assert typed[0]["after"] == {"id": None, 'na"me': "y", "n": None}
 
@@ -254,14 +254,7 @@ def test_gtids_choose_the_groups() -> None:
 def test_tables_are_chosen_by_name() -> None:
     log = MadeLog([_group(1, *_inserts(LOG, (1, b"")), *_inserts(ITEMS, ONE))])
     assert _ids(log, ChangesView(tables=TableFilter(exclude=r"audit\..*"))) == [1]
-    assert list(ChangefeedView(table="shop.items", tables=TableFilter("audit.*")).batches(log.blocks())) == []
-
-
-def test_prepared_xa_transaction_is_refused_when_its_table_is_wanted() -> None:
-    log = MadeLog([_group(1, *_inserts(ITEMS, ONE), flags=GTID_FLAG_PREPARED_XA), _group(2, *_inserts(LOG, (1, b"")))])
-    with pytest.raises(UnsupportedError, match=r"XA_TRANSACTION\] binlog file 0: byte 0x.*shop\.items"):
-        list(ChangesView().batches(log.blocks()))
-    assert len(list(ChangesView(tables=TableFilter(exclude="shop.*")).batches(log.blocks()))) == 1
+    assert list(ChangefeedView(table="shop.items", tables=TableFilter("audit.*")).batches(log.committed_blocks())) == []
 
 
 OTHER_ITEMS = TableSpec("shop", "items", (ColumnSpec("id", "bigint"), ColumnSpec("note", "varchar(9)")))
@@ -277,15 +270,15 @@ def test_changed_table_ends_a_typed_view(block_groups: int) -> None:
     )
     for view in (ChangesView(table="shop.items"), ChangefeedView(table="shop.items")):
         with pytest.raises(SchemaError, match=expected):
-            list(view.batches(log.blocks()))
+            list(view.batches(log.committed_blocks()))
     with pytest.raises(SchemaError, match=r"expected columns \(id int64, note string\)"):
-        list(ChangefeedView(table="shop.items", layout=_layout(OTHER_ITEMS)).batches(log.blocks()))
+        list(ChangefeedView(table="shop.items", layout=_layout(OTHER_ITEMS)).batches(log.committed_blocks()))
     assert _ids(log, ChangesView()) == [1, 2]
 
 
 def test_table_whose_layout_changes_has_two_rows_in_tables() -> None:
     log = MadeLog([_group(1, *_inserts(ITEMS, ONE)), _group(2, *_inserts(OTHER_ITEMS, (2, "y"), (3, "z")))])
-    rows = _rows(TablesView().batches(log.blocks()), TABLES_SCHEMA)
+    rows = _rows(TablesView().batches(log.committed_blocks()), TABLES_SCHEMA)
     assert [(row["table"], row["inserts"]) for row in rows] == [("items", 1), ("items", 2)]
     assert rows[0]["layout"] != rows[1]["layout"]
 
@@ -293,12 +286,12 @@ def test_table_whose_layout_changes_has_two_rows_in_tables() -> None:
 def test_ddl_in_the_range_is_told() -> None:
     ddl = MadeGroup(Gtid(0, 1, 9), 1_700_000_000, [query("ALTER TABLE items ADD x int")], GTID_FLAG_DDL)
     log = MadeLog([_group(1, *_inserts(ITEMS, ONE)), ddl])
-    assert [row["ddl"] for row in _rows(TablesView().batches(log.blocks()), TABLES_SCHEMA)] == [True]
+    assert [row["ddl"] for row in _rows(TablesView().batches(log.committed_blocks()), TABLES_SCHEMA)] == [True]
 
 
 def test_index_of_changed_bytes_is_data_loss() -> None:
     log = MadeLog([_group(1, *_inserts(ITEMS, ONE, TWO))])
-    (row,) = _rows(TablesView().batches(log.blocks()), TABLES_SCHEMA)
+    (row,) = _rows(TablesView().batches(log.committed_blocks()), TABLES_SCHEMA)
     index = _index(row)
     log.file[int(index.columns["extent_offset"][0]) + 30] ^= 1
     with pytest.raises(DataLossError, match=r"PAGE_REWRITTEN\] table shop\.items: 1 row events in binlog files 0 to 0"):
@@ -307,7 +300,7 @@ def test_index_of_changed_bytes_is_data_loss() -> None:
 
 def test_index_takes_a_few_bytes_an_event() -> None:
     groups = [_group(number, *_inserts(WIDE, (number % 7,) * 9)) for number in range(1, 2001)]
-    (row,) = _rows(TablesView().batches(MadeLog(groups, page_size=16384).blocks()), TABLES_SCHEMA)
+    (row,) = _rows(TablesView().batches(MadeLog(groups, page_size=16384).committed_blocks()), TABLES_SCHEMA)
     assert len(_index(row).to_bytes()) < 3 * 2000 + 3000
 
 
@@ -316,14 +309,14 @@ def test_huge_texts_come_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> 
         _group(n, *_inserts(ITEMS, (n, "x" * 30, 0), (-n, None, 1)), *_inserts(LOG, (n, b"y"))) for n in range(1, 9)
     ]
     log = MadeLog(groups, block_groups=100)
-    (whole,) = ChangesView().batches(log.blocks())
+    (whole,) = ChangesView().batches(log.committed_blocks())
     monkeypatch.setattr("binlog_format.views.changes.TEXT_SIZE_MAX", 200)
-    batches = list(ChangesView().batches(log.blocks()))
+    batches = list(ChangesView().batches(log.committed_blocks()))
     assert len(batches) > 4
     assert pa.Table.from_batches(batches).to_pylist() == whole.to_pylist()
     monkeypatch.setattr("binlog_format.views.changes.TEXT_SIZE_MAX", 20)
     with pytest.raises(UnsupportedError, match=r"ROW_IMAGE\] .*a row of more than 20 bytes as JSON"):
-        list(ChangesView().batches(log.blocks()))
+        list(ChangesView().batches(log.committed_blocks()))
 
 
 @given(logs())
@@ -331,7 +324,9 @@ def test_lines_of_typed_and_untyped_changes_are_equal(made: tuple[Work, MadeLog]
     _, log = made
     for spec in SPECS:
         typed, texts = ChangesView(table=spec.full_name), ChangesView(tables=TableFilter(spec.full_name))
-        lines = [b"".join(json_lines(b, v.json_styles()) for b in v.batches(log.blocks())) for v in (typed, texts)]
+        lines = [
+            b"".join(json_lines(b, v.json_styles()) for b in v.batches(log.committed_blocks())) for v in (typed, texts)
+        ]
         assert lines[0] == lines[1]
 
 
@@ -357,12 +352,12 @@ def test_index_of_a_log_with_pages_gives_its_images() -> None:
 
 def _check_index(path: Path) -> None:
     with open_log(str(path)) as log, open_log(str(path)) as other:
-        (batch,) = TablesView().batches(log.blocks())
+        (batch,) = TablesView().batches(log.committed_blocks())
         rows = batch.to_pylist()
         assert {row["table"] for row in rows} == {"sbtest1", "sbtest2", "sbtest3", "sbtest4"}
         assert sum(row["inserts"] + row["updates"] + row["deletes"] for row in rows) == 1600
         for row in rows:
             index = _index(row)
-            whole = pa.Table.from_batches(ChangefeedView(table=f"sb.{row['table']}").batches(log.blocks()))
+            whole = pa.Table.from_batches(ChangefeedView(table=f"sb.{row['table']}").batches(log.committed_blocks()))
             assert pa.Table.from_batches(_from_index(index, other, size_max=20_000)).equals(whole)
             assert len(row["index"]) < 4 * index.columns["page"].size + 3000

@@ -1,0 +1,125 @@
+"""What the view `changes` gives beside rows: statements, as a column and as rows of their own: `ChangeExtras`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from binlog_format.views.event_texts import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Block
+    from binlog_format.views.group_filter import GroupFilter
+    from binlog_format.views.table_filter import TableFilter
+
+_EVENT_TYPES = {"insert": WRITE_TYPES, "update": UPDATE_TYPES, "delete": DELETE_TYPES}
+
+
+class Statement(NamedTuple):
+    """One table that a statement changes as a whole, or the statement itself, when it is about none.
+
+    Attributes:
+        event: Row of its event in the block.
+        op: `ddl` or `truncate`.
+        database: Of the table, else the session's; empty: none.
+        table: None: it is about none, or about many that it does not name.
+        text: Of the statement.
+    """
+
+    event: int
+    op: str
+    database: str
+    table: str | None
+    text: str
+
+
+class StatementFinder(Protocol):
+    """Finds statements that change tables as a whole; who knows the language gives one."""
+
+    def __call__(self, block: Block) -> Iterable[Statement]:
+        """Those in a block of plain events, in order."""
+
+
+class StatementRows(NamedTuple):
+    """The statements of a block, as columns; `row_nos` count the tables of one statement."""
+
+    events: NDArray[np.int64]
+    row_nos: list[int]
+    ops: list[str]
+    databases: list[str | None]
+    tables: list[str | None]
+    texts: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeExtras:
+    """What is wanted beside changed rows, and of them.
+
+    Attributes:
+        query: Give the column `query`: the text of the statement that made a row, where the log has it.
+        find_statements: Give rows for statements that change tables as a whole; needs *query*, their text is there.
+        ops: Only rows of these operations; None: of all.
+    """
+
+    query: bool = False
+    find_statements: StatementFinder | None = None
+    ops: frozenset[str] | None = None
+
+    @property
+    def event_types(self) -> frozenset[int] | None:
+        """Types of the row events that are wanted; None: all."""
+        if self.ops is None:
+            return None
+        return frozenset(int(kind) for op in self.ops for kind in _EVENT_TYPES.get(op, ()))
+
+    def statements_in(
+        self, block: Block, tables: TableFilter, groups: GroupFilter, table: str | None
+    ) -> StatementRows | None:
+        """The wanted statements of *block*; None without any.
+
+        Args:
+            block: Of plain events.
+            tables: Which tables are wanted; a statement about none is wanted where all are.
+            groups: Which groups are wanted.
+            table: The one table that is wanted; None: all of *tables*.
+        """
+        if self.find_statements is None:
+            return None
+        keep = groups.keep(block)
+        found = []
+        for one in self.find_statements(block):
+            if keep is not None and not keep[int(block.events["group"][one.event])]:
+                continue
+            if self.ops is not None and one.op not in self.ops:
+                continue
+            if _is_about(one, tables, table):
+                found.append(one)
+        if not found:
+            return None
+        row_nos: list[int] = []
+        for number, one in enumerate(found):
+            goes_on = number > 0 and found[number - 1].event == one.event
+            row_nos.append(row_nos[-1] + 1 if goes_on else 0)
+        return StatementRows(
+            np.array([one.event for one in found], dtype=np.int64),
+            row_nos,
+            [one.op for one in found],
+            [one.database or None for one in found],
+            [one.table for one in found],
+            [one.text for one in found],
+        )
+
+
+def _is_about(one: Statement, tables: TableFilter, table: str | None) -> bool:
+    if one.table is None:
+        return table is None and tables.accepts_all
+    return (table is None or table == f"{one.database}.{one.table}") and tables.accepts_name(one.database, one.table)
+
+
+NO_EXTRAS = ChangeExtras()
