@@ -1,0 +1,198 @@
+"""Statements applied to a table: `created(...)`, `altered(table, alter, ...)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.charsets import BINARY
+from binlog_connector.schema.columns import resolved, sized_text
+from binlog_connector.schema.definitions import ColumnDefinition, KeyDefinition, KeyPart, TableDefinition
+from binlog_format.rows.declared_types import character_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from binlog_connector.schema.operations import AlterTable, ColumnChange, CreateTable, KeySpec
+    from binlog_format.vendor import Vendor
+
+# MariaDB: what WITH SYSTEM VERSIONING adds when no columns are declared for it; SHOW CREATE TABLE hides them.
+_IMPLICIT = (
+    ColumnDefinition("row_start", "timestamp(6)", nullable=False, invisible=True, system_role="start", implicit=True),
+    ColumnDefinition("row_end", "timestamp(6)", nullable=False, invisible=True, system_role="end", implicit=True),
+)
+_TEXT_BYTES = {"tinytext": (1 << 8) - 1, "text": (1 << 16) - 1, "mediumtext": (1 << 24) - 1}
+
+
+class ImpossibleError(Exception):
+    """A statement that cannot have been one on the table that is known: what is known is not the table's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a statement's words leave open.
+
+    Attributes:
+        vendor: Whose server; None: either.
+        charset: Of the database; None: not known.
+    """
+
+    vendor: Vendor | None = None
+    charset: str | None = None
+
+
+def created(create: CreateTable, defaults: Defaults) -> TableDefinition:
+    """The table that CREATE TABLE makes; its columns are unknown where they come from a query."""
+    charset = create.options.charset or defaults.charset
+    if create.options.selects:
+        return TableDefinition(create.name, None, charset=charset)
+    columns = tuple(resolved(spec, charset, defaults.vendor) for spec in create.columns)
+    versioned = create.options.versioned or any(spec.versioned for spec in create.columns)
+    table = TableDefinition(create.name, columns, _named((), create.keys), charset, versioned)
+    return _versioned(table)
+
+
+def altered(table: TableDefinition, alter: AlterTable, defaults: Defaults) -> TableDefinition:
+    """*table* after ALTER TABLE; its name stays.
+
+    Raises:
+        ImpossibleError: It speaks of columns that *table* does not have.
+    """
+    charset = defaults.charset if alter.convert_to_default else alter.charset or table.charset
+    if table.columns is None:
+        return replace(table, charset=charset)
+    # Implicit columns stay behind all others, new ones too: they are put there again at the end.
+    columns = tuple(column for column in table.columns if not column.implicit)
+    if alter.convert and charset is not None:
+        columns = tuple(_converted(column, charset) for column in columns)
+    names = {old.casefold(): new for old, new in alter.column_renames}
+    names.update(
+        {change.old_name.casefold(): change.column.name for change in alter.changes if change.old_name is not None}
+    )
+    columns = _altered_columns(columns, alter, charset, defaults.vendor)
+    keys = tuple(_altered_keys(table.keys, alter, names))
+    versioned = table.versioned if alter.versioning is None else alter.versioning
+    if alter.versioning is False:
+        keys = tuple(_without_columns(keys, {column.name.casefold() for column in _IMPLICIT}))
+    keys = _named(keys, alter.new_keys)
+    return _versioned(TableDefinition(table.name, columns, keys, charset, versioned))
+
+
+def _altered_columns(
+    old: Sequence[ColumnDefinition], alter: AlterTable, charset: str | None, vendor: Vendor | None
+) -> tuple[ColumnDefinition, ...]:
+    """MariaDB sql/sql_table.cc: mysql_prepare_alter_table: all names are those from before, but for AFTER."""
+    known = {column.name.casefold() for column in old}
+    changes = [change for change in alter.changes if _is_possible(change, known, alter)]
+    in_place = {_folded(change.old_name): change for change in changes if change.old_name and not _is_placed(change)}
+    moved = {_folded(change.old_name) for change in changes if change.old_name and _is_placed(change)}
+    dropped = {name.casefold() for name, if_exists in alter.dropped if not if_exists or name.casefold() in known}
+    renames = {name.casefold(): new for name, new in alter.column_renames}
+    missing = sorted((dropped | set(in_place) | moved) - known)
+    if missing:
+        raise ImpossibleError(f"there is no column {missing[0]!r}")
+    columns: list[ColumnDefinition] = []
+    for column in old:
+        name = column.name.casefold()
+        if name in dropped or name in moved:
+            continue
+        if name in in_place:
+            columns.append(resolved(in_place[name].column, charset, vendor))
+        else:
+            columns.append(replace(column, name=renames.get(name, column.name)))
+    for change in changes:
+        if change.old_name is None or _is_placed(change):
+            _insert(columns, change, resolved(change.column, charset, vendor))
+    return tuple(columns)
+
+
+def _folded(name: str | None) -> str:
+    return (name or "").casefold()
+
+
+def _is_placed(change: ColumnChange) -> bool:
+    return change.first or change.after is not None
+
+
+def _is_possible(change: ColumnChange, known: set[str], alter: AlterTable) -> bool:
+    """Whether a change takes place: with IF [NOT] EXISTS it may not."""
+    if not change.if_possible:
+        return True
+    if change.old_name is not None:
+        return change.old_name.casefold() in known
+    dropped = {name.casefold() for name, _ in alter.dropped}
+    return change.column.name.casefold() not in known - dropped
+
+
+def _insert(columns: list[ColumnDefinition], change: ColumnChange, column: ColumnDefinition) -> None:
+    if change.first:
+        columns.insert(0, column)
+        return
+    if change.after is None:
+        columns.append(column)
+        return
+    after = change.after.casefold()
+    for index, other in enumerate(columns):
+        if other.name.casefold() == after:
+            columns.insert(index + 1, column)
+            return
+    raise ImpossibleError(f"there is no column {change.after!r}")
+
+
+def _converted(column: ColumnDefinition, charset: str) -> ColumnDefinition:
+    """CONVERT TO CHARACTER SET: a TEXT becomes a larger one where as many characters may need more bytes."""
+    if column.charset is None or column.charset == BINARY or column.declared == "json":
+        return column
+    declared = column.declared
+    if declared in _TEXT_BYTES and character_size(charset) > character_size(column.charset):
+        characters = _TEXT_BYTES[declared] // character_size(column.charset)
+        declared = sized_text("text", characters * character_size(charset))
+    return replace(column, declared=declared, charset=charset)
+
+
+def _altered_keys(keys: Iterable[KeyDefinition], alter: AlterTable, names: dict[str, str]) -> Iterable[KeyDefinition]:
+    dropped = {name.casefold() for name in alter.dropped_keys}
+    key_names = {old.casefold(): new for old, new in alter.key_renames}
+    without = {name.casefold() for name, _ in alter.dropped}
+    for key in _without_columns(keys, without):
+        if key.name.casefold() not in dropped:
+            parts = tuple(KeyPart(names.get(part.column.casefold(), part.column), part.prefix) for part in key.parts)
+            yield replace(key, name=key_names.get(key.name.casefold(), key.name), parts=parts)
+
+
+def _without_columns(keys: Iterable[KeyDefinition], names: set[str]) -> Iterable[KeyDefinition]:
+    for key in keys:
+        parts = tuple(part for part in key.parts if part.column.casefold() not in names)
+        if parts or not key.parts:
+            yield replace(key, parts=parts)
+
+
+def _named(keys: Iterable[KeyDefinition], new: Iterable[KeySpec]) -> tuple[KeyDefinition, ...]:
+    """*keys* and *new* ones; one without a name gets that of its first column, with `_2` and so on behind it."""
+    result = list(keys)
+    for spec in new:
+        name, taken = spec.name, {key.name.casefold() for key in result}
+        if not name:
+            first = spec.parts[0].column if spec.parts else "functional_index"
+            name, number = first, 2
+            while name.casefold() in taken:
+                name, number = f"{first}_{number}", number + 1
+        elif name.casefold() in taken:  # IF NOT EXISTS
+            continue
+        result.append(KeyDefinition(name, spec.unique, spec.parts))
+    return tuple(result)
+
+
+def _versioned(table: TableDefinition) -> TableDefinition:
+    """With what WITH SYSTEM VERSIONING adds: two columns, unless some are declared; one of them to each unique key."""
+    if not table.versioned or table.columns is None:
+        return table
+    columns = table.columns
+    if not any(column.system_role for column in columns):
+        columns = (*columns, *_IMPLICIT)
+    row_end = next((column.name for column in columns if column.system_role == "end"), _IMPLICIT[1].name)
+    keys = []
+    for key in table.keys:
+        has_end = not key.unique or not key.parts or row_end.casefold() in {p.column.casefold() for p in key.parts}
+        keys.append(key if has_end else replace(key, parts=(*key.parts, KeyPart(row_end))))
+    return replace(table, columns=columns, keys=tuple(keys))

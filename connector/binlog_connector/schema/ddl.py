@@ -1,0 +1,242 @@
+"""DDL statements: `parse_ddl(text, ...)` gives what they do to tables."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.lexer import DdlSyntaxError, Lexer, TokenReader
+from binlog_connector.schema.operations import (
+    AlterTable,
+    CreateSequence,
+    DropDatabase,
+    DropTables,
+    KeySpec,
+    NotParsed,
+    RenameTables,
+    SetDatabaseCharset,
+    UseDatabase,
+)
+from binlog_connector.schema.table_parser import (
+    StatementContext,
+    accept_if_exists,
+    parse_alter_table,
+    parse_create_table,
+    parse_default_charset,
+    parse_key_parts,
+    table_name,
+)
+
+if TYPE_CHECKING:
+    from binlog_connector.schema.operations import Operation
+    from binlog_format.vendor import Vendor
+
+_TEXT_SHOWN_MAX = 200
+
+DDL_WORDS = frozenset({"CREATE", "ALTER", "DROP", "RENAME"})
+"""First keywords of statements that change what tables look like."""
+
+# CREATE OR REPLACE DEFINER=... SQL SECURITY ... AGGREGATE FUNCTION: what they make comes behind all that.
+_MADE = frozenset(
+    [
+        "TABLE",
+        "TABLES",
+        "VIEW",
+        "SEQUENCE",
+        "DATABASE",
+        "SCHEMA",
+        "INDEX",
+        "TRIGGER",
+        "PROCEDURE",
+        "FUNCTION",
+        "EVENT",
+        "PACKAGE",
+        "USER",
+        "ROLE",
+        "SERVER",
+        "TABLESPACE",
+        "LOGFILE",
+        "UNDO",
+        "SPATIAL",
+        "LIBRARY",
+        "RESOURCE",
+        "CATALOG",
+        "JSON",
+        "MATERIALIZED",
+        "INSTANCE",
+    ]
+)
+_ABOUT_TABLES = re.compile(
+    r"\s*+(?:CREATE|ALTER|DROP|RENAME)\b[^(]*?\b(?:TABLES?|SEQUENCE)\s+"
+    r"(?:IF\s+(?:NOT\s+)?EXISTS\s+)?((?:`[^`]+`|[\w$]+)(?:\s*\.\s*(?:`[^`]+`|[\w$]+))?)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What of a session decides how its statement reads.
+
+    Attributes:
+        database: Current one.
+        sql_mode: See `lexer`.
+        server_charset: Default for new databases; None: not known.
+        vendor: Whose server; None: either (a dump).
+    """
+
+    database: str = ""
+    sql_mode: int = 0
+    server_charset: str | None = None
+    vendor: Vendor | None = None
+
+
+def parse_ddl(text: str, session: Session) -> list[Operation]:
+    """What a statement does to tables, in order; empty for one that does nothing to them.
+
+    A statement about tables that is not understood gives `NotParsed`; nothing is raised.
+    """
+    lexer = Lexer(text, sql_mode=session.sql_mode, vendor=session.vendor)
+    try:
+        return _operations(TokenReader(lexer.tokens()), session)
+    except DdlSyntaxError as error:
+        return [_not_parsed(text, error, session)]
+
+
+def _operations(reader: TokenReader, session: Session) -> list[Operation]:
+    context = StatementContext(session.database, session.sql_mode)
+    if reader.accept("CREATE"):
+        return _create(reader, context, session)
+    if reader.accept("ALTER"):
+        return _alter(reader, context, session)
+    if reader.accept("DROP"):
+        return _drop(reader, context)
+    if reader.accept("RENAME") and (reader.accept("TABLE") or reader.accept("TABLES")):
+        return [_rename(reader, context)]
+    if reader.accept("USE"):
+        return [UseDatabase(reader.name())]
+    return []
+
+
+def _create(reader: TokenReader, context: StatementContext, session: Session) -> list[Operation]:
+    unique = False
+    while not (reader.at_end() or reader.at_any(*_MADE)):
+        if reader.accept("TEMPORARY"):
+            return []
+        unique |= reader.at("UNIQUE")
+        reader.skip()
+    if reader.accept("TABLE"):
+        return [parse_create_table(reader, context)]
+    if reader.accept("SEQUENCE"):
+        return [_create_sequence(reader, context)]
+    if reader.accept("VIEW"):
+        accept_if_exists(reader)
+        return [DropTables((table_name(reader, context),))]
+    if reader.accept("INDEX"):
+        return [_create_index(reader, context, unique)]
+    if reader.accept("DATABASE") or reader.accept("SCHEMA"):
+        if_not_exists = accept_if_exists(reader)
+        name = reader.name()
+        return [SetDatabaseCharset(name, _database_charset(reader) or session.server_charset, if_not_exists)]
+    return []
+
+
+def _create_sequence(reader: TokenReader, context: StatementContext) -> CreateSequence:
+    if_not_exists = accept_if_exists(reader)
+    name = table_name(reader, context)
+    type_, unsigned = "bigint", False
+    if reader.accept("AS"):
+        type_ = {"integer": "int"}.get(word := reader.name().lower(), word)
+        if reader.at_symbol("("):
+            reader.group()
+        unsigned = reader.accept("UNSIGNED")
+    return CreateSequence(name, if_not_exists, type_, unsigned)
+
+
+def _create_index(reader: TokenReader, context: StatementContext, unique: bool) -> AlterTable:
+    accept_if_exists(reader)
+    name = reader.name()
+    while not reader.accept("ON"):
+        if reader.at_end():
+            raise reader.error("ON expected")
+        reader.take()
+    table = table_name(reader, context)
+    parts = parse_key_parts(reader)
+    return AlterTable(table, new_keys=(KeySpec(name, unique, parts),))
+
+
+def _database_charset(reader: TokenReader) -> str | None:
+    found = None
+    while not reader.at_end():
+        charset = parse_default_charset(reader)
+        if charset is None:
+            reader.skip()
+        else:
+            found = charset or found
+    return found
+
+
+def _alter(reader: TokenReader, context: StatementContext, session: Session) -> list[Operation]:
+    while reader.at_any("ONLINE", "OFFLINE", "IGNORE"):
+        reader.take()
+    if reader.accept("TABLE"):
+        return [parse_alter_table(reader, context)]
+    if reader.accept("DATABASE") or reader.accept("SCHEMA"):
+        database = session.database
+        options = ("DEFAULT", "CHARACTER", "CHAR", "CHARSET", "COLLATE", "UPGRADE", "COMMENT", "ENCRYPTION", "READ")
+        if not reader.at_any(*options):
+            database = reader.name()
+        charset = _database_charset(reader)
+        return [SetDatabaseCharset(database, charset)] if charset else []
+    return []
+
+
+def _drop(reader: TokenReader, context: StatementContext) -> list[Operation]:
+    if reader.accept("TABLE") or reader.accept("TABLES") or reader.accept("SEQUENCE"):
+        accept_if_exists(reader)
+        names = [table_name(reader, context)]
+        while reader.accept_symbol(","):
+            names.append(table_name(reader, context))
+        return [DropTables(tuple(names))]
+    if reader.accept("DATABASE") or reader.accept("SCHEMA"):
+        accept_if_exists(reader)
+        return [DropDatabase(reader.name())]
+    if reader.accept("INDEX"):
+        accept_if_exists(reader)
+        # The primary key is dropped so too, under its name in back-ticks.
+        name = reader.name()
+        if not reader.accept("ON"):
+            raise reader.error("ON expected")
+        return [AlterTable(table_name(reader, context), dropped_keys=(name,))]
+    return []
+
+
+def _rename(reader: TokenReader, context: StatementContext) -> RenameTables:
+    accept_if_exists(reader)
+    pairs = []
+    while True:
+        old = table_name(reader, context)
+        if reader.accept("WAIT"):
+            reader.number()
+        else:
+            reader.accept("NOWAIT")
+        if not reader.accept("TO"):
+            raise reader.error("TO expected")
+        pairs.append((old, table_name(reader, context)))
+        if not reader.accept_symbol(","):
+            return RenameTables(tuple(pairs))
+
+
+def _not_parsed(text: str, error: DdlSyntaxError, session: Session) -> NotParsed:
+    shown = " ".join(text.split())
+    if len(shown) > _TEXT_SHOWN_MAX:
+        shown = shown[:_TEXT_SHOWN_MAX] + "..."
+    reason = f"character {error.at + 1}: {error.reason}: {shown}"
+    match = _ABOUT_TABLES.match(text)
+    if match is None:
+        return NotParsed((), reason)
+    try:
+        reader = TokenReader(Lexer(match.group(1), sql_mode=session.sql_mode).tokens())
+        return NotParsed((table_name(reader, StatementContext(session.database)),), reason)
+    except DdlSyntaxError:
+        return NotParsed((), reason)

@@ -1,0 +1,150 @@
+"""What a table is defined as: `TableDefinition`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from binlog_format.rows.completion import ColumnCompletion, LayoutCompletion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_NUMERIC = frozenset(["tinyint", "smallint", "mediumint", "int", "bigint", "float", "double", "decimal", "year"])
+
+
+class TableName(NamedTuple):
+    """Full name of a table."""
+
+    database: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDefinition:
+    """One column.
+
+    Attributes:
+        name: As it was declared.
+        declared: Type name and numbers in lower case, as the server spells them: `int(11)`, `datetime(3)`, `enum`.
+        nullable: Whether it can be NULL, as far as its own words say; columns of a primary key cannot all the same.
+        unsigned: Of a numeric column; None for others.
+        charset: Of a text, ENUM or SET column, `binary` for binary strings; None for others, and where it comes from a
+            database of which nothing is known.
+        enum_values: Texts of an ENUM or SET column; None where they are not text.
+        invisible: `SELECT *` leaves it out; it is in the log.
+        system_role: `start` or `end` of a system-versioned table's periods, else empty.
+        implicit: It was not declared: WITH SYSTEM VERSIONING made it.
+    """
+
+    name: str
+    declared: str
+    nullable: bool = True
+    unsigned: bool | None = None
+    charset: str | None = None
+    enum_values: tuple[str, ...] | None = None
+    invisible: bool = False
+    system_role: str = ""
+    implicit: bool = False
+
+    @property
+    def type_name(self) -> str:
+        """The declared type without its numbers."""
+        return self.declared.partition("(")[0]
+
+
+class KeyPart(NamedTuple):
+    """A column of a key; `prefix`: only its first bytes."""
+
+    column: str
+    prefix: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDefinition:
+    """A key of a table.
+
+    Attributes:
+        name: `PRIMARY` for the primary key.
+        unique: Whether it admits no two rows with equal values.
+        parts: Its columns; empty where one of them is an expression.
+    """
+
+    name: str
+    unique: bool
+    parts: tuple[KeyPart, ...]
+
+    @property
+    def primary(self) -> bool:
+        """Whether it is the primary key."""
+        return self.name == PRIMARY
+
+
+PRIMARY = "PRIMARY"
+
+
+@dataclass(frozen=True, slots=True)
+class TableDefinition:
+    """What a table looks like.
+
+    Attributes:
+        name: Of the table.
+        columns: In order, with invisible, generated and implicit ones, as in the table map. None: nothing is known
+            (`CREATE TABLE ... SELECT`, `LIKE` a table that is not known).
+        keys: In the order in which they were declared.
+        charset: Default for new columns; None: not known.
+        versioned: WITH SYSTEM VERSIONING.
+    """
+
+    name: TableName
+    columns: tuple[ColumnDefinition, ...] | None
+    keys: tuple[KeyDefinition, ...] = ()
+    charset: str | None = None
+    versioned: bool = False
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """Names of its columns; empty without one."""
+        for key in self.keys:
+            if key.primary:
+                return tuple(part.column for part in key.parts)
+        return ()
+
+    def renamed(self, name: TableName) -> TableDefinition:
+        """The same table under another name."""
+        return replace(self, name=name)
+
+    def column_index(self, name: str) -> int | None:
+        """Place of a column; the server does not tell upper from lower case."""
+        wanted = name.casefold()
+        for index, column in enumerate(self.columns or ()):
+            if column.name.casefold() == wanted:
+                return index
+        return None
+
+    def completion(self) -> LayoutCompletion:
+        """What this says beyond a table map; the columns must be known."""
+        assert self.columns is not None, f"{self.name}: nothing is known"
+        columns = tuple(
+            ColumnCompletion(column.name, column.declared, column.unsigned, column.charset, column.enum_values)
+            for column in self.columns
+        )
+        return LayoutCompletion(columns, tuple(self._row_keys()))
+
+    def _row_keys(self) -> Iterable[tuple[int, ...]]:
+        # MariaDB sql/table.cc: without a primary key, the first unique key of whole columns that are NOT NULL is one.
+        for key in sorted(self.keys, key=lambda key: not key.primary):
+            if not key.unique or not key.parts or (not key.primary and any(part.prefix for part in key.parts)):
+                continue
+            places = [self.column_index(part.column) for part in key.parts]
+            known = tuple(place for place in places if place is not None)
+            if len(known) == len(places):
+                yield known
+
+
+def is_numeric(type_name: str) -> bool:
+    """Whether a type has a sign."""
+    return type_name in _NUMERIC

@@ -1,0 +1,296 @@
+"""What tables looked like at every position: `SchemaHistory`, from a schema file and from the DDL of a log."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.catalog import Catalog, Unclear
+from binlog_connector.schema.ddl import parse_ddl
+from binlog_connector.schema.definitions import TableDefinition, TableName
+from binlog_connector.schema.dump import read_schema_file
+from binlog_connector.schema.log_ddl import DdlStatement, ddl_statements
+from binlog_format.errors import SchemaError
+from binlog_format.events.expansion import expanded
+from binlog_format.events.table_map_layout import NUMERIC_TYPES, OLD_TEMPORAL_TYPES
+from binlog_format.opening import open_log
+from binlog_format.rows.completion import ColumnCompletion, LayoutCompletion, apply_completion, contradiction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+
+    from binlog_connector.schema.catalog import TableState
+    from binlog_format.block import Block
+    from binlog_format.events.table_map import TableLayout
+    from binlog_format.log import Log
+    from binlog_format.position import Position
+    from binlog_format.vendor import Vendor
+
+
+class _Timeline:
+    """States of one table: `positions[i]` is from where on `states[i]` holds; before the first one, `before` does."""
+
+    __slots__ = ("before", "positions", "states")
+
+    def __init__(self, before: TableState | None) -> None:
+        self.before = before
+        self.positions: list[Position] = []
+        self.states: list[TableState | None] = []
+
+    def note(self, position: Position, state: TableState | None) -> None:
+        last = self.states[-1] if self.states else self.before
+        if state == last:
+            return
+        if self.positions and self.positions[-1] == position:
+            self.states[-1] = state
+        else:
+            self.positions.append(position)
+            self.states.append(state)
+
+    def at(self, position: Position) -> tuple[TableState | None, Position | None]:
+        index = bisect_right(self.positions, position) - 1
+        return (self.states[index], self.positions[index]) if index >= 0 else (self.before, None)
+
+
+class SchemaHistory:
+    """Definitions of tables by position; says to `Decoding.schemas` what table maps leave open.
+
+    DDL may be noted in any order and any number of times: each statement counts once, by its position. What the
+    definitions are is worked out when they are asked for.
+
+    Args:
+        base: What holds before all DDL; it is copied. None: nothing is known.
+        base_source: Where that comes from, for messages.
+        altered: Tables in it that DDL has changed since.
+
+    Attributes:
+        known_to: All DDL before this position has been noted, as far as it was read without a gap; None: none was.
+    """
+
+    def __init__(
+        self, base: Catalog | None = None, *, base_source: str = "the schema file", altered: Iterable[TableName] = ()
+    ) -> None:
+        self._base = base.copy() if base is not None else Catalog()
+        self._base_source = base_source
+        self._altered = set(altered)
+        self._statements: list[DdlStatement] = []
+        self._numbers: set[tuple[Position, int]] = set()
+        self._catalog = self._base.copy()
+        self._timelines: dict[TableName, _Timeline] = {}
+        self._applied = 0  # statements that `_catalog` and `_timelines` hold
+        self._earlier: Callable[[], None] | None = None
+        self.known_to: Position | None = None
+
+    @classmethod
+    def from_schema_file(cls, path: str, *, vendor: Vendor | None = None, ignore_case: bool = False) -> SchemaHistory:
+        """One that knows what *path* says, from the start of the log on.
+
+        Args:
+            path: A dump of CREATE TABLEs: `dump.read_schema_file`.
+            vendor: Whose server made it; None: either.
+            ignore_case: Names of tables in upper and lower case are the same (`lower_case_table_names` is not 0).
+
+        Raises:
+            OptionError: `INVALID_VALUE`.
+            SchemaError: `DDL_NOT_PARSED`: nothing says in which database a table is.
+        """
+        return cls(read_schema_file(path, vendor=vendor, ignore_case=ignore_case), base_source=path)
+
+    @property
+    def base(self) -> Catalog:
+        """What holds before all DDL; not to be changed."""
+        return self._base
+
+    @property
+    def base_source(self) -> str:
+        """Where `base` comes from."""
+        return self._base_source
+
+    @property
+    def altered(self) -> Set[TableName]:
+        """Tables in `base` that DDL has changed since."""
+        return self._altered
+
+    @property
+    def statements(self) -> Sequence[DdlStatement]:
+        """The DDL that is known, in order."""
+        return self._statements
+
+    def note(self, statement: DdlStatement) -> bool:
+        """Take DDL into account; False when it is known already."""
+        number = (statement.position, statement.event_no)
+        if number in self._numbers:
+            return False
+        self._numbers.add(number)
+        if self._statements and statement < self._statements[-1]:
+            insort(self._statements, statement)
+            self._forget_applied()
+        else:
+            self._statements.append(statement)
+        return True
+
+    def observe(self, block: Block) -> int:
+        """Note the DDL of a block of plain events; how many statements were new.
+
+        Raises:
+            CorruptError: `BAD_EVENT`: a Query event is damaged.
+        """
+        count = sum(self.note(statement) for statement in ddl_statements(block))
+        if self.known_to is None or self.known_to < block.next_position:
+            self.known_to = block.next_position
+        return count
+
+    def observed(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """The same blocks; the DDL of each is noted before it is passed on.
+
+        Args:
+            blocks: Of plain events, in order: `Log.committed_blocks`.
+        """
+        for block in blocks:
+            self.observe(block)
+            yield block
+
+    def following(self, blocks: Iterable[Block], path: str, start: Position | None) -> Iterator[Block]:
+        """`observed`, for a read that starts in the middle of a log.
+
+        The DDL before *start* is looked for when a table map first leaves something open, and not at all in a log whose
+        table maps say everything.
+
+        Args:
+            blocks: Of plain events, in order, from *start* on.
+            path: Of the log; it is opened a second time for that.
+            start: None: *blocks* begin where the log does.
+        """
+        if start is not None and (self.known_to is None or self.known_to < start):
+
+            def look() -> None:
+                with open_log(path) as log:
+                    self.scan_ddl(log, end=start)
+
+            self._earlier = look
+        return self.observed(blocks)
+
+    def scan_ddl(self, log: Log, start: Position | None = None, end: Position | None = None) -> int:
+        """Note the DDL in [*start*, *end*) without looking at rows; how many statements were new.
+
+        For a restart or a part of a log, whose definitions depend on what stands before it.
+
+        Args:
+            log: Is read from front to back.
+            start: Default: up to where DDL is known already (`known_to`), or the start of the log.
+            end: Default: the end of data.
+
+        Raises:
+            BinlogError: As `Log.blocks`.
+        """
+        first = start if start is not None else self.known_to
+        return sum(self.observe(block) for block in expanded(log.blocks(first, end)))
+
+    def compact(self, before: Position) -> None:
+        """Forget what held only at positions before *before*: the definitions there become the base."""
+        self._apply()
+        cut = next((i for i, one in enumerate(self._statements) if one.position >= before), len(self._statements))
+        for statement in self._statements[:cut]:
+            self._altered |= self._apply_to(self._base, statement)
+        self._statements = self._statements[cut:]
+        self._numbers = {(one.position, one.event_no) for one in self._statements}
+        self._forget_applied()
+
+    def definition(self, database: str, table: str, position: Position) -> TableDefinition | None:
+        """What is known of a table for groups at *position*; None: nothing, or not any more.
+
+        Raises:
+            SchemaError: `DDL_NOT_PARSED`.
+        """
+        state, _ = self._timeline(database, table).at(position)
+        if isinstance(state, Unclear):
+            raise _not_parsed(f"{database}.{table}", state)
+        return state
+
+    def edges(self, database: str, table: str) -> Sequence[Position]:
+        """See `TableSchemas`."""
+        return self._timeline(database, table).positions
+
+    def completed(self, layout: TableLayout, position: Position) -> TableLayout:
+        """See `TableSchemas`.
+
+        A table map that has names is right, whatever DDL was seen: columns that the definition does not know so are
+        left as they are. A schema file that contradicts it is an error all the same: it was given on purpose.
+
+        Raises:
+            SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: the definition is not that of the table map.
+                `DDL_NOT_PARSED`: there are no names, and a statement about the table was not understood.
+        """
+        if self._earlier is not None and _leaves_open(layout):
+            look, self._earlier = self._earlier, None
+            look()
+        name = TableName(layout.database, layout.table)
+        state, since = self._timeline(*name).at(position)
+        if isinstance(state, Unclear):
+            if layout.has_names:
+                return layout
+            raise _not_parsed(layout.full_name, state)
+        if state is None or state.columns is None:
+            return layout
+        completion = state.completion()
+        from_log = since is not None or self._base.key(name) in self._altered
+        if layout.has_names and from_log:
+            completion = _known_columns(layout, completion)
+        source = f"the DDL at {since}" if since is not None else "the DDL" if from_log else self._base_source
+        return apply_completion(layout, completion.to_json(), source)
+
+    def _timeline(self, database: str, table: str) -> _Timeline:
+        self._apply()
+        key = self._catalog.key(TableName(database, table))
+        found = self._timelines.get(key)
+        return _Timeline(self._base.tables.get(key)) if found is None else found
+
+    def _apply(self) -> None:
+        for statement in self._statements[self._applied :]:
+            for key in self._apply_to(self._catalog, statement):
+                timeline = self._timelines.get(key)
+                if timeline is None:
+                    timeline = self._timelines[key] = _Timeline(self._base.tables.get(key))
+                timeline.note(statement.position, self._catalog.tables.get(key))
+        self._applied = len(self._statements)
+
+    @staticmethod
+    def _apply_to(catalog: Catalog, statement: DdlStatement) -> set[TableName]:
+        touched: set[TableName] = set()
+        for operation in parse_ddl(statement.text, statement.session):
+            touched |= catalog.apply(operation, statement.vendor)
+        return touched
+
+    def _forget_applied(self) -> None:
+        self._catalog = self._base.copy()
+        self._timelines = {}
+        self._applied = 0
+
+
+def _leaves_open(layout: TableLayout) -> bool:
+    return not layout.has_names or any(
+        column.type in OLD_TEMPORAL_TYPES or (column.type in NUMERIC_TYPES and column.unsigned is None)
+        for column in layout.columns
+    )
+
+
+def _known_columns(layout: TableLayout, completion: LayoutCompletion) -> LayoutCompletion:
+    """Of *completion* what goes with the names and types of *layout*, in its order."""
+    by_name = {said.name.casefold(): said for said in completion.columns}
+    columns = []
+    for column in layout.columns:
+        name = column.name or ""
+        said = by_name.get(name.casefold())
+        if said is None or contradiction(layout, column, said) is not None:
+            said = ColumnCompletion(name)
+        columns.append(replace(said, name=name))
+    return LayoutCompletion(tuple(columns))
+
+
+def _not_parsed(table: str, state: Unclear) -> SchemaError:
+    return SchemaError(
+        "DDL_NOT_PARSED",
+        f"{table}: a statement about it is not understood, and the log has no column names: {state.reason}",
+        hint="Start behind the statement with a schema file made then, or set binlog_row_metadata=FULL on the server",
+    )

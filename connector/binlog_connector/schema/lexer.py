@@ -1,0 +1,321 @@
+"""Statements of MariaDB and MySQL as tokens: `Lexer(text, ...).tokens()`."""
+
+from __future__ import annotations
+
+import functools
+import re
+from enum import IntEnum
+from typing import NamedTuple
+
+from binlog_format.vendor import Vendor
+
+# sql_mode bits that change how a statement reads (MariaDB sql/sql_class.h: MODE_*; MySQL the same).
+MODE_REAL_AS_FLOAT = 1 << 0
+MODE_ANSI_QUOTES = 1 << 2
+MODE_ORACLE = 1 << 9
+MODE_MAXDB = 1 << 12
+MODE_NO_BACKSLASH_ESCAPES = 1 << 20
+
+
+class Kind(IntEnum):
+    """What a token is."""
+
+    WORD = 1  # a keyword, or a name without quotes
+    QUOTED = 2  # a name in quotes
+    STRING = 3
+    NUMBER = 4
+    BYTES = 5  # x'...', b'...', 0x...
+    SYMBOL = 6
+    END = 7
+
+
+class Token(NamedTuple):
+    """A token.
+
+    Attributes:
+        kind: See `Kind`.
+        text: Of a QUOTED name and a STRING what is meant, else what stands there.
+        start: Where it starts in the text of the statement.
+        word: The keyword that this may be, in upper case; empty for what cannot be one.
+    """
+
+    kind: Kind
+    text: str
+    start: int
+    word: str = ""
+
+
+class DdlSyntaxError(Exception):
+    """A statement that is not understood.
+
+    Args:
+        reason: What was expected.
+        at: Where, in the text of the statement.
+    """
+
+    def __init__(self, reason: str, at: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.at = at
+
+
+_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED_PATTERN = r"(?:[^{0}\\]++|\\.|{0}{0})*+{0}"
+_PLAIN_PATTERN = r"(?:[^{0}]++|{0}{0})*+{0}"
+_NAME_CHARACTERS = "0-9A-Za-z_$\u0080-\U0010ffff"
+
+# A version from which on no server executes: `/*!999999\- enable the sandbox mode */` speaks to the client.
+_VERSION_OF_NO_SERVER = 900000
+_SIX_DIGITS = 100000
+# MariaDB sql/sql_lex.cc: versions between 5.7 and 9.99 are MySQL's.
+_MYSQL_ALONE_FIRST = 50700
+
+
+@functools.cache
+def _pattern(sql_mode: int) -> re.Pattern[str]:
+    quoted = _PLAIN_PATTERN if sql_mode & MODE_NO_BACKSLASH_ESCAPES else _ESCAPED_PATTERN
+    return re.compile(
+        rf"""
+        (?P<space>\s++|--(?=[\s\x00-\x1f]|\Z)[^\n]*+|\#[^\n]*+|/\*(?!M?!).*?(?:\*/|\Z))
+        |(?P<open>/\*(?P<m>M?)!(?P<version>[0-9]{{5,6}})?)
+        |(?P<close>\*/)
+        |(?P<bytes>[xXbB]'[0-9A-Fa-f]*+'|0[xb][0-9A-Fa-f]++(?![{_NAME_CHARACTERS}]))
+        |(?P<single>[nN]?'{quoted.format("'")})
+        |(?P<double>"{quoted.format('"')})
+        |(?P<backtick>`{_PLAIN_PATTERN.format("`")})
+        |(?P<number>(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?(?![{_NAME_CHARACTERS}]))
+        |(?P<variable>@@?[{_NAME_CHARACTERS}.]*+)
+        |(?P<word>[{_NAME_CHARACTERS}]++)
+        |(?P<symbol>.)
+        """,
+        re.VERBOSE | re.DOTALL,
+    )
+
+
+def _executes(mariadb_alone: bool, version: int, vendor: Vendor | None) -> bool:
+    """Whether a server reads what stands in `/*!version ... */`."""
+    if version >= _VERSION_OF_NO_SERVER:
+        return False
+    if vendor is Vendor.MYSQL:
+        return not mariadb_alone and version < _SIX_DIGITS
+    if vendor is Vendor.MARIADB:
+        return mariadb_alone or not _MYSQL_ALONE_FIRST <= version < _SIX_DIGITS
+    return True
+
+
+class Lexer:
+    """Reads a statement from front to back.
+
+    Args:
+        text: Of the statement.
+        sql_mode: Of the session: `MODE_ANSI_QUOTES`, `MODE_NO_BACKSLASH_ESCAPES`.
+        vendor: Whose server reads it: what stands in `/*! */` may be for one of them alone; None: for both.
+    """
+
+    def __init__(self, text: str, *, sql_mode: int = 0, vendor: Vendor | None = None) -> None:
+        self._position = 0
+        self._text = text
+        self._vendor = vendor
+        self._ansi_quotes = bool(sql_mode & MODE_ANSI_QUOTES)
+        self._backslash = not sql_mode & MODE_NO_BACKSLASH_ESCAPES
+        self._match = _pattern(sql_mode & (MODE_ANSI_QUOTES | MODE_NO_BACKSLASH_ESCAPES)).match
+        self._open_comments = 0
+
+    def tokens(self) -> list[Token]:
+        """All tokens, with an END behind them.
+
+        Raises:
+            DdlSyntaxError: A quote without its end.
+        """
+        tokens = []
+        while (token := self.first()) is not None:
+            tokens.append(token)
+        return [*tokens, Token(Kind.END, "", len(self._text))]
+
+    def first(self) -> Token | None:
+        """The first token from here on, and step over it; None when nothing but spaces and comments is left.
+
+        Raises:
+            DdlSyntaxError: A quote without its end.
+        """
+        while self._position < len(self._text):
+            token = self._next()
+            if token is not None:
+                return token
+        return None
+
+    def _next(self) -> Token | None:
+        start = self._position
+        match = self._match(self._text, start)
+        assert match is not None, "any character is a symbol"
+        self._position = match.end()
+        group, text = match.lastgroup, match.group()
+        if group == "space":
+            return None
+        if match.start("open") >= 0:
+            self._open(bool(match.group("m")), int(match.group("version") or 0))
+            return None
+        if group == "close" and self._open_comments:
+            self._open_comments -= 1
+            return None
+        return self._token(group or "", text, start)
+
+    def _token(self, group: str, text: str, start: int) -> Token:
+        if group == "single":
+            return Token(Kind.STRING, self._unquoted(text[text.index("'") :], self._backslash), start)
+        if group == "double":
+            if self._ansi_quotes:
+                return Token(Kind.QUOTED, self._unquoted(text, False), start)
+            return Token(Kind.STRING, self._unquoted(text, self._backslash), start)
+        if group == "backtick":
+            return Token(Kind.QUOTED, self._unquoted(text, False), start)
+        if group == "symbol" and text in "'\"`":
+            raise DdlSyntaxError(f"the quote {text} has no end", start)
+        if group == "word":
+            return Token(Kind.WORD, text, start, text.upper())
+        kinds = {"number": Kind.NUMBER, "bytes": Kind.BYTES}
+        return Token(kinds.get(group, Kind.SYMBOL), text, start)
+
+    def _open(self, mariadb_alone: bool, version: int) -> None:
+        if _executes(mariadb_alone, version, self._vendor):
+            self._open_comments += 1
+            return
+        depth = 1
+        for match in re.compile(r"/\*|\*/").finditer(self._text, self._position):
+            depth += 1 if match.group() == "/*" else -1
+            if depth == 0:
+                self._position = match.end()
+                return
+        self._position = len(self._text)
+
+    @staticmethod
+    def _unquoted(text: str, backslash: bool) -> str:
+        quote = text[0]
+        content = text[1:-1].replace(quote * 2, quote)
+        if not backslash or "\\" not in content:
+            return content
+        # `\'` and `''` never overlap in a whole string: a doubled quote behind a backslash would have ended it.
+        return _ESCAPE.sub(lambda match: _ESCAPES.get(match.group(1), match.group(1)), content)
+
+
+_AHEAD_MAX = 4
+
+
+class TokenReader:
+    """Looks at the tokens of one statement, one after the other.
+
+    Args:
+        tokens: With an END as the last one.
+    """
+
+    def __init__(self, tokens: list[Token]) -> None:
+        self._tokens = [*tokens, *tokens[-1:] * _AHEAD_MAX]
+        self._index = 0
+
+    def peek(self, ahead: int = 0) -> Token:
+        """The token that comes, or one up to `_AHEAD_MAX` behind it; END for ever."""
+        return self._tokens[self._index + ahead]
+
+    def take(self) -> Token:
+        """The token that comes, and step over it."""
+        token = self._tokens[self._index]
+        if token.kind is not Kind.END:
+            self._index += 1
+        return token
+
+    def at(self, *words: str) -> bool:
+        """Whether these keywords come, in this order."""
+        return all(self.peek(ahead).word == word for ahead, word in enumerate(words))
+
+    def at_any(self, *words: str) -> bool:
+        """Whether one of these keywords comes."""
+        return self.peek().word in words
+
+    def accept(self, *words: str) -> bool:
+        """Step over these keywords if they come, in this order."""
+        if not self.at(*words):
+            return False
+        self._index += len(words)
+        return True
+
+    def at_symbol(self, symbol: str) -> bool:
+        """Whether this symbol comes."""
+        token = self.peek()
+        return token.kind is Kind.SYMBOL and token.text == symbol
+
+    def accept_symbol(self, symbol: str) -> bool:
+        """Step over this symbol if it comes."""
+        if not self.at_symbol(symbol):
+            return False
+        self.take()
+        return True
+
+    def expect_symbol(self, symbol: str) -> None:
+        """Step over this symbol.
+
+        Raises:
+            DdlSyntaxError: Something else comes.
+        """
+        if not self.accept_symbol(symbol):
+            raise self.error(f"{symbol!r} expected")
+
+    def at_end(self) -> bool:
+        """Whether nothing comes any more."""
+        return self.peek().kind is Kind.END
+
+    def name(self) -> str:
+        """A name, with or without quotes.
+
+        Raises:
+            DdlSyntaxError: Something else comes.
+        """
+        token = self.peek()
+        if token.kind not in (Kind.WORD, Kind.QUOTED) or not token.text:
+            raise self.error("a name expected")
+        return self.take().text
+
+    def number(self) -> int:
+        """A whole number.
+
+        Raises:
+            DdlSyntaxError: Something else comes.
+        """
+        token = self.peek()
+        if token.kind is not Kind.NUMBER or not token.text.isdecimal():
+            raise self.error("a number expected")
+        return int(self.take().text)
+
+    def group(self) -> list[Token]:
+        """Step over `( ... )` and give what stands in it.
+
+        Raises:
+            DdlSyntaxError: No `(` comes, or it has no end.
+        """
+        start = self.peek()
+        self.expect_symbol("(")
+        content: list[Token] = []
+        depth = 1
+        while True:
+            token = self.take()
+            if token.kind is Kind.END:
+                raise DdlSyntaxError("the ( has no end", start.start)
+            if token.kind is Kind.SYMBOL:
+                depth += {"(": 1, ")": -1}.get(token.text, 0)
+                if depth == 0:
+                    return content
+            content.append(token)
+
+    def skip(self) -> None:
+        """Step over one token, or over a whole `( ... )`."""
+        if self.at_symbol("("):
+            self.group()
+        else:
+            self.take()
+
+    def error(self, reason: str) -> DdlSyntaxError:
+        """That *reason* was expected where the reader is."""
+        token = self.peek()
+        return DdlSyntaxError(
+            f"{reason}, got {token.text[:40]!r}" if token.text else f"{reason}, got the end", token.start
+        )

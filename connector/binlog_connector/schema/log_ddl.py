@@ -1,0 +1,138 @@
+"""DDL in a log: `ddl_statements(block)` finds it in a block of plain events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_connector.schema.charsets import decode_statement
+from binlog_connector.schema.ddl import DDL_WORDS, Session
+from binlog_connector.schema.lexer import DdlSyntaxError, Lexer
+from binlog_format.errors import CorruptError
+from binlog_format.events.layout import EventType
+from binlog_format.events.query import parse_query
+from binlog_format.events.query_layout import (
+    QUERY_DATABASE_SIZE_OFFSET,
+    QUERY_FIXED_SIZE,
+    QUERY_STATUS_SIZE_OFFSET,
+)
+from binlog_format.events.query_status import parse_query_status
+from binlog_format.position import Position
+from binlog_format.rows.places import place_of
+from binlog_format.vendor import Vendor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Block
+
+# First two letters of the keywords that change tables, and what may stand before a keyword.
+_STARTS = {word[:2] for word in DDL_WORDS}
+_BEFORE = b" \t\r\n\f\v/-#("
+
+
+def _pairs() -> NDArray[np.bool_]:
+    table = np.zeros(1 << 16, dtype=np.bool_)
+    for start in _STARTS:
+        for first in (start[0], start[0].lower()):
+            for second in (start[1], start[1].lower()):
+                table[ord(first) << 8 | ord(second)] = True
+    for byte in _BEFORE:
+        table[byte << 8 : (byte + 1) << 8] = True
+    return table
+
+
+_MAY_BEGIN_DDL = _pairs()
+"""By the first two bytes of a statement, the first one high."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DdlStatement:
+    """A DDL statement as it stands in a log.
+
+    Attributes:
+        position: Of its event group.
+        event_no: Number in the group.
+        text: The statement.
+        database: The session's current one.
+        sql_mode: Of the session.
+        server_charset: Default for new databases; None: the log does not say.
+        vendor: Whose server ran it.
+    """
+
+    position: Position
+    event_no: int
+    text: str
+    database: str = ""
+    sql_mode: int = 0
+    server_charset: str | None = None
+    vendor: Vendor = Vendor.MARIADB
+
+    @property
+    def session(self) -> Session:
+        """How it is to be read."""
+        return Session(self.database, self.sql_mode, self.server_charset, self.vendor)
+
+
+def ddl_statements(block: Block) -> Iterator[DdlStatement]:
+    """The DDL in a block, in order; of a two-phase ALTER its COMMIT alone.
+
+    Args:
+        block: Of plain events.
+
+    Raises:
+        CorruptError: `BAD_EVENT`: a Query event is damaged.
+    """
+    for row in _candidates(block):
+        event = block.events[row]
+        start, size = int(event["start"]), int(event["size"])
+        content = block.data[start : start + size].tobytes()
+        try:
+            query = parse_query(content)
+            status = parse_query_status(content)
+        except CorruptError as error:
+            raise CorruptError(error.subclass, error.reason, at=place_of(block.extents, start)) from error
+        if not status.takes_effect:
+            continue
+        text = decode_statement(query.text, status.client_charset)
+        if _is_ddl(text, status.sql_mode, block.vendor):
+            group = block.groups[int(event["group"])]
+            position = Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
+            number = int(event["event_no"])
+            yield DdlStatement(
+                position, number, text, query.database, status.sql_mode, status.server_charset, block.vendor
+            )
+
+
+def _candidates(block: Block) -> list[int]:
+    """Rows of Query events whose first bytes may be those of DDL, or that are too short for what they say."""
+    rows = np.flatnonzero(block.events["type"] == EventType.QUERY)
+    if len(rows) == 0:
+        return []
+    starts, sizes = block.events["start"][rows], block.events["size"][rows]
+    readable = sizes >= QUERY_FIXED_SIZE
+    heads = np.where(readable, starts, starts[0] if readable[0] else 0)
+    data = block.data
+    if len(data) < QUERY_FIXED_SIZE:
+        return [int(row) for row in rows]
+    database_sizes = data[heads + QUERY_DATABASE_SIZE_OFFSET].astype(np.int64)
+    status_sizes = data[heads + QUERY_STATUS_SIZE_OFFSET].astype(np.int64)
+    status_sizes |= data[heads + QUERY_STATUS_SIZE_OFFSET + 1].astype(np.int64) << 8
+    texts = QUERY_FIXED_SIZE + status_sizes + database_sizes + 1
+    readable &= texts <= sizes
+    long_enough = readable & (texts + 2 <= sizes)
+    places = np.where(long_enough, starts + texts, 0)
+    pairs = data[places].astype(np.int64) << 8 | data[places + 1]
+    return [int(row) for row in rows[~readable | (long_enough & _MAY_BEGIN_DDL[pairs])]]
+
+
+def _is_ddl(text: str, sql_mode: int, vendor: Vendor) -> bool:
+    try:
+        first = Lexer(text, sql_mode=sql_mode, vendor=vendor).first()
+    except DdlSyntaxError:
+        return False  # it begins with a quote
+    return first is not None and first.word in DDL_WORDS

@@ -1,0 +1,176 @@
+"""What a DDL statement does to tables: the classes of `Operation`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from binlog_connector.schema.columns import ColumnSpec
+    from binlog_connector.schema.definitions import KeyPart, TableName
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpec:
+    """A key as a statement has it; `name` is empty where the server chooses one."""
+
+    name: str
+    unique: bool
+    parts: tuple[KeyPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """Options behind the columns.
+
+    Attributes:
+        charset: Default CHARACTER SET, or that of COLLATE; None: not said.
+        versioned: WITH SYSTEM VERSIONING.
+        selects: AS SELECT: columns come from a query.
+        like: The columns of this table.
+    """
+
+    charset: str | None = None
+    versioned: bool = False
+    selects: bool = False
+    like: TableName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """CREATE TABLE."""
+
+    name: TableName
+    columns: tuple[ColumnSpec, ...]
+    keys: tuple[KeySpec, ...]
+    options: TableOptions
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSequence:
+    """CREATE SEQUENCE: a table of one row."""
+
+    name: TableName
+    if_not_exists: bool = False
+    type: str = "bigint"
+    unsigned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChange:
+    """ADD, MODIFY and CHANGE COLUMN.
+
+    Attributes:
+        column: What it is from now on.
+        old_name: Of the column that is changed; None: it is added.
+        first: FIRST.
+        after: AFTER this column.
+        if_possible: IF [NOT] EXISTS: nothing happens where it cannot.
+    """
+
+    column: ColumnSpec
+    old_name: str | None = None
+    first: bool = False
+    after: str | None = None
+    if_possible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable:
+    """ALTER TABLE, all its actions; names are those from before it.
+
+    Attributes:
+        name: Of the table.
+        changes: Columns added and changed, in order.
+        dropped: Columns, and whether IF EXISTS stands there.
+        column_renames: RENAME COLUMN, old name and new.
+        new_keys: ADD PRIMARY KEY, ADD UNIQUE, ADD INDEX, CREATE INDEX.
+        dropped_keys: Names; `PRIMARY` too.
+        key_renames: RENAME INDEX, old name and new.
+        charset: New default.
+        convert: CONVERT TO: columns get *charset* too.
+        convert_to_default: CONVERT TO CHARACTER SET DEFAULT: that of the database.
+        versioning: ADD or DROP SYSTEM VERSIONING; None: as it is.
+        new_name: RENAME TO.
+        partition_to: CONVERT PARTITION ... TO TABLE: a new table of the same columns.
+        table_to_partition: CONVERT TABLE ... TO PARTITION: a table that is gone.
+    """
+
+    name: TableName
+    changes: tuple[ColumnChange, ...] = ()
+    dropped: tuple[tuple[str, bool], ...] = ()
+    column_renames: tuple[tuple[str, str], ...] = ()
+    new_keys: tuple[KeySpec, ...] = ()
+    dropped_keys: tuple[str, ...] = ()
+    key_renames: tuple[tuple[str, str], ...] = ()
+    charset: str | None = None
+    convert: bool = False
+    convert_to_default: bool = False
+    versioning: bool | None = None
+    new_name: TableName | None = None
+    partition_to: TableName | None = None
+    table_to_partition: TableName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTables:
+    """RENAME TABLE: one after the other, as they stand there."""
+
+    pairs: tuple[tuple[TableName, TableName], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropTables:
+    """DROP TABLE, DROP SEQUENCE; and CREATE VIEW, before which no table can have had that name."""
+
+    names: tuple[TableName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetDatabaseCharset:
+    """CREATE DATABASE and ALTER DATABASE; charset None: not known."""
+
+    database: str
+    charset: str | None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropDatabase:
+    """DROP DATABASE."""
+
+    database: str
+
+
+@dataclass(frozen=True, slots=True)
+class UseDatabase:
+    """USE, in a dump."""
+
+    database: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotParsed:
+    """A statement about tables that is not understood.
+
+    Attributes:
+        names: Tables that it is about, as far as that can be seen.
+        reason: What was expected where, and the text, shortened.
+    """
+
+    names: tuple[TableName, ...]
+    reason: str
+
+
+Operation = (
+    CreateTable
+    | CreateSequence
+    | AlterTable
+    | RenameTables
+    | DropTables
+    | SetDatabaseCharset
+    | DropDatabase
+    | UseDatabase
+    | NotParsed
+)

@@ -1,0 +1,387 @@
+"""CREATE TABLE and ALTER TABLE: `parse_create_table`, `parse_alter_table`, from behind the keyword TABLE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.charsets import charset_name, charset_of_collation_name
+from binlog_connector.schema.columns import parse_column
+from binlog_connector.schema.definitions import PRIMARY, KeyPart, TableName
+from binlog_connector.schema.lexer import Kind, TokenReader
+from binlog_connector.schema.operations import AlterTable, ColumnChange, CreateTable, KeySpec, TableOptions
+
+if TYPE_CHECKING:
+    from binlog_connector.schema.columns import ColumnSpec
+
+_KEY_WORDS = frozenset({"PRIMARY", "UNIQUE", "KEY", "INDEX", "FULLTEXT", "SPATIAL", "FOREIGN", "CONSTRAINT", "CHECK"})
+_SELECT_WORDS = ("SELECT", "VALUES", "WITH", "TABLE")
+
+
+@dataclass(slots=True)
+class StatementContext:
+    """What a statement is read with.
+
+    Attributes:
+        database: The session's current one.
+        sql_mode: Of the session.
+    """
+
+    database: str = ""
+    sql_mode: int = 0
+
+
+@dataclass(slots=True)
+class _Elements:
+    columns: list[ColumnSpec] = field(default_factory=list)
+    keys: list[KeySpec] = field(default_factory=list)
+
+
+def table_name(reader: TokenReader, context: StatementContext) -> TableName:
+    """A table's name, with the current database where it has none.
+
+    Raises:
+        DdlSyntaxError: Something else comes.
+    """
+    if reader.accept_symbol("."):  # an old way to say "the current database"
+        return TableName(context.database, reader.name())
+    first = reader.name()
+    if reader.accept_symbol("."):
+        return TableName(first, reader.name())
+    return TableName(context.database, first)
+
+
+def accept_if_exists(reader: TokenReader) -> bool:
+    """Step over IF EXISTS or IF NOT EXISTS."""
+    return reader.accept("IF", "EXISTS") or reader.accept("IF", "NOT", "EXISTS")
+
+
+def parse_create_table(reader: TokenReader, context: StatementContext) -> CreateTable:
+    """Read what stands behind CREATE TABLE.
+
+    Raises:
+        DdlSyntaxError: It is not understood.
+    """
+    if_not_exists = reader.accept("IF", "NOT", "EXISTS")
+    name = table_name(reader, context)
+    elements, like = _Elements(), None
+    if reader.accept("LIKE"):
+        like = table_name(reader, context)
+    elif reader.at_symbol("(") and reader.peek(1).word == "LIKE":
+        reader.take()
+        reader.take()
+        like = table_name(reader, context)
+        reader.expect_symbol(")")
+    elif reader.at_symbol("(") and reader.peek(1).word not in ("SELECT", "WITH", "("):
+        _parse_elements(reader, elements, context)
+    options = replace(_parse_options(reader), like=like)
+    return CreateTable(name, tuple(elements.columns), tuple(elements.keys), options, if_not_exists)
+
+
+def _parse_elements(reader: TokenReader, elements: _Elements, context: StatementContext) -> None:
+    reader.expect_symbol("(")
+    while True:
+        _parse_element(reader, elements, context)
+        if reader.accept_symbol(")"):
+            return
+        reader.expect_symbol(",")
+
+
+def _parse_element(reader: TokenReader, elements: _Elements, context: StatementContext) -> None:
+    if at_key(reader):
+        key = parse_key(reader)
+        if key is not None:
+            elements.keys.append(key)
+    elif reader.at("PERIOD", "FOR"):
+        skip_action(reader)
+    else:
+        column = parse_column(reader, reader.name(), context.sql_mode)
+        elements.columns.append(column)
+        elements.keys.extend(_own_keys(column))
+
+
+def _own_keys(column: ColumnSpec) -> tuple[KeySpec, ...]:
+    if not column.key:
+        return ()
+    return (KeySpec(PRIMARY if column.key == "primary" else "", True, (KeyPart(column.name),)),)
+
+
+def at_key(reader: TokenReader) -> bool:
+    """Whether a key or a constraint comes, and no column."""
+    if reader.at("VECTOR", "INDEX") or reader.at("VECTOR", "KEY"):
+        return True
+    return reader.peek().word in _KEY_WORDS
+
+
+def parse_key(reader: TokenReader) -> KeySpec | None:
+    """A key or a constraint; None for one that tells no rows apart and has no name to drop (CHECK, FOREIGN KEY).
+
+    Raises:
+        DdlSyntaxError: It is not understood.
+    """
+    name = ""
+    if reader.accept("CONSTRAINT") and not reader.at_any(*_KEY_WORDS):
+        name = reader.name()
+    primary = reader.accept("PRIMARY", "KEY")
+    unique = primary or reader.accept("UNIQUE")
+    if not unique and reader.at_any("FOREIGN", "CHECK", "CONSTRAINT"):
+        skip_action(reader)
+        return None
+    _ = reader.accept("FULLTEXT") or reader.accept("SPATIAL") or reader.accept("VECTOR")
+    _ = reader.accept("INDEX") or reader.accept("KEY")
+    accept_if_exists(reader)
+    if reader.peek().kind in (Kind.WORD, Kind.QUOTED) and not _at_index_type(reader):
+        name = reader.name()
+    parts = parse_key_parts(reader)
+    skip_action(reader)
+    return KeySpec(PRIMARY if primary else name, unique, parts)
+
+
+def _at_index_type(reader: TokenReader) -> bool:
+    # `TYPE` may be the name of a key.
+    return reader.at_any("USING", "TYPE") and reader.peek(1).word in ("BTREE", "HASH", "RTREE")
+
+
+def parse_key_parts(reader: TokenReader) -> tuple[KeyPart, ...]:
+    """The columns of a key, from before their `(`; empty where one of them is an expression."""
+    if _at_index_type(reader):
+        reader.take()
+        reader.take()
+    parts: list[KeyPart] = []
+    reader.expect_symbol("(")
+    functional = False
+    while not reader.accept_symbol(")"):
+        if reader.at_symbol("("):
+            reader.group()
+            functional = True
+        else:
+            column = reader.name()
+            prefix = reader.at_symbol("(")
+            if prefix:
+                reader.group()
+            parts.append(KeyPart(column, prefix))
+        _ = reader.accept("ASC") or reader.accept("DESC") or reader.accept("WITHOUT", "OVERLAPS")
+        if not reader.at_symbol(")"):
+            reader.expect_symbol(",")
+    return () if functional else tuple(parts)
+
+
+def skip_action(reader: TokenReader) -> None:
+    """Step to the `,` or `)` that ends what is here."""
+    while not (reader.at_end() or reader.at_symbol(",") or reader.at_symbol(")")):
+        reader.skip()
+
+
+def _parse_options(reader: TokenReader) -> TableOptions:
+    options = TableOptions()
+    while not reader.at_end():
+        if reader.accept("PARTITION", "BY"):
+            while not (reader.at_end() or reader.at_any("SELECT", "IGNORE", "REPLACE", "AS")):
+                reader.skip()
+        elif reader.accept("WITH", "SYSTEM", "VERSIONING"):
+            options = replace(options, versioned=True)
+        elif reader.at_any(*_SELECT_WORDS) or (reader.at_symbol("(") and reader.peek(1).word in _SELECT_WORDS):
+            return replace(options, selects=True)
+        else:
+            charset = parse_default_charset(reader)
+            if charset is None:
+                _skip_option(reader)
+            else:
+                options = replace(options, charset=charset or options.charset)
+    return options
+
+
+def _skip_option(reader: TokenReader) -> None:
+    if reader.at_symbol(")"):
+        raise reader.error("a table option expected")
+    reader.skip()
+    if reader.accept_symbol("="):
+        reader.skip()
+
+
+def parse_default_charset(reader: TokenReader) -> str | None:
+    """`[DEFAULT] CHARACTER SET [=] x` or `[DEFAULT] COLLATE [=] x`: the character set.
+
+    Returns:
+        None: no such option comes. Empty: one that says nothing (DEFAULT, a collation of several character sets).
+    """
+    ahead = 1 if reader.at("DEFAULT") else 0
+    word, then = reader.peek(ahead).word, reader.peek(ahead + 1).word
+    if word == "CHARSET" or word == "COLLATE":
+        steps = ahead + 1
+    elif word in ("CHARACTER", "CHAR") and then == "SET":
+        steps = ahead + 2
+    else:
+        return None
+    for _ in range(steps):
+        reader.take()
+    reader.accept_symbol("=")
+    if reader.accept("DEFAULT"):
+        return ""
+    text = reader.take().text if reader.peek().kind is Kind.STRING else reader.name()
+    if word == "COLLATE":
+        return charset_of_collation_name(text) or ""
+    return charset_name(text)
+
+
+def parse_alter_table(reader: TokenReader, context: StatementContext) -> AlterTable:
+    """Read what stands behind ALTER TABLE.
+
+    Raises:
+        DdlSyntaxError: It is not understood.
+    """
+    accept_if_exists(reader)
+    result = AlterTable(table_name(reader, context))
+    if reader.accept("WAIT"):
+        reader.number()
+    else:
+        reader.accept("NOWAIT")
+    while not reader.at_end():
+        result = _action(reader, result, context)
+        # Partitions may follow other actions without a comma.
+        if not reader.accept_symbol(",") and reader.at_symbol(")"):
+            raise reader.error("the next action expected")
+    return result
+
+
+def _action(reader: TokenReader, alter: AlterTable, context: StatementContext) -> AlterTable:
+    if reader.accept("ADD"):
+        return _add(reader, alter, context)
+    if reader.accept("DROP"):
+        return _drop(reader, alter)
+    if reader.accept("MODIFY"):
+        reader.accept("COLUMN")
+        if_possible = accept_if_exists(reader)
+        name = reader.name()
+        return _changed(reader, alter, ColumnChange(parse_column(reader, name, context.sql_mode), name), if_possible)
+    if reader.accept("CHANGE"):
+        reader.accept("COLUMN")
+        if_possible = accept_if_exists(reader)
+        old = reader.name()
+        column = parse_column(reader, reader.name(), context.sql_mode)
+        return _changed(reader, alter, ColumnChange(column, old), if_possible)
+    if reader.accept("RENAME"):
+        return _rename(reader, alter, context)
+    if reader.accept("CONVERT"):
+        return _convert(reader, alter, context)
+    charset = parse_default_charset(reader)
+    if charset is not None:
+        return replace(alter, charset=charset or alter.charset)
+    skip_action(reader)  # ENGINE, ALGORITHM, ORDER BY, ALTER COLUMN ... DEFAULT, partitions: the columns stay
+    return alter
+
+
+def _add(reader: TokenReader, alter: AlterTable, context: StatementContext) -> AlterTable:
+    if reader.accept("SYSTEM", "VERSIONING"):
+        return replace(alter, versioning=True)
+    if at_key(reader):
+        key = parse_key(reader)
+        return alter if key is None else replace(alter, new_keys=(*alter.new_keys, key))
+    # PARTITION and PERIOD may be names of columns: a type follows those.
+    if reader.at("PERIOD", "FOR") or _at_partition(reader):
+        skip_action(reader)
+        return alter
+    reader.accept("COLUMN")
+    if_possible = accept_if_exists(reader)
+    if not reader.at_symbol("("):
+        column = parse_column(reader, reader.name(), context.sql_mode)
+        return _changed(reader, alter, ColumnChange(column), if_possible)
+    elements = _Elements()
+    _parse_elements(reader, elements, context)
+    changes = tuple(ColumnChange(column, if_possible=if_possible) for column in elements.columns)
+    return replace(alter, changes=(*alter.changes, *changes), new_keys=(*alter.new_keys, *elements.keys))
+
+
+def _at_partition(reader: TokenReader) -> bool:
+    following = reader.peek(1)
+    return reader.at("PARTITION") and (
+        following.word in ("IF", "PARTITIONS", "NO_WRITE_TO_BINLOG", "LOCAL")
+        or (following.kind is Kind.SYMBOL and following.text == "(")
+    )
+
+
+def _changed(reader: TokenReader, alter: AlterTable, change: ColumnChange, if_possible: bool) -> AlterTable:
+    if reader.accept("FIRST"):
+        change = replace(change, first=True)
+    elif reader.accept("AFTER"):
+        change = replace(change, after=reader.name())
+    change = replace(change, if_possible=if_possible)
+    return replace(alter, changes=(*alter.changes, change), new_keys=(*alter.new_keys, *_own_keys(change.column)))
+
+
+def _drop(reader: TokenReader, alter: AlterTable) -> AlterTable:
+    if reader.accept("SYSTEM", "VERSIONING"):
+        return replace(alter, versioning=False)
+    if reader.accept("PRIMARY", "KEY"):
+        return replace(alter, dropped_keys=(*alter.dropped_keys, PRIMARY))
+    if reader.accept("INDEX") or reader.accept("KEY") or reader.accept("CONSTRAINT"):
+        accept_if_exists(reader)
+        return replace(alter, dropped_keys=(*alter.dropped_keys, reader.name()))
+    if reader.at("FOREIGN", "KEY") or reader.at("CHECK") or reader.at("PERIOD", "FOR") or reader.at("PARTITION"):
+        while not reader.at_end():  # a list of partitions is one action
+            reader.skip()
+            if reader.at_symbol(",") and reader.peek(1).word in _ACTION_WORDS:
+                break
+        return alter
+    reader.accept("COLUMN")
+    if_exists = accept_if_exists(reader)
+    name = reader.name()
+    _ = reader.accept("RESTRICT") or reader.accept("CASCADE")
+    return replace(alter, dropped=(*alter.dropped, (name, if_exists)))
+
+
+_ACTION_WORDS = frozenset(
+    {
+        "ADD",
+        "DROP",
+        "MODIFY",
+        "CHANGE",
+        "RENAME",
+        "CONVERT",
+        "ALTER",
+        "ALGORITHM",
+        "LOCK",
+        "ENGINE",
+        "COMMENT",
+        "DEFAULT",
+    }
+)
+
+
+def _rename(reader: TokenReader, alter: AlterTable, context: StatementContext) -> AlterTable:
+    # RENAME COLUMN TO x would be a table: COLUMN is a reserved word, TO is not the old name of anything here.
+    if reader.accept("COLUMN"):
+        accept_if_exists(reader)
+        old = reader.name()
+        _expect(reader, "TO")
+        return replace(alter, column_renames=(*alter.column_renames, (old, reader.name())))
+    if reader.accept("INDEX") or reader.accept("KEY"):
+        accept_if_exists(reader)
+        old = reader.name()
+        _expect(reader, "TO")
+        return replace(alter, key_renames=(*alter.key_renames, (old, reader.name())))
+    _ = reader.accept("TO") or reader.accept("AS") or reader.accept_symbol("=")
+    return replace(alter, new_name=table_name(reader, context))
+
+
+def _expect(reader: TokenReader, word: str) -> None:
+    if not reader.accept(word):
+        raise reader.error(f"{word} expected")
+
+
+def _convert(reader: TokenReader, alter: AlterTable, context: StatementContext) -> AlterTable:
+    if reader.accept("PARTITION"):
+        reader.name()
+        _expect(reader, "TO")
+        _expect(reader, "TABLE")
+        return replace(alter, partition_to=table_name(reader, context))
+    if reader.accept("TABLE"):
+        table = table_name(reader, context)
+        skip_action(reader)
+        return replace(alter, table_to_partition=table)
+    _expect(reader, "TO")
+    charset = parse_default_charset(reader)
+    if charset is None:
+        raise reader.error("CHARACTER SET expected")
+    collate = parse_default_charset(reader)
+    return replace(alter, charset=collate or charset or None, convert=True, convert_to_default=not (collate or charset))

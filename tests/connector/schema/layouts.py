@@ -1,0 +1,71 @@
+"""Layouts of real logs, as they are and as if the log said less; what statements would have to give back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from binlog_format.events.expansion import expanded
+from binlog_format.position import Position
+from binlog_format.rows.table_events import TableMaps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from binlog_connector.schema.history import SchemaHistory
+    from binlog_format.block import Block
+    from binlog_format.events.table_map import Column, TableLayout
+    from binlog_format.log import Log
+
+
+class Seen(NamedTuple):
+    """A layout, and a group in which it has rows."""
+
+    layout: TableLayout
+    position: Position
+
+
+def seen_layouts(blocks: Iterable[Block]) -> Iterator[Seen]:
+    """Each layout once for each group in which it has rows, in order."""
+    maps = TableMaps()
+    for block in blocks:
+        found = []
+        for touched in maps.resolve(block):
+            for number in dict.fromkeys(block.events["group"][touched.events].tolist()):
+                group = block.groups[number]
+                position = Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
+                found.append(Seen(touched.layout, position))
+        yield from sorted(found, key=lambda seen: seen.position)
+
+
+def log_layouts(log: Log) -> Iterator[Seen]:
+    """Those of a whole log."""
+    return seen_layouts(expanded(log.blocks()))
+
+
+def bare(layout: TableLayout) -> TableLayout:
+    """As if `binlog_row_metadata=NO_LOG`."""
+    columns = (replace(one, name=None, unsigned=None, charset=None, enum_values=None) for one in layout.columns)
+    return replace(layout, columns=tuple(columns), primary_key=())
+
+
+def undeclared(columns: Iterable[Column]) -> list[Column]:
+    """What table maps and completions both speak of."""
+    return [replace(one, declared=None, visible=None, geometry_type=None, dimensions=None) for one in columns]
+
+
+def differences(history: SchemaHistory, seen: Iterable[Seen]) -> tuple[list[str], int]:
+    """What *history* works out otherwise than FULL metadata says; and how many layouts were compared."""
+    found: list[str] = []
+    compared = set()
+    for layout, position in seen:
+        compared.add(layout.digest)
+        known = history.completed(bare(layout), position)
+        found += [
+            f"{layout.full_name}: {said} != {one}"
+            for said, one in zip(undeclared(layout.columns), undeclared(known.columns), strict=True)
+            if said != one
+        ]
+        if layout.primary_key != known.primary_key:
+            found.append(f"{layout.full_name}: key {layout.primary_key} != {known.primary_key}")
+    return found, len(compared)
