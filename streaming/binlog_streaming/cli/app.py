@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from binlog_format.errors import BinlogError, OptionError
+from binlog_streaming.cli.compiling import show_compiling
 
 app = typer.Typer(
     name="binlog-stream",
@@ -24,7 +25,20 @@ app = typer.Typer(
 )
 
 # A command module has a function `register(app)`; the order here is the order in --help.
-COMMAND_MODULES = ("files", "groups", "changes", "pages", "verify", "find", "map", "repack", "simulate", "run", "demo")
+COMMAND_MODULES = (
+    "files",
+    "groups",
+    "events",
+    "changes",
+    "pages",
+    "verify",
+    "find",
+    "map",
+    "repack",
+    "simulate",
+    "run",
+    "demo",
+)
 
 
 def _print_version(wanted: bool) -> None:
@@ -44,6 +58,7 @@ def _options(
 
 def main() -> None:
     """Run the program with the arguments of the process."""
+    show_compiling()
     for name in COMMAND_MODULES:
         importlib.import_module(f"binlog_streaming.cli.{name}").register(app)
     try:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import sys
+import itertools
+import re
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from binlog_format.errors import OptionError
-from binlog_format.log import open_log
-from binlog_streaming.cli.output import Output, OutputOption, PathArgument
+from binlog_format import open_log
+from binlog_format.errors import OptionError, SchemaError
+from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
+from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.cli.file_output import FileFormat, write_file
+from binlog_streaming.cli.output import PathArgument, output_console
 from binlog_streaming.cli.ranges import EndOption, StartOption  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.tabular import escaped, json_rows, limited, position_text, shortened, write_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
     from binlog_format.views.changefeed import ChangefeedView
     from binlog_format.views.changes import ChangesView
+    from binlog_format.views.read_range import ReadRange
 
 TABLE_ROWS = 50
 """Rows printed for people when no limit is given."""
@@ -36,7 +41,45 @@ class View(StrEnum):
     CHANGEFEED = "changefeed"
 
 
+class ChangesOutput(StrEnum):
+    """How changes are written."""
+
+    TABLE = "table"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+_TO_FILE = (ChangesOutput.PARQUET, ChangesOutput.ARROW)
 _COLORS = {"insert": "green", "update": "yellow", "delete": "red"}
+
+_FileArgument = Annotated[
+    Path | None, typer.Argument(help="File to write, with --output parquet or arrow.", show_default=False)
+]
+_OutputOption = Annotated[
+    ChangesOutput,
+    typer.Option(
+        "--output",
+        "-o",
+        help="For people (table), for programs (jsonl: one JSON object a line), or into FILE (parquet; arrow: an "
+        "Arrow IPC file).",
+    ),
+]
+_ViewOption = Annotated[
+    View,
+    typer.Option(
+        help="changes: one row a change, with the images before and after it. changefeed: one row an image of one "
+        "table, in the table's own columns."
+    ),
+]
+_SchemaFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True,
+        dir_okay=False,
+        help="CREATE TABLE statements (mariadb-dump --no-data) for logs without binlog_row_metadata=FULL.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -46,81 +89,99 @@ def register(app: typer.Typer) -> None:
 
 def changes(  # noqa: PLR0913 - the options of the command
     path: PathArgument,
-    output: OutputOption = Output.TABLE,
+    file: _FileArgument = None,
+    output: _OutputOption = ChangesOutput.TABLE,
     *,
     tables: Annotated[
         str | None, typer.Option(help="Regular expressions on database.table, separated by commas; default: all.")
     ] = None,
     exclude_tables: Annotated[str | None, typer.Option(help="The same, for what to leave out.")] = None,
-    view: Annotated[
-        View, typer.Option(help="changes: one row a change, JSON images. changefeed: one row an image, typed.")
-    ] = View.CHANGES,
-    table: Annotated[str | None, typer.Option(help="With --view changefeed: the table, database.table.")] = None,
+    view: _ViewOption = View.CHANGES,
+    table: Annotated[
+        str | None, typer.Option(help="One table, database.table; its images are then typed in parquet and arrow.")
+    ] = None,
+    schema_file: _SchemaFileOption = None,
     start: StartOption = None,
     end: EndOption = None,
     limit: Annotated[
-        int | None, typer.Option(min=0, help=f"Rows to print; default: all as jsonl, {TABLE_ROWS} as table.")
+        int | None, typer.Option(min=0, help=f"Rows to give; default: all, and {TABLE_ROWS} as table.")
     ] = None,
+    zero_dates: Annotated[ZeroDates, typer.Option(help="What dates like 0000-00-00 become.")] = ZeroDates.NULL,
+    time_type: Annotated[
+        TimeType, typer.Option(help="TIME columns as text, or as a number of microseconds.")
+    ] = TimeType.TEXT,
+    replace_invalid_text: Annotated[
+        bool, typer.Option("--replace-invalid-text", help="Put U+FFFD where text is not valid, instead of stopping.")
+    ] = False,
 ) -> None:
-    """Print the changed rows of a log, in commit order."""
+    """Print the changed rows of a log, in commit order, or write them into a Parquet or Arrow file."""
     # Compiled code takes a moment to load: not for --help.
-    from binlog_format.views.changefeed import ChangefeedView
-    from binlog_format.views.changes import ChangesView
+    from binlog_connector.schema.history import SchemaHistory
     from binlog_format.views.read_range import ReadRange
-    from binlog_format.views.table_filter import TableFilter
 
-    if (view is View.CHANGEFEED) != (table is not None):
-        raise OptionError("MISSING", "--view changefeed and --table go together: the table's columns are the row's")
-    accepted = TableFilter(tables, exclude_tables)
+    if view is View.CHANGEFEED and table is None:
+        raise OptionError("MISSING", "--view changefeed needs --table: the table's columns are the row's")
+    if (output in _TO_FILE) != (file is not None):
+        raise OptionError("MISSING", "--output parquet and --output arrow need a FILE, and nothing else takes one")
+    schemas = SchemaHistory() if schema_file is None else SchemaHistory.from_schema_file(str(schema_file))
+    decoding = Decoding(schemas, zero_dates, time_type, replace_invalid_text)
     with open_log(path) as log:
-        read_range = ReadRange.of(log, start, end)
-        selected: ChangesView | ChangefeedView
-        if table is not None:
-            selected = ChangefeedView(table=table, tables=accepted, skip=read_range.skip, until=read_range.until)
-        else:
-            selected = ChangesView(tables=accepted, skip=read_range.skip, until=read_range.until)
-        batches = selected.batches(read_range.blocks(log))
-        if output is Output.JSONL:
-            _print_lines(_limited(batches, limit), selected)
+        part = ReadRange.of(log, start, end)
+        typed_table = table if view is View.CHANGEFEED or file is not None else None
+        if table is not None and typed_table is None:
+            tables = ",".join(filter(None, (tables, re.escape(table))))
+        selected = _view(view, typed_table, TableFilter(tables, exclude_tables), part, decoding)
+        batches = selected.batches(schemas.following(part.blocks(log), path, part.start))
+        if file is not None:
+            _write_file(limited(batches, limit), selected, table, FileFormat(output.value), file)
+        elif output is ChangesOutput.JSONL:
+            write_batches(batches, selected, limit)
         else:
             _print_table(batches, selected, TABLE_ROWS if limit is None else limit)
 
 
-def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
-    if limit is None:
-        yield from batches
-        return
-    while limit > 0 and (batch := next(batches, None)) is not None:
-        yield batch.slice(0, limit)
-        limit -= batch.num_rows
+def _view(
+    view: View, table: str | None, tables: TableFilter, part: ReadRange, decoding: Decoding
+) -> ChangesView | ChangefeedView:
+    from binlog_format.views.changefeed import ChangefeedView
+    from binlog_format.views.changes import ChangesView
+
+    if view is View.CHANGEFEED:
+        assert table is not None
+        return ChangefeedView(table=table, tables=tables, skip=part.skip, until=part.until, decoding=decoding)
+    return ChangesView(table=table, tables=tables, skip=part.skip, until=part.until, decoding=decoding)
 
 
-def _print_lines(batches: Iterator[pa.RecordBatch], view: ChangesView | ChangefeedView) -> None:
-    from binlog_format.views.json_rows import json_lines
+def _write_file(
+    batches: Iterator[pa.RecordBatch],
+    view: ChangesView | ChangefeedView,
+    table: str | None,
+    file_format: FileFormat,
+    file: Path,
+) -> None:
+    def schema_without_rows() -> pa.Schema:
+        if table is None:
+            return view.schema(None)
+        raise SchemaError(
+            "TABLE_NOT_FOUND",
+            f"there are no changes of table {table} here, and nothing else says what its columns are",
+            hint="The events command lists what tables there are",
+        )
 
-    for batch in batches:
-        sys.stdout.buffer.write(json_lines(batch, view.json_styles()))
-    sys.stdout.flush()
+    rows = write_file(batches, schema_without_rows, file_format, file)
+    output_console().print(f"{rows:,} rows written to {escaped(str(file))}")
 
 
 def _print_table(batches: Iterator[pa.RecordBatch], view: ChangesView | ChangefeedView, limit: int) -> None:
-    from binlog_format.views.json_rows import json_lines
-
-    console = Console(emoji=False)
     # One row more than is shown tells whether there are more.
-    lines = [
-        line
-        for batch in _limited(batches, limit + 1)
-        for line in bytes(json_lines(batch, view.json_styles())).split(b"\n")
-        if line
-    ]
-    rows = [json.loads(line) for line in lines[:limit]]
+    rows = list(itertools.islice(json_rows(batches, view), limit + 1))
+    console = output_console()
     if not rows:
         console.print("No changes.")
         return
-    printed = _changes_table(rows) if "op" in rows[0] and "before" in rows[0] else _images_table(rows)
-    console.print(printed)
-    if len(lines) > limit:
+    shown = rows[:limit]
+    console.print(_changes_table(shown) if "before" in rows[0] and "op" in rows[0] else _images_table(shown))
+    if len(rows) > limit:
         console.print(f"The first {limit} rows; --limit shows more, --output jsonl all.", style="dim")
 
 
@@ -132,27 +193,22 @@ def _changes_table(rows: list[dict[str, object]]) -> Table:
     for row in rows:
         op = str(row["op"])
         table.add_row(
-            _position_text(row["position"]),
+            position_text(row["position"]),
             str(row["gtid"] or ""),
             str(row["commit_time"]),
-            _plain(f"{row['database']}.{row['table']}"),
+            escaped(f"{row['database']}.{row['table']}"),
             f"[{_COLORS[op]}]{op}[/]",
-            _plain(_change_text(row["before"], row["after"])),
+            escaped(_change_text(row["before"], row["after"])),
         )
     return table
 
 
 def _images_table(rows: list[dict[str, object]]) -> Table:
-    table = Table(*(_plain(name) for name in rows[0]), box=None, header_style="bold", pad_edge=False)
+    table = Table(*(escaped(name) for name in rows[0]), box=None, header_style="bold", pad_edge=False)
     for row in rows:
-        row["_position"] = _position_text(row["_position"])
-        table.add_row(*(_plain(_short(value)) for value in row.values()))
+        row["_position"] = position_text(row["_position"])
+        table.add_row(*(escaped(_short(value)) for value in row.values()))
     return table
-
-
-def _position_text(position: object) -> str:
-    assert isinstance(position, dict)
-    return ":".join(str(part) for part in position.values())
 
 
 def _change_text(before: object, after: object) -> str:
@@ -174,10 +230,4 @@ def _change_text(before: object, after: object) -> str:
 
 
 def _short(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[: _VALUE_WIDTH + 1])
-    return text if len(text) <= _VALUE_WIDTH else text[: _VALUE_WIDTH - 1] + "…"
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", r"\[")
+    return shortened(value, _VALUE_WIDTH)

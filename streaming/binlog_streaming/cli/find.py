@@ -9,8 +9,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from binlog_format import Gtid, open_log
+from binlog_format import open_log
 from binlog_format.errors import OptionError
+from binlog_format.gtid_set import parse_gtid
 from binlog_streaming.cli.groups import read_groups, type_summary
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, write_json_lines
 
@@ -27,7 +28,9 @@ def find(
     path: PathArgument,
     output: OutputOption = Output.TABLE,
     *,
-    gtid: Annotated[str | None, typer.Option(metavar="GTID", help="The event group with this GTID, 0-1-575.")] = None,
+    gtid: Annotated[
+        str | None, typer.Option(metavar="GTID", help="The event group with this GTID: 0-1-575, or MySQL's uuid:77.")
+    ] = None,
     time: Annotated[
         str | None,
         typer.Option(
@@ -54,7 +57,7 @@ def _find(log: Log, gtid: str | None, time: str | None) -> Position:
 
     try:
         if gtid is not None:
-            return find_gtid(log, Gtid.parse(gtid))
+            return find_gtid(log, parse_gtid(gtid))
         assert time is not None
         return find_time(log, _seconds(time))
     except ValueError as error:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from binlog_format import Gtid, open_log
+from binlog_format import open_log
 from binlog_format.events.layout import EventType
+from binlog_format.gtid_groups import gtid_of
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, write_json_lines
 from binlog_streaming.cli.ranges import EndOption, StartOption  # noqa: TC001 (typer looks at annotations)
 
@@ -52,11 +53,11 @@ def read_groups(log: Log, part: ReadRange) -> Iterator[dict[str, object]]:
 
     wanted = GroupFilter(part.skip, part.until)
     collected: _Group | None = None
-    for block in part.blocks(log):
-        keep = wanted.keep(block.groups)
+    for block in part.stored_blocks(log):
+        keep = wanted.keep(block)
         for group in block.groups if keep is None else block.groups[keep]:
             if group["begins"] or collected is None:
-                collected = _Group(group)
+                collected = _Group(group, block)
             collected.add(block, group)
             if group["ends"]:
                 yield collected.row()
@@ -66,8 +67,9 @@ def read_groups(log: Log, part: ReadRange) -> Iterator[dict[str, object]]:
 class _Group:
     """A group being put together; only the digest of its bytes is kept."""
 
-    def __init__(self, group: np.void) -> None:
+    def __init__(self, group: np.void, block: Block) -> None:
         self._group = group
+        self._gtid = gtid_of(group, block.gtid_sources)
         self._event_types: list[int] = []
         self._size = 0
         self._digest = hashlib.sha256()
@@ -89,13 +91,12 @@ class _Group:
 
     def row(self) -> dict[str, object]:
         group = self._group
-        gtid = Gtid(int(group["domain"]), int(group["server_id"]), int(group["seqno"]))
         return {
             "file_no": int(group["file_no"]),
             "page": int(group["page"]),
             "chunk": int(group["chunk"]),
             "file_offset": int(group["file_offset"]),
-            "gtid": str(gtid) if group["has_gtid"] else None,
+            "gtid": None if self._gtid is None else str(self._gtid),
             "commit_time": datetime.fromtimestamp(int(group["timestamp"]), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "events": len(self._event_types),
             "event_types": self._event_types,
@@ -108,8 +109,8 @@ class _Group:
 
 def _print_table(found: Iterator[dict[str, object]]) -> None:
     table = Table(title="Event groups", title_justify="left")
-    for column in ("position", "gtid"):
-        table.add_column(column)
+    table.add_column("position", no_wrap=True)
+    table.add_column("gtid", overflow="fold")
     for column in ("events", "bytes", "out-of-band"):
         table.add_column(column, justify="right")
     table.add_column("event types")

@@ -8,8 +8,8 @@ import typer
 
 from binlog_format import open_log
 from binlog_format.errors import OptionError
-from binlog_format.gtid import GtidPosition
 from binlog_format.position import Position
+from binlog_format.views.read_range import EDGE_HINT, parse_edge
 
 
 def _checked(text: str | None) -> str | None:
@@ -17,16 +17,9 @@ def _checked(text: str | None) -> str | None:
     if text is None:
         return None
     try:
-        if ":" in text:
-            Position.parse(text)
-        else:
-            GtidPosition.parse(text)
+        parse_edge(text)
     except ValueError as error:
-        raise OptionError(
-            "INVALID_VALUE",
-            f"{error}",
-            hint="A position is file_no:page:chunk, for example 0:12:3; GTIDs are, for example, 0-1-575,1-2-7",
-        ) from error
+        raise OptionError("INVALID_VALUE", f"{error}", hint=EDGE_HINT) from error
     return text
 
 
@@ -36,7 +29,7 @@ StartOption = Annotated[
         "--start",
         metavar="POSITION",
         callback=_checked,
-        help="Position (0:12:3) to start at, or GTIDs (0-1-575) to start behind.",
+        help="Position (0:12:3) to start at, or GTIDs (0-1-575, or MySQL's uuid:1-77) to start behind.",
     ),
 ]
 EndOption = Annotated[
@@ -55,9 +48,10 @@ def positions_of(path: str, start: str | None, end: str | None) -> tuple[Positio
 
     GTIDs are looked up, which needs a log that can be read; positions are taken as they are.
     """
-    if all(edge is None or ":" in edge for edge in (start, end)):
-        # Nothing to look up: what is damaged can be looked at all the same.
-        return (None if start is None else Position.parse(start)), (None if end is None else Position.parse(end))
+    edges = [None if edge is None else parse_edge(edge) for edge in (start, end)]
+    first, last = (edge if isinstance(edge, Position) else None for edge in edges)
+    if [first, last] == edges:
+        return first, last  # nothing to look up: what is damaged can be looked at all the same
     from binlog_format.search import range_positions
     from binlog_format.views.read_range import ReadRange
 

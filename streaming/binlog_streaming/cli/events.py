@@ -1,0 +1,101 @@
+"""`binlog-stream events`: the replication events of a log, one after the other."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from binlog_format import open_log
+from binlog_streaming.cli.output import Output, OutputOption, PathArgument, output_console
+from binlog_streaming.cli.ranges import EndOption, StartOption  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.tabular import escaped, json_rows, position_text, shortened, write_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from binlog_format.views.events import EventsView
+
+TABLE_ROWS = 50
+"""Rows printed for people when no limit is given."""
+_TEXT_WIDTH = 60
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to *app*."""
+    app.command()(events)
+
+
+def events(
+    path: PathArgument,
+    output: OutputOption = Output.TABLE,
+    *,
+    tables: Annotated[
+        str | None,
+        typer.Option(
+            help="Only events about these tables: regular expressions on database.table, separated by commas."
+        ),
+    ] = None,
+    exclude_tables: Annotated[str | None, typer.Option(help="The same, for what to leave out.")] = None,
+    start: StartOption = None,
+    end: EndOption = None,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help=f"Rows to print; default: all as jsonl, {TABLE_ROWS} as table.")
+    ] = None,
+) -> None:
+    """List the replication events of a log: types, sizes, tables, statements; what is compressed is shown plain."""
+    # Compiled code takes a moment to load: not for --help.
+    from binlog_format.events.expansion import expanded
+    from binlog_format.views.events import EventsView
+    from binlog_format.views.read_range import ReadRange
+    from binlog_format.views.table_filter import TableFilter
+
+    accepted = TableFilter(tables, exclude_tables) if tables or exclude_tables else None
+    with open_log(path) as log:
+        part = ReadRange.of(log, start, end)
+        view = EventsView(tables=accepted, skip=part.skip, until=part.until)
+        batches = view.batches(expanded(part.stored_blocks(log)))
+        if output is Output.JSONL:
+            write_batches(batches, view, limit)
+        else:
+            _print_table(batches, view, TABLE_ROWS if limit is None else limit)
+
+
+def _print_table(batches: Iterator[pa.RecordBatch], view: EventsView, limit: int) -> None:
+    # One row more than is shown tells whether there are more.
+    found = list(itertools.islice(json_rows(batches, view), limit + 1))
+    console = output_console()
+    if not found:
+        console.print("No events.")
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("position", "no", "gtid", "time", "type"):
+        table.add_column(name, no_wrap=True, justify="right" if name == "no" else "left")
+    table.add_column("bytes", justify="right")
+    table.add_column("what", overflow="fold", min_width=_TEXT_WIDTH // 2)
+    for row in found[:limit]:
+        stored = f" [dim]in {row['stored_as']}[/]" if row["stored_as"] else ""
+        table.add_row(
+            position_text(row["position"]),
+            str(row["event_no"]),
+            str(row["gtid"] or ""),
+            str(row["time"]),
+            f"{row['type']}{stored}",
+            f"{row['size']:,}",
+            escaped(_what(row)),
+        )
+    console.print(table)
+    if len(found) > limit:
+        console.print(f"The first {limit} events; --limit shows more, --output jsonl all.", style="dim")
+
+
+def _what(row: dict[str, object]) -> str:
+    if row["text"] is not None:
+        database = f"{row['database']}: " if row["database"] else ""
+        return database + shortened(json.dumps(row["text"], ensure_ascii=False)[1:-1], _TEXT_WIDTH)
+    return f"{row['database']}.{row['table']}" if row["table"] else ""

@@ -1,0 +1,67 @@
+"""Rows of a view for people and for programs: `write_batches`, `json_rows`, and short texts for table cells."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+
+    from binlog_format.views.json_rows import JsonStyle
+
+    class View(Protocol):
+        """A view whose rows have a form in JSON."""
+
+        def json_styles(self) -> Mapping[str, JsonStyle]:
+            """How its batches are written; known once there is one."""
+
+
+def limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    """The first *limit* rows; all without a limit."""
+    if limit is None:
+        yield from batches
+        return
+    while limit > 0 and (batch := next(batches, None)) is not None:
+        yield batch.slice(0, limit)
+        limit -= batch.num_rows
+
+
+def write_batches(batches: Iterator[pa.RecordBatch], view: View, limit: int | None) -> None:
+    """Print rows as lines of JSON."""
+    from binlog_format.views.json_rows import json_lines  # compiled code takes a moment to load: not for --help
+
+    for batch in limited(batches, limit):
+        sys.stdout.buffer.write(json_lines(batch, view.json_styles()))
+    sys.stdout.flush()
+
+
+def json_rows(batches: Iterator[pa.RecordBatch], view: View) -> Iterator[dict[str, object]]:
+    """Rows one by one, with the values that they have as JSON."""
+    from binlog_format.views.json_rows import json_lines
+
+    for batch in batches:
+        for line in bytes(json_lines(batch, view.json_styles())).split(b"\n"):
+            if line:
+                yield json.loads(line)
+
+
+def position_text(position: object) -> str:
+    """`file_no:page:chunk`."""
+    assert isinstance(position, dict)
+    return ":".join(str(part) for part in position.values())
+
+
+def shortened(value: object, width: int) -> str:
+    """*value* on one line of at most *width* characters, safe for a terminal."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[: width + 1])
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def escaped(text: str) -> str:
+    """*text* as it is, for a cell in which square brackets mean colours."""
+    return text.replace("[", r"\[")
