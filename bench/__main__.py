@@ -44,7 +44,7 @@ def _rounded(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:,.3g}"
 
 
-def keep(path: Path, one: Benchmark, value: float) -> None:
+def keep(path: Path, one: Benchmark, value: float, *, command: str = "") -> None:
     """Put a result into the file at *path*.
 
     Results of benchmarks that did not run this time stay, each with the machine that it was measured on.
@@ -53,7 +53,7 @@ def keep(path: Path, one: Benchmark, value: float) -> None:
     results[one.name] = {
         "value": value,
         "unit": one.unit,
-        "command": f"python -m bench {one.name}",
+        "command": command or f"python -m bench {one.name}",
         "machine": machine_line(),
     }
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.registry import benchmark
-from bench.sysbench_log import four_tables_log
-from binlog_format.log import open_log
+from bench.sysbench_log import sysbench_log
+from binlog_format import open_log
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.rows.table_events import TableMaps
 
@@ -24,7 +24,7 @@ RUNS = 5
 @benchmark("innodb.arrow.rows_per_s", unit="rows/s")
 def row_changes() -> float:
     """Row changes of four sysbench tables into Arrow columns (all of them), one core, page cache warm."""
-    log = four_tables_log()
+    log = sysbench_log()
     seconds = statistics.median([_decode(log.path, log.changes) for _ in range(RUNS + 1)][1:])
     return log.changes / seconds
 
@@ -32,7 +32,7 @@ def row_changes() -> float:
 @benchmark("innodb.arrow.copy_ratio", unit="x")
 def copy_ratio() -> float:
     """How many times as long that takes as a plain copy of the same bytes in memory, in the same run."""
-    log = four_tables_log()
+    log = sysbench_log()
     content = np.concatenate([np.fromfile(path, np.uint8) for path in sorted(log.path.glob("*.ibb"))])[: log.size]
     target = np.empty_like(content)
     decode, copy = [], []
@@ -49,7 +49,7 @@ def _decode(path: Path, changes: int) -> float:
     found = 0
     with open_log(str(path)) as log:
         maps = TableMaps()
-        for block in log.blocks():
+        for block in log.committed_blocks():
             for touched in maps.resolve(block):
                 images = read_images(block.data, block.events, touched.events, touched.layout)
                 for column in range(len(touched.layout.columns)):

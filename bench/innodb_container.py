@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import resource
 import statistics
 import subprocess
 import sys
@@ -15,10 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from crc32c import crc32c
 
+from bench.machine import peak_bytes
 from bench.oob_log import oob_log
 from bench.registry import benchmark
-from bench.sysbench_log import four_tables_log
-from binlog_format.log import open_log
+from bench.sysbench_log import sysbench_log
+from binlog_format import open_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ Logs = list[tuple[Path, int]]
 
 
 def _small() -> Logs:
-    data = four_tables_log()
+    data = sysbench_log()
     return [(data.path, data.size)]
 
 
@@ -144,7 +144,7 @@ def split_limit() -> float:
 @cache
 def _split_seconds() -> tuple[float, float, float]:
     # Best wall times of one process reading the log, of two reading a half each, and of two reading all of it.
-    path = four_tables_log(SPLIT_TRANSACTIONS).path
+    path = sysbench_log(transactions=SPLIT_TRANSACTIONS).path
     with open_log(str(path)) as log:
         start = log.start_position()
         end = log.span(start).end
@@ -216,16 +216,5 @@ def _seconds(action: Callable[[], object], runs: int = RUNS) -> float:
     return statistics.median(taken[1:])
 
 
-def _peak_bytes() -> int:
-    """Most memory that this process has had resident."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        # What getrusage says includes the process that started this one.
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-        return int(line.split()[1]) << 10
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak << 10
-
-
 if __name__ == "__main__":
-    print(_read(Path(sys.argv[1])), _peak_bytes())
+    print(_read(Path(sys.argv[1])), peak_bytes())

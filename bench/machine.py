@@ -1,9 +1,11 @@
-"""The line that says what a number was measured on."""
+"""The line that says what a number was measured on: `machine_line`; memory of this process: `peak_bytes`."""
 
 from __future__ import annotations
 
 import os
 import platform
+import resource
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,6 +22,17 @@ def machine_line() -> str:
         f"{_processor()}, {cores} cores, {memory:.0f} GiB, load {load:.1f}, "
         f"{platform.system()}, Python {platform.python_version()}, {versions}"
     )
+
+
+def peak_bytes() -> int:
+    """Most memory that this process has had resident."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        # What getrusage says includes the process that started this one.
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) << 10
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak << 10
 
 
 def _processor() -> str:

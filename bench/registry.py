@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-MODULES = ("bench.innodb_container", "bench.arrow", "bench.spark_source", "bench.tables")
+MODULES = ("bench.innodb_container", "bench.rows", "bench.arrow", "bench.spark_source", "bench.tables")
 """Imported to fill the list; the order here is the order of the table."""
 
 

@@ -7,9 +7,11 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from bench.datasets import sysbench_log
+from bench.datasets import SBTEST
 from bench.registry import benchmark
+from bench.sysbench_log import sysbench_log
 
+TRANSACTIONS = 125_000
 RUNS = 3
 """After a first one that starts the workers and loads the kernels; the median counts."""
 
@@ -17,7 +19,7 @@ RUNS = 3
 @benchmark("spark.noop.typed.rows_per_s", unit="rows/s")
 def typed_changes() -> float:
     """Row changes of one table, typed, through an AvailableNow stream: rows by the time of the batch."""
-    return _rows_per_second(table=sysbench_log().table)
+    return _rows_per_second(table=SBTEST.full_name)
 
 
 @benchmark("spark.noop.json.rows_per_s", unit="rows/s")
@@ -33,7 +35,7 @@ def _rows_per_second(**options: str) -> float:
 def _one_run(options: dict[str, str]) -> float:
     from binlog_streaming.spark_session import local_session  # Spark is imported only when it is measured
 
-    data = sysbench_log()
+    data = sysbench_log(transactions=TRANSACTIONS, tables=1)
     work = Path(tempfile.mkdtemp(prefix="binlog-stream-bench-"))
     # The session stays up for the next run; its messages go where it was started.
     spark = local_session("bench", master="local[2]", log_file=Path(tempfile.gettempdir()) / "binlog-stream-bench.log")

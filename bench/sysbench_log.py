@@ -1,4 +1,4 @@
-"""A large log in sysbench's shape on four tables: `four_tables_log()`; made once by NumPy templates, and kept.
+"""A large log in sysbench's shape on one table or several: `sysbench_log()`; made once by NumPy templates, and kept.
 
 A transaction has four statements on one table, as `oltp_write_only` has: an update of the indexed column, an update of
 the text, a delete and an insert. Rows that change are those that are there: played through, the log gives a table.
@@ -6,42 +6,32 @@ the text, a delete and an insert. Rows that change are those that are there: pla
 
 from __future__ import annotations
 
-import json
-import shutil
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.datasets import DATA, FIRST_SECOND
-from binlog_format.events.encoding import (
-    Origin,
-    encode_annotate_rows,
-    encode_format_description,
-    encode_gtid,
-    encode_xid,
-)
-from binlog_format.events.table_encoding import ColumnSpec, TableEncoder, TableSpec
+from bench.datasets import FIRST_SECOND, SERVER_ID, SYSBENCH_COLUMNS, Form, kept_log
+from binlog_format.events.encoding import Origin, encode_annotate_rows, encode_gtid, encode_xid
+from binlog_format.events.table_encoding import TableEncoder, TableSpec
 from binlog_format.gtid import Gtid
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from bench.datasets import GroupWriter, KeptLog
 
 TRANSACTIONS = 60_000
 TABLES = 4
 ROWS_PER_TABLE = 10_000
-SERVER_ID = 1
 LOAD_ROWS = 500
 """Rows of one INSERT that fills the tables."""
 TEXTS = 4096
 BATCH = 4096
 """Transactions made at once."""
-_VERSION = 1
+_VERSION = 2
 """Counts up when the data below changes."""
 
 # Marks in the template that are looked for and replaced; no other bytes of a transaction look like them.
@@ -54,67 +44,45 @@ _XID = 0x1234_5678_1234_5678
 _SECOND = 0x6A6B_6C6D
 
 
-@dataclass(frozen=True, slots=True)
-class FourTablesLog:
-    """A log and what is in it.
-
-    Attributes:
-        path: Directory of the files.
-        changes: Row changes.
-        size: Bytes of the files up to the end of data.
-    """
-
-    path: Path
-    changes: int
-    size: int
+def sysbench_log(
+    form: Form = Form.INNODB,
+    *,
+    transactions: int = TRANSACTIONS,
+    tables: int = TABLES,
+    rows_per_table: int = ROWS_PER_TABLE,
+) -> KeptLog:
+    """The log; written if it is not there, which takes some seconds. In both formats it has the same content."""
+    name = f"sysbench-{_VERSION}-{transactions}-{tables}-{rows_per_table}"
+    write = partial(write_groups, transactions=transactions, tables=tables, rows_per_table=rows_per_table)
+    return kept_log(name, form, write)
 
 
-def four_tables_log(transactions: int = TRANSACTIONS, rows_per_table: int = ROWS_PER_TABLE) -> FourTablesLog:
-    """The log; written if it is not there, which takes some seconds."""
-    directory = DATA / f"sysbench4-{_VERSION}-{transactions}-{rows_per_table}"
-    about = directory / "about.json"
-    if not about.exists():
-        partial = directory.with_name(f"{directory.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        size = write_log(partial, transactions, rows_per_table)
-        (partial / "about.json").write_text(json.dumps({"size": size}))
-        shutil.rmtree(directory, ignore_errors=True)
-        partial.rename(directory)
-    size = json.loads(about.read_text())["size"]
-    return FourTablesLog(directory, 4 * transactions + TABLES * rows_per_table, size)
-
-
-def write_log(directory: Path, transactions: int, rows_per_table: int, *, seed: int = 1) -> int:
-    """Write the log into *directory*; its size up to the end of data."""
-    start = encode_format_description("12.3.1-MariaDB-log", FIRST_SECOND, Origin(FIRST_SECOND, SERVER_ID))
-    options = WriterOptions(max_binlog_size=64 << 20, sync=False)
-    shop = _Tables(rows_per_table, np.random.default_rng(seed))
-    with BinlogWriter(directory, options, format_description=start) as writer:
-        seqno = 0
-        for events in shop.load():
+def write_groups(writer: GroupWriter, *, transactions: int, tables: int, rows_per_table: int) -> int:
+    """Write the groups; how many rows they change."""
+    shop = _Tables(tables, rows_per_table, np.random.default_rng(1))
+    seqno = 0
+    for events in shop.load():
+        seqno += 1
+        gtid = Gtid(0, SERVER_ID, seqno)
+        writer.write_group(gtid, encode_gtid(gtid, FIRST_SECOND), [*events, encode_xid(seqno, shop.origin)])
+    for first in range(0, transactions, BATCH):
+        for gtid_event, rest in shop.transactions(seqno + 1, min(BATCH, transactions - first)):
             seqno += 1
-            gtid = Gtid(0, SERVER_ID, seqno)
-            writer.write_group(gtid, encode_gtid(gtid, FIRST_SECOND), [*events, encode_xid(seqno, shop.origin)])
-        for first in range(0, transactions, BATCH):
-            for gtid_event, rest in shop.transactions(seqno + 1, min(BATCH, transactions - first)):
-                seqno += 1
-                writer.write_group(Gtid(0, SERVER_ID, seqno), gtid_event, [rest])
-        writer.checkpoint()
-        end = writer.position
-        return end.file_no * options.max_binlog_size + end.file_offset
+            writer.write_group(Gtid(0, SERVER_ID, seqno), gtid_event, [rest])
+    return 4 * transactions + tables * rows_per_table
 
 
 class _Tables:
     # The tables while the log is made: of each row its k, and which texts it has.
-    def __init__(self, rows: int, numbers: np.random.Generator) -> None:
+    def __init__(self, tables: int, rows: int, numbers: np.random.Generator) -> None:
         self.origin = Origin(FIRST_SECOND, SERVER_ID)
         self._numbers = numbers
         self._rows = rows
-        self._specs = [_spec(number) for number in range(1, TABLES + 1)]
+        self._specs = [_spec(number) for number in range(1, tables + 1)]
         self._encoders = [TableEncoder(spec, 20 + i) for i, spec in enumerate(self._specs)]
         self._templates = [_Template(encoder) for encoder in self._encoders]
         self._c_texts, self._pad_texts = _digit_groups(numbers, 10), _digit_groups(numbers, 5)
-        shape = (TABLES, rows)
+        shape = (tables, rows)
         self._k = numbers.integers(1, rows, shape, dtype=np.int32)
         self._c = numbers.integers(0, TEXTS, shape, dtype=np.int32)
         self._pad = numbers.integers(0, TEXTS, shape, dtype=np.int32)
@@ -135,7 +103,7 @@ class _Tables:
 
     def transactions(self, first_seqno: int, count: int) -> Iterator[tuple[bytes, bytes]]:
         draw = self._numbers.integers
-        tables, rows = draw(0, TABLES, count), draw(0, self._rows, count)
+        tables, rows = draw(0, len(self._specs), count), draw(0, self._rows, count)
         new_k = draw(1, self._rows, count, dtype=np.int32)
         updated_c, new_c, new_pad = (draw(0, TEXTS, count, dtype=np.int32) for _ in range(3))
         before = np.empty((3, count), np.int32)
@@ -216,13 +184,7 @@ class _Template:
 
 
 def _spec(number: int) -> TableSpec:
-    columns = (
-        ColumnSpec("id", "int"),
-        ColumnSpec("k", "int"),
-        ColumnSpec("c", "char(120)"),
-        ColumnSpec("pad", "char(60)"),
-    )
-    return TableSpec("sbtest", f"sbtest{number}", columns, ("id",))
+    return TableSpec("sbtest", f"sbtest{number}", SYSBENCH_COLUMNS, ("id",))
 
 
 def _digit_groups(numbers: np.random.Generator, groups: int) -> NDArray[np.uint8]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.registry import benchmark
-from bench.sysbench_log import four_tables_log
+from bench.sysbench_log import sysbench_log
 
 if TYPE_CHECKING:
     from binlog_streaming.settings import Mode
@@ -47,7 +47,7 @@ def _one_run(mode: Mode) -> float:
     from binlog_streaming.spark_session import local_session  # Spark is imported only when it is measured
     from binlog_streaming.tables.job import TablesJob
 
-    data = four_tables_log()
+    data = sysbench_log()
     work = Path(tempfile.mkdtemp(prefix="binlog-stream-bench-"))
     # The session stays up for the next run; its messages go where it was started.
     spark = local_session("bench", master="local[2]", log_file=Path(tempfile.gettempdir()) / "binlog-stream-bench.log")

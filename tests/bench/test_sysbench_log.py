@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
-from bench.sysbench_log import TABLES, write_log
-from binlog_format.log import open_log
+from bench.datasets import Form, write_log
+from bench.sysbench_log import TABLES, write_groups
+from binlog_format import open_log
 from binlog_format.views.changefeed import ChangefeedView
 
 if TYPE_CHECKING:
@@ -18,10 +20,12 @@ TRANSACTIONS = 1500
 ROWS = 300
 
 
-@pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=list(Form))
+def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("log")
-    assert write_log(directory, TRANSACTIONS, ROWS) > 1 << 20
+    write = partial(write_groups, transactions=TRANSACTIONS, tables=TABLES, rows_per_table=ROWS)
+    changes, size = write_log(directory, request.param, write)
+    assert (changes, size > 1 << 20) == (4 * TRANSACTIONS + TABLES * ROWS, True)
     return directory
 
 
@@ -31,7 +35,7 @@ def test_every_image_before_is_what_the_changes_before_left(log: Path) -> None:
         for number in range(1, TABLES + 1):
             view = ChangefeedView(table=f"sbtest.sbtest{number}")
             rows: dict[int, tuple[object, ...]] = {}
-            for row in pa.Table.from_batches(list(view.batches(opened.blocks()))).to_pylist():
+            for row in pa.Table.from_batches(list(view.batches(opened.committed_blocks()))).to_pylist():
                 values = (row["k"], row["c"], row["pad"])
                 if row["_change_type"] in ("delete", "update_preimage"):
                     assert rows.pop(row["id"]) == values
