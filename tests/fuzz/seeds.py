@@ -15,11 +15,9 @@ from binlog_format.innodb.checksum import set_page_checksum
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter, Cache
 from binlog_format.innodb.writer.xa import Xid
-from tests.corpus import SERVER_CASES
-from tests.format.classic.logs import raw_events
 from tests.format.innodb.inspection.small_logs import Files, read_files
 from tests.format.innodb.test_large_groups import event, gtid_event, write_group
-from tests.format.rows.plain_blocks import plain_groups
+from tests.format.rows.plain_json import INSERT, REMOVE, REPLACE, Opaque, change, document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 PAGE_SIZE = 512
-_CLASSIC_FILE = SERVER_CASES / "mariadb-10.11" / "oltp_small" / "mysql-bin.000001"
 
 Edit = tuple[int, int, bytes]
 """What to do (see `spoiled`), where, and with which bytes."""
@@ -86,23 +83,25 @@ def small_log() -> Files:
         return read_files(Path(folder))
 
 
-@functools.cache
-def classic_events() -> tuple[bytes, ...]:
-    """The first events of a real classic file, checksums included: the head and a few groups."""
-    return tuple(raw_events(_CLASSIC_FILE.read_bytes())[:24])
+JSON_CHANGES = b"".join(
+    [
+        change(REPLACE, "$.a", [1, {"b": 2.5}]),
+        change(INSERT, '$."new key"', "x" * 20),
+        change(INSERT, "$[1]", {"a": None}),
+        change(REMOVE, "$.a[0]"),
+        change(REMOVE, "$[0]"),
+    ]
+)
+"""Changes to a JSON document: some fit an object, some an array."""
 
 
 @functools.cache
-def row_groups() -> list[list[bytes]]:
-    """The last groups of the same file that hold rows."""
-    groups = [group for group in plain_groups(_CLASSIC_FILE) if any(data[4] in (23, 24, 25) for data in group)]
-    return groups[-3:]
-
-
-@functools.cache
-def table_maps() -> tuple[bytes, ...]:
-    """Table map events."""
-    return tuple(sorted({data for group in row_groups() for data in group if data[4] == EventType.TABLE_MAP}))
+def mysql_documents() -> tuple[bytes, ...]:
+    """JSON documents of MySQL of all types."""
+    scalars = [None, True, 7, -70_000, 2**40, 2**64 - 1, 1.5, "text\n", Opaque(15, b"bytes" * 20, "")]
+    decimal, moment = Opaque(246, bytes.fromhex("0804807b1194"), ""), Opaque(12, bytes(8), "")
+    values = [*scalars, scalars, {"a": scalars, "b": {"c": []}}, [decimal, moment, [[["x"]]]], {"a": [1, 2], "n": {}}]
+    return tuple(document(value, large=large) for value in values for large in (False, True))
 
 
 def with_right_checksums(content: bytes, page_size: int = PAGE_SIZE) -> bytes:

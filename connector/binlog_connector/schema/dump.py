@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from binlog_format.vendor import Vendor
 
 _HINT = "Make it with mariadb-dump --no-data --databases NAME, or put USE NAME; before the tables"
-_QUOTED = r"'(?:[^'\\]++|\\.|'')*+'|\"(?:[^\"\\]++|\\.|\"\")*+\"|`(?:[^`]++|``)*+`"
+# A quote without its end goes on to the end of the text: it is looked for once.
+_QUOTED = r"'(?:[^'\\]++|\\.|'')*+(?:'|\\?\Z)|\"(?:[^\"\\]++|\\.|\"\")*+(?:\"|\\?\Z)|`(?:[^`]++|``)*+(?:`|\Z)"
 _COMMENT = r"--(?=\s|\Z)[^\n]*+|\#[^\n]*+|/\*.*?(?:\*/|\Z)"
 # A command of the client, not a statement: what ends statements from here on.
 _DELIMITER = re.compile(r"(?:\s++|--(?=\s|\Z)[^\n]*+|#[^\n]*+)*+DELIMITER[ \t]+(\S+)[^\n]*", re.IGNORECASE)

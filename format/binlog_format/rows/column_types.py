@@ -44,7 +44,7 @@ _OLD_TEMPORAL_WIDTHS = {
 }
 _LABEL_WIDTHS = {ColumnType.ENUM: 2, ColumnType.SET: 8}  # at most; the metadata say how many
 
-_TEXT_SIZE_MAX = (1 << 31) - 1  # offsets of Arrow's string type are 32-bit numbers
+TEXT_SIZE_MAX = (1 << 31) - 1  # offsets of Arrow's string type are 32-bit numbers
 
 _SIZED_BY_LONGEST = frozenset(
     {ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.STRING, ColumnType.VARCHAR_COMPRESSED}
@@ -194,10 +194,10 @@ def check_gathered(bad_index: int) -> None:
 
 def check_text_size(size: int) -> None:
     """Raise where texts are more than an Arrow array of them can hold."""
-    if size > _TEXT_SIZE_MAX:
+    if size > TEXT_SIZE_MAX:
         raise UnsupportedError(
             "ROW_IMAGE",
-            f"a column with more than {_TEXT_SIZE_MAX} bytes of text at once",
+            f"a column with more than {TEXT_SIZE_MAX} bytes of text at once",
             hint="Read fewer events at once",
         )
 

@@ -10,7 +10,14 @@ import pyarrow as pa
 from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.rows import enum_kernels as kernels
 from binlog_format.rows.arrow_arrays import fixed_array, text_array, validity
-from binlog_format.rows.column_types import BadValueError, Family, check_gathered, check_text_size, unsupported
+from binlog_format.rows.column_types import (
+    TEXT_SIZE_MAX,
+    BadValueError,
+    Family,
+    check_gathered,
+    check_text_size,
+    unsupported,
+)
 from binlog_format.rows.value_kernels import gather_1, gather_2, gather_set
 
 if TYPE_CHECKING:
@@ -48,6 +55,10 @@ def _enums(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> 
     if len(too_large):
         index = int(too_large[0])
         raise BadValueError(index, f"number {int(values[index])} of {len(labels) - 1} labels")
+    sizes = np.array([len(label.encode()) for label in labels])
+    if int(sizes.max()) * len(values) > TEXT_SIZE_MAX:
+        # A label of a server has at most 255 characters; of others a byte of a row can become a gigabyte.
+        check_text_size(int(sizes[values[validity(offsets)]].sum()))
     return pa.DictionaryArray.from_arrays(numbers, pa.array(labels, pa.string())).dictionary_decode()
 
 

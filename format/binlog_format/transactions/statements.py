@@ -42,14 +42,15 @@ _PLAIN_MAX = 400
 """Bytes looked at for comments; a name is not longer (64 characters)."""
 
 _FLAGS = re.IGNORECASE | re.DOTALL
-_COMMENTS = re.compile(rb"(?:\s+|/\*.*?\*/|--[ \t][^\n]*(?:\n|$)|#[^\n]*(?:\n|$))+", re.DOTALL)
+# A server wrote what is read here, but a file may say anything: no part of these forms is tried a second time.
+_COMMENTS = re.compile(rb"(?:\s++|/\*.*?(?:\*/|\Z)|--[ \t][^\n]*+\n?|#[^\n]*+\n?)++", re.DOTALL)
 _COMMENT_SIGNS = (b"/*", b"--", b"#")
-_NAME = rb"(?:`(?P<quoted>(?:[^`]|``)*)`|\"(?P<ansi>(?:[^\"]|\"\")*)\"|(?P<bare>[^\s;`\"']+))\s*;?\s*$"
-_SAVEPOINT = re.compile(rb"SAVEPOINT\b\s*" + _NAME, _FLAGS)
-_ROLLBACK_TO = re.compile(rb"ROLLBACK\b\s*(?:WORK\b\s*)?TO\b\s*(?:SAVEPOINT\b\s*(?=\S*[^\s;]))?" + _NAME, _FLAGS)
-_ROLLBACK = re.compile(rb"ROLLBACK(?:\s+WORK)?\s*;?\s*$", _FLAGS)
-_XA = re.compile(rb"XA\s+(?P<verb>START|BEGIN|END|COMMIT|ROLLBACK)\b", _FLAGS)
-_ONE_PHASE = re.compile(rb"\s*ONE\s+PHASE\b", _FLAGS)
+_NAME = rb"(?:`(?P<quoted>(?:[^`]++|``)*+)`|\"(?P<ansi>(?:[^\"]++|\"\")*+)\"|(?P<bare>[^\s;`\"']++))\s*+;?\s*+\Z"
+_SAVEPOINT = re.compile(rb"SAVEPOINT\b\s*+" + _NAME, _FLAGS)
+_ROLLBACK_TO = re.compile(rb"ROLLBACK\b\s*+(?:WORK\b\s*+)?TO\b\s*+(?:SAVEPOINT\b\s*+(?=;*+[^\s;]))?" + _NAME, _FLAGS)
+_ROLLBACK = re.compile(rb"ROLLBACK(?:\s++WORK)?\s*+;?\s*+\Z", _FLAGS)
+_XA = re.compile(rb"XA\s++(?P<verb>START|BEGIN|END|COMMIT|ROLLBACK)\b", _FLAGS)
+_ONE_PHASE = re.compile(rb"\s*+ONE\s++PHASE\b", _FLAGS)
 _XA_KINDS = {
     b"START": StatementKind.XA_START,
     b"BEGIN": StatementKind.XA_START,

@@ -7,16 +7,16 @@ import re
 
 def _part_form(number: int) -> bytes:
     forms = (
-        rb"[xX]'(?P<hex%d>(?:[0-9a-fA-F]{2})*)'",
-        rb"0x(?P<zero_x%d>(?:[0-9a-fA-F]{2})+)",
-        rb"'(?P<single%d>(?:[^'\\]|''|\\.)*)'",
-        rb"\"(?P<double%d>(?:[^\"\\]|\"\"|\\.)*)\"",
+        rb"[xX]'(?P<hex%d>(?:[0-9a-fA-F]{2})*+)'",
+        rb"0x(?P<zero_x%d>(?:[0-9a-fA-F]{2})++)",
+        rb"'(?P<single%d>(?:[^'\\]++|''|\\.)*+)'",
+        rb"\"(?P<double%d>(?:[^\"\\]++|\"\"|\\.)*+)\"",
     )
     return b"(?:" + b"|".join(form % number for form in forms) + b")"
 
 
 _XID = re.compile(
-    rb"\s*" + _part_form(0) + rb"(?:\s*,\s*" + _part_form(1) + rb"(?:\s*,\s*(?P<format>[0-9]{1,20}))?)?", re.DOTALL
+    rb"\s*+" + _part_form(0) + rb"(?:\s*+,\s*+" + _part_form(1) + rb"(?:\s*+,\s*+(?P<format>[0-9]{1,20}))?)?", re.DOTALL
 )
 _ESCAPE = re.compile(rb"\\(.)|''|\"\"", re.DOTALL)
 _DEFAULT_FORMAT_ID = 1

@@ -303,6 +303,14 @@ def test_enums(metadata: bytes, size: int) -> None:
     assert read(make_column(ColumnType.ENUM, metadata), values) == ["1", "2", "3", "0", None]
 
 
+def test_labels_that_no_server_has_take_no_memory() -> None:
+    """A table map says what a byte of a row becomes: here each of them a mebibyte, three gigabytes in all."""
+    column = make_column(ColumnType.ENUM, b"\xf7\1", charset="utf8mb4", enum_values=("x" * (1 << 20),))
+    with pytest.raises(UnsupportedError, match="ROW_IMAGE"):
+        read(column, [b"\1"] * 3000)
+    assert len(read(column, [b"\1", None, b"\0"])) == 3
+
+
 @given(st.integers(1, 64), st.data())
 def test_sets(count: int, data: st.DataObject) -> None:
     size = next(size for size in (1, 2, 3, 4, 8) if count <= 8 * size)

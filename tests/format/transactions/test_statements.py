@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,3 +86,21 @@ def test_texts_that_are_no_names_are_refused(text: str) -> None:
 def test_any_bytes_are_looked_at_without_failing(text: bytes) -> None:
     for start in (b"", b"SAVEPOINT ", b"ROLLBACK TO ", b"XA COMMIT ", b"/*"):
         parse_statement(start + text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"SAVEPOINT a" + b" " * 500_000 + b"x",
+        b"ROLLBACK TO " + b" " * 500_000 + b"'",
+        b"SAVEPOINT " + b"/*" * 250_000,
+        b"XA COMMIT '" + b"\\'" * 250_000,
+        b"SAVEPOINT `" + b"``" * 250_000,
+    ],
+    ids=["blanks behind", "blanks before", "comments", "escapes", "quotes"],
+)
+def test_statements_are_read_in_linear_time(text: bytes) -> None:
+    """A square of half a million takes minutes; a log may hold statements of a gigabyte."""
+    started = time.process_time()
+    assert parse_statement(text) is None
+    assert time.process_time() - started < 5
