@@ -64,6 +64,7 @@ class DataLossError(BinlogError):
             "FILE_PURGED",
             "GTID_PURGED",
             "LOG_RESET",
+            "FORMAT_CHANGED",
             "FILE_REUSED",
             "PAGE_REWRITTEN",
             "TRUNCATED_TRANSACTION",

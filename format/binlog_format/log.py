@@ -109,6 +109,10 @@ class Log(ABC):
     def files(self) -> list[LogFile]:
         """The files that are there now, by number."""
 
+    def file_sizes(self, first: int, behind: int) -> dict[int, int]:
+        """Bytes on disk of the files with numbers in [*first*, *behind*), by number; files are not looked into."""
+        return {file.file_no: file.size for file in self.files() if first <= file.file_no < behind}
+
     @abstractmethod
     def start_position(self) -> Position:
         """The earliest position that is still there."""
@@ -127,7 +131,7 @@ class Log(ABC):
             OptionError: `INVALID_VALUE`: the log has GTIDs of the other vendor.
         """
         first = self.start_position()
-        starts = [Position(file.file_no, first.page, first.chunk) for file in self.files() if file.header]
+        starts = self._begun_starts(first)
         low, high = 0, len(starts)
         before = self.gtid_position_at(first)
         check_kind(before, gtids)
@@ -142,6 +146,10 @@ class Log(ABC):
             else:
                 high = middle
         return GtidStart(first, before)
+
+    def _begun_starts(self, first: Position) -> list[Position]:
+        """Where files begin that something has been written into; *first* is the start of the first one."""
+        return [Position(file.file_no, first.page, first.chunk) for file in self.files() if file.header]
 
     def end_position(self) -> Position:
         """The end of data: where `blocks` ends at present."""

@@ -163,10 +163,14 @@ class SchemaHistory:
             start: None: *blocks* begin where the log does.
         """
         if start is not None and (self.known_to is None or self.known_to < start):
+            # As it is now: the blocks themselves move it on, before anybody asks.
+            known_to, earlier = self.known_to, self._earlier
 
             def look() -> None:
+                if earlier is not None:
+                    earlier()
                 with open_log(path) as log:
-                    self.scan_ddl(log, end=start)
+                    self.scan_ddl(log, known_to or log.start_position(), start)
 
             self._earlier = look
         return self.observed(blocks)
@@ -222,7 +226,7 @@ class SchemaHistory:
             SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: the definition is not that of the table map.
                 `DDL_NOT_PARSED`: there are no names, and a statement about the table was not understood.
         """
-        if self._earlier is not None and _leaves_open(layout):
+        if self._earlier is not None and leaves_open(layout):
             look, self._earlier = self._earlier, None
             look()
         name = TableName(layout.database, layout.table)
@@ -268,7 +272,8 @@ class SchemaHistory:
         self._applied = 0
 
 
-def _leaves_open(layout: TableLayout) -> bool:
+def leaves_open(layout: TableLayout) -> bool:
+    """Whether a table map lacks a name, a sign or a number of digits: something that a schema can say."""
     return not layout.has_names or any(
         column.type in OLD_TEMPORAL_TYPES or (column.type in NUMERIC_TYPES and column.unsigned is None)
         for column in layout.columns

@@ -30,14 +30,17 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Block
 
-# First two letters of the keywords that change tables, and what may stand before a keyword.
-_STARTS = {word[:2] for word in DDL_WORDS}
+TRUNCATE = "TRUNCATE"
+"""First keyword of a statement that empties a table and leaves it as it looks."""
+
+# What may stand before the first keyword of a statement.
 _BEFORE = b" \t\r\n\f\v/-#("
 
 
-def _pairs() -> NDArray[np.bool_]:
+def _pairs(words: frozenset[str]) -> NDArray[np.bool_]:
+    # By the first two letters of the words.
     table = np.zeros(1 << 16, dtype=np.bool_)
-    for start in _STARTS:
+    for start in {word[:2] for word in words}:
         for first in (start[0], start[0].lower()):
             for second in (start[1], start[1].lower()):
                 table[ord(first) << 8 | ord(second)] = True
@@ -46,8 +49,9 @@ def _pairs() -> NDArray[np.bool_]:
     return table
 
 
-_MAY_BEGIN_DDL = _pairs()
+_MAY_BEGIN_DDL = _pairs(DDL_WORDS)
 """By the first two bytes of a statement, the first one high."""
+_MAY_BEGIN_ANY = _pairs(DDL_WORDS | {TRUNCATE})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -87,7 +91,25 @@ def ddl_statements(block: Block) -> Iterator[DdlStatement]:
     Raises:
         CorruptError: `BAD_EVENT`: a Query event is damaged.
     """
-    for row in _candidates(block):
+    return (statement for _, _, statement in _statements(block, DDL_WORDS, _MAY_BEGIN_DDL))
+
+
+def table_statements(block: Block) -> Iterator[tuple[int, str, DdlStatement]]:
+    """DDL and TRUNCATE in a block, in order: row of the event, first keyword, statement.
+
+    Args:
+        block: Of plain events.
+
+    Raises:
+        CorruptError: `BAD_EVENT`: a Query event is damaged.
+    """
+    return _statements(block, DDL_WORDS | {TRUNCATE}, _MAY_BEGIN_ANY)
+
+
+def _statements(
+    block: Block, words: frozenset[str], may_begin: NDArray[np.bool_]
+) -> Iterator[tuple[int, str, DdlStatement]]:
+    for row in _candidates(block, may_begin):
         event = block.events[row]
         start, size = int(event["start"]), int(event["size"])
         content = block.data[start : start + size].tobytes()
@@ -99,16 +121,18 @@ def ddl_statements(block: Block) -> Iterator[DdlStatement]:
         if not status.takes_effect:
             continue
         text = decode_statement(query.text, status.client_charset)
-        if _is_ddl(text, status.sql_mode, block.vendor):
+        word = _first_word(text, status.sql_mode, block.vendor)
+        if word in words:
             group = block.groups[int(event["group"])]
             position = Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
             number = int(event["event_no"])
-            yield DdlStatement(
+            statement = DdlStatement(
                 position, number, text, query.database, status.sql_mode, status.server_charset, block.vendor
             )
+            yield row, word, statement
 
 
-def _candidates(block: Block) -> list[int]:
+def _candidates(block: Block, may_begin: NDArray[np.bool_]) -> list[int]:
     """Rows of Query events whose first bytes may be those of DDL, or that are too short for what they say."""
     rows = np.flatnonzero(block.events["type"] == EventType.QUERY)
     if len(rows) == 0:
@@ -127,12 +151,12 @@ def _candidates(block: Block) -> list[int]:
     long_enough = readable & (texts + 2 <= sizes)
     places = np.where(long_enough, starts + texts, 0)
     pairs = data[places].astype(np.int64) << 8 | data[places + 1]
-    return [int(row) for row in rows[~readable | (long_enough & _MAY_BEGIN_DDL[pairs])]]
+    return [int(row) for row in rows[~readable | (long_enough & may_begin[pairs])]]
 
 
-def _is_ddl(text: str, sql_mode: int, vendor: Vendor) -> bool:
+def _first_word(text: str, sql_mode: int, vendor: Vendor) -> str:
     try:
         first = Lexer(text, sql_mode=sql_mode, vendor=vendor).first()
     except DdlSyntaxError:
-        return False  # it begins with a quote
-    return first is not None and first.word in DDL_WORDS
+        return ""  # it begins with a quote
+    return "" if first is None else first.word

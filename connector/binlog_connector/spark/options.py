@@ -1,44 +1,42 @@
 """The source's options: what a user may write, read and checked once by `SourceOptions.parse`.
 
-Names are case-insensitive, as everywhere in Spark. Nothing is ignored in silence: an option or a value that does not
-exist is an `OptionError`, starts that contradict each other are a `StartError`.
+Names are case-insensitive, as everywhere in Spark; `option_table.OPTIONS` lists them. Nothing is ignored in silence: an
+option or a value that does not exist is an `OptionError`, starts that contradict each other are a `StartError`.
 """
 
 from __future__ import annotations
 
-import difflib
-import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from binlog_connector.spark.offsets import SourceOffset
-from binlog_format.detect import FORMATS
+from binlog_connector.following.starts import Edge, Moment
+from binlog_connector.spark.option_table import BATCH_ONLY, OPTION_NAMES
+from binlog_connector.spark.option_values import (
+    choice,
+    count,
+    flag,
+    invalid,
+    moment,
+    nearest,
+    numbers,
+    offset,
+    point,
+    size,
+)
+from binlog_format.detect import FORMATS, INNODB
 from binlog_format.errors import OptionError, StartError
-from binlog_format.gtid import GtidPosition
+from binlog_format.log import Bound
+from binlog_format.rows.decoding import TimeType, ZeroDates
 from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-OPTION_NAMES = (
-    "path",
-    "format",
-    "view",
-    "table",
-    "tables",
-    "excludeTables",
-    "startingOffsets",
-    "startingGtid",
-    "maxBytesPerTrigger",
-    "minPartitions",
-    "failOnDataLoss",
-)
+    from binlog_connector.following.starts import Start
+
 _NAME_BY_LOWER = {name.lower(): name for name in OPTION_NAMES}
-_SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
-_SIZE_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_INT64_MAX = 2**63 - 1
 MIN_PARTITIONS_MAX = 100_000
 """Above this, planning alone would take longer than reading."""
 
@@ -48,14 +46,12 @@ class View(StrEnum):
 
     CHANGES = "changes"
     CHANGEFEED = "changefeed"
+    EVENTS = "events"
+    TRANSACTIONS = "transactions"
     TABLES = "tables"
 
 
-class Edge(StrEnum):
-    """The two ends of a log."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
+_TYPED_VIEWS = (View.CHANGES, View.CHANGEFEED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +66,45 @@ class SourceOptions:
         tables: Comma-separated regular expressions on `database.table`; None: all.
         exclude_tables: The same, for what to leave out; None: nothing.
         start: Where a new query begins.
+        end: Where a batch query ends; `Edge.LATEST`: at the end of data.
         bytes_per_trigger_max: Bytes of the files that one micro-batch reads; None: all that is there.
+        files_per_trigger_max: Files that one micro-batch reads from; None: all that are there.
         partitions_min: Least number of partitions to cut a read into; None: by size.
+        bound: How far reading may go.
         fail_on_data_loss: Whether data that has gone ends the query (or is skipped, with a warning).
+        ignored_domains: GTID domains (MariaDB) that are left out.
+        ignored_servers: Servers whose transactions are left out.
+        schema_file: A dump of CREATE TABLEs; None: the log alone counts.
+        include_ddl: Rows of `changes` for DDL and TRUNCATE.
+        include_query: The column `query` of `changes`.
+        time_type: What TIME columns become.
+        zero_dates: What becomes of dates that are none.
+        replace_invalid_text: Bytes that are no text become U+FFFD; else they are an error.
+        given: Names of the options that were given.
     """
 
     path: str
-    format: str | None
-    view: View
-    table: str | None
-    tables: str | None
-    exclude_tables: str | None
-    start: Edge | SourceOffset | GtidPosition
-    bytes_per_trigger_max: int | None
-    partitions_min: int | None
-    fail_on_data_loss: bool
+    format: str | None = None
+    view: View = View.CHANGES
+    table: str | None = None
+    tables: str | None = None
+    exclude_tables: str | None = None
+    start: Start = Edge.EARLIEST
+    end: Start = Edge.LATEST
+    bytes_per_trigger_max: int | None = None
+    files_per_trigger_max: int | None = None
+    partitions_min: int | None = None
+    bound: Bound = Bound.VISIBLE
+    fail_on_data_loss: bool = True
+    ignored_domains: tuple[int, ...] = ()
+    ignored_servers: tuple[int, ...] = ()
+    schema_file: str | None = None
+    include_ddl: bool = False
+    include_query: bool = False
+    time_type: TimeType = TimeType.TEXT
+    zero_dates: ZeroDates = ZeroDates.NULL
+    replace_invalid_text: bool = False
+    given: frozenset[str] = field(default=frozenset(), compare=False)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -92,7 +112,7 @@ class SourceOptions:
 
         Raises:
             OptionError: `UNKNOWN`, `INVALID_VALUE` or `MISSING`.
-            StartError: `CONFLICTING_OPTIONS`: two starts.
+            StartError: `CONFLICTING_OPTIONS`: two starts, or two ends.
         """
         given = _by_known_name(options)
         if not given.get("path"):
@@ -101,22 +121,63 @@ class SourceOptions:
                 "option path: it is not set",
                 hint='Give the directory of the binlog files: .option("path", "/var/lib/mysql") or .load("...")',
             )
-        view = View(_choice("view", given.get("view", View.CHANGES.value), tuple(View)))
+        view = View(choice(given, "view", View, View.CHANGES))
         table = _table(given.get("table"), view)
         _check_filters(given.get("tables"), given.get("excludeTables"), table)
+        _check_changes_only(given, view)
+        format_name = choice(given, "format", FORMATS, "") or None
+        include_ddl = flag(given, "includeDdl", default=False)
         return cls(
             path=given["path"],
-            format=_choice("format", given["format"], FORMATS) if "format" in given else None,
+            format=format_name,
             view=view,
             table=table,
             tables=given.get("tables"),
             exclude_tables=given.get("excludeTables"),
-            start=_start(given),
-            bytes_per_trigger_max=_size("maxBytesPerTrigger", given.get("maxBytesPerTrigger")),
-            partitions_min=_count("minPartitions", given.get("minPartitions")),
-            fail_on_data_loss=_choice("failOnDataLoss", given.get("failOnDataLoss", "true"), ("true", "false"))
-            == "true",
+            start=_edge(given, "starting", Edge.EARLIEST),
+            end=_edge(given, "ending", Edge.LATEST),
+            bytes_per_trigger_max=size(given, "maxBytesPerTrigger"),
+            files_per_trigger_max=count(given, "maxFilesPerTrigger", 2**31 - 1),
+            partitions_min=count(given, "minPartitions", MIN_PARTITIONS_MAX),
+            bound=_bound(given, format_name),
+            fail_on_data_loss=flag(given, "failOnDataLoss", default=True),
+            ignored_domains=numbers(given, "ignoreDomainIds"),
+            ignored_servers=numbers(given, "ignoreServerIds"),
+            schema_file=given.get("schemaFile") or None,
+            include_ddl=include_ddl,
+            include_query=_include_query(given, include_ddl=include_ddl),
+            time_type=TimeType(choice(given, "timeType", TimeType, TimeType.TEXT)),
+            zero_dates=ZeroDates(choice(given, "zeroDates", ZeroDates, ZeroDates.NULL)),
+            replace_invalid_text=flag(given, "replaceInvalidText", default=False),
+            given=frozenset(given),
         )
+
+    def check_batch(self) -> None:
+        """See that a batch query can have these options.
+
+        Raises:
+            OptionError: `INVALID_VALUE`.
+        """
+        if self.start is Edge.LATEST:
+            hint = "Behind latest there is nothing yet; readStream waits for it"
+            raise invalid("startingOffsets", "latest", "earliest or an offset in a batch query", hint=hint)
+        if self.end is Edge.EARLIEST:
+            hint = "Before earliest there is nothing"
+            raise invalid("endingOffsets", "earliest", "latest or an offset", hint=hint)
+
+    def check_streaming(self) -> None:
+        """See that a streaming query can have these options.
+
+        Raises:
+            OptionError: `INVALID_VALUE`.
+        """
+        for name in BATCH_ONLY:
+            if name in self.given:
+                raise OptionError(
+                    "INVALID_VALUE",
+                    f"option {name}: a streaming query has no end",
+                    hint="Use spark.read, or Trigger.AvailableNow, which ends with what is there when it starts",
+                )
 
     @property
     def table_expressions(self) -> str | None:
@@ -132,26 +193,10 @@ def _by_known_name(options: Mapping[str, str]) -> dict[str, str]:
             raise OptionError(
                 "UNKNOWN",
                 f"option {key}: there is no such option",
-                hint=_nearest(key.lower(), _NAME_BY_LOWER) or f"Options are {', '.join(OPTION_NAMES)}",
+                hint=nearest(key.lower(), _NAME_BY_LOWER) or f"Options are {', '.join(OPTION_NAMES)}",
             )
         given[name] = value.strip()
     return given
-
-
-def _nearest(text: str, names: Mapping[str, str]) -> str | None:
-    close = difflib.get_close_matches(text, names, n=1, cutoff=0.5)
-    return f"Did you mean {names[close[0]]}?" if close else None
-
-
-def _invalid(name: str, value: str, expected: str, *, hint: str | None = None) -> OptionError:
-    return OptionError("INVALID_VALUE", f'option {name}: expected {expected}, got "{value}"', hint=hint)
-
-
-def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:
-    if value.lower() in choices:
-        return value.lower()
-    hint = _nearest(value.lower(), {choice: choice for choice in choices})
-    raise _invalid(name, value, " or ".join(choices), hint=hint)
 
 
 def _table(table: str | None, view: View) -> str | None:
@@ -165,7 +210,7 @@ def _table(table: str | None, view: View) -> str | None:
         return None
     database, dot, name = table.partition(".")
     if not (database and dot and name):
-        raise _invalid("table", table, "database.table, for example shop.orders")
+        raise invalid("table", table, "database.table, for example shop.orders")
     return table
 
 
@@ -173,48 +218,49 @@ def _check_filters(tables: str | None, exclude: str | None, table: str | None) -
     for name, value in (("tables", tables), ("excludeTables", exclude)):
         if value is not None and table is not None:
             hint = "table names the only table; leave one of the two"
-            raise _invalid(name, value, "nothing beside option table", hint=hint)
+            raise invalid(name, value, "nothing beside option table", hint=hint)
     TableFilter(tables, exclude)
 
 
-def _start(given: Mapping[str, str]) -> Edge | SourceOffset | GtidPosition:
-    offsets, gtid = given.get("startingOffsets"), given.get("startingGtid")
-    if offsets is not None and gtid is not None:
+def _check_changes_only(given: Mapping[str, str], view: View) -> None:
+    for name in ("includeDdl", "includeQuery"):
+        if view is not View.CHANGES and given.get(name, "false").lower() != "false":
+            hint = "View events shows the text of all statements" if view is View.EVENTS else "Use view changes"
+            raise invalid(name, given[name], f"nothing beside view {view}", hint=hint)
+
+
+def _include_query(given: Mapping[str, str], *, include_ddl: bool) -> bool:
+    include_query = flag(given, "includeQuery", default=include_ddl)
+    if include_ddl and not include_query:
+        hint = "The text of a DDL statement stands in the column query"
+        raise invalid("includeQuery", given["includeQuery"], "true or nothing beside includeDdl", hint=hint)
+    return include_query
+
+
+def _bound(given: Mapping[str, str], format_name: str | None) -> Bound:
+    bound = Bound(choice(given, "bound", Bound, Bound.VISIBLE))
+    if bound is Bound.SEALED and format_name not in (None, INNODB):
+        raise invalid("bound", bound, f"visible beside format {format_name}", hint=f"sealed is for {INNODB} logs")
+    return bound
+
+
+def _edge(given: Mapping[str, str], which: str, default: Edge) -> Start:
+    names = [name for name in (f"{which}Offsets", f"{which}Gtid", f"{which}Timestamp") if name in given]
+    if len(names) > 1:
         raise StartError(
             "CONFLICTING_OPTIONS",
-            f'options startingOffsets ("{offsets}") and startingGtid ("{gtid}"): a query has one start',
+            f'options {names[0]} ("{given[names[0]]}") and {names[1]} ("{given[names[1]]}"): '
+            f"a query has one {'start' if which == 'starting' else 'end'}",
             hint="Leave one of them",
         )
-    if gtid is not None:
-        try:
-            return GtidPosition.parse(gtid)
-        except ValueError as error:
-            expected = "the last GTID of each domain, for example 0-1-100,1-2-7"
-            raise _invalid("startingGtid", gtid, expected, hint=str(error)) from error
-    if offsets is None:
-        return Edge.EARLIEST
-    if not offsets.startswith("{"):
-        return Edge(_choice("startingOffsets", offsets, tuple(Edge)))
-    try:
-        return SourceOffset.from_json(json.loads(offsets))
-    except ValueError as error:
-        example = '{"file_no": 3, "page": 12, "chunk": 0}'
-        raise _invalid("startingOffsets", offsets, f"an offset, for example {example}", hint=str(error)) from error
-
-
-def _size(name: str, value: str | None) -> int | None:
-    if value is None:
-        return None
-    match = _SIZE.fullmatch(value)
-    size = int(match[1]) * _SIZE_FACTORS[match[2].lower()] if match else 0
-    if not 0 < size <= _INT64_MAX:
-        raise _invalid(name, value, "a size in bytes, for example 67108864 or 64m")
-    return size
-
-
-def _count(name: str, value: str | None) -> int | None:
-    if value is None:
-        return None
-    if not (value.isascii() and value.isdecimal()) or not 0 < int(value) <= MIN_PARTITIONS_MAX:
-        raise _invalid(name, value, f"a number from 1 to {MIN_PARTITIONS_MAX}")
-    return int(value)
+    if not names:
+        return default
+    (name,) = names
+    value = given[name]
+    if name.endswith("Gtid"):
+        return point(name, value)
+    if name.endswith("Timestamp"):
+        return Moment(moment(name, value), name)
+    if not value.startswith("{"):
+        return Edge(choice(given, name, Edge, default))
+    return offset(name, value)

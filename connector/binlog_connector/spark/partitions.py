@@ -4,45 +4,75 @@ from __future__ import annotations
 
 import itertools
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
+from binlog_connector.following.prepared import PreparedHistory
 from binlog_format.classic.layout import VIRTUAL_PAGE_SIZE
+from binlog_format.gtid_set import NO_GTIDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from binlog_format.gtid import GtidPosition
-    from binlog_format.log import Log, LogFile
+    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.log import Log
     from binlog_format.position import Position
+    from binlog_format.transactions.xa import PreparedXa
 
 PARTITION_SIZE_MIN = 4 << 20
 """Below this, starting a task costs more than reading."""
 
-PARTITION_SIZE_MAX = 64 << 20
-"""A partition is one Spark task: the unit that is retried, and that is spread over executors."""
+PARTITION_SIZE_MAX = 128 << 20
+"""A partition is one Spark task: the unit that is retried, and that is spread over executors; of files Spark takes as
+much. A task costs 40 ms and more of processor time, however little it reads."""
 
 
 @dataclass(frozen=True)
 class RangePartition(InputPartition):
-    """The groups whose position is in [start, end), without those that `skip_gtid` covers."""
+    """The groups whose position is in [start, end), without those that `skip_gtid` covers.
+
+    `prepared_xa` are XA transactions known to be prepared at the start (`classic`). Only groups that `until` covers are
+    wanted, where it is given. `gap` says what is missing before the start; `format` is the log's.
+    """
 
     start: Position
     end: Position
-    skip_gtid: GtidPosition
+    skip_gtid: GtidPoint
+    prepared_xa: tuple[PreparedXa, ...] = ()
+    until: GtidPoint | None = None
+    gap: str | None = None
+    format: str | None = None
 
 
 def plan_partitions(
-    log: Log, start: Position, end: Position, *, skip_gtid: GtidPosition, count_min: int | None
+    log: Log,
+    start: Position,
+    end: Position,
+    *,
+    skip_gtid: GtidPoint,
+    count_min: int | None,
+    prepared: PreparedHistory | None = None,
 ) -> list[RangePartition]:
     """Cut [start, end) into parts of similar size, in order; none when it is empty."""
     if start >= end:
         return []
-    count = partition_count(_size_between(log.files(), start, end), count_min=count_min, parallelism=_parallelism())
+    count = partition_count(_size_between(log, start, end), count_min=count_min, parallelism=_parallelism())
     edges = [start, *(log.split(start, end, count) if count > 1 else []), end]
-    return [RangePartition(left, right, skip_gtid) for left, right in itertools.pairwise(edges) if left < right]
+    prepared = prepared or PreparedHistory(start)
+    return [
+        RangePartition(left, right, skip_gtid, prepared.at(left), format=log.format_name)
+        for left, right in itertools.pairwise(edges)
+        if left < right
+    ]
+
+
+def with_gap(parts: list[RangePartition], gap: str | None, start: Position) -> list[RangePartition]:
+    """*parts*, the first of which says what is missing before *start*; a part of its own where there are none."""
+    if gap is None:
+        return parts
+    if not parts:
+        return [RangePartition(start, start, NO_GTIDS, gap=gap)]
+    return [replace(parts[0], gap=gap), *parts[1:]]
 
 
 def partition_count(size: int, *, count_min: int | None, parallelism: int) -> int:
@@ -53,8 +83,8 @@ def partition_count(size: int, *, count_min: int | None, parallelism: int) -> in
     return max(1, by_processors, -(-size // PARTITION_SIZE_MAX))
 
 
-def _size_between(files: Sequence[LogFile], start: Position, end: Position) -> int:
-    whole = sum(file.used_size for file in files if start.file_no <= file.file_no < end.file_no)
+def _size_between(log: Log, start: Position, end: Position) -> int:
+    whole = sum(log.file_sizes(start.file_no, end.file_no).values())
     # An estimate: pages of `innodb` are of this size too, except in logs made for tests.
     return max(0, whole + (end.page - start.page) * VIRTUAL_PAGE_SIZE)
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 
+from binlog_connector.following.watched import WatchedLog
 from binlog_connector.spark.options import SourceOptions, View
+from binlog_connector.spark.pushdown import ALL_WANTED, Wanted
 from binlog_connector.spark.schema import as_spark_sees_it, to_spark
-from binlog_connector.spark.watched import WatchedLog
-from binlog_format.errors import DataLossError, SchemaError
+from binlog_format.errors import DataLossError, SchemaError, StartError
+from binlog_format.gtid_set import NO_GTIDS
+from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,10 +23,18 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from binlog_connector.spark.partitions import RangePartition
+    from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.gtid import GtidPosition
+    from binlog_format.gtid_set import GtidPoint
     from binlog_format.log import Log
+    from binlog_format.position import Position
+    from binlog_format.views.changes import ChangesView
+    from binlog_format.views.group_filter import GroupFilter
+    from binlog_format.views.table_filter import TableFilter
+
+GAP_TYPE = "gap"
+"""Type of the row of view `events` that stands for what is missing."""
 
 BATCH_ROWS_MAX = 65_536
 """Rows of one Arrow batch, at most; Spark keeps a whole batch in memory."""
@@ -40,29 +53,101 @@ class BatchView(Protocol):
         """The rows of *blocks*, in total order."""
 
 
-def open_watched(options: SourceOptions) -> WatchedLog:
-    """Open the log of *options*; the caller closes it."""
-    return WatchedLog(options.path, options.format)
+def open_watched(options: SourceOptions, format_name: str | None = None) -> WatchedLog:
+    """Open the log of *options*; the caller closes it.
+
+    Args:
+        options: Of the query.
+        format_name: The format that the log had before, where the options leave it open: then it need not be found out
+            again, unless there is no such log any more.
+    """
+    try:
+        return WatchedLog(options.path, options.format or format_name or None, bound=options.bound)
+    except StartError as error:
+        if options.format is not None or not format_name or error.subclass != "NO_LOG_FILES":
+            raise
+        return WatchedLog(options.path, bound=options.bound)
 
 
-def make_view(options: SourceOptions, *, skip_gtid: GtidPosition) -> BatchView:
+def make_decoding(options: SourceOptions, schemas: RangeSchemas | None) -> Decoding:
+    """How *options* want values."""
+    return Decoding(schemas, options.zero_dates, options.time_type, options.replace_invalid_text)
+
+
+def make_view(
+    options: SourceOptions,
+    *,
+    skip_gtid: GtidPoint = NO_GTIDS,
+    until: GtidPoint | None = None,
+    wanted: Wanted = ALL_WANTED,
+    decoding: Decoding = DEFAULT_DECODING,
+    image_type: pa.DataType | None = None,
+) -> BatchView:
     """The view that *options* ask for. Imports compiled code, which takes a moment in a new process."""
+    from binlog_format.views.group_filter import GroupFilter
     from binlog_format.views.table_filter import TableFilter
 
-    tables = TableFilter(options.table_expressions, options.exclude_tables)
-    skip = skip_gtid if skip_gtid.last else None
-    if options.view is View.CHANGEFEED:
-        from binlog_format.views.changefeed import ChangefeedView
+    tables = TableFilter(
+        options.table_expressions, options.exclude_tables, databases=wanted.databases, names=wanted.tables
+    )
+    groups = GroupFilter(
+        skip_gtid or None,
+        until,
+        options.ignored_domains,
+        options.ignored_servers,
+        wanted.first_second,
+        wanted.last_second,
+    )
+    match options.view:
+        case View.CHANGEFEED:
+            from binlog_format.views.changefeed import ChangefeedView
 
-        assert options.table is not None
-        return ChangefeedView(table=options.table, tables=tables, skip=skip)
-    if options.view is View.TABLES:
-        from binlog_format.views.tables import TablesView
+            assert options.table is not None
+            return ChangefeedView(table=options.table, tables=tables, groups=groups, decoding=decoding)
+        case View.TABLES:
+            from binlog_format.views.tables import TablesView
 
-        return TablesView(tables=tables, skip=skip)
+            return TablesView(tables=tables, groups=groups, decoding=decoding)
+        case View.EVENTS:
+            from binlog_format.views.events import EventsView
+
+            return EventsView(tables=None if tables.accepts_all else tables, groups=groups)
+        case View.TRANSACTIONS:
+            from binlog_format.views.transactions import TransactionsView
+
+            return TransactionsView(tables=None if tables.accepts_all else tables, groups=groups)
+    return _changes_view(options, tables, groups, decoding, wanted.ops, image_type)
+
+
+def _changes_view(
+    options: SourceOptions,
+    tables: TableFilter,
+    groups: GroupFilter,
+    decoding: Decoding,
+    ops: frozenset[str] | None,
+    image_type: pa.DataType | None,
+) -> ChangesView:
+    from binlog_format.views.change_extras import ChangeExtras
     from binlog_format.views.changes import ChangesView
 
-    return ChangesView(table=options.table, tables=tables, skip=skip)
+    finder = None
+    if options.include_ddl:
+        from binlog_connector.schema.statement_rows import find_statements
+
+        finder = find_statements
+    extras = ChangeExtras(options.include_query, finder, ops, image_type)
+    return ChangesView(table=options.table, tables=tables, decoding=decoding, groups=groups, extras=extras)
+
+
+def schemas_for(
+    options: SourceOptions, watched: WatchedLog, start: Position, file: SchemaFile | None
+) -> RangeSchemas | None:
+    """What tables look like from *start* on; None: the view gives no rows of tables."""
+    if options.view in (View.EVENTS, View.TRANSACTIONS):
+        return None
+    from binlog_connector.spark.table_schemas import RangeSchemas
+
+    return RangeSchemas(watched, start, file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +157,14 @@ class RangeReader:
     Attributes:
         options: The query's options.
         schema: The columns that Spark expects.
+        schema_file: What the option `schemaFile` names.
+        wanted: What Spark's own filters leave over, as far as it is known here.
     """
 
     options: SourceOptions
     schema: StructType
+    schema_file: SchemaFile | None = None
+    wanted: Wanted = ALL_WANTED
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
         """The rows of *partition*, at most `BATCH_ROWS_MAX` in a batch.
@@ -84,9 +173,26 @@ class RangeReader:
             SchemaError: `SCHEMA_CHANGED`: the table has other columns now than when the query was planned.
             DataLossError: `TRUNCATED_TRANSACTION`: the log ends now before *partition* does.
         """
-        view = make_view(self.options, skip_gtid=partition.skip_gtid)
-        with open_watched(self.options) as watched:
-            yield from sized_batches(self._checked(view.batches(planned_blocks(watched.log, partition))))
+        with open_watched(self.options, partition.format) as watched:
+            schemas = schemas_for(self.options, watched, partition.start, self.schema_file)
+            view = make_view(
+                self.options,
+                skip_gtid=partition.skip_gtid,
+                until=partition.until,
+                wanted=self.wanted,
+                decoding=make_decoding(self.options, schemas),
+                image_type=self._image_type(),
+            )
+            blocks = planned_blocks(watched.log, partition, stored=self.options.view is View.EVENTS)
+            batches = view.batches(blocks if schemas is None else schemas.observed(blocks))
+            if partition.gap is not None and self.options.view is View.EVENTS:
+                batches = itertools.chain([gap_batch(partition)], batches)
+            yield from sized_batches(self._checked(batches))
+
+    def _image_type(self) -> pa.DataType | None:
+        if self.options.table is None or not self.options.include_ddl:
+            return None
+        return to_arrow_schema(self.schema, timezone="UTC").field("before").type
 
     def _checked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found: pa.Schema | None = None
@@ -114,14 +220,27 @@ class RangeReader:
         )
 
 
-def planned_blocks(log: Log, partition: RangePartition) -> Iterator[Block]:
+def planned_blocks(log: Log, partition: RangePartition, *, stored: bool = False) -> Iterator[Block]:
     """The blocks of *partition*, all of it: what was planned was on disk, so an early end of data is no waiting.
+
+    Args:
+        log: Where they are.
+        partition: Which.
+        stored: Leave nothing out: rows that were rolled back, and those of prepared transactions where they stand.
 
     Raises:
         DataLossError: `TRUNCATED_TRANSACTION`: the log ends now before *partition* does.
     """
     reached = partition.start
-    for block in log.blocks(partition.start, partition.end):
+    if reached >= partition.end:
+        return
+    if stored:
+        from binlog_format.events.expansion import expanded
+
+        blocks = expanded(log.blocks(partition.start, partition.end))
+    else:
+        blocks = log.committed_blocks(partition.start, partition.end, prepared=partition.prepared_xa)
+    for block in blocks:
         reached = block.next_position
         yield block
     # Behind the last group there may be records that are no groups: only a look says whether they are there.
@@ -131,6 +250,19 @@ def planned_blocks(log: Log, partition: RangePartition) -> Iterator[Block]:
             f"{log.path}: the log ends at {reached} now, but reached {partition.end} when this batch was planned",
             hint="The server crashed and took transactions back, or the files were cut; see docs/operations.md",
         )
+
+
+def gap_batch(partition: RangePartition) -> pa.RecordBatch:
+    """A row of view `events` that says what is missing before *partition*."""
+    from binlog_format.views.events import EVENTS_SCHEMA
+
+    start = partition.start
+    row = {
+        "position": {"file_no": start.file_no, "page": start.page, "chunk": start.chunk},
+        "type": GAP_TYPE,
+        "text": partition.gap,
+    }
+    return pa.RecordBatch.from_pylist([row], schema=EVENTS_SCHEMA)
 
 
 def _shaped(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from binlog_connector.spark.batch_reader import BinlogBatchReader
+from binlog_connector.spark.batch_reader import BinlogBatchReader, FilteringBatchReader
 from binlog_connector.spark.failures import readable
-from binlog_connector.spark.offsets import NO_GTIDS
-from binlog_connector.spark.options import SourceOptions
-from binlog_connector.spark.reading import make_view, open_watched
-from binlog_connector.spark.schema import find_layout, to_spark
-from binlog_connector.spark.starts import initial_offset
+from binlog_connector.spark.options import SourceOptions, View
+from binlog_connector.spark.reading import make_decoding, make_view, open_watched
+from binlog_connector.spark.schema import to_spark
+from binlog_connector.spark.spark_api import hands_over_filters
 from binlog_connector.spark.stream_reader import BinlogStreamReader
+from binlog_connector.spark.table_layout import find_layout
+from binlog_connector.spark.table_schemas import SchemaFile
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -36,20 +37,29 @@ class BinlogDataSource(DataSource):
 
     @readable
     def schema(self) -> StructType:
-        """The view's columns; with the option `table`, typed by what the log says of that table."""
+        """The view's columns; with the option `table`, typed by what the log, or a schema file, says of that table."""
         options = SourceOptions.parse(self.options)
+        decoding = make_decoding(options, None)
+        layout: TableLayout | None = None
+        schema_file = _schema_file(options)
         with open_watched(options) as watched:
-            layout: TableLayout | None = None
-            if options.table is not None:
-                layout = find_layout(watched, options.table, initial_offset(watched, options.start).position)
-            return to_spark(make_view(options, skip_gtid=NO_GTIDS).schema(layout))
+            if options.table is not None and options.view in (View.CHANGES, View.CHANGEFEED):
+                layout = find_layout(watched, options.table, options.start, schema_file)
+        return to_spark(make_view(options, decoding=decoding).schema(layout))
 
     @readable
     def reader(self, schema: StructType) -> BinlogBatchReader:
         """For `spark.read`."""
-        return BinlogBatchReader(SourceOptions.parse(self.options), schema)
+        options = SourceOptions.parse(self.options)
+        reader = FilteringBatchReader if hands_over_filters() else BinlogBatchReader
+        return reader(options, schema, _schema_file(options))
 
     @readable
     def streamReader(self, schema: StructType) -> BinlogStreamReader:
         """For `spark.readStream`."""
-        return BinlogStreamReader(SourceOptions.parse(self.options), schema)
+        options = SourceOptions.parse(self.options)
+        return BinlogStreamReader(options, schema, _schema_file(options))
+
+
+def _schema_file(options: SourceOptions) -> SchemaFile | None:
+    return None if options.schema_file is None else SchemaFile.read(options.schema_file)

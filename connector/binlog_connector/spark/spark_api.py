@@ -1,20 +1,54 @@
-"""The names of PySpark 4.2's streaming source API; on 4.0 and 4.1, which lack them, stand-ins that Spark never sees.
+"""The names of newer PySpark source APIs: filters (4.1), read limits (4.2); where they lack, stand-ins of no effect.
 
 There Spark asks for `latestOffset()` without a start and a limit, and runs Trigger.AvailableNow as one batch.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
+    from pyspark.sql.datasource import (
+        EqualNullSafe,
+        EqualTo,
+        GreaterThan,
+        GreaterThanOrEqual,
+        In,
+        LessThan,
+        LessThanOrEqual,
+    )
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxFiles,
+        SupportsTriggerAvailableNow,
+    )
 else:
+    try:
+        from pyspark.sql.datasource import (
+            EqualNullSafe,
+            EqualTo,
+            GreaterThan,
+            GreaterThanOrEqual,
+            In,
+            LessThan,
+            LessThanOrEqual,
+        )
+    except ImportError:  # PySpark 4.0 hands no filters to sources
+
+        class EqualTo:
+            """Stands for a class that is not there."""
+
+        EqualNullSafe = GreaterThan = GreaterThanOrEqual = In = LessThan = LessThanOrEqual = EqualTo
+
     try:
         from pyspark.sql.streaming.datasource import (
             ReadAllAvailable,
             ReadLimit,
             ReadMaxBytes,
+            ReadMaxFiles,
             SupportsTriggerAvailableNow,
         )
     except ImportError:
@@ -33,8 +67,38 @@ else:
 
             max_bytes: int
 
+        @dataclass
+        class ReadMaxFiles(ReadLimit):
+            """At most so many files."""
+
+            max_files: int
+
         class SupportsTriggerAvailableNow:
             """The reader can fix an end."""
 
 
-__all__ = ["ReadAllAvailable", "ReadLimit", "ReadMaxBytes", "SupportsTriggerAvailableNow"]
+PUSHDOWN_MODULE = "pyspark.sql.worker.data_source_pushdown_filters"
+"""What Spark's process that hands over filters has imported. Only there may a reader have the method `pushFilters`:
+where `spark.sql.python.filterPushdown.enabled` is off, Spark refuses readers that have it."""
+
+
+def hands_over_filters() -> bool:
+    """Whether this process was started by Spark (4.1 and later) to hand filters to a source."""
+    return PUSHDOWN_MODULE in sys.modules
+
+
+__all__ = [
+    "EqualNullSafe",
+    "EqualTo",
+    "GreaterThan",
+    "GreaterThanOrEqual",
+    "In",
+    "LessThan",
+    "LessThanOrEqual",
+    "ReadAllAvailable",
+    "ReadLimit",
+    "ReadMaxBytes",
+    "ReadMaxFiles",
+    "SupportsTriggerAvailableNow",
+    "hands_over_filters",
+]

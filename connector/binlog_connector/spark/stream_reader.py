@@ -7,19 +7,25 @@ works without: the start is where the batch before ended, the limit is the optio
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
-from binlog_connector.spark.edges import end_of_log
+from binlog_connector.following.edges import end_of_log, end_position
+from binlog_connector.following.offsets import SourceOffset
+from binlog_connector.following.prepared import PreparedHistory
+from binlog_connector.following.resume import compare
+from binlog_connector.following.starts import advance, initial_offset, initial_offset_or_gap
 from binlog_connector.spark.failures import readable, readable_errors
-from binlog_connector.spark.offsets import SourceOffset
-from binlog_connector.spark.partitions import RangePartition, plan_partitions
+from binlog_connector.spark.partitions import RangePartition, plan_partitions, with_gap
 from binlog_connector.spark.reading import RangeReader, open_watched
-from binlog_connector.spark.resume import compare
-from binlog_connector.spark.spark_api import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
-from binlog_connector.spark.starts import advance, initial_offset, not_passed
+from binlog_connector.spark.spark_api import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
 from binlog_format.errors import OptionError
 
 if TYPE_CHECKING:
@@ -29,8 +35,11 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
+    from binlog_connector.following.watched import WatchedLog
     from binlog_connector.spark.options import SourceOptions
-    from binlog_connector.spark.watched import WatchedLog
+    from binlog_connector.spark.table_schemas import SchemaFile
+    from binlog_format.position import Position
+    from binlog_format.transactions.xa import XaStep
 
 logger = logging.getLogger(__name__)
 
@@ -41,23 +50,35 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     The log is opened anew for each call: a file that was replaced under its name must be seen.
     """
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType, schema_file: SchemaFile | None = None) -> None:
         self._options = options
-        self._range_reader = RangeReader(options, schema)
-        self._target: SourceOffset | None = None
+        self._range_reader = RangeReader(options, schema, schema_file)
+        self._target: Position | None = None
+        self._format: str | None = None
+        self._start_gap: tuple[Position, str] | None = None  # what a new query leaves out at its start
         self._planned_end: SourceOffset | None = None
+        self._steps: dict[tuple[Position, Position], tuple[XaStep, ...]] = {}  # of the batch measured last
 
     @readable
     def initialOffset(self) -> dict[str, int | str]:
         """Where a new query begins; a restarted one takes its checkpoint's offset."""
-        with open_watched(self._options) as watched:
-            self._planned_end = initial_offset(watched, self._options.start)
+        with self._open() as watched:
+            if self._options.fail_on_data_loss:
+                self._planned_end = initial_offset(watched, self._options.start)
+            else:
+                self._planned_end, loss = initial_offset_or_gap(watched, self._options.start)
+                if loss is not None:
+                    logger.warning("going on at %s after data loss: %s", self._planned_end.position, loss)
+                    self._start_gap = self._planned_end.position, str(loss)
         return self._planned_end.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The option `maxBytesPerTrigger`."""
-        size_max = self._options.bytes_per_trigger_max
-        return ReadAllAvailable() if size_max is None else ReadMaxBytes(size_max)
+        """The option `maxBytesPerTrigger`, else `maxFilesPerTrigger`; where both are given, both are kept."""
+        if self._options.bytes_per_trigger_max is not None:
+            return ReadMaxBytes(self._options.bytes_per_trigger_max)
+        if self._options.files_per_trigger_max is not None:
+            return ReadMaxFiles(self._options.files_per_trigger_max)
+        return ReadAllAvailable()
 
     @readable
     def latestOffset(
@@ -67,40 +88,50 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Costs a look at the page before *start* and a scan of what is new.
         """
-        with open_watched(self._options) as watched:
-            begin = _offset(start) if start is not None else self._planned_end
+        begin = _offset(start) if start is not None else self._planned_end
+        with self._open(begin) as watched:
             if begin is None:
                 # PySpark before 4.2, restarted: where the checkpoint stands is not said, so no limit can be kept.
                 return end_of_log(watched).to_json()
-            accepted = self._accept(watched, begin)
-            return self._end_of_batch(watched, accepted, self._size_max(limit)).to_json()
+            accepted, _ = self._accept(watched, begin)
+            return self._end_of_batch(watched, accepted, limit).to_json()
 
     @readable
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end: what is committed later is for the next run."""
-        with open_watched(self._options) as watched:
-            self._target = end_of_log(watched)
+        with self._open() as watched:
+            self._target = end_position(watched)
 
     @readable
     def reportLatestOffset(self) -> dict[str, int | str] | None:
         """How far the data on disk reaches, for the query's progress; from sizes alone, nothing is scanned."""
-        with open_watched(self._options) as watched:
+        with self._open() as watched:
             return SourceOffset(watched.end_of_bytes(), format=watched.log.format_name).to_json()
 
     @readable
     def partitions(self, start: Mapping[str, object], end: Mapping[str, object]) -> Sequence[InputPartition]:
         """The micro-batch from *start* to *end*, cut into partitions; also of a batch that is repeated."""
-        with open_watched(self._options) as watched:
-            begin, wanted = self._accept(watched, _offset(start)), _offset(end)
+        wanted = _offset(end)
+        with self._open(wanted) as watched:
+            begin, loss = self._accept(watched, _offset(start))
             self._planned_end = wanted
-            finish = self._accept(watched, wanted)
-            return plan_partitions(
+            finish, _ = self._accept(watched, wanted)
+            parts = plan_partitions(
                 watched.log,
                 begin.position,
                 finish.position,
                 skip_gtid=begin.skip_gtid,
                 count_min=self._options.partitions_min,
+                prepared=PreparedHistory(
+                    begin.position,
+                    begin.prepared_xa,
+                    self._steps.get((begin.position, finish.position)),
+                    kept=tuple(xa for xa in begin.prepared_xa if xa in finish.prepared_xa),
+                ),
             )
+        if loss is None and self._start_gap is not None and self._start_gap[0] == begin.position:
+            loss = self._start_gap[1]
+        return with_gap(parts, loss, begin.position)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of *partition*, on a worker."""
@@ -108,28 +139,36 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with readable_errors():
             yield from self._range_reader.read(partition)
 
-    def _accept(self, watched: WatchedLog, offset: SourceOffset) -> SourceOffset:
+    def _open(self, offset: SourceOffset | None = None) -> WatchedLog:
+        # Not when this is made: Spark shows nothing of an error there.
+        self._options.check_streaming()
+        watched = open_watched(self._options, self._format or (None if offset is None else offset.format))
+        self._format = watched.log.format_name
+        return watched
+
+    def _accept(self, watched: WatchedLog, offset: SourceOffset) -> tuple[SourceOffset, str | None]:
+        """Where to go on from *offset*, and what is lost before that."""
         decision = compare(watched, offset)
-        if decision.loss is not None:
-            if self._options.fail_on_data_loss:
-                raise decision.loss
-            logger.warning("going on at %s after data loss: %s", decision.offset.position, decision.loss)
-        return decision.offset
+        if decision.loss is None:
+            return decision.offset, None
+        if self._options.fail_on_data_loss:
+            raise decision.loss
+        logger.warning("going on at %s after data loss: %s", decision.offset.position, decision.loss)
+        return decision.offset, str(decision.loss)
 
-    def _end_of_batch(self, watched: WatchedLog, begin: SourceOffset, size_max: int | None) -> SourceOffset:
-        target = self._target
-        if target is not None and begin.position >= target.position:
+    def _end_of_batch(self, watched: WatchedLog, begin: SourceOffset, limit: ReadLimit | None) -> SourceOffset:
+        if self._target is not None and begin.position >= self._target:
             return begin
-        end = advance(watched, begin, size_max=size_max)
-        if target is not None and end.position > target.position:
-            gtid = begin.gtid.advanced_by(target.gtid)
-            end = replace(target, gtid=gtid, skip_gtid=not_passed(begin.skip_gtid, gtid))
+        size_max, files_max = self._options.bytes_per_trigger_max, self._options.files_per_trigger_max
+        if isinstance(limit, ReadMaxBytes):
+            size_max = limit.max_bytes
+        elif isinstance(limit, ReadMaxFiles):
+            files_max = limit.max_files
+        elif isinstance(limit, ReadAllAvailable):
+            size_max = files_max = None
+        end, steps = advance(watched, begin, size_max=size_max, files_max=files_max, end=self._target)
+        self._steps = {(begin.position, end.position): steps}
         return end
-
-    def _size_max(self, limit: ReadLimit | None) -> int | None:
-        if limit is None:
-            return self._options.bytes_per_trigger_max
-        return limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
 
 
 def _offset(fields: Mapping[str, object]) -> SourceOffset:

@@ -74,6 +74,10 @@ class ClassicLog(Log):
         newest = max(listing)
         return [self._describe(file_no, entry, is_newest=file_no == newest) for file_no, entry in listing.items()]
 
+    def file_sizes(self, first: int, behind: int) -> dict[int, int]:
+        """See `Log`."""
+        return {file_no: entry.size for file_no, entry in self._list().items() if first <= file_no < behind}
+
     def start_position(self) -> Position:
         """The first byte behind the magic number of the oldest file."""
         return position_of(min(self._list()), MAGIC_SIZE)
@@ -224,6 +228,17 @@ class ClassicLog(Log):
     def close(self) -> None:
         """Let the scratch space go; no file is kept open."""
         self._scratch = Scratch(self._scratch.read_size, self._scratch.sources)
+
+    def _begun_starts(self, first: Position) -> list[Position]:
+        # Only the newest files can be empty: a server that was killed when it made one, and what it made then.
+        listing = self._list()
+        numbers = list(listing)
+        while numbers:
+            with closing(open_file(self._directory, numbers[-1], listing[numbers[-1]])) as file:
+                if file.description is not None:
+                    break
+            numbers.pop()
+        return [replace(first, file_no=number) for number in numbers]
 
     def _list(self) -> dict[int, FileEntry]:
         return find_files(self._directory, self._only)

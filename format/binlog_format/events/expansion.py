@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from binlog_format.block import EXTENT_DTYPE, ORIGIN_DTYPE
+from binlog_format.block import EXTENT_DTYPE, ORIGIN_DTYPE, copied
 from binlog_format.errors import CorruptError, UnsupportedError
 from binlog_format.events.compression import CompressedEvents, expand_streams, find_streams
 from binlog_format.events.compression_kernels import has_stored_forms
@@ -101,7 +101,7 @@ class _Expander:
             self._more = 0
         if more == 0 or len(block.groups) == 0 or block.groups["begins"][0]:
             return block
-        events, groups = block.events.copy(), block.groups.copy()
+        events, groups = copied(block.events), copied(block.groups)
         events["event_no"][events["group"] == 0] += more
         groups["event_no"][0] += more
         return replace(block, groups=groups, events=events)
@@ -187,7 +187,7 @@ class _Expander:
         if stored["event_no"][first] == 0 and is_first:
             self._more = 0
         first_group = int(stored["group"][first])
-        groups = block.groups[first_group : int(stored["group"][end - 1]) + 1].copy()
+        groups = copied(block.groups[first_group : int(stored["group"][end - 1]) + 1])
         plain["group"] -= first_group
         firsts = np.searchsorted(plain["group"], np.arange(len(groups)))
         groups["begins"][0] &= is_first and groups["first_event"][0] >= first

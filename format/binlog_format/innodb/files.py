@@ -94,8 +94,7 @@ class LogFiles:
         return self._listed()
 
     def _listed(self) -> list[int]:
-        found = (file_number(name) for name in self._directory.names())
-        return sorted(number for number in found if number is not None)
+        return sorted(number for number in map(file_number, self._directory.names()) if number is not None)
 
     def last_number(self) -> int:
         """Number of the last file that is there, begun or not; -1: there is none."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from crc32c import crc32c
 
@@ -36,6 +37,7 @@ from binlog_format.position import Place
 
 _FILE_NAME = re.compile(re.escape(FILE_NAME_PREFIX) + r"([0-9]+)" + re.escape(FILE_NAME_SUFFIX))
 _ALL_ZERO = bytes(HEADER_SIZE)
+_NAMES_KEPT = 1 << 14  # a log is listed several times a second, with the same names
 _INCOMPLETE_HINT = "The file is damaged, or is not a binlog file of MariaDB 12.3"
 
 
@@ -76,6 +78,7 @@ def file_name(file_no: int) -> str:
     return f"{FILE_NAME_PREFIX}{file_no:0{FILE_NAME_DIGITS}}{FILE_NAME_SUFFIX}"
 
 
+@lru_cache(maxsize=_NAMES_KEPT)
 def file_number(name: str) -> int | None:
     """The number in a file name; None when *name* is not one that the server would read."""
     match = _FILE_NAME.fullmatch(name)

@@ -77,6 +77,11 @@ class InnodbLog(Log):
             found.append(LogFile(file_no, file.name, size, state, size if is_full else used, _fields(file)))
         return found
 
+    def file_sizes(self, first: int, behind: int) -> dict[int, int]:
+        """See `Log`."""
+        sizes = {number: self._files.size(number) for number in self._files.numbers() if first <= number < behind}
+        return {number: size for number, size in sizes.items() if size is not None}
+
     def start_position(self) -> Position:
         """The earliest position that is still there."""
         return Position(self._numbers()[0], FIRST_DATA_PAGE, 0)

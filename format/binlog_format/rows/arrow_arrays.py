@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from binlog_format.kernels import Bytes
@@ -33,6 +35,34 @@ def text_array(kind: pa.DataType, text_offsets: Int32s, data: Bytes, valid: Mask
     bitmap, null_count = _bitmap(valid)
     buffers = [bitmap, pa.py_buffer(text_offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(kind, len(valid), buffers, null_count)
+
+
+def numbers_array(values: NDArray[np.generic], kind: pa.DataType | None = None) -> pa.Array:
+    """Numbers without nulls, of *kind*, whose bytes they are; default: of NumPy's type.
+
+    As `pa.array`, which imports pandas where it is installed, to see whether it is given something of its: that takes
+    longer than all else that the first batch of a process takes.
+    """
+    kind = pa.from_numpy_dtype(values.dtype) if kind is None else kind
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))], 0)
+
+
+def mask_array(mask: Mask) -> pa.Array:
+    """An array of `bool` without nulls."""
+    packed = pa.py_buffer(np.packbits(mask, bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, packed], 0)
+
+
+def strings_array(texts: Sequence[str]) -> pa.Array:
+    """A few texts; without pandas, as `numbers_array`."""
+    encoded = [text.encode() for text in texts]
+    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
+
+
+def repeated_text(text: str, count: int) -> pa.Array:
+    """The same text *count* times."""
+    return strings_array([text]).take(numbers_array(np.zeros(count, dtype=np.int32)))
 
 
 def boolean_array(values: Mask, valid: Mask) -> pa.Array:

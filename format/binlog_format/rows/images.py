@@ -107,9 +107,24 @@ class Images:
         """
         return column_array(self.layout, column, self.data, self.column_offsets(column), decoding=self.decoding)
 
+    def column_of(self, column: int, rows: Int64s, missing: Mask) -> pa.Array:
+        """The values that a column has in some images, as `column` gives them.
+
+        Args:
+            column: Index.
+            rows: Numbers of images, in any order.
+            missing: Where there is no image, whatever *rows* says: null.
+
+        Raises:
+            BinlogError: As `column`.
+        """
+        offsets = self.column_offsets(column).take(rows)
+        offsets[missing] = NULL
+        return column_array(self.layout, column, self.data, offsets, decoding=self.decoding)
+
     def has_absent(self) -> bool:
         """Whether any image lacks any column."""
-        return bool((self.cells == ABSENT).any()) and len(self) > 0
+        return self.cells.size > 0 and bool(self.cells.min() == ABSENT)
 
     def absent_mask(self, column: int) -> Mask:
         """Which images lack the column."""

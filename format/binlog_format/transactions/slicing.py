@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from binlog_format.block import EXTENT_DTYPE, ORIGIN_DTYPE, Block
+from binlog_format.block import EXTENT_DTYPE, ORIGIN_DTYPE, Block, copied
 from binlog_format.errors import DataLossError
 from binlog_format.extent_kernels import gather
 from binlog_format.kernels import empty_bytes
@@ -32,10 +32,10 @@ def group_position(groups: Table, row: int) -> Position:
 
 def select_groups(block: Block, first: int, stop: int) -> Block:
     """The groups [*first*, *stop*) of *block*, at least one; the bytes stay as they are."""
-    groups = block.groups[first:stop].copy()
+    groups = copied(block.groups[first:stop])
     event = int(groups["first_event"][0])
     event_stop = int(groups["first_event"][-1] + groups["event_count"][-1])
-    events = block.events[event:event_stop].copy()
+    events = copied(block.events[event:event_stop])
     events["group"] -= first
     groups["first_event"] -= event
     if stop == len(block.groups):
@@ -50,15 +50,15 @@ def select_groups(block: Block, first: int, stop: int) -> Block:
 
 def without_events(block: Block, dropped: NDArray[np.bool_]) -> Block:
     """*block* without some events; what is left keeps its numbers, and every group its row."""
-    kept = ~dropped
-    events = block.events[kept]
-    origins = None if block.origins is None else block.origins[kept]
+    kept = np.flatnonzero(~dropped)
+    events = block.events.take(kept)
+    origins = None if block.origins is None else block.origins.take(kept)
     return replace(block, groups=counted_groups(block.groups, events), events=events, origins=origins)
 
 
 def counted_groups(groups: Table, events: Table) -> Table:
     """A copy of *groups* with the places, counts and sizes of *events*, which are in their order."""
-    groups = groups.copy()
+    groups = copied(groups)
     counts = np.bincount(events["group"], minlength=len(groups))
     groups["event_count"] = counts
     groups["first_event"] = np.cumsum(counts) - counts
@@ -71,8 +71,8 @@ def counted_groups(groups: Table, events: Table) -> Table:
 
 def extract(block: Block, rows: Int64s) -> Block:
     """Some events of *block*, ascending, as a block that has their bytes alone; for those that are kept for later."""
-    events = block.events[rows]
-    origins = None if block.origins is None else block.origins[rows]
+    events = block.events.take(rows)
+    origins = None if block.origins is None else block.origins.take(rows)
     starts, stops = [events["start"]], [events["start"] + events["size"]]
     if origins is not None:
         stored = origins[origins["start"] >= 0]
@@ -83,10 +83,10 @@ def extract(block: Block, rows: Int64s) -> Block:
     targets = np.cumsum(sizes) - sizes
     data = empty_bytes(int(sizes.sum()))
     assert gather(block.data, run_starts, sizes, data, targets), "an event table points outside of its block"
-    moved = events.copy()
+    moved = copied(events)
     moved["start"] = _moved(events["start"], run_starts, targets)
     if origins is not None:
-        origins = origins.copy()
+        origins = copied(origins)
         there = origins["start"] >= 0
         origins["start"][there] = _moved(origins["start"][there], run_starts, targets)
     extents = _clipped(block, run_starts, run_stops, targets)

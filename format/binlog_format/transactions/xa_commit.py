@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from binlog_format.block import copied
 from binlog_format.transactions.slicing import counted_groups, group_position, plain_origins, without_events
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def rebuilt(block: Block, dropped: NDArray[np.bool_], insertions: Mapping[int, B
         *(_shifted(rows.extents, "data_start", data_starts[i]) for i, rows in enumerate(inserted)),
     ]
     has_origins = block.origins is not None or any(rows.origins is not None for rows in inserted)
-    own_events, own_origins = block.events.copy(), _origins(block)
+    own_events, own_origins = copied(block.events), _origins(block)
     kept = np.flatnonzero(~dropped)
     events: list[Table] = []
     origins: list[Table] = []
@@ -47,17 +48,17 @@ def rebuilt(block: Block, dropped: NDArray[np.bool_], insertions: Mapping[int, B
         _renumber(own_events, row, rows.events)
         added = _shifted(rows.events, "start", data_starts[number])
         added["group"] = group
-        events += [own_events[kept[done:cut]], added]
-        origins += [own_origins[kept[done:cut]], _shifted(_origins(rows), "start", data_starts[number])]
+        events += [own_events.take(kept[done:cut]), added]
+        origins += [own_origins.take(kept[done:cut]), _shifted(_origins(rows), "start", data_starts[number])]
         done = cut
-    joined = np.concatenate([*events, own_events[kept[done:]]])
+    joined = np.concatenate([*events, own_events.take(kept[done:])])
     return replace(
         block,
         data=data,
         groups=counted_groups(block.groups, joined),
         events=joined,
         extents=np.concatenate(extents),
-        origins=np.concatenate([*origins, own_origins[kept[done:]]]) if has_origins else None,
+        origins=np.concatenate([*origins, own_origins.take(kept[done:])]) if has_origins else None,
     )
 
 
@@ -71,12 +72,12 @@ def xa_pieces(block: Block, row: int, pieces: Iterable[Block]) -> Iterator[Block
     """
     own = block.groups[:1]
     position = group_position(block.groups, 0)
-    tail = block.events[row:].copy()
+    tail = copied(block.events[row:])
     before = np.arange(len(block.events)) < row
     if row > 0:
         yield replace(without_events(block, ~before), groups=_piece_of(own, block.events[:row]), next_position=position)
     for piece in pieces:
-        events = piece.events.copy()
+        events = copied(piece.events)
         events["group"] = 0
         if len(events):
             tail["event_no"] = events["event_no"][-1] + 1 + np.arange(len(tail))
@@ -107,6 +108,6 @@ def _origins(block: Block) -> Table:
 
 
 def _shifted(table: Table, field: str, by: int) -> Table:
-    table = table.copy()
+    table = copied(table)
     table[field][table[field] >= 0] += by  # less than 0: the stored bytes are not in the block
     return table

@@ -12,6 +12,7 @@ from binlog_format.views.event_texts import DELETE_TYPES, UPDATE_TYPES, WRITE_TY
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from binlog_format.block import Block
@@ -65,11 +66,13 @@ class ChangeExtras:
         query: Give the column `query`: the text of the statement that made a row, where the log has it.
         find_statements: Give rows for statements that change tables as a whole; needs *query*, their text is there.
         ops: Only rows of these operations; None: of all.
+        image_type: Of the one typed table, for blocks that hold statements about it and no rows.
     """
 
     query: bool = False
     find_statements: StatementFinder | None = None
     ops: frozenset[str] | None = None
+    image_type: pa.DataType | None = None
 
     @property
     def event_types(self) -> frozenset[int] | None:
@@ -92,20 +95,20 @@ class ChangeExtras:
         if self.find_statements is None:
             return None
         keep = groups.keep(block)
-        found = []
+        found: list[Statement] = []
+        row_nos: list[int] = []
+        event, row_no = -1, 0
         for one in self.find_statements(block):
+            event, row_no = one.event, row_no + 1 if one.event == event else 0
             if keep is not None and not keep[int(block.events["group"][one.event])]:
                 continue
             if self.ops is not None and one.op not in self.ops:
                 continue
             if _is_about(one, tables, table):
                 found.append(one)
+                row_nos.append(row_no)
         if not found:
             return None
-        row_nos: list[int] = []
-        for number, one in enumerate(found):
-            goes_on = number > 0 and found[number - 1].event == one.event
-            row_nos.append(row_nos[-1] + 1 if goes_on else 0)
         return StatementRows(
             np.array([one.event for one in found], dtype=np.int64),
             row_nos,

@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import UnsupportedError
+from binlog_format.rows.arrow_arrays import numbers_array, strings_array
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import read_images
+from binlog_format.views.bounded import bounded
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns
 from binlog_format.views.group_filter import GroupFilter
 from binlog_format.views.image_json import column_styles
@@ -43,7 +45,7 @@ CHANGE_FIELDS = (
     pa.field("_row_no", pa.int32()),
     pa.field("_gtid", pa.string()),
 )
-_CHANGE_TYPES = pa.array(["insert", "update_preimage", "update_postimage", "delete"])  # by ImageKind
+_CHANGE_TYPES = strings_array(["insert", "update_preimage", "update_postimage", "delete"])  # by ImageKind
 
 # A position in 63 bits, ordered as positions are. A page has at most 2**14 chunks (innodb: 64 KiB at 4 bytes or more a
 # chunk; classic: 16 KiB virtual pages), a file at most 2**24 pages.
@@ -78,12 +80,12 @@ def changefeed_batch(
     places = PlaceColumns(events, groups, rows, sources)
     columns = [
         *(images.column(index) for index in range(len(images.layout.columns))),
-        _CHANGE_TYPES.take(pa.array(table["kind"])),
-        pa.array(commit_versions(groups)[events["group"][rows]]),
+        _CHANGE_TYPES.take(numbers_array(table["kind"])),
+        numbers_array(commit_versions(groups)[events["group"][rows]]),
         places.commit_time(),
         places.position(),
         places.event_no(),
-        pa.array(table["row_no"]),
+        numbers_array(table["row_no"]),
         places.gtid(),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=changefeed_schema(images.layout, images.decoding))
@@ -150,15 +152,14 @@ class ChangefeedView:
         return column_styles(self._typed.layout, self._decoding) | {"_commit_timestamp": JsonStyle(digits=0)}
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
-        """The rows of *blocks*, one batch for a block that has any.
+        """The rows of *blocks*, one batch (rarely more) for a block that has any.
 
         Raises:
             SchemaError: `SCHEMA_CHANGED`: the table's columns are not the expected ones.
         """
         selection = Selection(self._tables, self._groups, table=self._table, decoding=self._decoding)
         for block in blocks:
-            parts: list[pa.RecordBatch] = []
-            keys: list[NDArray[np.int64]] = []
+            read: list[Images] = []
             for touched in selection.of(block):
                 self._typed.check(touched.layout)
                 images = read_images(
@@ -169,7 +170,7 @@ class ChangefeedView:
                     extents=block.extents,
                     decoding=self._decoding,
                 )
-                parts.append(changefeed_batch(images, block.events, block.groups, block.gtid_sources))
-                keys.append(images.table["event"])
-            if parts:
-                yield in_order(parts, keys)
+                read.append(images)
+            for parts in bounded(read) if read else ():
+                batches = [changefeed_batch(part, block.events, block.groups, block.gtid_sources) for part in parts]
+                yield in_order(batches, [part.table["event"] for part in parts])

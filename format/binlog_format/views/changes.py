@@ -13,9 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import UnsupportedError
+from binlog_format.rows.arrow_arrays import mask_array, numbers_array, repeated_text, strings_array
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import read_images
+from binlog_format.views.bounded import bounded
 from binlog_format.views.change_extras import NO_EXTRAS, ChangeExtras, StatementRows
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, Pairs, PlaceColumns, pair_images
 from binlog_format.views.event_texts import StatementTexts
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_format.block import Block, Table
+    from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
     from binlog_format.gtid_set import GtidPoint
     from binlog_format.rows.images import Images
@@ -50,7 +52,7 @@ TEXT_SIZE_MAX = 1 << 30
 """Bytes of a batch's texts before (or after) the changes; more are given in several batches."""
 
 _ABSENT_TYPE = pa.list_(pa.string())
-_OPS = pa.array(["insert", "update", "update", "delete"])  # by ImageKind of the first image
+_OPS = strings_array(["insert", "update", "update", "delete"])  # by ImageKind of the first image
 
 
 def changes_schema(image_type: pa.DataType, *, query: bool = False) -> pa.Schema:
@@ -83,6 +85,17 @@ class _TableChanges:
     @property
     def events(self) -> Int64s:
         return self.images.table["event"][self.pairs.first].astype(np.int64)
+
+    # Of the first image of each change. (NumPy takes rows of a whole table field by field, many times slower.)
+    @property
+    def row_nos(self) -> NDArray[np.int32]:
+        row_nos: NDArray[np.int32] = self.images.table["row_no"][self.pairs.first]
+        return row_nos
+
+    @property
+    def kinds(self) -> NDArray[np.uint8]:
+        kinds: NDArray[np.uint8] = self.images.table["kind"][self.pairs.first]
+        return kinds
 
 
 class ChangesView:
@@ -146,11 +159,12 @@ class ChangesView:
         texts = StatementTexts() if self._extras.query else None
         for block in blocks:
             said = None if texts is None else texts.of_rows(block)
-            keyed = list(self._row_batches(block, selection.of(block)))
+            row_batches = self._row_batches(block, selection.of(block))
             if said is not None:
-                keyed = [(_with_query(batch, events, said), events) for batch, events in keyed]
+                row_batches = ((_with_query(batch, events, said), events) for batch, events in row_batches)
             statements = self._extras.statements_in(block, self._tables, self._groups, self._table)
             if statements is not None:
+                keyed = list(row_batches)
                 image_type = keyed[0][0].schema.field("before").type if keyed else self._image_type()
                 if image_type is not None:
                     keyed.append(_statement_batch(block, statements, image_type))
@@ -158,33 +172,34 @@ class ChangesView:
                 if batches:
                     yield in_order(batches, keys)
             else:
-                yield from (batch for batch, _ in keyed)
+                yield from (batch for batch, _ in row_batches)
 
     def _row_batches(self, block: Block, selected: list[TableEvents]) -> Iterator[tuple[pa.RecordBatch, Int64s]]:
         if self._table is not None:
             for touched in selected:
                 self._typed.check(touched.layout)
-        parts = [
-            part for part in (_read(block, touched, self._decoding) for touched in selected) if len(part.pairs.first)
-        ]
-        if parts and self._table is None:
-            yield from _text_batches(block, parts)
-        elif parts:
-            keys = [part.events for part in parts]
-            yield in_order([_typed_batch(block, part) for part in parts], keys), np.sort(np.concatenate(keys))
+        for images in bounded([_read(block, touched, self._decoding) for touched in selected]):
+            changes = [_TableChanges(part, pair_images(part)) for part in images]
+            parts = [part for part in changes if len(part.pairs.first)]
+            if parts and self._table is None:
+                yield from _text_batches(block, parts)
+            elif parts:
+                keys = [part.events for part in parts]
+                yield in_order([_typed_batch(block, part) for part in parts], keys), np.sort(np.concatenate(keys))
 
     def _image_type(self) -> pa.DataType | None:
         if self._table is None:
             return pa.string()
         layout = self._typed.layout
-        return None if layout is None else pa.struct(list(arrow_schema(layout, self._decoding)))
+        if layout is None:
+            return self._extras.image_type
+        return pa.struct(list(arrow_schema(layout, self._decoding)))
 
 
-def _read(block: Block, touched: TableEvents, decoding: Decoding) -> _TableChanges:
-    images = read_images(
+def _read(block: Block, touched: TableEvents, decoding: Decoding) -> Images:
+    return read_images(
         block.data, block.events, touched.events, touched.layout, extents=block.extents, decoding=decoding
     )
-    return _TableChanges(images, pair_images(images))
 
 
 def _text_batches(block: Block, parts: list[_TableChanges]) -> Iterator[tuple[pa.RecordBatch, Int64s]]:
@@ -203,17 +218,18 @@ def _text_batches(block: Block, parts: list[_TableChanges]) -> Iterator[tuple[pa
         yield from _halved(block, parts, ranks)
         return
     before, after = merged_texts(tables, before_sizes, after_sizes)
-    owners = pa.array(np.repeat(np.arange(len(parts)), counts)[order])
+    owners = numbers_array(np.repeat(np.arange(len(parts)), counts)[order])
     batch = _batch(
         block,
         events[order],
-        np.concatenate([part.images.table[part.pairs.first] for part in parts])[order],
+        np.concatenate([part.row_nos for part in parts])[order],
+        np.concatenate([part.kinds for part in parts])[order],
         {
-            "database": pa.array([part.images.layout.database for part in parts]).take(owners),
-            "table": pa.array([part.images.layout.table for part in parts]).take(owners),
+            "database": strings_array([part.images.layout.database for part in parts]).take(owners),
+            "table": strings_array([part.images.layout.table for part in parts]).take(owners),
             "before": before,
             "after": after,
-            "absent": pa.concat_arrays([_absent(part) for part in parts]).take(pa.array(order)),
+            "absent": _absent_of_all(parts, order),
         },
     )
     yield batch, events[order]
@@ -247,29 +263,29 @@ def _halved(block: Block, parts: list[_TableChanges], ranks: Int64s) -> Iterator
 def _typed_batch(block: Block, part: _TableChanges) -> pa.RecordBatch:
     layout = part.images.layout
     count = len(part.pairs.first)
-    columns = [part.images.column(index) for index in range(len(layout.columns))]
     fields = list(arrow_schema(layout, part.images.decoding))
     return _batch(
         block,
         part.events,
-        part.images.table[part.pairs.first],
+        part.row_nos,
+        part.kinds,
         {
-            "database": pa.repeat(layout.database, count),
-            "table": pa.repeat(layout.table, count),
-            "before": _structs(columns, fields, part.pairs.before),
-            "after": _structs(columns, fields, part.pairs.after),
+            "database": repeated_text(layout.database, count),
+            "table": repeated_text(layout.table, count),
+            "before": _structs(part.images, fields, part.pairs.before),
+            "after": _structs(part.images, fields, part.pairs.after),
             "absent": _absent(part),
         },
     )
 
 
-def _structs(columns: list[pa.Array], fields: list[pa.Field], rows: Int64s) -> pa.Array:
+def _structs(images: Images, fields: list[pa.Field], rows: Int64s) -> pa.Array:
+    # Each image is decoded once, right where it stands in the end; null for the row -1.
     missing = rows < 0
     if missing.all():
         return pa.nulls(len(rows), pa.struct(fields))
-    indices = pa.array(rows, mask=missing)
-    taken = [column.take(indices) for column in columns]
-    return pa.StructArray.from_arrays(taken, fields=fields, mask=pa.array(missing))
+    columns = [images.column_of(index, rows, missing) for index in range(len(fields))]
+    return pa.StructArray.from_arrays(columns, fields=fields, mask=mask_array(missing) if missing.any() else None)
 
 
 def _with_query(batch: pa.RecordBatch, events: Int64s, said: tuple[NDArray[np.int32], pa.Array]) -> pa.RecordBatch:
@@ -303,20 +319,28 @@ def _statement_batch(block: Block, statements: StatementRows, image_type: pa.Dat
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema), statements.events
 
 
-def _batch(block: Block, events: Int64s, first: Table, columns: dict[str, pa.Array]) -> pa.RecordBatch:
-    # first: the first image of each change (`IMAGE_DTYPE`).
+def _batch(
+    block: Block, events: Int64s, row_nos: NDArray[np.int32], kinds: NDArray[np.uint8], columns: dict[str, pa.Array]
+) -> pa.RecordBatch:
+    # kinds: of the first image of each change (`ImageKind`).
     places = PlaceColumns(block.events, block.groups, events, block.gtid_sources)
     columns |= {
         "position": places.position(),
         "event_no": places.event_no(),
-        "row_no": pa.array(first["row_no"]),
+        "row_no": numbers_array(row_nos),
         "gtid": places.gtid(),
         "commit_time": places.commit_time(),
         "server_id": places.server_id(),
-        "op": _OPS.take(pa.array(first["kind"])),
+        "op": _OPS.take(numbers_array(kinds)),
     }
     schema = changes_schema(columns["before"].type)
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _absent_of_all(parts: list[_TableChanges], order: Int64s) -> pa.Array:
+    if not any(part.images.has_absent() for part in parts):
+        return pa.nulls(len(order), _ABSENT_TYPE)
+    return pa.concat_arrays([_absent(part) for part in parts]).take(numbers_array(order))
 
 
 def _absent(part: _TableChanges) -> pa.Array:
@@ -329,6 +353,6 @@ def _absent(part: _TableChanges) -> pa.Array:
     masks = [part.images.absent_mask(index)[image] for index in range(len(part.images.layout.columns))]
     changes, columns = np.nonzero(np.stack(masks, axis=1))
     offsets = np.searchsorted(changes, np.arange(count + 1)).astype(np.int32)
-    names = pa.array(column_names(part.images.layout, part.images.decoding)).take(pa.array(columns))
-    none = pa.array(offsets[1:] == offsets[:-1])
-    return pa.ListArray.from_arrays(pa.array(offsets), names, mask=none)
+    names = strings_array(column_names(part.images.layout, part.images.decoding)).take(numbers_array(columns))
+    none = mask_array(offsets[1:] == offsets[:-1])
+    return pa.ListArray.from_arrays(numbers_array(offsets), names, mask=none)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.kernels import as_bytes, empty_bytes
+from binlog_format.rows.arrow_arrays import mask_array, numbers_array
 from binlog_format.rows.images import ImageKind
 from binlog_format.views.gtid_kernels import gtid_offsets, write_gtids
 
@@ -81,25 +82,25 @@ class PlaceColumns:
 
     def event_no(self) -> pa.Array:
         """Number of the row's event in its group."""
-        return pa.array(self._events["event_no"][self._rows].astype(np.int32))
+        return numbers_array(self._events["event_no"][self._rows].astype(np.int32))
 
     def gtid(self) -> pa.Array:
         """GTID of the group as text; null without."""
-        return gtid_texts(self._groups, self._sources).take(pa.array(self._group))
+        return gtid_texts(self._groups, self._sources).take(numbers_array(self._group))
 
     def commit_time(self) -> pa.Array:
         """Time of the group's first event."""
         micros = self._groups["timestamp"][self._group].astype(np.int64) * 1_000_000
-        return pa.array(micros).view(COMMIT_TIME_TYPE)
+        return numbers_array(micros, COMMIT_TIME_TYPE)
 
     def server_id(self) -> pa.Array:
         """Server on which the change was made."""
-        return pa.array(self._events["server_id"][self._rows].astype(np.int64))
+        return numbers_array(self._events["server_id"][self._rows].astype(np.int64))
 
 
 def position_array(groups: Table, rows: Int64s) -> pa.Array:
     """`POSITION_TYPE`: the positions of some rows of a group table."""
-    arrays = [pa.array(groups[field.name][rows], field.type) for field in POSITION_TYPE]
+    arrays = [numbers_array(groups[field.name][rows], field.type) for field in POSITION_TYPE]
     return pa.StructArray.from_arrays(arrays, fields=list(POSITION_TYPE))
 
 
@@ -120,5 +121,5 @@ def gtid_texts(groups: Table, sources: tuple[GtidSource, ...] = ()) -> pa.Array:
     data = empty_bytes(int(offsets[-1]))
     write_gtids(domains, servers, seqnos, source, prefixes, prefix_offsets, offsets, data)
     has_gtid = groups["has_gtid"]
-    validity = None if has_gtid.all() else pa.array(has_gtid).buffers()[1]
+    validity = None if has_gtid.all() else mask_array(has_gtid).buffers()[1]
     return pa.StringArray.from_buffers(len(groups), pa.py_buffer(offsets), pa.py_buffer(data), validity)

@@ -8,9 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import CorruptError
-from binlog_format.events.encoding_layout import ROWS_FLAG_STATEMENT_END
 from binlog_format.events.layout import EventType
-from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET, TABLE_FLAGS_OFFSET
 from binlog_format.kernels import empty_bytes
 from binlog_format.rows.places import place_of
 from binlog_format.views.event_text_kernels import find_texts
@@ -32,7 +30,6 @@ UPDATE_TYPES = frozenset(
 )
 DELETE_TYPES = frozenset({EventType.DELETE_ROWS_V0, EventType.DELETE_ROWS_V1, EventType.DELETE_ROWS_V2})
 
-_ROW_TYPES = sorted(WRITE_TYPES | UPDATE_TYPES | DELETE_TYPES)
 _STATEMENT_TYPES = (EventType.ANNOTATE_ROWS, EventType.ROWS_QUERY)
 
 
@@ -105,32 +102,13 @@ class StatementTexts:
         going_on = count > 0 and not block.groups["begins"][0] and self._open is not None
         if going_on:
             texts = pa.concat_arrays([texts, pa.array([self._open], pa.string())])
-        rows = np.arange(count)
-        last_text = np.maximum.accumulate(np.where(is_text, rows, -1)) if count else rows
-        # A statement's rows end with a flag: what follows without a text of its own was not announced by this one.
-        is_end = self._ends_statement(block)
-        ended = np.maximum.accumulate(np.where(is_end, rows, -1)) if count else rows
-        ended_before = np.concatenate([[-1], ended[:-1]]) if count else rows
-        group_start = block.groups["first_event"][events["group"]]
-        is_said = (last_text >= group_start) & (last_text > ended_before)
         number = np.cumsum(is_text) - 1
+        # A statement that touches several tables may end with each of them, so a text holds up to the next one.
+        last_text = np.maximum.accumulate(np.where(is_text, np.arange(count), -1)) if count else number
+        is_said = last_text >= block.groups["first_event"][events["group"]]
         codes = np.where(is_said, number, -1).astype(np.int32)
         if going_on:
-            inherits = (events["group"] == 0) & (last_text < 0) & (ended_before < 0)
-            codes[inherits] = len(texts) - 1
-        self._keep_open(block, codes, is_end, texts)
+            codes[(events["group"] == 0) & (last_text < 0)] = len(texts) - 1
+        is_open = count > 0 and not block.groups["ends"][-1] and codes[-1] >= 0
+        self._open = texts[int(codes[-1])].as_py() if is_open else None
         return codes, texts
-
-    def _keep_open(self, block: Block, codes: NDArray[np.int32], is_end: NDArray[np.bool_], texts: pa.Array) -> None:
-        self._open = None
-        if len(codes) and not block.groups["ends"][-1] and codes[-1] >= 0 and not is_end[-1]:
-            self._open = texts[int(codes[-1])].as_py()
-
-    @staticmethod
-    def _ends_statement(block: Block) -> NDArray[np.bool_]:
-        events = block.events
-        candidates = np.isin(events["type"], _ROW_TYPES) & (events["size"] >= TABLE_BODY_OFFSET)
-        starts = events["start"][candidates]
-        flags = block.data[starts + TABLE_FLAGS_OFFSET]  # where a table map has its flags too
-        candidates[candidates] = flags & ROWS_FLAG_STATEMENT_END > 0
-        return candidates

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.kernels import empty_bytes
+from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.temporal import fraction_digits
@@ -127,5 +128,5 @@ def _text_array(sizes: Int64s, ends: Int64s, data: pa.Buffer) -> pa.Array:
     offsets = np.zeros(len(sizes) + 1, dtype=np.int32)
     offsets[1:] = ends
     there = sizes > 0  # an object takes at least two bytes
-    validity = None if there.all() else pa.array(there).buffers()[1]
+    validity = None if there.all() else mask_array(there).buffers()[1]
     return pa.StringArray.from_buffers(len(sizes), pa.py_buffer(offsets), data, validity)

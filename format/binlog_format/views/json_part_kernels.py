@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.kernels import allocating_kernel, kernel
-from binlog_format.memory_kernels import copy_bytes
+from binlog_format.memory_kernels import copy_bytes, load_u64
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,6 +29,13 @@ QUOTE = 0x22
 COMMA = 0x2C
 BACKSLASH = 0x5C
 _SPACE = 0x20
+
+# In each of eight bytes:
+_HIGH_BITS = np.uint64(0x8080808080808080)
+_LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
+_TO_SPACE = np.uint64(0x6060606060606060)  # 0x80 - 0x20
+_QUOTES = np.uint64(0x2222222222222222)
+_BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
 
 _ZERO = np.uint64(0x30)
 _TEN = np.uint64(10)
@@ -212,11 +219,27 @@ def add_sizes(states: Bytes, value_sizes: Int64s, around: int, sizes: Int64s) ->
 @kernel
 def any_escape(data: Bytes, start: int, end: int) -> bool:
     """Whether a byte of data[start:end] cannot stand in a JSON string as it is."""
-    found = 0
-    for at in range(start, end):
-        byte = data[at]
-        found += (byte < _SPACE) | (byte == QUOTE) | (byte == BACKSLASH)
-    return found > 0
+    if start < 0 or end > data.size:
+        return True
+    plain = _HIGH_BITS
+    place = start
+    while place + 8 <= end:
+        # Eight bytes at once: the highest bit of each is set where it can stand as it is. No sum carries.
+        word = load_u64(data, place)
+        quotes = word ^ _QUOTES
+        backslashes = word ^ _BACKSLASHES
+        plain &= ((word & _LOW_BITS) + _TO_SPACE) | word
+        plain &= ((quotes & _LOW_BITS) + _LOW_BITS) | quotes
+        plain &= ((backslashes & _LOW_BITS) + _LOW_BITS) | backslashes
+        place += 8
+    if plain != _HIGH_BITS:
+        return True
+    while place < end:
+        byte = data[place]
+        if byte < _SPACE or byte == QUOTE or byte == BACKSLASH:
+            return True
+        place += 1
+    return False
 
 
 @kernel

@@ -14,7 +14,7 @@ from binlog_format.rows.places import place_of
 from binlog_format.rows.table_events import TableEvents, TableMaps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -104,12 +104,7 @@ class _CompletedLayouts:
         if layout.problem is not None:
             raise layout.problem
         groups: NDArray[np.int64] = block.events["group"][touched.events]
-        met = (layout.database, layout.table, layout.digest)
-        if met not in self._met:
-            # The first question about a table may make its schemas look for what stands before this, edges included.
-            self._schemas.completed(layout, _position(block, int(groups[0])))
-            self._met.add(met)
-        edges = self._schemas.edges(layout.database, layout.table)
+        edges = self._edges(layout, _position(block, int(groups[0])))
         start = 0
         while start < len(groups):
             position = _position(block, int(groups[start]))
@@ -120,6 +115,18 @@ class _CompletedLayouts:
             edge = edges[number - 1] if number else None
             yield TableEvents(self._completed_layout(layout, edge, position), touched.events[start:stop])
             start = stop
+
+    def _edges(self, layout: TableLayout, position: Position) -> Sequence[Position]:
+        met = (layout.database, layout.table, layout.digest)
+        if met in self._met:
+            return self._schemas.edges(layout.database, layout.table)
+        # The first question about a table may make its schemas look for what stands before this, edges included.
+        completed = self._schemas.completed(layout, position)
+        edges = self._schemas.edges(layout.database, layout.table)
+        number = bisect_right(edges, position)
+        self._completed[*met, edges[number - 1] if number else None] = completed
+        self._met.add(met)
+        return edges
 
     def _completed_layout(self, layout: TableLayout, edge: Position | None, position: Position) -> TableLayout:
         key = (layout.database, layout.table, layout.digest, edge)

@@ -80,8 +80,8 @@ class TableIndexBuilder:
 
     def add(self, block: Block, rows: Int64s) -> None:
         """Take the events *rows* of *block*, ascending; blocks come in log order."""
-        events = block.events[rows]
-        groups = block.groups[events["group"]]
+        events = block.events.take(rows)
+        groups = block.groups.take(events["group"])
         event, part = _extents_of(block, rows)
         part |= {name: events[name].astype(np.int64)[event] for name in EVENT_COLUMNS}
         part |= {name: groups[name].astype(np.int64)[event] for name in GROUP_COLUMNS}
@@ -109,14 +109,14 @@ class TableIndexBuilder:
 
 def _extents_of(block: Block, rows: Int64s) -> tuple[Int64s, dict[str, Int64s]]:
     """Where events of a block are stored: for each extent the event (0-based, of *rows*), and columns of the index."""
-    events = block.events[rows]
+    events = block.events.take(rows)
     starts, sizes = events["start"], events["size"]
     plain_sizes = np.zeros(len(events), dtype=np.int64)
     inner_nos = np.full(len(events), -1, dtype=np.int64)
     # A payload larger than a block is not in the block's data: the event's own, empty extent says where it is.
     is_elsewhere = np.zeros(len(events), dtype=np.bool_)
     if block.origins is not None:
-        origins = block.origins[rows]
+        origins = block.origins.take(rows)
         is_elsewhere = origins["start"] < 0
         plain_sizes = np.where(origins["start"] == starts, 0, sizes)
         inner_nos = origins["inner_no"]

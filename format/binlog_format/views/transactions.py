@@ -12,6 +12,7 @@ from binlog_format.events.layout import EventType
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.rows.table_events import TableMaps
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, gtid_texts, position_array
+from binlog_format.views.event_texts import text_places, texts_at
 from binlog_format.views.group_filter import GroupFilter
 from binlog_format.views.json_rows import JsonStyle
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from binlog_format.views.table_filter import TableFilter
 
     Int64s = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
 
 TRANSACTIONS_SCHEMA = pa.schema(
     [
@@ -44,6 +46,7 @@ TRANSACTIONS_SCHEMA = pa.schema(
     ]
 )
 
+_FRAME = ("BEGIN", "COMMIT", "ROLLBACK")
 _KINDS = (ImageKind.INSERT, ImageKind.UPDATE_BEFORE, ImageKind.DELETE)
 
 
@@ -119,8 +122,8 @@ class TransactionsView:
         groups, events = block.groups, block.events
         rows = np.zeros((len(_KINDS), len(groups)), dtype=np.int64)
         tables: list[dict[str, None]] = [{} for _ in range(len(groups))]
-        touched = sorted(maps.resolve(block), key=lambda one: int(one.events[0]))
-        for one in touched:
+        first_rows: list[tuple[int, str]] = []  # row of a table's first event in a group
+        for one in maps.resolve(block):
             layout = one.layout
             if self._tables is not None and not self._tables.accepts(layout):
                 continue
@@ -128,9 +131,11 @@ class TransactionsView:
             group = events["group"][images["event"]]
             for number, kind in enumerate(_KINDS):
                 rows[number] += np.bincount(group[images["kind"] == kind], minlength=len(groups))
-            for number in np.unique(events["group"][one.events]).tolist():
-                tables[number][layout.full_name] = None
-        queries = events["group"][events["type"] == EventType.QUERY]
+            _, first = np.unique(events["group"][one.events], return_index=True)
+            first_rows += [(row, layout.full_name) for row in one.events[first].tolist()]
+        for row, name in sorted(first_rows):
+            tables[int(events["group"][row])][name] = None
+        queries = events["group"][_is_statement(block)]
         return _Counts(
             events=groups["event_count"].astype(np.int64),
             rows=rows,
@@ -138,6 +143,15 @@ class TransactionsView:
             size=groups["size"].astype(np.int64),
             tables=tables,
         )
+
+
+def _is_statement(block: Block) -> Mask:
+    """QUERY events but for those that begin or end their group: MySQL's BEGIN, and COMMIT of tables of MyISAM."""
+    queries: Mask = block.events["type"] == EventType.QUERY
+    rows = np.flatnonzero(queries)
+    texts = texts_at(block.data, text_places(block)[2][:, rows])
+    queries[rows] = ~np.isin(texts.to_numpy(zero_copy_only=False).astype(str), _FRAME)
+    return queries
 
 
 def _batch(block: Block, counts: _Counts, chosen: Int64s) -> pa.RecordBatch:

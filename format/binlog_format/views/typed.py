@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import SchemaError
+from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 
@@ -63,4 +64,4 @@ def in_order(parts: list[pa.RecordBatch], keys: list[NDArray[np.int64]]) -> pa.R
     if len(parts) == 1:
         return parts[0]
     order = np.argsort(np.concatenate(keys), kind="stable")
-    return pa.Table.from_batches(parts).combine_chunks().to_batches()[0].take(pa.array(order))
+    return pa.Table.from_batches(parts).combine_chunks().to_batches()[0].take(numbers_array(order))

@@ -163,3 +163,10 @@ def test_dump_of_a_live_server_is_read(mariadb_server: MariaDbServer) -> None:
     assert len(table(catalog, "d", "s").columns or ()) == 8
     assert TableName("d", "v") not in catalog.tables
     assert catalog.databases["d"] == "cp1251"
+
+
+@pytest.mark.parametrize("text", ["'" + "\\'" * 100_000, "`" + "``" * 100_000, '"' + '\\"' * 100_000 + "\\"])
+def test_quote_without_its_end_is_looked_for_once(text: str) -> None:
+    started = time.process_time()
+    assert not parse_dump(f"CREATE TABLE d.t (a int); {text}").databases
+    assert time.process_time() - started < 5

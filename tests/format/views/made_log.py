@@ -130,6 +130,7 @@ class MadeLog(Log):
             group["file_offset"] = self._starts[index]
             group["first_event"], group["event_count"], group["event_no"] = row, end - first, first
             group["timestamp"], group["gtid_source"] = made.timestamp, -1
+            group["size"] = sum(map(len, made.all_events()[first:end]))
             if made.gtid is not None:
                 group["domain"], group["server_id"], group["seqno"] = (
                     made.gtid.domain,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.tail import DirectoryWatch
+from binlog_connector.following.watch import DirectoryWatch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ def watch_kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         def refuse(*_: object, **__: object) -> None:
             raise OSError(24, "inotify instance limit reached")
 
-        monkeypatch.setattr("binlog_connector.tail.Observer.start", refuse)
+        monkeypatch.setattr("binlog_connector.following.watch.Observer.start", refuse)
     return str(request.param)
 
 

@@ -15,7 +15,7 @@ The watch begins when it is made, so that nothing is missed between looking and 
 from __future__ import annotations
 
 import os
-import threading
+import queue
 import time
 from typing import TYPE_CHECKING
 
@@ -56,7 +56,7 @@ class DirectoryWatch:
         self._path = os.fspath(path)
         self._poll_interval = poll_interval
         self._is_local = "://" not in self._path
-        self._changed = threading.Event()
+        self._changed = _Flag()
         self._observer = self._start_observer() if self._is_local else None
         self._snapshot = self._look()
 
@@ -79,9 +79,7 @@ class DirectoryWatch:
         while True:
             left = deadline - time.monotonic()
             if self._changed.wait(max(0.0, min(left, self._poll_interval))):
-                self._changed.clear()
-                self._snapshot = self._look()
-                return True
+                return True  # the next look will find the change, too: a wait too short costs less than one more look
             if not self._is_local:
                 return True
             snapshot = self._look()
@@ -92,7 +90,7 @@ class DirectoryWatch:
                 return False
 
     def wake(self) -> None:
-        """End a wait in another thread, or the next one, at once."""
+        """End a wait in another thread, or the next one, at once; signal handlers may call it."""
         self._changed.set()
 
     def close(self) -> None:
@@ -129,8 +127,32 @@ class DirectoryWatch:
             return  # the directory itself is gone: the reader says so
 
 
+class _Flag:
+    """As `threading.Event`, but a signal handler may set it.
+
+    A handler runs inside whatever the thread was doing: with the event's own lock held it would wait for itself.
+    """
+
+    def __init__(self) -> None:
+        self._set: queue.SimpleQueue[None] = queue.SimpleQueue()  # its `put` is reentrant, alone of all queues
+
+    def set(self) -> None:
+        if self._set.empty():
+            self._set.put(None)
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until it is set, and clear it; False: the time is over."""
+        try:
+            self._set.get(timeout=timeout)
+        except queue.Empty:
+            return False
+        while not self._set.empty():
+            self._set.get_nowait()  # this thread alone takes
+        return True
+
+
 class _Setter(FileSystemEventHandler):
-    def __init__(self, changed: threading.Event) -> None:
+    def __init__(self, changed: _Flag) -> None:
         self._changed = changed
 
     def on_any_event(self, event: FileSystemEvent) -> None:

@@ -10,17 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.spark.edges import end_of_log, start_of_file, start_of_log
-from binlog_connector.spark.watched import written_order
+from binlog_connector.following.edges import end_of_log, start_of_file, start_of_log
+from binlog_connector.following.watched import written_order
 from binlog_format.errors import DataLossError
+from binlog_format.gtid_set import NO_GTIDS
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
-    from binlog_connector.spark.offsets import SourceOffset
-    from binlog_connector.spark.watched import WatchedLog
-    from binlog_format.gtid import GtidPosition
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.following.watched import WatchedLog
+    from binlog_format.gtid_set import GtidPoint
 
 _START_AGAIN = "Start a new query with a new checkpoint (after a full copy of the tables), or set failOnDataLoss=false"
+_KEEP_FILES = f"Keep binlog files until they have been read (binlog_expire_logs_seconds, PURGE). {_START_AGAIN}"
 _SERVER_CRASHED = f"The server crashed and lost its last transactions, after this query had read them. {_START_AGAIN}"
 _LOG_RESET = f"RESET MASTER was executed, or another server's files are there. {_START_AGAIN}"
 
@@ -45,7 +47,9 @@ def compare(watched: WatchedLog, offset: SourceOffset) -> Decision:
     log = watched.log
     if offset.format and offset.format != log.format_name:
         reason = f"{log.path}: the log was {offset.format} when this query read it, and is {log.format_name} now"
-        return _lost("LOG_RESET", reason, go_on=start_of_log(watched), hint=_START_AGAIN)
+        # Positions of the two have nothing in common; what was consumed is left out by its GTIDs.
+        go_on = replace(start_of_log(watched), skip_gtid=offset.gtid)
+        return _lost("FORMAT_CHANGED", reason, go_on=go_on, hint=_START_AGAIN)
     file_no = offset.position.file_no
     is_there = watched.has(file_no)
     names = watched.names()
@@ -68,15 +72,21 @@ def _compare_without_file(watched: WatchedLog, offset: SourceOffset, names: dict
         return _upper_end_is_gone(watched, offset, names)
     following = min(number for number in names if number > file_no)
     go_on = start_of_log(watched) if following == lowest else start_of_file(watched, following)
-    if file_no < lowest and offset.gtid.last and go_on.gtid == offset.gtid:
+    if file_no < lowest and offset.gtid and go_on.gtid == offset.gtid:
         return Decision(go_on, f"file {file_no} was purged after all of it had been read")
+    purged = go_on.gtid.without(offset.gtid) if offset.gtid and not offset.fingerprint else NO_GTIDS
+    if file_no < lowest and purged:
+        # Of that file nothing had been read: its GTIDs are all that is known of it.
+        what = f"the log begins at {names[lowest]} behind GTID {_said(go_on.gtid)}, read was up to {_said(offset.gtid)}"
+        return _lost(
+            "GTID_PURGED", f"{watched.log.path}: {what}: up to {purged} is missing", go_on=go_on, hint=_KEEP_FILES
+        )
     missing = f"transactions after GTID {_said(offset.gtid)} up to {_said(go_on.gtid)} are missing"
     if file_no < lowest:
         what = f"file {file_no} was purged before it had been read to its end, the earliest is {names[lowest]}"
     else:
         what = f"file {file_no} is gone, but there are files before and behind it"
-    hint = f"Keep binlog files until they have been read (binlog_expire_logs_seconds, PURGE). {_START_AGAIN}"
-    return _lost("FILE_PURGED", f"{watched.log.path}: {what}: {missing}", go_on=go_on, hint=hint)
+    return _lost("FILE_PURGED", f"{watched.log.path}: {what}: {missing}", go_on=go_on, hint=_KEEP_FILES)
 
 
 def _upper_end_is_gone(watched: WatchedLog, offset: SourceOffset, left: dict[int, str]) -> Decision:
@@ -127,7 +137,7 @@ def _was_read(offset: SourceOffset, end: SourceOffset) -> str:
     return f": read up to GTID {_said(offset.gtid)}, the last one there is {_said(end.gtid)}"
 
 
-def _said(gtid: GtidPosition) -> str:
+def _said(gtid: GtidPoint) -> str:
     return str(gtid) or "(none)"
 
 

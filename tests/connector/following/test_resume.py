@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.spark.edges import end_of_log
-from binlog_connector.spark.offsets import SourceOffset
-from binlog_connector.spark.resume import Decision, compare
-from binlog_connector.spark.watched import WatchedLog
+from binlog_connector.following.edges import end_of_log
+from binlog_connector.following.offsets import SourceOffset
+from binlog_connector.following.resume import Decision, compare
+from binlog_connector.following.watched import WatchedLog
 from binlog_format.position import Position
 from tests.connector.shop import Shop
 from tests.corpus import SERVER_CASES, corpus
@@ -200,7 +200,7 @@ def test_log_of_another_format_is_another_log(tmp_path: Path) -> None:
     with Shop(tmp_path) as shop:
         shop.sell()
     name, text = loss(CLASSIC_CASE, end(tmp_path))
-    assert name == "LOG_RESET"
+    assert name == "FORMAT_CHANGED"
     assert "the log was innodb when this query read it, and is classic now" in text
 
 

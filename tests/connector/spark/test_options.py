@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from binlog_connector.spark.offsets import SourceOffset
-from binlog_connector.spark.options import OPTION_NAMES, Edge, SourceOptions, View
+from binlog_connector.following.offsets import SourceOffset
+from binlog_connector.following.starts import Edge, Moment
+from binlog_connector.spark.option_table import BATCH_ONLY, OPTION_NAMES
+from binlog_connector.spark.options import SourceOptions, View
 from binlog_format.errors import BinlogError, OptionError, StartError
 from binlog_format.gtid import GtidPosition
+from binlog_format.log import Bound
 from binlog_format.position import Position
+from binlog_format.rows.decoding import TimeType, ZeroDates
 
 
 def parse(**options: str) -> SourceOptions:
@@ -80,6 +84,15 @@ def test_unknown_option_unlike_any_lists_all() -> None:
         ("table", "shop.", "database.table"),
         ("tables", "shop.(orders", "missing )"),
         ("excludeTables", "*b", "nothing to repeat"),
+        ("startingTimestamp", "yesterday", "a time, for example 2026-01-31T12:00:00Z or seconds since 1970"),
+        ("endingGtid", "0-1", "expected domain-server-seqno"),
+        ("maxFilesPerTrigger", "0", "a number from 1"),
+        ("bound", "seal", "Did you mean sealed?"),
+        ("ignoreDomainIds", "1,x", '"x" is none'),
+        ("ignoreServerIds", "4294967296", "numbers separated by commas"),
+        ("includeDdl", "1", "expected true or false"),
+        ("timeType", "string", "expected text or micros"),
+        ("zeroDates", "keep", "expected null or error"),
     ],
 )
 def test_wrong_value_says_what_is_expected(name: str, value: str, told: str) -> None:
@@ -96,6 +109,40 @@ def test_a_query_has_one_start() -> None:
     with pytest.raises(StartError) as raised:
         parse(startingOffsets="latest", startingGtid="0-1-5")
     assert raised.value.condition == "BINLOG_START.CONFLICTING_OPTIONS"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"endingGtid": "0-1-5", "endingOffsets": "latest"}, "a query has one end"),
+        ({"view": "events", "includeDdl": "true"}, "nothing beside view events"),
+        ({"includeDdl": "true", "includeQuery": "false"}, "true or nothing beside includeDdl"),
+        ({"bound": "sealed", "format": "classic"}, "visible beside format classic"),
+    ],
+)
+def test_conflicts_are_named(options: dict[str, str], told: str) -> None:
+    with pytest.raises(BinlogError, match=told):
+        parse(**options)
+
+
+def test_ends_are_for_batch_queries() -> None:
+    for name in BATCH_ONLY:
+        options = parse(**{name: "0-1-5" if name == "endingGtid" else "latest" if name == "endingOffsets" else "7"})
+        options.check_batch()
+        with pytest.raises(OptionError, match=f"option {name}: a streaming query has no end"):
+            options.check_streaming()
+
+
+def test_new_options_are_typed() -> None:
+    options = parse(
+        startingTimestamp="1767225600", maxFilesPerTrigger="5", bound="SEALED", ignoreDomainIds="7, 1,7",
+        includeDdl="true", timeType="micros", zeroDates="error", replaceInvalidText="true",
+    )  # fmt: skip
+    assert (options.start, options.files_per_trigger_max) == (Moment(1767225600), 5)
+    assert (options.bound, options.ignored_domains) == (Bound.SEALED, (1, 7))
+    assert (options.include_ddl, options.include_query) == (True, True)
+    assert (options.time_type, options.zero_dates) == (TimeType.MICROS, ZeroDates.ERROR)
+    assert options.replace_invalid_text
 
 
 def test_table_and_tables_exclude_each_other() -> None:

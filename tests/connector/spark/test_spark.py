@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 
-from binlog_format.log import open_log
+from binlog_format import open_log
 from binlog_format.views.changefeed import ChangefeedView
 from binlog_format.views.changes import ChangesView
 from tests.connector.shop import Shop
@@ -75,7 +75,7 @@ def direct(directory: Path, view: ChangesView | ChangefeedView) -> pa.Table:
     import pyarrow as pa
 
     with open_log(str(directory)) as opened:
-        return pa.Table.from_batches(list(view.batches(opened.blocks())))
+        return pa.Table.from_batches(list(view.batches(opened.committed_blocks())))
 
 
 @pytest.mark.parametrize("directory", ["innodb", "classic"])
@@ -201,3 +201,154 @@ def assert_is_first_line(error: PySparkException, line: str) -> None:
     assert "Traceback" not in text
     assert text.index(line) < 400
     assert line in "\n".join(text.splitlines()[:2])
+
+
+def test_batch_of_events_and_transactions(spark: SparkSession, log: Path) -> None:
+    from binlog_format.events.expansion import expanded
+    from binlog_format.views.events import EventsView
+    from binlog_format.views.transactions import TransactionsView
+
+    with open_log(str(log)) as opened:
+        events = [row for batch in EventsView().batches(expanded(opened.blocks())) for row in batch.to_pylist()]
+        groups = [row for batch in TransactionsView().batches(opened.committed_blocks()) for row in batch.to_pylist()]
+    assert rows_of(load(spark, log, view="events", minPartitions="3"), "position", "event_no") == events
+    assert rows_of(load(spark, log, view="transactions", minPartitions="3"), "position") == groups
+
+
+@pytest.mark.parametrize("server", ["mariadb-10.11", "mysql-9"])
+def test_statements_and_their_text(spark: SparkSession, server: str) -> None:
+    from binlog_connector.schema.statement_rows import find_statements
+    from binlog_format.views.change_extras import ChangeExtras
+
+    path = SERVER_CASES / server / "ops"
+    frame = load(spark, path, includeDdl="true", minPartitions="3")
+    assert rows_of(frame, *ORDER) == direct(path, ChangesView(extras=ChangeExtras(True, find_statements))).to_pylist()
+    assert {row[0] for row in frame.select("op").distinct().collect()} == {
+        "insert", "update", "delete", "ddl", "truncate",
+    }  # fmt: skip
+    typed = load(spark, path, includeDdl="true", table="t.a").where("op = 'ddl'").select("before", "query").collect()
+    assert typed
+    assert {row["before"] for row in typed} == {None}
+    assert all(" a " in row["query"] or "`a`" in row["query"] or "t.a" in row["query"] for row in typed)
+
+
+@pytest.mark.parametrize("server", ["mariadb-10.11", "mysql-9"])
+def test_all_types_of_a_server_go_through_spark(spark: SparkSession, server: str) -> None:
+    """Geometry, vectors, times, decimals, bits: typed images in Spark are those of the view."""
+    from binlog_format.rows.decoding import Decoding, TimeType
+
+    path = SERVER_CASES / server / "types_full"
+    with open_log(str(path)) as opened:
+        names = {
+            row
+            for batch in opened.changes()
+            for row in zip(batch["database"].to_pylist(), batch["table"].to_pylist(), strict=True)
+        }
+    assert names
+    kinds = set()
+    for database, table in sorted(names):
+        name = f"{database}.{table}"
+        frame = load(spark, path, table=name, timeType="micros")
+        view = ChangesView(table=name, decoding=Decoding(time_type=TimeType.MICROS))
+        assert json.dumps(rows_of(frame, *ORDER), default=str) == json.dumps(
+            direct(path, view).to_pylist(), default=str
+        )
+        kinds |= {field.dataType.simpleString() for field in frame.schema["after"].dataType.fields}  # type: ignore[attr-defined]
+    assert {"struct<srid:int,wkb:binary>", "timestamp_ntz", "date", "bigint", "string", "binary"} <= kinds
+
+
+def test_schema_file_types_a_table_that_has_no_rows_yet(spark: SparkSession, log: Path, tmp_path: Path) -> None:
+    dump = tmp_path / "schemas.sql"
+    dump.write_text(
+        "USE shop; CREATE TABLE later (id INT UNSIGNED NOT NULL PRIMARY KEY, at DATETIME(3), g POINT, n DECIMAL(10,2),"
+        " t TEXT, c CHAR(3), k ENUM('a','b'), u UUID, b BINARY(4), d DATE, x BIGINT UNSIGNED) CHARSET utf8mb4;"
+    )
+    frame = load(spark, log, table="shop.later", schemaFile=str(dump))
+    assert frame.schema["after"].dataType.simpleString() == (
+        "struct<id:bigint,at:timestamp_ntz,g:struct<srid:int,wkb:binary>,n:decimal(10,2),t:string,c:string,k:string,"
+        "u:string,b:binary,d:date,x:decimal(20,0)>"
+    )
+    assert frame.count() == 0
+
+
+def test_filters_are_handed_over_where_spark_is_told_to(spark: SparkSession, log: Path) -> None:
+    wanted = "table = 'items' and op = 'insert' and position.file_no > 1 and commit_time > '2026-01-01T00:04:00Z'"
+    expected = rows_of(load(spark, log).where(wanted), *ORDER)
+    assert expected
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        assert rows_of(load(spark, log).where(wanted), *ORDER) == expected
+        assert load(spark, log).count() == 3 * 600 + 2502
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_lost_data_is_a_row_of_events(spark: SparkSession, tmp_path: Path) -> None:
+    options = {"view": "events", "failOnDataLoss": "false"}
+    with Shop(tmp_path / "log", files_of=8 * 16384) as shop:
+        shop.sell(5)
+        run_once(stream(spark, tmp_path / "log", **options), tmp_path)
+        shop.sell(600)
+        shop.writer.purge(2)
+        run_once(stream(spark, tmp_path / "log", **options), tmp_path)
+    gaps = spark.read.parquet(str(tmp_path / "data")).where("type = 'gap'").collect()
+    assert [row["gtid"] for row in gaps] == [None]
+    assert "[BINLOG_DATA_LOSS.FILE_PURGED]" in gaps[0]["text"]
+    assert "transactions after GTID 0-11-5 up to 0-11-" in gaps[0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (
+            {"endingOffsets": "latest"},
+            "[BINLOG_OPTION.INVALID_VALUE] option endingOffsets: a streaming query has no end",
+        ),
+        (
+            {"startingGtid": "0-1-5", "startingTimestamp": "5"},
+            "[BINLOG_START.CONFLICTING_OPTIONS] options startingGtid",
+        ),
+        ({"schemaFile": "/nothing.sql"}, "[BINLOG_OPTION.INVALID_VALUE] option schemaFile: /nothing.sql: No such file"),
+        ({"startingTimestamp": "2027-01-01"}, "[BINLOG_START.TIMESTAMP_NOT_FOUND] "),
+    ],
+)
+def test_wrong_stream_is_one_readable_line(
+    spark: SparkSession, log: Path, tmp_path: Path, options: dict[str, str], line: str
+) -> None:
+    with pytest.raises((AnalysisException, StreamingQueryException)) as raised:
+        run_once(stream(spark, log, **options), tmp_path)
+    assert_is_first_line(raised.value, line)
+
+
+def test_directory_of_two_formats_is_one_readable_line(spark: SparkSession, log: Path, tmp_path: Path) -> None:
+    mixed = tmp_path / "mixed"
+    shutil.copytree(log, mixed)
+    for file in CLASSIC_CASE.glob("mysql-bin.0*"):
+        shutil.copy(file, mixed)
+    with pytest.raises(AnalysisException) as raised:
+        load(spark, mixed)
+    assert_is_first_line(raised.value, f"[BINLOG_START.CONFLICTING_OPTIONS] {mixed}: there are files of two formats: ")
+
+
+def test_missing_file_in_the_middle_is_one_readable_line(spark: SparkSession, log: Path, tmp_path: Path) -> None:
+    torn = tmp_path / "torn"
+    shutil.copytree(log, torn)
+    (torn / "binlog-000002.ibb").unlink()
+    with pytest.raises(PySparkException) as raised:
+        load(spark, torn).collect()
+    assert_is_first_line(raised.value, "[BINLOG_DATA_LOSS.FILE_PURGED] ")
+
+
+def test_table_altered_under_a_typed_stream_is_one_readable_line(spark: SparkSession, tmp_path: Path) -> None:
+    from binlog_format.events.table_encoding import ColumnSpec, TableSpec
+    from tests.connector.shop import ORDERS
+
+    wider = TableSpec("shop", "orders", (*ORDERS.columns, ColumnSpec("tip", "int", nullable=True)), ("id",))
+    with Shop(tmp_path / "log") as shop:
+        shop.sell(5)
+        frame = stream(spark, tmp_path / "log", table="shop.orders")
+    with Shop(tmp_path / "log", orders=wider) as shop:
+        shop.sell(5)
+    with pytest.raises(StreamingQueryException) as raised:
+        run_once(frame, tmp_path)
+    assert_is_first_line(raised.value, "[BINLOG_SCHEMA.SCHEMA_CHANGED] ")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from binlog_connector.spark.offsets import SourceOffset
+from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.spark.reading import BATCH_ROWS_MAX, BATCH_ROWS_MIN, sized_batches
 from binlog_connector.spark.source import BinlogDataSource
 from binlog_connector.spark.spark_api import ReadAllAvailable, ReadMaxBytes
+from binlog_format import open_log
 from binlog_format.errors import BinlogError, DataLossError, OptionError
 from binlog_format.events.table_encoding import ColumnSpec
-from binlog_format.log import open_log
 from binlog_format.position import Position
 from tests.connector.shop import ORDERS, Shop
 

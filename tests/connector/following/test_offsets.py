@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_connector.spark.offsets import OFFSET_VERSION, SourceOffset
+from binlog_connector.following.offsets import OFFSET_VERSION, SourceOffset
 from binlog_format.errors import UnsupportedError
 from binlog_format.gtid import Gtid, GtidPosition
 from binlog_format.position import Position

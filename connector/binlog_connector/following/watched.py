@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import crc32c
 
-from binlog_connector.spark.pages import consumed_chunks, masked_classic_page
+from binlog_connector.following.pages import consumed_chunks, masked_classic_page
+from binlog_format import open_log
 from binlog_format.classic.layout import VIRTUAL_PAGE_SIZE
 from binlog_format.errors import StartError
 from binlog_format.innodb.layout import CHUNK_END_OF_DATA, FIRST_DATA_PAGE
 from binlog_format.kernels import empty_bytes
-from binlog_format.log import open_log
+from binlog_format.log import Bound
 from binlog_format.position import Position
 from binlog_format.source_file import open_directory
 
@@ -45,6 +46,7 @@ class WatchedLog:
     Args:
         path: Directory of the binlog files, one file, or a URL.
         format_name: The format that the log must have; None: whatever it is.
+        bound: How far reading may go.
 
     Attributes:
         log: The log itself.
@@ -53,8 +55,8 @@ class WatchedLog:
         StartError: `NO_LOG_FILES`, and what else `open_log` raises.
     """
 
-    def __init__(self, path: str, format_name: str | None = None) -> None:
-        self.log: Log = open_log(path, format_name=format_name)
+    def __init__(self, path: str, format_name: str | None = None, *, bound: Bound = Bound.VISIBLE) -> None:
+        self.log: Log = open_log(path, format_name=format_name, bound=bound)
         directory, only = open_directory(path)
         self._files: _Files = (
             _InnodbFiles(directory, only) if self.log.format_name == "innodb" else _ClassicFiles(directory, only)
@@ -79,6 +81,10 @@ class WatchedLog:
         if self._names is None:
             self._names = self._files.names()
         return self._names
+
+    def last_number(self) -> int:
+        """Number of the last file that is there, written or not."""
+        return max(self.names())
 
     def has(self, file_no: int) -> bool:
         """Whether a file is there; looks at the directory again before it says no."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_connector.spark.offsets import NO_GTIDS, SourceOffset
-from binlog_connector.spark.watched import file_start
+from binlog_connector.following.offsets import SourceOffset
+from binlog_connector.following.watched import file_start
+from binlog_format.detect import INNODB
+from binlog_format.gtid_set import NO_GTIDS
 
 if TYPE_CHECKING:
-    from binlog_connector.spark.watched import WatchedLog
-    from binlog_format.gtid import GtidPosition
+    from binlog_connector.following.watched import WatchedLog
+    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.log import Span
     from binlog_format.position import Position
 
 
 def offset_at(
-    watched: WatchedLog, position: Position, *, gtid: GtidPosition, skip_gtid: GtidPosition = NO_GTIDS
+    watched: WatchedLog, position: Position, *, gtid: GtidPoint, skip_gtid: GtidPoint = NO_GTIDS
 ) -> SourceOffset:
     """The offset at *position*, with the marks that `compare` looks for later."""
     is_there = watched.has(position.file_no)
@@ -42,6 +45,22 @@ def start_of_file(watched: WatchedLog, file_no: int) -> SourceOffset:
 
 def end_of_log(watched: WatchedLog) -> SourceOffset:
     """Behind the last event group that is wholly there; scans the last file that a group ends in."""
+    found = _last_span(watched)
+    if found is None:
+        return start_of_log(watched)
+    start, span = found
+    return offset_at(watched, span.end, gtid=watched.log.gtid_position_at(start).advanced_by(span.gtids))
+
+
+def end_position(watched: WatchedLog) -> Position:
+    """The place of `end_of_log`; of an `innodb` log the last pages alone are looked at."""
+    if watched.log.format_name == INNODB:
+        return watched.log.end_position()
+    found = _last_span(watched)
+    return watched.log.start_position() if found is None else found[1].end
+
+
+def _last_span(watched: WatchedLog) -> tuple[Position, Span] | None:
     for file_no in reversed(watched.names()):
         if not watched.identity(file_no):
             continue
@@ -49,5 +68,5 @@ def end_of_log(watched: WatchedLog) -> SourceOffset:
         start = file_start(file_no)
         span = watched.log.span(start)
         if span.groups:
-            return offset_at(watched, span.end, gtid=watched.log.gtid_position_at(start).advanced_by(span.gtids))
-    return start_of_log(watched)
+            return start, span
+    return None

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.spark.offsets import NO_GTIDS
+from binlog_connector.following.watched import WatchedLog
 from binlog_connector.spark.partitions import (
     PARTITION_SIZE_MAX,
     PARTITION_SIZE_MIN,
     partition_count,
     plan_partitions,
 )
-from binlog_connector.spark.watched import WatchedLog
+from binlog_format.gtid_set import NO_GTIDS
 from tests.connector.shop import Shop
 
 if TYPE_CHECKING:

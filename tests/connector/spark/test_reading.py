@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.spark.offsets import NO_GTIDS
 from binlog_connector.spark.partitions import RangePartition
 from binlog_connector.spark.reading import planned_blocks
+from binlog_format import open_log
 from binlog_format.errors import DataLossError
-from binlog_format.log import open_log
+from binlog_format.gtid_set import NO_GTIDS
 from tests.connector.shop import Shop
 from tests.corpus import SERVER_CASES
 

@@ -9,17 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from binlog_connector.following.prepared import prepared_from_text, prepared_to_text
 from binlog_format.errors import UnsupportedError
-from binlog_format.gtid import GtidPosition
+from binlog_format.gtid_set import NO_GTIDS, parse_gtids
 from binlog_format.position import Position
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.transactions.xa import PreparedXa
+
 OFFSET_VERSION = 1
-NO_GTIDS = GtidPosition({})
 _POSITION_FIELDS = ("file_no", "page", "chunk")
-_FIELDS = frozenset({"version", "format", "fingerprint", *_POSITION_FIELDS, "gtid", "skip_gtid", "last_page_crc"})
+_FIELDS = frozenset(
+    {"version", "format", "fingerprint", *_POSITION_FIELDS, "gtid", "skip_gtid", "last_page_crc", "prepared_xa"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +35,21 @@ class SourceOffset:
         position: Where reading goes on.
         format: Format of the log; empty where a user gave only a position.
         fingerprint: Identity of the file that the position is in (`resume.fingerprint`); empty while it is unwritten.
-        gtid: Last GTID of each domain before the position.
+        gtid: Last GTID of each domain before the position; of a MySQL log the set of all.
         skip_gtid: Groups up to these GTIDs may follow the position and must be left out: the rest of a `startingGtid`
             whose domains do not all stop at the same place. Empty in nearly all offsets.
         last_page_crc: CRC-32C of the consumed part of the last page; None when nothing was consumed in this log.
+        prepared_xa: XA transactions that were prepared before the position and have not ended there (`classic`), as far
+            as is known.
     """
 
     position: Position
     format: str = ""
     fingerprint: str = ""
-    gtid: GtidPosition = NO_GTIDS
-    skip_gtid: GtidPosition = NO_GTIDS
+    gtid: GtidPoint = NO_GTIDS
+    skip_gtid: GtidPoint = NO_GTIDS
     last_page_crc: int | None = None
+    prepared_xa: tuple[PreparedXa, ...] = ()
 
     def to_json(self) -> dict[str, int | str]:
         """The form that Spark keeps in the checkpoint; equal offsets give equal dictionaries, in the same order."""
@@ -54,10 +62,12 @@ class SourceOffset:
             "chunk": self.position.chunk,
             "gtid": str(self.gtid),
         }
-        if self.skip_gtid.last:
+        if self.skip_gtid:
             fields["skip_gtid"] = str(self.skip_gtid)
         if self.last_page_crc is not None:
             fields["last_page_crc"] = self.last_page_crc
+        if self.prepared_xa:
+            fields["prepared_xa"] = prepared_to_text(self.prepared_xa)
         return fields
 
     @classmethod
@@ -83,9 +93,10 @@ class SourceOffset:
             position=Position(*(_number(fields, name) for name in _POSITION_FIELDS)),
             format=_text(fields, "format"),
             fingerprint=_text(fields, "fingerprint"),
-            gtid=GtidPosition.parse(_text(fields, "gtid")),
-            skip_gtid=GtidPosition.parse(_text(fields, "skip_gtid")),
+            gtid=parse_gtids(_text(fields, "gtid")),
+            skip_gtid=parse_gtids(_text(fields, "skip_gtid")),
             last_page_crc=crc,
+            prepared_xa=prepared_from_text(_text(fields, "prepared_xa")),
         )
 
 

@@ -1,0 +1,359 @@
+"""Following a live log without Spark: `Tailer`, which gives what is new in steps.
+
+Example:
+    ::
+
+        with Tailer("/var/lib/mysql", Edge.LATEST) as tailer:
+            for step in tailer.steps():
+                for batch in ChangesView(skip=step.skip).batches(step.blocks()):
+                    take(batch)
+                save(step.end)  # with the rows, in one transaction, where the target has such
+
+A step is a run of whole transactions of bounded size, and says beforehand where it ends: rows and offset can be
+committed together. A step that was not committed is read again, from its object or by another tailer that begins at
+`step.start`, and gives the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+from binlog_connector.following.edges import end_of_log, offset_at
+from binlog_connector.following.log_end import open_log_end
+from binlog_connector.following.offsets import SourceOffset
+from binlog_connector.following.resume import compare
+from binlog_connector.following.starts import Edge, initial_offset, not_passed
+from binlog_connector.following.steps import Step
+from binlog_connector.following.watch import DirectoryWatch
+from binlog_connector.following.watched import WatchedLog
+from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
+from binlog_format.gtid_set import GtidPoint
+from binlog_format.source_file import open_directory
+from binlog_format.transactions.xa import pending_after
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from binlog_connector.following.log_end import EndMark
+    from binlog_format.log import Log, Span
+    from binlog_format.position import Place, Position
+    from binlog_format.source_file import Directory
+
+logger = logging.getLogger(__name__)
+
+STEP_SIZE_MAX = 16 << 20
+"""Bytes of the log in a step, unless one transaction is larger: a moment's work, so that offsets keep up with rows."""
+
+POLL_INTERVAL_SECONDS = 0.2
+"""How often the end of a local log is looked at, whatever the operating system says of changes."""
+
+REMOTE_POLL_INTERVAL_SECONDS = 5.0
+"""The same for URLs, where a look costs requests."""
+
+LOOK_INTERVAL_MIN_SECONDS = 0.01
+"""In a directory where other files are written all the time, looks are so far apart."""
+
+GRACE_SECONDS = 30.0
+"""How long a last page may stay torn, or a directory without files, before it is an error: a server writes a page in
+well under a second, and RESET MASTER takes a few at most."""
+
+LOOKS_MAX = 3
+"""An error may come from looking while something is being changed; what is looked at so often and stays is true."""
+
+_COMES_BACK = frozenset({"NO_LOG_FILES", "PATH_NOT_FOUND"})
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """How a log is followed.
+
+    Attributes:
+        format_name: Format that the log must have; None: whatever it is.
+        step_size_max: Bytes of the log in a step; one transaction is taken whatever its size.
+        fail_on_data_loss: Whether data that has gone is an error; else reading goes on behind it, with a warning, and
+            the step behind it says so.
+        ends: Stop at what is there at the beginning.
+        poll_interval: Seconds between looks; None: by where the log is.
+        grace: Seconds that a torn last page may stay so.
+    """
+
+    format_name: str | None = None
+    step_size_max: int = STEP_SIZE_MAX
+    fail_on_data_loss: bool = True
+    ends: bool = False
+    poll_interval: float | None = None
+    grace: float = GRACE_SECONDS
+
+
+DEFAULT_FOLLOWING = Following()
+
+Start: TypeAlias = Edge | SourceOffset | GtidPoint | datetime
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """An error that may pass: since when, and how often it has been seen."""
+
+    error: BinlogError
+    since: float
+    looks: int = 1
+
+
+class Tailer:
+    """Follows one log; a context manager. One thread uses it; `stop` may be called from others, and by signals.
+
+    Args:
+        path: Directory of the binlog files, one file, or a URL.
+        start: Where to begin: an edge, a position, GTIDs that have been taken, or a time (the first transaction
+            committed then or later).
+        saved: Where another tailer ended; *start* does not count then.
+        how: How to follow it.
+        clock: Seconds that only go forward.
+
+    Attributes:
+        path: Of the log.
+        offset: Behind the last step that is done: one is, when the next one is asked for.
+
+    Raises:
+        StartError: The log or the start is not there.
+        DataLossError: What follows *saved* or *start* is not there any more.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        start: Start = Edge.LATEST,
+        *,
+        saved: SourceOffset | None = None,
+        how: Following = DEFAULT_FOLLOWING,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.path = path
+        self._how = how
+        remote = REMOTE_POLL_INTERVAL_SECONDS if "://" in path else POLL_INTERVAL_SECONDS
+        self._poll_interval = how.poll_interval or remote
+        self._clock = clock
+        self._waited_at = clock()
+        self._stopped = False
+        self._has_looked = False  # before, the offset may be one that the log has no more
+        self._given: Step | None = None
+        self._seen: EndMark | None = None
+        self._torn: tuple[EndMark, float] | None = None
+        self._trouble: _Trouble | None = None
+        with WatchedLog(path, how.format_name) as watched:
+            self.format_name = watched.log.format_name
+            self.offset = saved or _begin(watched, start)
+            if saved is not None:
+                self._accepted(watched, saved)  # what is wrong with it shows now, not with the first change
+            self._target = end_of_log(watched) if how.ends else None
+        self._end = open_log_end(path, self.format_name)
+        # From now on nothing is missed: looking and waiting follow each other, and changes in between end the wait.
+        self._watch = DirectoryWatch(_folder(path), poll_interval=self._poll_interval)
+
+    def __enter__(self) -> Tailer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether no further step will come: it was stopped, or has come to the end that was asked for."""
+        target = self._target
+        return self._stopped or (target is not None and self._has_looked and self.offset.position >= target.position)
+
+    def stop(self) -> None:
+        """End the present wait, or the next one, at once: no further step is given."""
+        self._stopped = True
+        self._watch.wake()
+
+    def close(self) -> None:
+        """Let everything go; the last step is not finished by this."""
+        self._finish(None)
+        self._watch.close()
+        self._end.close()
+
+    def steps(self, *, idle_seconds: float | None = None) -> Iterator[Step]:
+        """Step after step, until `stop` is called, the end is reached or nothing comes for *idle_seconds*."""
+        while (step := self.step(idle_seconds)) is not None:
+            yield step
+
+    def step(self, timeout: float | None = None) -> Step | None:
+        """The next step; what was given before counts as done.
+
+        Args:
+            timeout: Seconds to wait for it; None: for ever.
+
+        Returns:
+            None when the time is over, or `is_ended`.
+
+        Raises:
+            DataLossError: What was consumed, or comes next, is not there any more.
+            CorruptError: It is damaged; waiting did not help.
+            StartError: The log is not there any more.
+        """
+        if self._given is not None:
+            self._finish(self._given.end)
+        deadline = None if timeout is None else self._clock() + timeout
+        while not self.is_ended:
+            step = self._look()
+            if step is not None:
+                self._given = step
+                return step
+            if self.is_ended or (deadline is not None and self._clock() >= deadline):
+                return None
+            self._wait(self._poll_interval if deadline is None else min(self._poll_interval, deadline - self._clock()))
+        return None
+
+    def _wait(self, seconds: float) -> None:
+        """Wait until something may be new; not for less than `LOOK_INTERVAL_MIN_SECONDS` since the last wait."""
+        looked_for = self._clock() - self._waited_at
+        if looked_for < LOOK_INTERVAL_MIN_SECONDS:
+            time.sleep(LOOK_INTERVAL_MIN_SECONDS - looked_for)
+        self._watch.wait(seconds)
+        self._waited_at = self._clock()
+
+    def _finish(self, offset: SourceOffset | None) -> None:
+        if self._given is not None:
+            self._given.close()
+            self._given = None
+        self.offset = offset or self.offset
+
+    def _look(self) -> Step | None:
+        """One look at the log; None: nothing new."""
+        try:
+            # Before reading: what is written meanwhile changes the mark of the next look.
+            mark = self._end.look()
+            step = None if mark == self._seen and self._trouble is None else self._read()
+        except (CorruptError, DataLossError, StartError) as error:
+            self._judge(error)
+            return None
+        self._trouble = None
+        self._has_looked = True
+        if step is None:
+            self._seen = mark
+            self._check_torn(mark)
+        return step
+
+    def _read(self) -> Step | None:
+        # Opened anew each time: a file that was replaced under its name must be seen.
+        watched = WatchedLog(self.path, self.format_name)
+        try:
+            begin, loss = self._accepted(watched, self.offset)
+            step = self._plan(watched, begin, loss)
+        except BaseException:
+            watched.log.close()
+            raise
+        if step is None:
+            watched.log.close()
+        return step
+
+    def _accepted(self, watched: WatchedLog, offset: SourceOffset) -> tuple[SourceOffset, DataLossError | None]:
+        decision = compare(watched, offset)
+        if decision.loss is not None and self._how.fail_on_data_loss:
+            raise decision.loss
+        return decision.offset, decision.loss
+
+    def _plan(self, watched: WatchedLog, begin: SourceOffset, loss: DataLossError | None) -> Step | None:
+        span = _measure(watched.log, begin.position, self._how.step_size_max)
+        end = self._end_of_step(watched, begin, span)
+        if loss is not None:
+            logger.warning("going on at %s after data loss: %s", begin.position, loss)
+        elif span.groups == 0 and end.position.file_no == begin.position.file_no:
+            # Records that are no groups (data of a transaction that has not ended, for example) are passed once only.
+            self.offset = end
+            return None
+        return Step(
+            watched=watched,
+            start=begin,
+            end=end,
+            group_count=span.groups,
+            size=span.size,
+            last_timestamp=span.last_timestamp,
+            loss=loss,
+            pause=self._pause,
+        )
+
+    def _end_of_step(self, watched: WatchedLog, begin: SourceOffset, span: Span) -> SourceOffset:
+        target = self._target
+        is_cut = target is not None and span.end > target.position
+        gtid = begin.gtid.advanced_by(target.gtid if target is not None and is_cut else span.gtids)
+        position = target.position if target is not None and is_cut else span.end
+        steps = [step for step in span.xa if step.position < position]
+        return replace(
+            offset_at(watched, position, gtid=gtid, skip_gtid=not_passed(begin.skip_gtid, gtid)),
+            prepared_xa=pending_after(begin.prepared_xa, steps),
+        )
+
+    def _pause(self) -> None:
+        self._watch.wait(self._poll_interval)
+
+    def _judge(self, error: BinlogError) -> None:
+        """Raise *error*, unless it may pass."""
+        now = self._clock()
+        trouble = self._trouble
+        if trouble is None or trouble.error.condition != error.condition or trouble.error.at != error.at:
+            self._trouble = _Trouble(error, now)
+            return
+        trouble.looks += 1
+        is_over = now - trouble.since > self._how.grace if error.subclass in _COMES_BACK else trouble.looks >= LOOKS_MAX
+        if is_over:
+            raise error
+
+    def _check_torn(self, mark: EndMark) -> None:
+        """See that the last page does not stay torn for ever: nothing can be read before it has become whole.
+
+        Raises:
+            CorruptError: `PAGE_CHECKSUM`.
+        """
+        if mark.torn is None:
+            self._torn = None
+            return
+        now = self._clock()
+        if self._torn is None or self._torn[0] != mark:
+            self._torn = mark, now
+        elif now - self._torn[1] > self._how.grace:
+            raise _stays_torn(mark.torn, now - self._torn[1])
+
+
+def _begin(watched: WatchedLog, start: Start) -> SourceOffset:
+    if not isinstance(start, datetime):
+        return initial_offset(watched, start)
+    from binlog_format.search import find_time  # compiled code takes a moment to load
+
+    position = find_time(watched.log, int(start.astimezone(UTC).timestamp()))
+    return initial_offset(watched, SourceOffset(position))
+
+
+def _measure(log: Log, start: Position, size_max: int) -> Span:
+    """What lies behind *start*; where something is damaged, a part of what lies before that.
+
+    Raises:
+        CorruptError: There is no whole group before the damage.
+    """
+    while True:
+        try:
+            return log.span(start, size_max=size_max)
+        except CorruptError:
+            if size_max <= 1:
+                raise
+            size_max //= 4
+
+
+def _folder(path: str) -> str:
+    directory: Directory = open_directory(path)[0]
+    return directory.path
+
+
+def _stays_torn(at: Place, seconds: float) -> CorruptError:
+    return CorruptError(
+        "PAGE_CHECKSUM",
+        f"the last page's checksum has been wrong for {seconds:.0f} s, and nobody writes to it",
+        at=at,
+        hint="If the server crashed, start it: it writes the page again when it recovers. Else the disk or the copy is "
+        "damaged",
+    )

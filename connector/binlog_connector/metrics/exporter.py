@@ -1,0 +1,261 @@
+"""Metrics of followers of logs for Prometheus: `MetricsExporter`.
+
+They are worked out when somebody asks for them, in the thread of the answer: also of a follower that stands still.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from binlog_connector.metrics.rates import Rate
+from binlog_format.errors import AccessError, BinlogError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
+
+    from binlog_connector.metrics.lag import Consumed, Lag, LagMeter
+    from binlog_format.gtid_set import GtidPoint
+
+logger = logging.getLogger(__name__)
+
+HOST = "127.0.0.1"
+"""Who else may see the metrics is for the user to say: there is no password."""
+
+PREFIX = "binlog_stream_"
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a follower has done; it sets this, the exporter reads it.
+
+    Attributes:
+        consumed: What it has taken; None: nothing is known yet.
+        rows: Row changes taken.
+        size: Bytes of the log taken.
+        transactions: Event groups taken.
+    """
+
+    consumed: Consumed | None = None
+    rows: Rate = field(default_factory=Rate)
+    size: Rate = field(default_factory=Rate)
+    transactions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """Something that follows a log.
+
+    Attributes:
+        name: Tells it from others: the label `name` of its metrics.
+        meter: Measures its log; None: what lies behind is not known.
+        progress: What it has done.
+    """
+
+    name: str
+    meter: LagMeter | None
+    progress: Progress = field(default_factory=Progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gauge:
+    name: str
+    help: str
+    value: Callable[[Lag], float]
+
+
+_LAG_GAUGES = (
+    _Gauge(
+        "lag_bytes", "Bytes up to the end of the last whole transaction in the log, not taken yet.", lambda x: x.size
+    ),
+    _Gauge("lag_pages", "Pages that these bytes lie in; of a classic log, stretches of 16 KiB.", lambda x: x.pages),
+    _Gauge("lag_transactions", "Transactions not taken yet, by the numbers in GTIDs.", lambda x: x.transactions),
+    _Gauge(
+        "lag_seconds",
+        "Commit time of the newest transaction in the log minus that of the last one taken; 0 when all are.",
+        lambda x: x.seconds,
+    ),
+    _Gauge(
+        "oldest_file_needed",
+        "Number of the oldest binlog file that is still needed: those before it may be purged.",
+        lambda x: x.oldest_file_no,
+    ),
+)
+
+
+class MetricsExporter:
+    """A small HTTP server for Prometheus; a context manager.
+
+    Args:
+        port: TCP port; 0: one that is free.
+        host: Address to listen at.
+
+    Attributes:
+        port: The port that it listens at.
+
+    Raises:
+        OptionError: `MISSING`: prometheus-client is not installed.
+        AccessError: `DENIED`: the port is taken, or not allowed.
+    """
+
+    def __init__(self, port: int, host: str = HOST) -> None:
+        try:
+            from prometheus_client import CollectorRegistry, start_http_server
+        except ImportError as error:
+            hint = 'pip install "binlog-stream[metrics]"'
+            raise OptionError("MISSING", "metrics need the package prometheus-client", hint=hint) from error
+        self._followers: dict[str, Follower] = {}
+        # Its own: the process may export other things elsewhere.
+        self.registry: CollectorRegistry = CollectorRegistry()
+        self.registry.register(self)
+        try:
+            self._server, self._thread = start_http_server(port, addr=host, registry=self.registry)
+        except OSError as error:
+            raise AccessError(
+                "DENIED", f"metrics: cannot listen at {host}:{port}: {error.strerror or error}"
+            ) from error
+        self.port = int(self._server.server_port)
+
+    def __enter__(self) -> MetricsExporter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def add(self, follower: Follower) -> None:
+        """Export *follower* too; in place of one with the same name."""
+        self._followers[follower.name] = follower
+
+    def remove(self, follower: Follower) -> None:
+        """Export *follower* no longer; one that has taken its name stays."""
+        if self._followers.get(follower.name) is follower:
+            del self._followers[follower.name]
+
+    def describe(self) -> list[Metric]:
+        """Nothing beforehand: the registry would ask for the values right away, before there are any."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics of all followers, as they are now."""
+        followers = list(self._followers.values())
+        lags = {follower.name: lag_of(follower) for follower in followers}
+        yield from _lag_metrics(lags)
+        yield from _counters(followers)
+        yield from _rates(followers)
+        yield from _places(followers, lags)
+
+
+def lag_of(follower: Follower) -> Lag | None:
+    """How far behind it is; None: that is not known, a log line may say why."""
+    progress, meter = follower.progress, follower.meter
+    if meter is None or progress.consumed is None:
+        return None
+    first = progress.consumed
+    try:
+        return meter.lag(lambda: progress.consumed or first)
+    except (BinlogError, OSError) as error:
+        # The follower itself says what is wrong; here the others' metrics must not go away with it.
+        logger.warning("metrics of %s: %s", follower.name, error)
+        return None
+
+
+def _lag_metrics(lags: dict[str, Lag | None]) -> Iterator[Metric]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    readable = GaugeMetricFamily(
+        f"{PREFIX}lag_known", "1: the lag could be measured; 0: it is missing here, see the log lines.", labels=["name"]
+    )
+    for name, lag in lags.items():
+        readable.add_metric([name], 0 if lag is None else 1)
+    yield readable
+    for gauge in _LAG_GAUGES:
+        family = GaugeMetricFamily(PREFIX + gauge.name, gauge.help, labels=["name"])
+        for name, lag in lags.items():
+            if lag is not None:
+                family.add_metric([name], gauge.value(lag))
+        yield family
+
+
+def _counters(followers: list[Follower]) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily
+
+    values: tuple[tuple[str, str, Callable[[Progress], int]], ...] = (
+        ("rows", "Row changes taken since the start of the process.", lambda progress: progress.rows.total),
+        ("bytes", "Bytes of the log taken since the start of the process.", lambda progress: progress.size.total),
+        ("transactions", "Transactions taken since the start of the process.", lambda progress: progress.transactions),
+    )
+    for name, text, value in values:
+        family = CounterMetricFamily(PREFIX + name, text, labels=["name"])
+        for follower in followers:
+            family.add_metric([follower.name], value(follower.progress))
+        yield family
+
+
+def _rates(followers: list[Follower]) -> Iterator[Metric]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    values: tuple[tuple[str, str, Callable[[Progress], Rate]], ...] = (
+        ("rows_per_second", "Row changes taken per second, the mean of the last 10 s.", lambda progress: progress.rows),
+        ("bytes_per_second", "Bytes of the log taken per second, the same mean.", lambda progress: progress.size),
+    )
+    for name, text, value in values:
+        family = GaugeMetricFamily(PREFIX + name, text, labels=["name"])
+        for follower in followers:
+            family.add_metric([follower.name], value(follower.progress).per_second())
+        yield family
+
+
+def _places(followers: list[Follower], lags: dict[str, Lag | None]) -> Iterator[Metric]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    file_no = GaugeMetricFamily(
+        f"{PREFIX}position_file", "Number of the binlog file that is read next.", labels=["name"]
+    )
+    time = GaugeMetricFamily(
+        f"{PREFIX}last_commit_timestamp_seconds", "Commit time of the last transaction taken.", labels=["name"]
+    )
+    gtids = GaugeMetricFamily(
+        f"{PREFIX}gtid_sequence_number",
+        "Last GTID of each domain (MariaDB) or source (MySQL): its number. "
+        "state: consumed, or log: the newest one there is.",
+        labels=["name", "state", "domain"],
+    )
+    for follower in followers:
+        consumed = follower.progress.consumed
+        if consumed is None:
+            continue
+        file_no.add_metric([follower.name], consumed.offset.position.file_no)
+        if consumed.timestamp is not None:
+            time.add_metric([follower.name], consumed.timestamp)
+        states = {"consumed": consumed.offset.gtid}
+        lag = lags[follower.name]
+        if lag is not None:
+            states["log"] = lag.gtid
+        for state, point in states.items():
+            for domain, number in _sequence_numbers(point):
+                gtids.add_metric([follower.name, state, domain], number)
+    yield from (file_no, time, gtids)
+
+
+def _sequence_numbers(point: GtidPoint) -> Iterator[tuple[str, int]]:
+    from binlog_format.gtid_set import GtidSet
+
+    if isinstance(point, GtidSet):
+        for source, intervals in sorted(point.intervals.items()):
+            yield str(source), intervals[-1][1]
+    else:
+        for domain, gtid in sorted(point.last.items()):
+            yield str(domain), gtid.seqno

@@ -1,0 +1,64 @@
+"""The table of options: `OPTIONS`, what the source knows by name; `docs/spark.md` says what each one does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Queries(StrEnum):
+    """In which queries an option counts; in others it is refused, unless it is one of `QUIET_OPTIONS`."""
+
+    BOTH = "both"
+    BATCH = "batch"
+    STREAMING = "streaming"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option.
+
+    Attributes:
+        name: As the documentation spells it; any case will do.
+        default: What holds when it is not given, in words; empty: nothing.
+        queries: Where it counts.
+    """
+
+    name: str
+    default: str = ""
+    queries: Queries = Queries.BOTH
+
+
+OPTIONS = (
+    Option("path"),
+    Option("format", "detected"),
+    Option("view", "changes"),
+    Option("table"),
+    Option("tables", "all"),
+    Option("excludeTables", "none"),
+    Option("startingOffsets", "earliest"),
+    Option("startingGtid"),
+    Option("startingTimestamp"),
+    Option("endingOffsets", "latest", Queries.BATCH),
+    Option("endingGtid", "", Queries.BATCH),
+    Option("endingTimestamp", "", Queries.BATCH),
+    Option("maxBytesPerTrigger", "all", Queries.STREAMING),
+    Option("maxFilesPerTrigger", "all", Queries.STREAMING),
+    Option("minPartitions", "by size"),
+    Option("bound", "visible"),
+    Option("failOnDataLoss", "true"),
+    Option("ignoreDomainIds", "none"),
+    Option("ignoreServerIds", "none"),
+    Option("schemaFile"),
+    Option("includeDdl", "false"),
+    Option("includeQuery", "false"),
+    Option("timeType", "text"),
+    Option("zeroDates", "null"),
+    Option("replaceInvalidText", "false"),
+)
+"""All options, in the order of the documentation."""
+
+OPTION_NAMES = tuple(option.name for option in OPTIONS)
+BATCH_ONLY = tuple(option.name for option in OPTIONS if option.queries is Queries.BATCH)
+"""Refused in a streaming query. What limits a trigger has no meaning in a batch query, and is passed over there, as by
+Spark's own sources."""

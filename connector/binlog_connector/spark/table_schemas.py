@@ -1,0 +1,160 @@
+"""What tables look like for one part of a log: `RangeSchemas`, for `Decoding.schemas` of a planner or a worker.
+
+The same row must have the same types in whatever partition it is read, so nothing may depend on which DDL a partition
+happens to hold:
+
+* a table map that says everything is taken as it is; what a schema file says of its table is put on top;
+* one that leaves something open needs all DDL before it. That is looked for when the first such table is met, up to
+  the start of the part, and kept in the process: the next part on the same worker goes on from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from binlog_connector.following.watched import WatchedLog
+from binlog_connector.schema.catalog import Catalog, Unclear
+from binlog_connector.schema.definitions import TableDefinition, TableName
+from binlog_connector.schema.dump import read_schema_file
+from binlog_connector.schema.history import SchemaHistory, leaves_open
+from binlog_connector.schema.log_ddl import ddl_statements
+from binlog_format.errors import OptionError, SchemaError
+from binlog_format.events.expansion import expanded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from binlog_format.block import Block
+    from binlog_format.events.table_map import TableLayout
+    from binlog_format.position import Position
+
+_KNOWN_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFile:
+    """A schema file, read once where the query is planned.
+
+    Attributes:
+        path: Where it was.
+        stamp: Tells its contents from others at that path.
+        catalog: What it says.
+    """
+
+    path: str
+    stamp: tuple[int, int]
+    catalog: Catalog
+
+    @classmethod
+    def read(cls, path: str) -> SchemaFile:
+        """Read *path*.
+
+        Raises:
+            OptionError: `INVALID_VALUE`.
+            SchemaError: `DDL_NOT_PARSED`.
+        """
+        try:
+            status = Path(path).stat()
+        except OSError as error:
+            raise OptionError("INVALID_VALUE", f"option schemaFile: {path}: {error.strerror}") from error
+        return cls(path, (status.st_mtime_ns, status.st_size), read_schema_file(path))
+
+    def definition(self, database: str, table: str) -> TableDefinition | None:
+        """What it says of a table; None: nothing, or nothing that was understood."""
+        state = self.catalog.tables.get(self.catalog.key(TableName(database, table)))
+        return None if isinstance(state, Unclear) else state
+
+
+class RangeSchemas:
+    """Definitions of tables for the groups of one part of a log.
+
+    Args:
+        watched: The log.
+        start: Where the part begins.
+        file: What a schema file says; None: there is none.
+    """
+
+    def __init__(self, watched: WatchedLog, start: Position, file: SchemaFile | None) -> None:
+        self._path = watched.log.path
+        self._format = watched.log.format_name
+        self._start = start
+        self._file = None if file is None else SchemaHistory(file.catalog, base_source=file.path)
+        self._tables = frozenset() if file is None else frozenset(file.catalog.tables)
+        self._known = _known_of(watched, file)
+        self._history = self._known.history
+
+    def observed(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """The same *blocks*, of plain events; the DDL of each is noted before it is passed on."""
+        for block in blocks:
+            for statement in ddl_statements(block):
+                self._history.note(statement)
+            yield block
+
+    def edges(self, database: str, table: str) -> Sequence[Position]:
+        """See `TableSchemas`."""
+        return self._history.edges(database, table)
+
+    def completed(self, layout: TableLayout, position: Position) -> TableLayout:
+        """See `TableSchemas`.
+
+        Raises:
+            SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`, `DDL_NOT_PARSED`.
+        """
+        if not leaves_open(layout):
+            said = self._completed_by_file(layout, position)
+            if said is not None:
+                return said
+        self._look_back()
+        return self._history.completed(layout, position)
+
+    def _completed_by_file(self, layout: TableLayout, position: Position) -> TableLayout | None:
+        """A layout that is whole, with what the file says; None: the table may have been altered since it was made."""
+        if self._file is None or self._file.base.key(TableName(layout.database, layout.table)) not in self._tables:
+            return layout
+        try:
+            return self._file.completed(layout, position)
+        except SchemaError:
+            return None
+
+    def _look_back(self) -> None:
+        known_to = self._history.known_to
+        if known_to is not None and known_to >= self._start:
+            return
+        with WatchedLog(self._path, self._format) as watched:
+            log = watched.log
+            first = log.start_position()
+            if known_to is not None and known_to > first:
+                first = known_to
+            if first < self._start:
+                for block in expanded(log.blocks(first, self._start)):
+                    self._history.observe(block)
+            self._known.identity = watched.identity(self._start.file_no)
+        self._history.known_to = self._start
+
+
+@dataclass(slots=True)
+class _Known:
+    history: SchemaHistory
+    identity: str = ""  # of the file that `history.known_to` is in
+
+
+_known: dict[tuple[str, str, str, tuple[int, int]], _Known] = {}
+
+
+def _known_of(watched: WatchedLog, file: SchemaFile | None) -> _Known:
+    """What this process knows of a log already, unless the log has been begun anew since."""
+    log = watched.log
+    key = (log.path, log.format_name, *(("", (0, 0)) if file is None else (file.path, file.stamp)))
+    found = _known.get(key)
+    if found is not None and found.history.known_to is not None:
+        file_no = found.history.known_to.file_no
+        if watched.has(file_no) and watched.identity(file_no) != found.identity:
+            found = None
+    if found is None:
+        if len(_known) >= _KNOWN_MAX:
+            _known.clear()
+        history = SchemaHistory() if file is None else SchemaHistory(file.catalog, base_source=file.path)
+        found = _known[key] = _Known(history)
+    return found
