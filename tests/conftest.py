@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -19,6 +19,17 @@ if TYPE_CHECKING:
 # Kernels are compiled at their first call: the first example of a test may take a second.
 settings.register_profile("kernels", deadline=None)
 settings.load_profile("kernels")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI all is there that the markers `spark` and `server` ask for: a test of theirs that skips has failed."""
+    report = yield
+    marks = {mark.name for mark in item.iter_markers()}
+    must_run = bool(marks & {"spark", "server"}) and not marks & {"corpus", "skipif"}
+    if must_run and report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI") == "true":
+        report.outcome = "failed"
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_connector.tail import DirectoryWatch
+from binlog_connector.following.watch import DirectoryWatch
 from binlog_format.classic.detach import detached_events, detached_format_description, detached_gtid_event
 from binlog_format.errors import CorruptError, StartError, UnsupportedError
 from binlog_format.events.gtid import XA_FLAGS, parse_gtid_event, parse_xa_prepare_event

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import pymysql
 import pytest
 
-from binlog_connector.tail import DirectoryWatch
+from binlog_connector.following.watch import DirectoryWatch
+from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.innodb.reader import InnodbLog
-from binlog_format.log import open_log
 from binlog_format.source_file import LocalDirectory
 from binlog_streaming.demo.mariadb_server import MariaDbError, MariaDbServer, find_program
 from tests.format.classic.logs import groups_of, open_classic

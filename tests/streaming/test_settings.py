@@ -1,13 +1,30 @@
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from binlog_connector.spark.option_table import BATCH_ONLY, OPTION_NAMES
 from binlog_format.errors import BinlogError, OptionError
-from binlog_streaming.settings import Mode, load_job, parse_milliseconds
+from binlog_format.rows.decoding import TimeType, ZeroDates
+from binlog_streaming.settings import (
+    Job,
+    Metrics,
+    Mode,
+    Sink,
+    Source,
+    Spark,
+    TableRule,
+    Trigger,
+    load_job,
+    parse_job,
+    parse_milliseconds,
+)
+from binlog_streaming.settings_text import SECTIONS, job_text
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 MINIMAL = 'checkpoint = "check"\n[source]\npath = "log"\n[sink]\ndirectory = "tables"\n'
@@ -61,6 +78,89 @@ def test_source_options_have_the_names_of_the_spark_source(tmp_path: Path) -> No
     }
 
 
+def test_values_of_the_source_may_be_toml(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.sql"
+    text = MINIMAL.replace(
+        'path = "log"',
+        'path = "log"\nstartingTimestamp = 2026-01-31T12:00:00Z\nignoreDomainIds = [1, 7]\nschemaFile = "schema.sql"\n'
+        'timeType = "micros"',
+    )
+    job = load_job(written(tmp_path, text))
+    assert job.source.options() == {
+        "startingTimestamp": "2026-01-31T12:00:00+00:00",
+        "maxBytesPerTrigger": "64m",
+        "ignoreDomainIds": "1,7",
+        "schemaFile": str(schema),
+        "timeType": "micros",
+    }
+    assert job.source.decoding().time_type is TimeType.MICROS
+    place = MINIMAL.replace('path = "log"', 'path = "log"\nstartingOffsets = { file_no = 3, page = 12, chunk = 0 }')
+    options = load_job(written(tmp_path, place)).source.options()
+    assert json.loads(options["startingOffsets"]) == {"file_no": 3, "page": 12, "chunk": 0}
+
+
+def test_every_option_of_the_source_that_a_stream_has_can_be_set() -> None:
+    ours = {field.encode_name for field in msgspec.structs.fields(Source)}
+    decided = {"view", "table", "tables", "includeDdl", "includeQuery", *BATCH_ONLY}
+    assert ours == set(OPTION_NAMES) - decided
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
+def test_every_setting_is_explained(section: type[msgspec.Struct]) -> None:
+    fields = {field.encode_name: field for field in msgspec.structs.fields(section)}
+    explained = {setting.name for setting in SECTIONS[section]}
+    sections = {"source", "sink", "tables", "trigger", "metrics", "spark"}
+    assert explained == set(fields) - (sections if section is Job else set())
+    demo = (CONF / "demo.toml").read_text()
+    assert [name for name in explained if not re.search(rf"^(# )?{name} = ", demo, flags=re.MULTILINE)] == []
+
+
+def some_job(folder: Path) -> Job:
+    rules = (
+        TableRule(select=r"a\.b'c", mode=(Mode.MIRROR, Mode.CHANGELOG), target="{mode}/{table}", keys=("x", 'y"')),
+        TableRule(),
+    )
+    return Job(
+        name="every thing",
+        source=Source(
+            path=str(folder / "lög \\ 'x'"),
+            exclude_tables=r"mysql\..*",
+            starting_offsets={"file_no": 1, "page": 2, "chunk": 3},
+            ignore_domain_ids=(1, 2),
+            fail_on_data_loss=False,
+            zero_dates=ZeroDates.ERROR,
+        ),
+        sink=Sink(directory="s3://bucket/x", storage={"KEY": 'a "b"'}, retention="1h"),
+        checkpoint=str(folder / "cp"),
+        tables=rules,
+        trigger=Trigger(available_now=True),
+        metrics=Metrics(port=0),
+        spark=Spark(settings={"spark.x": 1, "spark.y": True}),
+    )
+
+
+def test_job_written_down_is_read_back(tmp_path: Path) -> None:
+    job = some_job(tmp_path)
+    text = job_text(job, rule_comments={1: ["why " * 40]})
+    assert parse_job(text, file=tmp_path / "job.toml") == job
+    assert max(len(line) for line in text.splitlines()) <= 120
+
+
+def test_defaults_in_a_written_job_are_the_true_ones(tmp_path: Path) -> None:
+    job = load_job(written(tmp_path, MINIMAL))
+    text = job_text(job)
+    shown = re.sub(r"^# (?=[a-zA-Z_]+ = )", "", text, flags=re.MULTILINE)
+    for example in ("startingGtid", "startingTimestamp", "schemaFile"):  # these exclude others, or name a file
+        shown = re.sub(rf"^{example} = ", f"# {example} = ", shown, flags=re.MULTILINE)
+    given = tomllib.loads(shown)
+    for name, section in (("sink", job.sink), ("trigger", job.trigger), ("metrics", job.metrics), ("spark", job.spark)):
+        for key, value in given[name].items():
+            if key not in ("storage", "settings", "port"):
+                assert getattr(section, key) == value
+    # Examples are values that can be.
+    assert parse_job(shown, file=tmp_path / "job.toml").source.ignore_domain_ids == (7,)
+
+
 def test_one_tables_section_is_a_list_of_one(tmp_path: Path) -> None:
     text = MINIMAL + '[tables]\nselect = "a[.]b{1,2}"\nmode = ["mirror", "changelog"]\ntarget = "{table}_{mode}"\n'
     (rule,) = load_job(written(tmp_path, text)).tables
@@ -80,6 +180,8 @@ MISTAKES = {
         "UNKNOWN",
         r"tables\[1\]\.modes: .* mean `mode`",
     ),
+    "in the wrong section": (MINIMAL + "checkpoint = 'x'", "UNKNOWN", "sink.checkpoint: .*belongs to the top"),
+    "of another section": (MINIMAL + "startingGtid = ''", "UNKNOWN", r"sink.startingGtid: .*belongs into \[source\]"),
     "nothing near": (
         MINIMAL + "[spark]\nzzz = 1",
         "UNKNOWN",
@@ -92,8 +194,39 @@ MISTAKES = {
         "MISSING",
         "source.path: .*NOT_SET",
     ),
-    "wrong type": (MINIMAL + "[[tables]]\nkeys = 'id'", "INVALID_VALUE", r"tables\[0\]\.keys: expected `array`"),
-    "section that is none": ("sink = 1\n" + MINIMAL.partition("[sink]")[0], "INVALID_VALUE", "sink: expected `object`"),
+    "wrong type": (
+        MINIMAL + "[[tables]]\nkeys = 'id'",
+        "INVALID_VALUE",
+        r"tables\[0\]\.keys: expected a list, got a text",
+    ),
+    "section that is none": ("sink = 1\n" + MINIMAL.partition("[sink]")[0], "INVALID_VALUE", "sink: expected a table"),
+    "wrong mode among several": (
+        MINIMAL + "[[tables]]\nmode = [\n 'mirror',\n 'changlog']",
+        "INVALID_VALUE",
+        r"tables\[0\]\.mode\[1\]: expected mirror or changelog, got 'changlog'. .* mean `changelog`",
+    ),
+    "wrong format of tables": (
+        MINIMAL.replace("directory", "format = 'ice'\ndirectory"),
+        "INVALID_VALUE",
+        "sink.format: expected delta or iceberg or parquet, got 'ice'",
+    ),
+    "mirror in parquet": (
+        MINIMAL + "format = 'parquet'\n[[tables]]\nmode = ['mirror']",
+        "INVALID_VALUE",
+        r"tables\[0\]\.mode: expected changelog beside sink.format parquet",
+    ),
+    "value of the source": (
+        MINIMAL.replace("path =", "bound = 'seald'\npath ="),
+        "INVALID_VALUE",
+        'source.bound: expected visible or sealed, got "seald". Did you mean sealed?',
+    ),
+    "start said twice": (
+        MINIMAL.replace("path =", "startingGtid = '0-1-1'\nstartingTimestamp = 5\npath ="),
+        "INVALID_VALUE",
+        "source.startingGtid: options startingGtid .* and startingTimestamp .*: a query has one start",
+    ),
+    "wrong port": (MINIMAL + "[metrics]\nport = 99999", "INVALID_VALUE", "metrics.port: .* 0 to 65535, got 99999"),
+    "one tables section": (MINIMAL + "[tables]\nselect = 'a('", "INVALID_VALUE", r"tables\[0\]\.select: "),
     "wrong mode": (MINIMAL + "[[tables]]\nmode = 'miror'", "INVALID_VALUE", r"tables\[0\]\.mode: .* mean `mirror`"),
     "wrong interval": (MINIMAL + "[trigger]\ninterval = '2 weeks'", "INVALID_VALUE", "trigger.interval: .*'2 weeks'"),
     "wrong retention": (MINIMAL.replace("[sink]", "[sink]\nretention = '-1h'"), "INVALID_VALUE", "sink.retention: "),
@@ -110,7 +243,8 @@ MISTAKES = {
         "INVALID_VALUE",
         r"tables\[0\]\.target: .*\{mode\}",
     ),
-    "not TOML": ("a == 1", "INVALID_VALUE", "not TOML: .*line 1"),
+    "not TOML": ("a == 1", "INVALID_VALUE", "not TOML: invalid value at column 4. The line is: a == 1"),
+    "not TOML at its end": (MINIMAL + "a = [1,", "INVALID_VALUE", "not TOML: "),
 }
 
 
@@ -118,10 +252,45 @@ MISTAKES = {
 def test_mistake_names_file_key_and_what_is_near(name: str, tmp_path: Path) -> None:
     text, subclass, told = MISTAKES[name]
     path = written(tmp_path, text)
-    with pytest.raises(OptionError, match=rf"{re.escape(str(path))}: {told}") as caught:
+    with pytest.raises(OptionError, match=rf"{re.escape(str(path))}(:\d+)?: {told}") as caught:
         load_job(path)
     assert caught.value.subclass == subclass
     assert "\n" not in str(caught.value)
+
+
+# MINIMAL has the lines checkpoint, [source], path, [sink], directory.
+LINES = {
+    "unknown name": 7,
+    "unknown section": 6,
+    "unknown source option": 3,
+    "unknown name in a list": 8,
+    "missing": None,
+    "missing in a section": 2,
+    "missing variable": 3,
+    "wrong type": 7,
+    "wrong mode": 7,
+    "wrong mode among several": 9,
+    "wrong retention": 5,
+    "wrong target": 7,
+    "no tables": 1,
+    "not TOML": 1,
+    "not TOML at its end": 6,
+    "value of the source": 3,
+    "start said twice": 3,
+    "mirror in parquet": 8,
+    "one tables section": 7,
+    "in the wrong section": 6,
+    "wrong format of tables": 5,
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_mistake_names_its_line(name: str, tmp_path: Path) -> None:
+    path = written(tmp_path, MISTAKES[name][0])
+    line = LINES[name]
+    with pytest.raises(OptionError) as caught:
+        load_job(path)
+    assert str(caught.value.at) == (str(path) if line is None else f"{path}:{line}")
 
 
 def test_missing_and_unreadable_files_are_named(tmp_path: Path) -> None:
@@ -135,11 +304,14 @@ def test_missing_and_unreadable_files_are_named(tmp_path: Path) -> None:
 def test_shipped_jobs_load_and_say_the_true_defaults(path: Path, tmp_path: Path) -> None:
     job = load_job(path)
     text = path.read_text()
-    uncommented = re.sub(r"^# (?=[a-zA-Z_]+ = )", "", text, flags=re.MULTILINE).replace('startingGtid = "', '#"')
+    uncommented = re.sub(r"^# (?=[a-zA-Z_]+ = )", "", text, flags=re.MULTILINE)
+    for example in ("startingGtid", "startingTimestamp", "schemaFile"):  # these exclude others, or name a file
+        uncommented = re.sub(rf"^{example} = ", f"# {example} = ", uncommented, flags=re.MULTILINE)
     assert load_job(written(tmp_path, uncommented)).tables[0].target == job.tables[0].target
     for section, default in (("sink", job.sink), ("spark", job.spark), ("trigger", job.trigger)):
-        for name, value in tomllib.loads(uncommented)[section].items():
-            if re.search(rf"^# {name} = ", text, flags=re.MULTILINE) and name not in ("storage", "settings"):
+        for name, value in tomllib.loads(uncommented).get(section, {}).items():
+            is_default = re.search(rf"^# {name} = ", text, flags=re.MULTILINE)
+            if is_default and name not in ("storage", "settings", "port"):
                 assert getattr(default, name) == value
 
 

@@ -30,13 +30,17 @@ COMMAND_MODULES = (
     "groups",
     "events",
     "changes",
+    "tail",
     "pages",
     "verify",
     "find",
     "map",
     "repack",
     "simulate",
+    "init",
+    "check",
     "run",
+    "mirror",
     "demo",
 )
 

@@ -51,7 +51,7 @@ class ChangesOutput(StrEnum):
 
 
 _TO_FILE = (ChangesOutput.PARQUET, ChangesOutput.ARROW)
-_COLORS = {"insert": "green", "update": "yellow", "delete": "red"}
+OP_COLORS = {"insert": "green", "update": "yellow", "delete": "red"}
 
 _FileArgument = Annotated[
     Path | None, typer.Argument(help="File to write, with --output parquet or arrow.", show_default=False)
@@ -72,7 +72,7 @@ _ViewOption = Annotated[
         "table, in the table's own columns."
     ),
 ]
-_SchemaFileOption = Annotated[
+SchemaFileOption = Annotated[
     Path | None,
     typer.Option(
         exists=True,
@@ -100,7 +100,7 @@ def changes(  # noqa: PLR0913 - the options of the command
     table: Annotated[
         str | None, typer.Option(help="One table, database.table; its images are then typed in parquet and arrow.")
     ] = None,
-    schema_file: _SchemaFileOption = None,
+    schema_file: SchemaFileOption = None,
     start: StartOption = None,
     end: EndOption = None,
     limit: Annotated[
@@ -197,8 +197,8 @@ def _changes_table(rows: list[dict[str, object]]) -> Table:
             str(row["gtid"] or ""),
             str(row["commit_time"]),
             escaped(f"{row['database']}.{row['table']}"),
-            f"[{_COLORS[op]}]{op}[/]",
-            escaped(_change_text(row["before"], row["after"])),
+            f"[{OP_COLORS[op]}]{op}[/]",
+            escaped(change_text(row["before"], row["after"])),
         )
     return table
 
@@ -211,8 +211,8 @@ def _images_table(rows: list[dict[str, object]]) -> Table:
     return table
 
 
-def _change_text(before: object, after: object) -> str:
-    # An update shows its first column, which is mostly the key, and what has changed.
+def change_text(before: object, after: object) -> str:
+    """A change on one line: an update shows its first column, which is mostly the key, and what has changed."""
     if isinstance(before, dict) and isinstance(after, dict):
         known = [
             f"{name}={_short(value)}" for name, value in list(before.items())[:1] if after.get(name, value) == value

@@ -39,9 +39,20 @@ def output_console() -> Console:
     return console if console.is_terminal else Console(highlight=False, emoji=False, width=PIPED_WIDTH)
 
 
+def write_output(data: bytes | bytearray | memoryview) -> None:
+    """Write all of *data* to standard output.
+
+    With PYTHONUNBUFFERED, which many containers set, `sys.stdout.buffer` is the pipe itself: one `write` takes no more
+    than it has room for.
+    """
+    view = memoryview(data).cast("B")
+    while len(view):
+        view = view[sys.stdout.buffer.write(view) :]
+
+
 def write_json_lines(rows: Iterable[Mapping[str, object]]) -> None:
     """Print each row as one line of JSON."""
     encoder = msgspec.json.Encoder()
     for row in rows:
-        sys.stdout.buffer.write(encoder.encode(row) + b"\n")
+        write_output(encoder.encode(row) + b"\n")
     sys.stdout.flush()

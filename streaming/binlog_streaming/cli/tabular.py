@@ -6,6 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Protocol
 
+from binlog_streaming.cli.output import write_output
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -35,7 +37,7 @@ def write_batches(batches: Iterator[pa.RecordBatch], view: View, limit: int | No
     from binlog_format.views.json_rows import json_lines  # compiled code takes a moment to load: not for --help
 
     for batch in limited(batches, limit):
-        sys.stdout.buffer.write(json_lines(batch, view.json_styles()))
+        write_output(json_lines(batch, view.json_styles()))
     sys.stdout.flush()
 
 

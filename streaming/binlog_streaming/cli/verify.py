@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from binlog_streaming.cli.output import Output, OutputOption, PathArgument
+from binlog_streaming.cli.output import Output, OutputOption, PathArgument, write_output
 from binlog_streaming.cli.progress import progress_bar
 from binlog_streaming.cli.ranges import EndOption, StartOption, positions_of
 
@@ -49,7 +49,7 @@ def verify(
             found += finding.is_error
             remarks += not finding.is_error
             if output is Output.JSONL:
-                sys.stdout.buffer.write(msgspec.json.encode(_json(finding)) + b"\n")
+                write_output(msgspec.json.encode(_json(finding)) + b"\n")
                 sys.stdout.flush()
             elif finding.is_error or not quiet:
                 console.print(_line(finding))

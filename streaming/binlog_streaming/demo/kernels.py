@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from binlog_format.log import open_log
+from binlog_format import open_log
 from binlog_format.views.changefeed import changefeed_batch
 from binlog_format.views.tables import TablesView
 from binlog_streaming.demo.live_writer import LiveLog, repack_real_log
@@ -40,7 +40,7 @@ def _read(path: str) -> None:
     with open_log(path) as log:
         start = log.start_position()
         log.split(start, log.span(start).end, 2)
-        rows = [row for batch in TablesView().batches(log.blocks(start)) for row in batch.to_pylist()]
+        rows = [row for batch in TablesView().batches(log.committed_blocks(start)) for row in batch.to_pylist()]
         for piece in load_pieces([row["index"] for row in rows], log):
             changefeed_batch(piece.images, piece.events, piece.groups)
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from binlog_format import open_log
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.events.encoding import Origin, encode_format_description
 from binlog_format.gtid import Gtid
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
-from binlog_format.log import open_log
 from binlog_format.source_file import open_directory
 from binlog_format.views.tables import TablesView
 from binlog_streaming.demo import truth
@@ -115,7 +115,7 @@ def changes_in(directory: Path) -> dict[str, int]:
     """Row changes by `database.table` in a log that nobody is writing."""
     counts: dict[str, int] = {}
     with open_log(str(directory)) as log:
-        for batch in TablesView().batches(log.blocks()):
+        for batch in TablesView().batches(log.committed_blocks()):
             for row in batch.to_pylist():
                 name = f"{row['database']}.{row['table']}"
                 counts[name] = counts.get(name, 0) + row["inserts"] + row["updates"] + row["deletes"]

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pymysql
+from pymysql.constants import CLIENT
 
 from binlog_format.errors import BinlogError
 
@@ -106,7 +107,9 @@ class MariaDbServer:
         )
         self._wait_until_it_answers(self._process)
 
-    def connect(self, *, database: str | None = None, autocommit: bool = True) -> pymysql.connections.Connection:
+    def connect(
+        self, *, database: str | None = None, autocommit: bool = True, multi_statements: bool = False
+    ) -> pymysql.connections.Connection:
         """A new connection as root; `with` closes it."""
         return pymysql.connect(
             host="127.0.0.1",
@@ -116,6 +119,7 @@ class MariaDbServer:
             database=database,
             charset="utf8mb4",
             autocommit=autocommit,
+            client_flag=CLIENT.MULTI_STATEMENTS if multi_statements else 0,
         )
 
     def gtid_position(self) -> str:

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from binlog_format import open_log
 from binlog_format.gtid import GtidPosition
-from binlog_format.log import open_log
 from binlog_streaming.demo.failures import DemoError
 from binlog_streaming.demo.mariadb_load import ServerLoad
 from binlog_streaming.demo.mariadb_server import MariaDbServer

@@ -22,8 +22,8 @@ from binlog_streaming.demo.sources import LogSource, WorkloadSource
 from binlog_streaming.demo.state import DemoState
 from binlog_streaming.demo.view import DemoView
 from binlog_streaming.settings import Mode, load_job
-from binlog_streaming.tables.delta import target_uri
 from binlog_streaming.tables.job import TablesJob
+from binlog_streaming.tables.target import target_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,29 +7,23 @@ write itself is one commit that carries the batch's number, so a step that is re
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from deltalake.exceptions import DeltaError
 
 from binlog_format.errors import BinlogError, TableError
 from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.views.changefeed import changefeed_batch, changefeed_schema
 from binlog_streaming.settings import Mode
-from binlog_streaming.tables.delta import (
-    DeltaTarget,
-    Ticket,
-    column_types,
-    describe_difference,
-    is_commit_conflict,
-    schema_changed,
-    target_uri,
-)
-from binlog_streaming.tables.maintenance import maintain
-from binlog_streaming.tables.mirror import key_columns, reduce_images, write_mirror
+from binlog_streaming.tables.mirror import key_columns, reduce_images
 from binlog_streaming.tables.pieces import Piece, load_pieces, log_order
 from binlog_streaming.tables.progress import Outcome, TableProgress
+from binlog_streaming.tables.sinks import sink_type
+from binlog_streaming.tables.steps import Step, reached
+from binlog_streaming.tables.target import Ticket, describe_difference, schema_changed, target_uri
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +31,9 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log import Log
     from binlog_format.position import Position
+    from binlog_format.rows.decoding import Decoding
     from binlog_streaming.settings import Sink, TableRule
+    from binlog_streaming.tables.target import Target
 
 
 ATTEMPTS_MAX = 2
@@ -80,11 +76,13 @@ class BatchRun:
         query_id: Id of the streaming query.
         batch_id: Number of the batch.
         sink: Where the tables go.
+        decoding: How rows become values.
     """
 
     query_id: str
     batch_id: int
     sink: Sink
+    decoding: Decoding = DEFAULT_DECODING
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +101,12 @@ def apply_table(run: BatchRun, batch: TableBatch, rule: TableRule, log: Log) -> 
             it was raised.
     """
     try:
-        pieces = load_pieces(batch.indexes, log)
+        pieces = load_pieces(batch.indexes, log, run.decoding)
         if not pieces:
             return []
         content = _Content(
             pieces,
-            common_schema(batch.name, [piece.layout for piece in pieces]),
+            common_schema(batch.name, [piece.layout for piece in pieces], run.decoding),
             max(pieces, key=Piece.last_change),
         )
         return [_apply_mode(run, batch, rule, mode, content) for mode in rule.modes]
@@ -130,14 +128,7 @@ def _apply_mode(run: BatchRun, batch: TableBatch, rule: TableRule, mode: Mode, c
         last_change="{}:{}".format(*content.last.last_change()),
         gtid=content.last.gtid(),
     )
-    try:
-        outcome, rows_written = _write(run.sink, uri, ticket, content, keys)
-    except (DeltaError, OSError, pa.ArrowException) as error:
-        raise TableError(
-            "WRITE_FAILED",
-            f"{batch.name}: {uri}: {type(error).__name__}: {_first_line(error)}",
-            hint="The batch will be written when the job starts again; what is in the table already is not doubled",
-        ) from error
+    outcome, rows_written = _write(run.sink, uri, ticket, content, keys)
     return TableProgress(
         source_table=batch.name,
         target=uri,
@@ -154,29 +145,48 @@ def _apply_mode(run: BatchRun, batch: TableBatch, rule: TableRule, mode: Mode, c
 
 
 def _write(sink: Sink, uri: str, ticket: Ticket, content: _Content, keys: tuple[int, ...]) -> tuple[Outcome, int]:
-    for attempt in range(1, ATTEMPTS_MAX + 1):
-        target = DeltaTarget.find(uri, sink.storage, file_size=sink.target_file_size)
-        target.check_owner(ticket)
-        if target.is_done(ticket):
-            return Outcome.REPEATED, 0
-        try:
-            rows_written = _write_once(target, ticket, content, keys)
-        except DeltaError as error:
-            if attempt < ATTEMPTS_MAX and is_commit_conflict(error):
-                continue
-            raise
-        if rows_written:
-            assert target.table is not None
-            maintain(target.table, sink)
-        return Outcome.WRITTEN if rows_written else Outcome.EMPTY, rows_written
+    targets = sink_type(sink.format)
+    try:
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            with closing(targets.at(sink, uri)) as target:
+                done = _attempt(target, sink, ticket, content, keys, is_last=attempt == ATTEMPTS_MAX)
+            if done is not None:
+                return done
+    except (*targets.write_errors, OSError, pa.ArrowException) as error:
+        raise TableError(
+            "WRITE_FAILED",
+            f"{ticket.source_table}: {uri}: {type(error).__name__}: {_first_line(error)}",
+            hint="The batch will be written when the job starts again; what is in the table already is not doubled",
+        ) from error
     raise AssertionError("the last attempt returns or raises")
 
 
-def _write_once(target: DeltaTarget, ticket: Ticket, content: _Content, keys: tuple[int, ...]) -> int:
+def _attempt(
+    target: Target, sink: Sink, ticket: Ticket, content: _Content, keys: tuple[int, ...], *, is_last: bool
+) -> tuple[Outcome, int] | None:
+    # None: somebody else was faster, look again.
+    target.check_owner(ticket)
+    if target.is_done(ticket):
+        return Outcome.REPEATED, 0
+    reached(Step.LOOKED)
+    try:
+        rows_written = _write_once(target, ticket, content, keys)
+    except Exception as error:
+        if not is_last and target.is_conflict(error):
+            return None
+        raise
+    if rows_written:
+        target.maintain(sink)
+    return Outcome.WRITTEN if rows_written else Outcome.EMPTY, rows_written
+
+
+def _write_once(target: Target, ticket: Ticket, content: _Content, keys: tuple[int, ...]) -> int:
     if ticket.mode is Mode.CHANGELOG:
-        schema = changefeed_schema(content.pieces[0].layout)
+        schema = changefeed_schema(content.pieces[0].layout, content.pieces[0].images.decoding)
         target.check_schema(schema, ticket)
-        batches = [changefeed_batch(piece.images, piece.events, piece.groups) for piece in content.pieces]
+        batches = [
+            changefeed_batch(piece.images, piece.events, piece.groups, piece.gtid_sources) for piece in content.pieces
+        ]
         target.ensure(schema, ticket)
         target.append(pa.RecordBatchReader.from_batches(schema, batches), ticket)
         return sum(batch.num_rows for batch in batches)
@@ -189,22 +199,28 @@ def _write_once(target: DeltaTarget, ticket: Ticket, content: _Content, keys: tu
         ranks=log_order(content.pieces),
     )
     target.ensure(content.schema, ticket)
-    return write_mirror(target, change, ticket.keys, ticket)
+    return target.merge(change, ticket)
 
 
-def common_schema(source_table: str, layouts: Sequence[TableLayout]) -> pa.Schema:
+def common_schema(
+    source_table: str, layouts: Sequence[TableLayout], decoding: Decoding = DEFAULT_DECODING
+) -> pa.Schema:
     """The columns that all *layouts* have.
 
     Raises:
         SchemaError: `SCHEMA_CHANGED`: they have not the same ones.
     """
-    schema = arrow_schema(layouts[0])
+    schema = arrow_schema(layouts[0], decoding)
     for layout in layouts[1:]:
-        other = arrow_schema(layout)
+        other = arrow_schema(layout, decoding)
         if not other.equals(schema):
-            difference = describe_difference(column_types(schema), column_types(other))
+            difference = describe_difference(_arrow_types(schema), _arrow_types(other))
             raise schema_changed(source_table, difference or "another order of columns")
     return schema
+
+
+def _arrow_types(schema: pa.Schema) -> dict[str, str]:
+    return {field.name: str(field.type) for field in schema}
 
 
 def _common_keys(source_table: str, pieces: Sequence[Piece], rule: TableRule) -> tuple[int, ...]:

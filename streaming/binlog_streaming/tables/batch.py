@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
+from binlog_format import open_log
 from binlog_format.errors import BinlogError
-from binlog_format.log import open_log
 from binlog_format.position import Position
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.tables.apply import BatchRun, TableBatch, apply_table

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 
 from binlog_connector.spark.options import SourceOptions
+from binlog_format import open_log
 from binlog_format.classic.layout import VIRTUAL_PAGE_SIZE
 from binlog_format.errors import BinlogError
-from binlog_format.log import open_log
 from binlog_streaming.spark_session import local_session
 from binlog_streaming.tables.apply import BatchRun
 from binlog_streaming.tables.batch import TableWriter, write_batch
@@ -153,7 +153,7 @@ class TablesJob:
         try:
             query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
             assert query_id is not None
-            run = BatchRun(query_id=query_id, batch_id=batch_id, sink=self.job.sink)
+            run = BatchRun(query_id, batch_id, self.job.sink, self.job.source.decoding())
             tables = write_batch(frame, TableWriter(run, self.job.source.path, self.job.tables))
             batch = BatchProgress(
                 batch_id=batch_id,

@@ -1,4 +1,4 @@
-"""Small files and old files: `maintain`, called behind a commit, does something only now and then.
+"""Small files and old files of Delta tables: `maintain`, called behind a commit, does something only now and then.
 
 Both jobs leave the content of the table as it is, so they need no application transaction: a kill in between costs
 nothing but the work.
@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-
-from binlog_streaming.tables.delta import writer_properties
+from deltalake import ColumnProperties, WriterProperties
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from binlog_streaming.settings import Sink
+
+# deltalake keeps the statistics of a decimal as a 64-bit float or integer: above this precision they are wrong, and
+# readers (and merges) that trust them skip files that hold the row.
+DECIMAL_STATISTICS_PRECISION_MAX = 15
 
 COMPACT_EVERY = 16
 """Commits between two looks at the sizes of files."""
@@ -37,6 +40,16 @@ def maintain(table: DeltaTable, sink: Sink) -> None:
         table.optimize.compact(target_size=sink.target_file_size, writer_properties=writer_properties(schema))
     if version % VACUUM_EVERY == VACUUM_EVERY - 1:
         table.vacuum(retention_hours=math.ceil(sink.retention_hours), dry_run=False, enforce_retention_duration=False)
+
+
+def writer_properties(schema: pa.Schema) -> WriterProperties:
+    """How files are written: compression, and no statistics where deltalake's would be wrong."""
+    inexact = {
+        field.name: ColumnProperties(statistics_enabled="NONE")
+        for field in schema
+        if pa.types.is_decimal(field.type) and field.type.precision > DECIMAL_STATISTICS_PRECISION_MAX
+    }
+    return WriterProperties(compression="ZSTD", compression_level=1, column_properties=inexact or None)
 
 
 def _small_files(table: DeltaTable, target_size: int) -> int:

@@ -1,8 +1,12 @@
-"""Mode `mirror`: what a batch leaves of each key (`reduce_images`), and how that goes into the target (`write_mirror`).
+"""Mode `mirror`: what a batch leaves of each key (`reduce_images`); a sink brings that into its target.
 
 The last image of a key in the batch decides: after an insert or an update the row is there, after a delete it is not.
 An update that changes the key is a delete of the old key (its before image) and an insert of the new one (its after
 image), so nothing special is needed for it.
+
+Images may lack columns (`binlog_row_image=MINIMAL`, `NOBLOB`) as long as the deciding ones of kept rows do not: what a
+column that is left out holds is not in the log. It may be the value before, but not where the column is VIRTUAL, and
+after an INSERT it is the column's default; the log names neither VIRTUAL columns nor defaults.
 """
 
 from __future__ import annotations
@@ -15,7 +19,6 @@ import pyarrow as pa
 
 from binlog_format.errors import SchemaError, TableError, UnsupportedError
 from binlog_format.rows.images import ImageKind
-from binlog_streaming.tables.delta import DeltaTarget, Ticket, identifier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,11 +29,6 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
 
     Indices = NDArray[np.int64]
-
-RANGES_MAX = 16
-"""Key ranges in a merge's condition: enough to tell hot rows from cold ones, few enough to cost nothing."""
-
-DELETED = "deleted"
 
 
 class RowImages(Protocol):
@@ -48,6 +46,9 @@ class RowImages(Protocol):
 
     def has_absent(self) -> bool:
         """Whether a column is missing from a row image."""
+
+    def absent_mask(self, column: int, /) -> NDArray[np.bool_]:
+        """Which images lack a column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +132,12 @@ def reduce_images(
     key_schema = pa.schema([pa.field(f"k{number}", schema.field(index).type) for number, index in enumerate(keys)])
     key_pieces = []
     for images in pieces:
-        if images.has_absent():
-            raise _row_image(source_table)
-        arrays = [images.column(index) for index in keys]
-        for index, array in zip(keys, arrays, strict=True):
+        arrays = []
+        for index in keys:
+            array = _key_values(images, index, f"{source_table}: key column {schema.field(index).name}")
             if array.null_count:
                 raise _null_key(source_table, schema.field(index).name, array.null_count)
+            arrays.append(array)
         key_pieces.append(pa.Table.from_arrays(arrays, schema=key_schema))
     all_keys = pa.concat_tables(key_pieces) if key_pieces else key_schema.empty_table()
     last = last_of_each_key(all_keys, ranks)
@@ -144,112 +145,59 @@ def reduce_images(
     all_kinds = np.concatenate(kinds) if kinds else np.empty(0, np.uint8)
     stays = np.isin(all_kinds[last], (ImageKind.INSERT, ImageKind.UPDATE_AFTER))
     deleted = all_keys.take(pa.array(last[~stays])).rename_columns([schema.field(index).name for index in keys])
-    return Reduced(_decode(pieces, kinds, last[stays], schema), deleted)
+    return Reduced(_decode(pieces, kinds, last[stays], schema, source_table), deleted)
 
 
-def _decode(pieces: Sequence[RowImages], kinds: Sequence[Table], rows: Indices, schema: pa.Schema) -> pa.Table:
+def _key_values(images: RowImages, index: int, what: str) -> pa.Array:
+    # An image after an update may leave the key out: then it is that of the image before, which stands beside it.
+    array = images.column(index)
+    if not images.has_absent():
+        return array
+    absent = images.absent_mask(index)
+    kinds = images.table["kind"]
+    rows = np.arange(len(kinds), dtype=np.int64)
+    rows[absent & (kinds == ImageKind.UPDATE_AFTER)] -= 1
+    missing = absent[rows]
+    if missing.any():
+        raise UnsupportedError(
+            "ROW_IMAGE",
+            f"{what} is missing from {int(missing.sum())} row images (the first is of kind "
+            f"{ImageKind(kinds[int(np.argmax(missing))]).name}): the log does not say which rows were changed",
+            hint=_WHOLE_IMAGES_HINT,
+        )
+    return array.take(pa.array(rows))
+
+
+def _decode(
+    pieces: Sequence[RowImages], kinds: Sequence[Table], rows: Indices, schema: pa.Schema, source_table: str
+) -> pa.Table:
     # *rows* count over all pieces.
     tables, start = [], 0
     for images, kind in zip(pieces, kinds, strict=True):
         low, high = np.searchsorted(rows, (start, start + len(kind)))
         chosen = images.select(rows[low:high] - start)
+        if chosen.has_absent():
+            raise _row_image(source_table, chosen, schema)
         arrays = [chosen.column(index) for index in range(len(schema))]
         tables.append(pa.Table.from_arrays(arrays, schema=schema))
         start += len(kind)
     return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
-def write_mirror(target: DeltaTarget, change: Reduced, keys: Sequence[str], ticket: Ticket) -> int:
-    """Bring *change* into the target in one commit, or in none when there is nothing to change.
-
-    Returns:
-        Rows and keys brought to the target.
-    """
-    assert target.table is not None
-    condition = merge_condition(target, change, keys)
-    if condition is None:
-        if change.rows.num_rows:
-            target.append(change.rows.to_reader(), ticket)
-        return int(change.rows.num_rows)
-    rows, names = _merge_source(change)
-    target.merge(rows, deleted=DELETED, on=_on(keys, names, condition), names=names, ticket=ticket)
-    return int(rows.num_rows)
+_WHOLE_IMAGES_HINT = "Set binlog_row_image=FULL on the server, or use mode changelog for this table"
 
 
-def merge_condition(target: DeltaTarget, change: Reduced, keys: Sequence[str]) -> str | None:
-    """What a merge's condition says beside the equality of keys, so that files without a changed key stay untouched.
-
-    Returns:
-        Empty: any file may hold a changed key. None: none does, an append is enough.
-    """
-    condition = ""
-    for key in keys:
-        values = _integers(pa.concat_tables([change.rows.select([key]), change.deleted.select([key])]).column(key))
-        if values is None:
-            continue
-        ranges = target.key_ranges(key)
-        if ranges is None:
-            continue
-        least, greatest = (array.cast(pa.int64()).to_numpy(zero_copy_only=False) for array in ranges)
-        starts, ends = cover(values, RANGES_MAX)
-        # A range meets a file when the first range that ends at or behind the file's least value starts within it.
-        first = np.searchsorted(ends, least)
-        meets = (first < len(starts)) & (starts[np.minimum(first, len(starts) - 1)] <= greatest)
-        if not meets.any():
-            return None
-        if not meets.all() and not condition:
-            column = f"t.{identifier(key)}"
-            parts = [f"{column} BETWEEN {low} AND {high}" for low, high in zip(starts, ends, strict=True)]
-            condition = f" AND ({' OR '.join(parts)})"
-    return condition
-
-
-def cover(values: Indices, count_max: int) -> tuple[Indices, Indices]:
-    """Up to *count_max* ranges that hold all *values* (ascending, not empty), cut where the gaps are widest.
-
-    Returns:
-        First and last value of each range, both inclusive, ascending.
-    """
-    # Unsigned, because a gap between two 64-bit integers does not fit into one.
-    gaps = values[1:].view(np.uint64) - values[:-1].view(np.uint64)
-    widest = np.sort(np.argsort(gaps, kind="stable")[::-1][: count_max - 1])
-    widest = widest[gaps[widest] > 1]
-    return values[np.concatenate([[0], widest + 1])], values[np.concatenate([widest, [len(values) - 1]])]
-
-
-def _integers(column: pa.ChunkedArray) -> Indices | None:
-    # Ascending; None for other types and for nothing at all.
-    if not pa.types.is_integer(column.type) or len(column) == 0:
-        return None
-    return np.sort(column.cast(pa.int64()).to_numpy())
-
-
-def _merge_source(change: Reduced) -> tuple[pa.Table, dict[str, str]]:
-    # Columns get plain names, so that no name of the user's can collide or needs quoting on this side.
-    schema = change.rows.schema
-    names = {name: f"c{index}" for index, name in enumerate(schema.names)}
-    gone = [
-        change.deleted.column(field.name)
-        if field.name in change.deleted.column_names
-        else pa.nulls(change.deleted.num_rows, field.type)
-        for field in schema
-    ]
-    tables = []
-    for arrays, deleted in ((change.rows.columns, False), (gone, True)):
-        table = pa.Table.from_arrays(list(arrays), names=list(names.values()))
-        tables.append(table.append_column(DELETED, pa.array(np.full(table.num_rows, deleted))))
-    return pa.concat_tables(tables), names
-
-
-def _on(keys: Sequence[str], names: dict[str, str], condition: str) -> str:
-    return " AND ".join(f"t.{identifier(key)} = s.{names[key]}" for key in keys) + condition
-
-
-def _row_image(source_table: str) -> UnsupportedError:
+def _row_image(source_table: str, images: RowImages, schema: pa.Schema) -> UnsupportedError:
+    masks = [images.absent_mask(index) for index in range(len(schema))]
+    names = ", ".join(schema.names[index] for index, mask in enumerate(masks) if mask.any())
+    lacking = np.logical_or.reduce(masks)
+    inserts = int(np.count_nonzero(images.table["kind"][lacking] == ImageKind.INSERT))
+    updates = int(np.count_nonzero(lacking)) - inserts
     return UnsupportedError(
         "ROW_IMAGE",
-        f"{source_table}: columns are missing from its row images; mode mirror needs whole rows",
-        hint="Set binlog_row_image=FULL on the server, or use mode changelog for this table",
+        f"{source_table}: {names}: missing from the row images of {inserts} inserts and {updates} updates; the log "
+        "does not say what these columns hold now",
+        hint=_WHOLE_IMAGES_HINT,
     )
 
 

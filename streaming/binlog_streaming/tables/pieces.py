@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from binlog_format.gtid_groups import gtid_of
 from binlog_format.position import Position
+from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.rows.images import Images, read_images
 from binlog_format.views.changefeed import commit_versions
 from binlog_format.views.table_index import TableIndex
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Table
     from binlog_format.events.table_map import TableLayout
+    from binlog_format.gtid import GtidSource
     from binlog_format.log import Log
+    from binlog_format.rows.decoding import Decoding
 
     Indices = NDArray[np.int64]
 
@@ -34,12 +38,14 @@ class Piece:
         events: `EVENT_DTYPE`; what `images.table["event"]` counts.
         groups: `GROUP_DTYPE`; what `events["group"]` counts.
         layout: What the rows look like.
+        gtid_sources: What `gtid_source` in `groups` counts.
     """
 
     images: Images
     events: Table
     groups: Table
     layout: TableLayout
+    gtid_sources: tuple[GtidSource, ...] = ()
 
     def places(self) -> tuple[Indices, Indices]:
         """Of each image the number of its group, growing in log order, and that of its event in the group."""
@@ -63,11 +69,11 @@ class Piece:
 
     def gtid(self) -> str | None:
         """GTID of the last group, if it has one."""
-        last = self.groups[int(self.events["group"][-1])]
-        return f"{last['domain']}-{last['server_id']}-{last['seqno']}" if last["has_gtid"] else None
+        gtid = gtid_of(self.groups[int(self.events["group"][-1])], self.gtid_sources)
+        return None if gtid is None else str(gtid)
 
 
-def load_pieces(indexes: Sequence[bytes], log: Log) -> list[Piece]:
+def load_pieces(indexes: Sequence[bytes], log: Log, decoding: Decoding = DEFAULT_DECODING) -> list[Piece]:
     """Read the events that *indexes* name, and find the row images in them; pieces come by their first image.
 
     Raises:
@@ -77,9 +83,9 @@ def load_pieces(indexes: Sequence[bytes], log: Log) -> list[Piece]:
     for content in indexes:
         # All pieces are read before anything is written: only behind the last one is it known that the bytes are right.
         for part in TableIndex.from_bytes(content).pieces(log):
-            images = read_images(part.data, part.events, part.rows, part.layout)
+            images = read_images(part.data, part.events, part.rows, part.layout, decoding=decoding)
             if len(images.table):
-                pieces.append(Piece(images, part.events, part.groups, part.layout))
+                pieces.append(Piece(images, part.events, part.groups, part.layout, part.gtid_sources))
     pieces.sort(key=Piece.start)
     return pieces
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from binlog_format import open_log
 from binlog_format.gtid import Gtid
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
-from binlog_format.log import open_log
 from binlog_format.views.changefeed import ChangefeedView
 from binlog_streaming.demo.actions import Begin, Commit, Rollback, RollbackTo, Statement
 from binlog_streaming.demo.comparison import final_rows
@@ -46,7 +46,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Workload, list[
 
 def images_in(directory: Path, truth: TableTruth) -> pa.Table:
     with open_log(str(directory)) as log:
-        table = pa.Table.from_batches(list(ChangefeedView(table=truth.name).batches(log.blocks())))
+        table = pa.Table.from_batches(list(ChangefeedView(table=truth.name).batches(log.committed_blocks())))
     assert truth.changes is not None
     return table.select(truth.changes.column_names)
 

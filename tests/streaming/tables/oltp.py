@@ -14,6 +14,8 @@ from tests.corpus import SERVER_CASES
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pyarrow as pa
+
 OLTP = SERVER_CASES / "mariadb-10.11" / "oltp_small"
 TABLES = ("sbtest1", "sbtest2", "sbtest3", "sbtest4")
 CHANGES = 400 + 1200
@@ -34,12 +36,16 @@ def mirror(directory: Path, table: str) -> list[tuple[object, ...]]:
 
 
 def play_changelog(path: Path) -> tuple[list[tuple[object, ...]], Counter[str]]:
+    """`play` of a Delta table."""
+    return play(DeltaTable(str(path)).to_pyarrow_table())
+
+
+def play(table: pa.Table) -> tuple[list[tuple[object, ...]], Counter[str]]:
     """What a changelog makes of an empty table, row by row: the rows at the end, and how many changes of each kind.
 
     Nothing is doubled, nothing is missing: every place in the log comes once, and every image of a row before a change
     is what the changes so far have made of it.
     """
-    table = DeltaTable(str(path)).to_pyarrow_table()
     order = ("_commit_version", "_event_no", "_row_no")
     state: dict[object, tuple[object, ...]] = {}
     places = set()

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     Change = tuple[Row | None, Row | None]
     """Row before and row after: (None, row) is an insert, (row, None) a delete, (row, row) an update."""
 
+ABSENT = object()
+"""In place of a value: the image does not have the column."""
+
 
 @dataclass(frozen=True)
 class RowImagesOf:
@@ -28,10 +31,10 @@ class RowImagesOf:
 
     table: Table
     rows: pa.Table
-    absent: bool = False
+    absent: NDArray[np.bool_]
 
     @classmethod
-    def changes(cls, changes: Sequence[Change], schema: pa.Schema, *, absent: bool = False) -> RowImagesOf:
+    def changes(cls, changes: Sequence[Change], schema: pa.Schema) -> RowImagesOf:
         """The images that a server writes for *changes*."""
         images: list[tuple[int, ImageKind, Row]] = []
         for number, (before, after) in enumerate(changes):
@@ -45,8 +48,12 @@ class RowImagesOf:
         table = np.zeros(len(images), IMAGE_DTYPE)
         table["row_no"] = [image[0] for image in images]
         table["kind"] = [image[1] for image in images]
-        columns = [pa.array([image[2][index] for image in images], field.type) for index, field in enumerate(schema)]
-        return cls(table, pa.Table.from_arrays(columns, schema=schema), absent)
+        absent = np.array([[value is ABSENT for value in image[2]] for image in images], np.bool_)
+        columns = [
+            pa.array([None if image[2][index] is ABSENT else image[2][index] for image in images], field.type)
+            for index, field in enumerate(schema)
+        ]
+        return cls(table, pa.Table.from_arrays(columns, schema=schema), absent.reshape(len(images), len(schema)))
 
     def column(self, index: int, /) -> pa.Array:
         """Values of a column."""
@@ -55,8 +62,13 @@ class RowImagesOf:
 
     def select(self, rows: NDArray[np.int64], /) -> RowImagesOf:
         """Some of the images."""
-        return RowImagesOf(self.table[rows], self.rows.take(pa.array(rows)), self.absent)
+        return RowImagesOf(self.table[rows], self.rows.take(pa.array(rows)), self.absent[rows])
 
     def has_absent(self) -> bool:
-        """As it was made."""
-        return self.absent
+        """Whether any image lacks any column."""
+        return bool(self.absent.any())
+
+    def absent_mask(self, column: int, /) -> NDArray[np.bool_]:
+        """Which images lack the column."""
+        mask: NDArray[np.bool_] = self.absent[:, column]
+        return mask

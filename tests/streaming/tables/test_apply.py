@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+from binlog_format import open_log
 from binlog_format.errors import DataLossError, SchemaError, TableError
-from binlog_format.log import open_log
 from binlog_format.views.tables import TablesView
 from binlog_streaming.settings import Mode, Sink, TableRule
 from binlog_streaming.tables.apply import BatchRun, TableBatch, apply_table
@@ -50,7 +50,7 @@ def _batch(log: Log, start: Position, end: Position) -> list[TableBatch]:
     rows = [
         row
         for low, high in itertools.pairwise(edges)
-        for batch in view.batches(log.blocks(low, high))
+        for batch in view.batches(log.committed_blocks(low, high))
         for row in batch.to_pylist()
     ]
     names = sorted({(row["database"], row["table"]) for row in rows})

@@ -12,8 +12,9 @@ from deltalake import DeltaTable, write_deltalake
 from binlog_format.errors import SchemaError, TableError
 from binlog_streaming.settings import Mode, Sink
 from binlog_streaming.tables import maintenance
-from binlog_streaming.tables.delta import DeltaTarget, Ticket, is_commit_conflict, target_uri
+from binlog_streaming.tables.delta import DeltaTarget, is_commit_conflict
 from binlog_streaming.tables.maintenance import maintain
+from binlog_streaming.tables.target import Ticket, target_uri
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -244,4 +245,4 @@ def test_small_files_are_joined_and_old_ones_removed(tmp_path: Path, monkeypatch
     assert len(table.file_uris()) <= 2 * maintenance.COMPACT_EVERY
     assert sorted(row["id"] for row in table.to_pyarrow_table().to_pylist()) == list(range(60))
     assert len(list(tmp_path.glob("*.parquet"))) < 60
-    assert table.transaction_version(TICKET.application) == 59
+    assert table.transaction_version("binlog-stream/q-1") == 59

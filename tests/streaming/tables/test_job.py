@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from deltalake import DeltaTable
 
@@ -17,12 +18,13 @@ from binlog_format.errors import DataLossError, StartError, TableError
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.source_file import open_directory
 from binlog_streaming.repack import Repacker
-from binlog_streaming.settings import Job, Mode, Sink, Source, TableRule, Trigger, load_job
+from binlog_streaming.settings import Job, Mode, Sink, Source, TableFormat, TableRule, Trigger, load_job
 from binlog_streaming.tables.failures import named_error
 from binlog_streaming.tables.job import TablesJob
 from binlog_streaming.tables.progress import BatchProgress, Outcome
 from tests.streaming.tables.oltp import CHANGES, IMAGES, OLTP, TABLES, mirror, play_changelog, truth
 from tests.streaming.tables.processes import RunningJob
+from tests.streaming.tables.test_apply_sinks import check
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,6 +82,28 @@ def test_tables_equal_the_server(spark: SparkSession, tmp_path: Path, log_format
     assert {table.source_table for table in batch.tables} == {f"sb.{name}" for name in TABLES}
     for name in TABLES:
         assert mirror(tmp_path / "tables", name) == truth(name)
+
+
+@pytest.mark.parametrize(
+    ("table_format", "mode"),
+    [
+        (TableFormat.ICEBERG, Mode.MIRROR),
+        (TableFormat.ICEBERG, Mode.CHANGELOG),
+        (TableFormat.PARQUET, Mode.CHANGELOG),
+    ],
+)
+def test_other_formats_equal_the_server(
+    spark: SparkSession, tmp_path: Path, table_format: TableFormat, mode: Mode
+) -> None:
+    """Tasks of several processes write at once; a batch that the checkpoint forgot is not doubled."""
+    job = job_for(tmp_path, (TableRule(mode=mode),), bytes_max="300k")
+    job = msgspec.structs.replace(job, sink=Sink(directory=str(tmp_path / "tables"), format=table_format))
+    batches = run_once(job, spark)
+    for name in (f"{batches[-1].batch_id}", f".{batches[-1].batch_id}.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink()
+    (again,) = run_once(job, spark)
+    assert {table.outcome for table in again.tables} == {Outcome.REPEATED}
+    check(tmp_path / "tables", table_format, mode)
 
 
 def test_many_batches_and_both_modes(spark: SparkSession, tmp_path: Path) -> None:

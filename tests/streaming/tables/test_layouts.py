@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
 
+from binlog_format import open_log
 from binlog_format.errors import SchemaError
 from binlog_format.events.table_encoding import ColumnSpec, TableSpec
-from binlog_format.log import open_log
+from binlog_format.rows.decoding import Decoding, TimeType
 from binlog_streaming.settings import Mode, TableRule
 from binlog_streaming.tables.apply import apply_table
 from tests.streaming.tables.shop import ShopLog
@@ -90,3 +93,18 @@ def test_table_without_primary_key_needs_keys_for_a_mirror(tmp_path: Path) -> No
     assert rows(tmp_path) == [(1, "c"), (2, "b")]
     write(tmp_path / "log", tmp_path, 0, TableRule(mode=Mode.CHANGELOG, target="changes/{table}"))
     assert DeltaTable(str(tmp_path / "changes" / "customers")).count() == 4
+
+
+def test_job_says_how_values_become_columns(tmp_path: Path) -> None:
+    spec = TableSpec("shop", "customers", (ID, ColumnSpec("opens", "time")), ("id",))
+    with ShopLog(tmp_path / "log") as log:
+        log.insert(spec, (1, dt.timedelta(hours=-1, seconds=1)))
+    micros = Decoding(time_type=TimeType.MICROS)
+    for rule in (TableRule(), TableRule(mode=Mode.CHANGELOG, target="changes/{table}")):
+        with open_log(str(tmp_path / "log")) as opened:
+            (batch,) = batches(opened, 1)
+            apply_table(replace(run(tmp_path, 0), decoding=micros), batch[0], rule, opened)
+    assert rows(tmp_path) == [(1, -3_599_000_000)]
+    assert DeltaTable(str(tmp_path / "changes" / "customers")).to_pyarrow_table().column("opens").to_pylist() == [
+        -3_599_000_000
+    ]

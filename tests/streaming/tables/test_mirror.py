@@ -13,16 +13,12 @@ from hypothesis import strategies as st
 
 from binlog_format.errors import TableError, UnsupportedError
 from binlog_streaming.settings import Mode
-from binlog_streaming.tables.delta import DeltaTarget, Ticket
-from binlog_streaming.tables.mirror import (
-    Reduced,
-    cover,
-    last_of_each_key,
-    merge_condition,
-    reduce_images,
-    write_mirror,
-)
-from tests.streaming.tables.row_images import RowImagesOf
+from binlog_streaming.tables.delta import DeltaTarget
+from binlog_streaming.tables.delta_merge import merge_condition, write_mirror
+from binlog_streaming.tables.key_ranges import cover
+from binlog_streaming.tables.mirror import Reduced, last_of_each_key, reduce_images
+from binlog_streaming.tables.target import Ticket
+from tests.streaming.tables.row_images import ABSENT, RowImagesOf
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,10 +99,48 @@ def test_ranks_win_over_the_order_of_pieces() -> None:
     assert last_of_each_key(keys, np.array([3, 0, 1, 2])).tolist() == [0, 3]
 
 
-def test_missing_columns_are_refused() -> None:
-    images = RowImagesOf.changes([(None, (1, "a"))], INT_KEY, absent=True)
-    with pytest.raises(UnsupportedError, match=r"ROW_IMAGE\] shop\.orders: .*binlog_row_image=FULL"):
-        reduce_images([images], INT_KEY, [0], "shop.orders")
+WIDE = pa.schema([("id", pa.int32()), ("value", pa.string()), ("note", pa.string())])
+A = ABSENT
+
+
+@pytest.mark.parametrize(
+    ("changes", "rows", "deleted"),
+    [
+        ([((1, A, A), None)], [], [1]),
+        ([((1, A, A), (A, "new", A)), ((1, A, A), None)], [], [1]),
+        ([((1, A, A), (1, "new", "note"))], [(1, "new", "note")], []),
+        ([((1, A, A), (7, "new", "note"))], [(7, "new", "note")], [1]),
+        ([((1, A, A), (A, "new", A)), ((1, A, A), None), (None, (1, "x", None))], [(1, "x", None)], []),
+        ([((1, A, A), (7, A, A)), ((7, A, A), None)], [], [1, 7]),
+    ],
+    ids=["delete", "update then delete", "whole update", "key update", "new row in its place", "key update, delete"],
+)
+def test_images_may_lack_columns_where_they_decide_nothing(
+    changes: list[Change], rows: list[Row], deleted: list[int]
+) -> None:
+    """`binlog_row_image=MINIMAL`: the image before is the key, the one after may leave the key out."""
+    result = reduce_images([RowImagesOf.changes(changes, WIDE)], WIDE, [0], "shop.orders")
+    assert [tuple(row.values()) for row in result.rows.to_pylist()] == rows
+    assert sorted(result.deleted.column("id").to_pylist()) == deleted
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ([(None, (1, "a", A))], r"shop\.orders: note: missing from the row images of 1 inserts and 0 updates"),
+        ([((1, A, A), (A, "b", A))], r"shop\.orders: id, note: missing from the row images of 0 inserts and 1 updates"),
+        # What was inserted is known, but `note` may be VIRTUAL and have changed with `value`.
+        ([(None, (1, "a", "n")), ((1, A, A), (A, "b", A))], r"shop\.orders: id, note: .* 0 inserts and 1 updates"),
+        ([(None, (A, "a", "b"))], r"key column id is missing from 1 row images \(the first is of kind INSERT\)"),
+        ([((A, "a", A), None)], r"key column id is missing from 1 row images \(the first is of kind DELETE\)"),
+        ([((A, "a", A), (A, "b", A))], r"key column id is missing from 2 row images .*kind UPDATE_BEFORE"),
+    ],
+    ids=["default", "kept or virtual", "virtual after insert", "key by default", "delete, no key", "update, no key"],
+)
+def test_columns_whose_value_is_not_in_the_log_are_refused(changes: list[Change], told: str) -> None:
+    images = RowImagesOf.changes(changes, WIDE)
+    with pytest.raises(UnsupportedError, match=rf"ROW_IMAGE\] .*{told}.*binlog_row_image=FULL"):
+        reduce_images([images], WIDE, [0], "shop.orders")
 
 
 def test_null_in_a_key_is_refused() -> None:

@@ -1,0 +1,100 @@
+"""How far a job has come, as Spark's checkpoint says: `read_checkpoint(directory)`; nothing is written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyarrow import fs
+
+from binlog_connector.following.offsets import SourceOffset
+from binlog_format.errors import OptionError
+from binlog_format.position import Place
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+_HEADER_LINES = 2
+"""Of a file in `offsets`: the version of the file, and what the batch knew of time and settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a checkpoint holds.
+
+    Attributes:
+        query_id: Of the streaming query; tables remember it.
+        batch_id: The last batch that was written as a whole; None: none was.
+        offset: Where that batch ended, and the next one begins.
+        pending: Where the batch ends that was begun behind it; it will be done again. None: none was begun.
+    """
+
+    query_id: str
+    batch_id: int | None
+    offset: SourceOffset | None
+    pending: SourceOffset | None
+
+
+def read_checkpoint(directory: str) -> Checkpoint | None:
+    """What is in *directory* (a folder or URL); None: there is no checkpoint yet.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: it is not the checkpoint of a stream from a log.
+    """
+    files, root = _open(directory)
+    metadata = _read(files, f"{root}/metadata")
+    if metadata is None:
+        return None
+    try:
+        query_id = str(json.loads(metadata)["id"])
+        batch_id = max(_numbers(files, f"{root}/commits"), default=None)
+        begun = max(_numbers(files, f"{root}/offsets"), default=None)
+        return Checkpoint(
+            query_id,
+            batch_id,
+            None if batch_id is None else _offset(files, root, batch_id),
+            None if begun is None or begun == batch_id else _offset(files, root, begun),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise OptionError(
+            "INVALID_VALUE",
+            f"not the checkpoint of a stream from a log: {error}",
+            at=Place(directory),
+            hint="Name another directory as checkpoint; a new one begins a new job",
+        ) from error
+
+
+def read_offset(directory: str, batch_id: int) -> SourceOffset | None:
+    """Where a batch ends; None: the checkpoint does not know it."""
+    files, root = _open(directory)
+    return _offset(files, root, batch_id)
+
+
+def _open(directory: str) -> tuple[FileSystem, str]:
+    if "://" in directory:
+        files, root = fs.FileSystem.from_uri(directory)
+        return files, str(root).rstrip("/")
+    return fs.LocalFileSystem(), directory.rstrip("/")
+
+
+def _offset(files: FileSystem, root: str, batch_id: int) -> SourceOffset | None:
+    content = _read(files, f"{root}/offsets/{batch_id}")
+    if content is None:
+        return None
+    lines = content.splitlines()[_HEADER_LINES:]
+    if len(lines) != 1:
+        raise ValueError(f"offsets/{batch_id}: expected one source, got {len(lines)}")
+    return SourceOffset.from_json(json.loads(lines[0]))
+
+
+def _numbers(files: FileSystem, directory: str) -> list[int]:
+    found = files.get_file_info(fs.FileSelector(directory, allow_not_found=True))
+    return [int(info.base_name) for info in found if info.base_name.isdecimal()]
+
+
+def _read(files: FileSystem, path: str) -> str | None:
+    if files.get_file_info(path).type is not fs.FileType.File:
+        return None
+    with files.open_input_stream(path) as stream:
+        return bytes(stream.read()).decode()

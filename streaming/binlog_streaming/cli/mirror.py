@@ -1,0 +1,53 @@
+"""`binlog-stream mirror PATH --to DIR`: every table of a log in a folder, without a job file."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from binlog_streaming.cli.help_text import PANEL, help_of
+from binlog_streaming.cli.output import Output, PathArgument
+from binlog_streaming.cli.run import BatchOutputOption, OnceOption  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.running import run_job
+from binlog_streaming.settings_model import Mode, TableFormat
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("mirror", help=help_of(mirror), rich_help_panel=PANEL)(mirror)
+
+
+def mirror(  # noqa: PLR0913 - the options of the command
+    path: PathArgument,
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Folder or URL; tables go to DIR/<database>/<table>.")],
+    tables: Annotated[
+        str | None,
+        typer.Option(metavar="RE", help="Regular expressions on database.table, separated by commas; default: all."),
+    ] = None,
+    exclude_tables: Annotated[str | None, typer.Option(metavar="RE", help="The same, for what to leave out.")] = None,
+    table_format: Annotated[TableFormat, typer.Option("--format", help="Kind of the tables.")] = TableFormat.DELTA,
+    mode: Annotated[
+        Mode,
+        typer.Option(help="mirror: the rows that a table has now, by primary key. changelog: every change, in order."),
+    ] = Mode.MIRROR,
+    once: OnceOption = False,
+    output: BatchOutputOption = Output.TABLE,
+) -> None:
+    r"""Keep every table of a log in a folder; no job file is needed.
+
+    It follows the log until it is stopped; with --once it takes what is there now, and ends. Called again for the same
+    folder it goes on where it was, exactly once: DIR/.binlog-stream holds the checkpoint, and job.toml there says the
+    same as a job file, to begin with where more is wanted (then: binlog-stream run JOB.toml).
+
+    For example:
+
+        binlog-stream mirror /var/lib/mysql --to lake --tables 'shop\..*' --once
+    """
+    from binlog_format import open_log
+    from binlog_streaming.mirror_job import mirror_job, remember
+
+    job = mirror_job(path, to, tables=tables, exclude_tables=exclude_tables, table_format=table_format, mode=mode)
+    with open_log(job.source.path):  # what is wrong with it is said before anything is written
+        remember(job)
+    run_job(job, once=once, output=output)

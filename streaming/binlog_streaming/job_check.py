@@ -1,0 +1,228 @@
+"""What a job would do, without doing it: `check_job(job)` -> `JobReport`; nothing is written, Spark is not started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from binlog_connector.following.edges import end_of_log, start_of_log
+from binlog_connector.following.resume import compare
+from binlog_connector.following.starts import initial_offset
+from binlog_connector.following.watched import WatchedLog
+from binlog_connector.metrics.lag import LagMeter
+from binlog_connector.spark.options import SourceOptions
+from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.checkpoint import read_checkpoint
+from binlog_streaming.job_tables import TableReport, report_table
+from binlog_streaming.log_tables import SCAN_SIZE, find_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_streaming.checkpoint import Checkpoint
+    from binlog_streaming.log_tables import FoundTable, OnProgress
+    from binlog_streaming.settings_model import Job
+
+
+@dataclass(frozen=True, slots=True)
+class LogReport:
+    """The log.
+
+    Attributes:
+        path: Directory, file, or URL.
+        format: How it is written.
+        files: Names, in order.
+        size: Bytes in them.
+        gtid_before: What had happened before its first file; empty: nothing.
+        gtid: The last GTID of each domain at its end; of a MySQL log the set of all.
+    """
+
+    path: str
+    format: str
+    files: tuple[str, ...]
+    size: int
+    gtid_before: str
+    gtid: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartReport:
+    """Where the job would begin.
+
+    Attributes:
+        checkpoint: Its directory.
+        is_fresh: Nothing is in there yet: `starting...` options count.
+        batch_id: The batch that would be next.
+        is_repeated: It was begun before, and would be done again.
+        position: Where it would begin.
+        gtid: What has been taken up to there.
+        size_behind: Bytes of the log behind that place.
+        said_by: The setting that says so, where the job is fresh.
+    """
+
+    checkpoint: str
+    is_fresh: bool
+    batch_id: int
+    is_repeated: bool
+    position: str
+    gtid: str
+    size_behind: int
+    said_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """What a job would do.
+
+    Attributes:
+        log: What it would read.
+        start: Where from.
+        tables: What it would write, by name.
+        left_out: Names of tables that no rule wants.
+        scan_size: Bytes of the log that were looked at for tables.
+        warnings: What may surprise, beside what the tables say themselves.
+    """
+
+    log: LogReport
+    start: StartReport
+    tables: tuple[TableReport, ...]
+    left_out: tuple[str, ...]
+    scan_size: int
+    warnings: tuple[str, ...]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why the job could not run; none: it can."""
+        return tuple(problem for table in self.tables for problem in table.problems)
+
+
+def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress | None = None) -> JobReport:
+    """See what *job* would do.
+
+    Args:
+        job: The settings.
+        scan_size: Bytes of the log, from its end, that are looked at for tables.
+        on_progress: Called with the bytes looked at and the bytes there are.
+
+    Raises:
+        BinlogError: What the job itself would say at its start: about its options, the log, or its checkpoint.
+    """
+    options = SourceOptions.parse({"path": job.source.path, **job.source_options()})
+    options.check_streaming()
+    checkpoint = read_checkpoint(job.checkpoint)
+    with WatchedLog(job.source.path, options.format, bound=options.bound) as watched:
+        log = _log_report(watched)
+        start, warnings = _start(watched, job, options, checkpoint)
+    found = find_tables(
+        job.source.path,
+        options.format,
+        schema_file=options.schema_file,
+        scan_size=scan_size,
+        on_progress=on_progress,
+    )
+    reports, left_out = _tables(job, found.tables, checkpoint)
+    if found.size < found.size_all:
+        warnings.append(
+            f"tables were looked for in the newest {found.size:,} of {found.size_all:,} bytes; --scan looks at more"
+        )
+    if not found.tables:
+        warnings.append("no table has row changes there: is binlog_format=ROW set on the server?")
+    elif not reports:
+        warnings.append("no rule in [[tables]] matches a table that the log has changes of")
+    warnings.extend(_unused_rules(job, reports))
+    return JobReport(log, start, reports, left_out, found.size, tuple(warnings))
+
+
+def _log_report(watched: WatchedLog) -> LogReport:
+    files = watched.log.files()
+    return LogReport(
+        path=watched.log.path,
+        format=watched.log.format_name,
+        files=tuple(file.name for file in files if file.header),
+        size=sum(file.used_size for file in files),
+        gtid_before=str(start_of_log(watched).gtid),
+        gtid=str(end_of_log(watched).gtid),
+    )
+
+
+def _start(
+    watched: WatchedLog, job: Job, options: SourceOptions, checkpoint: Checkpoint | None
+) -> tuple[StartReport, list[str]]:
+    warnings: list[str] = []
+    said_by = None
+    if checkpoint is not None and checkpoint.offset is not None:
+        decision = compare(watched, checkpoint.offset)
+        if decision.loss is not None:
+            if options.fail_on_data_loss:
+                raise decision.loss
+            warnings.append(f"data is lost, and failOnDataLoss is false: {decision.loss.reason}")
+        offset = decision.offset
+        ignored = [name for name in _START_OPTIONS if name in options.given]
+        if ignored:
+            warnings.append(f"{', '.join(ignored)} counts only for a new checkpoint")
+    else:
+        offset = initial_offset(watched, options.start)
+        said_by = next((name for name in _START_OPTIONS if name in options.given), "startingOffsets")
+    batch_id = 0 if checkpoint is None or checkpoint.batch_id is None else checkpoint.batch_id + 1
+    return StartReport(
+        checkpoint=job.checkpoint,
+        is_fresh=checkpoint is None,
+        batch_id=batch_id,
+        is_repeated=checkpoint is not None and checkpoint.pending is not None,
+        position=str(offset.position),
+        gtid=str(offset.gtid),
+        size_behind=_size_behind(watched, offset),
+        said_by=said_by,
+    ), warnings
+
+
+_START_OPTIONS = ("startingOffsets", "startingGtid", "startingTimestamp")
+
+
+def _size_behind(watched: WatchedLog, offset: SourceOffset) -> int:
+    meter = LagMeter(watched.log.path, watched.log.format_name)
+    try:
+        return meter.size_between(offset.position, end_of_log(watched).position)
+    finally:
+        meter.close()
+
+
+def _tables(
+    job: Job, found: Sequence[FoundTable], checkpoint: Checkpoint | None
+) -> tuple[tuple[TableReport, ...], tuple[str, ...]]:
+    rules = [(TableFilter(rule.select, job.source.exclude_tables), rule) for rule in job.tables]
+    reports: list[TableReport] = []
+    left_out: list[str] = []
+    query_id = None if checkpoint is None else checkpoint.query_id
+    for table in found:
+        layout = table.layout
+        number = next((i for i, (wanted, _) in enumerate(rules) if wanted.accepts(layout)), None)
+        if number is None:
+            left_out.append(table.name)
+        else:
+            reports.append(report_table(job, table, number, query_id))
+    return _with_meetings(reports), tuple(left_out)
+
+
+def _with_meetings(reports: Sequence[TableReport]) -> tuple[TableReport, ...]:
+    # Two tables in one place: the job would stop at the second one.
+    owners: dict[str, str] = {}
+    checked = []
+    for report in reports:
+        problems = list(report.problems)
+        for target in report.targets:
+            owner = owners.setdefault(target.uri, report.name)
+            if owner != report.name:
+                problems.append(f"{report.name}: its target {target.uri} is that of {owner} too")
+        checked.append(replace(report, problems=tuple(problems)))
+    return tuple(checked)
+
+
+def _unused_rules(job: Job, reports: Sequence[TableReport]) -> list[str]:
+    used = {report.rule for report in reports}
+    return [
+        f"tables[{number}] (select = {rule.select!r}) is the first match of no table in the log"
+        for number, rule in enumerate(job.tables)
+        if number not in used and reports
+    ]

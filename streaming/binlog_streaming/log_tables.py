@@ -1,0 +1,192 @@
+"""Which tables a log has changes of, and what is known about them: `find_tables(path)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_connector.following.watched import file_start
+from binlog_connector.schema.history import SchemaHistory
+from binlog_format import open_log
+from binlog_format.errors import BinlogError
+from binlog_format.position import Position
+from binlog_format.rows.arrow_schema import arrow_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from binlog_format.block import Block
+    from binlog_format.events.table_map import TableLayout
+    from binlog_format.log import Log, LogFile
+    from binlog_format.rows.table_events import TableEvents
+
+    OnProgress = Callable[[int, int], None]
+
+SCAN_SIZE = 1 << 30
+"""Bytes of the log that are looked at, by default: the newest ones tell what tables there are now."""
+
+
+@dataclass(slots=True)
+class FoundTable:
+    """A table that the log has row changes of.
+
+    Attributes:
+        layout: What it looks like now, as far as the log (and a schema file) says.
+        definitions: How many different sets of columns it has had in the part that was looked at.
+        changes: Rows inserted, updated and deleted there.
+        has_partial_rows: Some of the rows that were inserted or updated came without all their columns.
+        problem: What does not let its layout be known, or its rows be read.
+    """
+
+    layout: TableLayout
+    definitions: int = 1
+    changes: int = 0
+    has_partial_rows: bool = False
+    problem: BinlogError | None = None
+
+    @property
+    def name(self) -> str:
+        """`database.table`."""
+        return self.layout.full_name
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTables:
+    """What a look at a log found.
+
+    Attributes:
+        tables: By name.
+        size: Bytes of the files that were looked at.
+        size_all: Bytes of all files.
+    """
+
+    tables: tuple[FoundTable, ...]
+    size: int
+    size_all: int
+
+
+def find_tables(
+    path: str,
+    format_name: str | None = None,
+    *,
+    schema_file: str | None = None,
+    scan_size: int = SCAN_SIZE,
+    on_progress: OnProgress | None = None,
+) -> FoundTables:
+    """Look at the newest files of the log at *path*.
+
+    Args:
+        path: Directory of the binlog files, one file, or a URL.
+        format_name: The format that the log must have; None: whatever it is.
+        schema_file: CREATE TABLE statements for what the log leaves open.
+        scan_size: As many whole files are looked at as hold these bytes.
+        on_progress: Called with the bytes done and the bytes there are.
+
+    Raises:
+        BinlogError: The log cannot be read. What is wrong with a table alone is said there.
+    """
+    history = SchemaHistory() if schema_file is None else SchemaHistory.from_schema_file(schema_file)
+    finder = _Finder(history)
+    with open_log(path, format_name=format_name) as log:
+        files = [file for file in log.files() if file.header]
+        chosen = _newest(files, scan_size)
+        size, size_all = (sum(file.used_size for file in some) for some in (chosen, files))
+        if chosen:
+            is_all = len(chosen) == len(files)
+            start = log.start_position() if is_all else file_start(chosen[0].file_no)
+            for block in _told(log, history, start, chosen, on_progress):
+                finder.look_at(block)
+    return FoundTables(finder.tables(), size, size_all)
+
+
+class _Finder:
+    """Collects tables, block by block; what is wrong with one table does not hide the others."""
+
+    def __init__(self, history: SchemaHistory) -> None:
+        from binlog_format.rows.table_events import TableMaps  # compiled code takes a moment to load
+
+        self._history = history
+        self._maps = TableMaps()
+        self._by_name: dict[str, FoundTable] = {}
+        self._known: dict[str, dict[str, FoundTable]] = {}  # by name and digest
+
+    def look_at(self, block: Block) -> None:
+        """Take in one more block."""
+        for touched in self._maps.resolve(block):
+            layout = touched.layout
+            definitions = self._known.setdefault(layout.full_name, {})
+            found = definitions.get(layout.digest)
+            if found is None:
+                found = definitions[layout.digest] = self._completed(block, touched)
+            self._count(found, block, touched)
+            self._by_name[layout.full_name] = found
+
+    def tables(self) -> tuple[FoundTable, ...]:
+        """All tables, by name, as they were defined last."""
+        for name, table in self._by_name.items():
+            definitions = self._known[name].values()
+            table.definitions = len({str(_columns(definition.layout)) for definition in definitions})
+            table.changes = sum(definition.changes for definition in definitions)
+            table.has_partial_rows = any(definition.has_partial_rows for definition in definitions)
+        return tuple(self._by_name[name] for name in sorted(self._by_name))
+
+    @staticmethod
+    def _count(found: FoundTable, block: Block, touched: TableEvents) -> None:
+        from binlog_format.rows.images import ImageKind, read_images
+
+        if found.problem is not None:
+            return
+        try:
+            images = read_images(block.data, block.events, touched.events, found.layout, extents=block.extents)
+        except BinlogError as error:
+            found.problem = error
+            return
+        kinds = images.table["kind"]
+        found.changes += int(np.count_nonzero(kinds != ImageKind.UPDATE_AFTER))
+        if not found.has_partial_rows and images.has_absent():
+            stay = np.isin(kinds, (ImageKind.INSERT, ImageKind.UPDATE_AFTER))
+            columns = range(len(found.layout.columns))
+            found.has_partial_rows = any((images.absent_mask(index) & stay).any() for index in columns)
+
+    def _completed(self, block: Block, touched: TableEvents) -> FoundTable:
+        layout = touched.layout
+        if layout.problem is not None:
+            return FoundTable(layout, problem=layout.problem)
+        group = block.groups[int(block.events["group"][int(touched.events[0])])]
+        position = Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
+        try:
+            return FoundTable(self._history.completed(layout, position))
+        except BinlogError as error:
+            return FoundTable(layout, problem=error)
+
+
+def _columns(layout: TableLayout) -> object:
+    # What a table's rows become; None of what else a definition may say, such as NOT NULL.
+    try:
+        return arrow_schema(layout)
+    except BinlogError:
+        return layout.columns
+
+
+def _newest(files: list[LogFile], scan_size: int) -> list[LogFile]:
+    chosen: list[LogFile] = []
+    size = 0
+    for file in reversed(files):
+        if chosen and size + file.used_size > scan_size:
+            break
+        chosen.insert(0, file)
+        size += file.used_size
+    return chosen
+
+
+def _told(
+    log: Log, history: SchemaHistory, start: Position, files: list[LogFile], on_progress: OnProgress | None
+) -> Iterator[Block]:
+    total = sum(file.used_size for file in files)
+    before = {file.file_no: sum(other.used_size for other in files if other.file_no < file.file_no) for file in files}
+    for block in history.following(log.committed_blocks(start), log.path, start):
+        yield block
+        if on_progress is not None:
+            on_progress(before.get(block.next_position.file_no, total), total)

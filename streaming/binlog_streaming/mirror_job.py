@@ -1,0 +1,100 @@
+"""The job behind `binlog-stream mirror`: `mirror_job(path, directory)`, and `remember(job)`, which keeps it the same.
+
+A folder belongs to one job: with other tables or another mode, tables would begin in the middle of the log.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pyarrow import fs
+
+from binlog_format.errors import OptionError
+from binlog_format.position import Place
+from binlog_streaming.settings import check_job_values, parse_job
+from binlog_streaming.settings_model import Job, Mode, Sink, Source, TableFormat, TableRule
+from binlog_streaming.settings_text import job_text
+
+OWN_FOLDER = ".binlog-stream"
+"""In the target directory. No database has a dot in its folder's name: there it is written otherwise."""
+
+
+def mirror_job(
+    path: str,
+    directory: str,
+    *,
+    tables: str | None = None,
+    exclude_tables: str | None = None,
+    table_format: TableFormat = TableFormat.DELTA,
+    mode: Mode = Mode.MIRROR,
+) -> Job:
+    """A job that keeps every wanted table of the log at *path* in *directory*`/<database>/<table>`.
+
+    Raises:
+        OptionError: `INVALID_VALUE`.
+    """
+    target = absolute_path(directory)
+    job = Job(
+        name="mirror",
+        source=Source(path=absolute_path(path), exclude_tables=exclude_tables),
+        tables=(TableRule(select=tables or ".*", mode=mode),),
+        sink=Sink(directory=target, format=table_format),
+        checkpoint=f"{target}/{OWN_FOLDER}/checkpoint",
+    )
+    names = {"tables[0].mode": "--mode", "tables": "--tables", "source.excludeTables": "--exclude-tables"}
+    check_job_values(job, names)
+    return job
+
+
+def remember(job: Job) -> None:
+    """Write down what *job* is, or see that it is what was written down.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: the folder belongs to a job with other options.
+    """
+    files, file, path = _file(job)
+    if files.get_file_info(file).type is not fs.FileType.NotFound:
+        with files.open_input_stream(file) as stream:
+            known = parse_job(stream.read().decode(), file=Path(path))
+        _compare(known, job, path)
+        return
+    files.create_dir(file.rpartition("/")[0], recursive=True)
+    with files.open_output_stream(file) as stream:
+        stream.write(job_text(job).encode())
+
+
+def _file(job: Job) -> tuple[fs.FileSystem, str, str]:
+    # Where `remember` writes: file system, path in it, and what people call it.
+    path = f"{job.sink.directory}/{OWN_FOLDER}/job.toml"
+    if "://" not in path:
+        return fs.LocalFileSystem(), path, path
+    files, inner = fs.FileSystem.from_uri(path)
+    return files, inner, path
+
+
+def _compare(known: Job, job: Job, path: str) -> None:
+    pairs = (
+        ("PATH", known.source.path, job.source.path),
+        ("--exclude-tables", known.source.exclude_tables, job.source.exclude_tables),
+        ("--tables", known.tables[0].select, job.tables[0].select),
+        ("--mode", known.tables[0].mode, job.tables[0].mode),
+        ("--format", known.sink.format, job.sink.format),
+    )
+    for name, was, now in pairs:
+        if was != now:
+            raise OptionError(
+                "INVALID_VALUE",
+                f"{name}: this folder was begun with {_shown(was)}, now it is {_shown(now)}",
+                at=Place(path),
+                hint="Mirror into another folder, or give the same options; what begins later would miss the past",
+            )
+
+
+def _shown(value: str | Mode | tuple[Mode, ...] | None) -> str:
+    return "nothing" if value is None else repr(str(value)) if isinstance(value, str) else repr(value)
+
+
+def absolute_path(path: str) -> str:
+    """*path* from the root on; a URL stays as it is."""
+    return path.rstrip("/") if "://" in path else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111

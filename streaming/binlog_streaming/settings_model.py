@@ -1,0 +1,203 @@
+"""What a job is: `Job` and its sections; every field is a setting that an operator may change in a job file."""
+
+from __future__ import annotations
+
+import json
+import re
+from enum import StrEnum
+
+import msgspec
+
+from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
+
+
+class Mode(StrEnum):
+    """What a target table holds."""
+
+    MIRROR = "mirror"
+    """The current state of the source table, by primary key."""
+    CHANGELOG = "changelog"
+    """Every row image, in order, in the shape of a change data feed."""
+
+
+class TableFormat(StrEnum):
+    """What kind of tables a sink writes."""
+
+    DELTA = "delta"
+    ICEBERG = "iceberg"
+    PARQUET = "parquet"
+    """Plain files: for changelogs only."""
+
+
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What every table of the file has in common."""
+
+
+class Source(Section, frozen=True, rename="camel"):
+    """`[source]`: the log; options have the names that they have in Spark's `format("binlog-stream")`.
+
+    Those that a job decides itself are left out (`view`, `table`, `tables`), and those that a stream has not
+    (`ending...`). Values are the source's to check.
+    """
+
+    path: str
+    format: str | None = None
+    exclude_tables: str | None = None
+    starting_offsets: str | dict[str, int | str] | None = None
+    starting_gtid: str | None = None
+    starting_timestamp: str | int | None = None
+    max_bytes_per_trigger: int | str = "64m"
+    max_files_per_trigger: int | None = None
+    min_partitions: int | None = None
+    bound: str | None = None
+    fail_on_data_loss: bool | None = None
+    ignore_domain_ids: tuple[int, ...] | int | str | None = None
+    ignore_server_ids: tuple[int, ...] | int | str | None = None
+    schema_file: str | None = None
+    time_type: TimeType | None = None
+    zero_dates: ZeroDates | None = None
+    replace_invalid_text: bool | None = None
+
+    def options(self) -> dict[str, str]:
+        """The options of the Spark source, without the path."""
+        given = msgspec.structs.asdict(self)
+        names = {field.name: field.encode_name for field in msgspec.structs.fields(self)}
+        return {
+            names[name]: _option_text(value) for name, value in given.items() if name != "path" and value is not None
+        }
+
+    @property
+    def starts_at_the_beginning(self) -> bool:
+        """A new checkpoint starts with the first change that is still in the log."""
+        starts = (self.starting_offsets, self.starting_gtid, self.starting_timestamp)
+        return starts in ((None, None, None), ("earliest", None, None))
+
+    def decoding(self) -> Decoding:
+        """How rows become values; schemas are completed where the log is read."""
+        return Decoding(
+            zero_dates=self.zero_dates or ZeroDates.NULL,
+            time_type=self.time_type or TimeType.TEXT,
+            replace_invalid_text=bool(self.replace_invalid_text),
+        )
+
+
+class TableRule(Section, frozen=True):
+    """`[[tables]]`: what becomes of the tables that `select` matches; the first rule that matches a table counts.
+
+    Attributes:
+        select: Comma separated regular expressions on `database.table`, each for the whole name.
+        mode: One mode, or a list of several.
+        keys: Columns that tell rows apart, for tables whose primary key the log does not know.
+        target: Where in the sink's directory; `{database}`, `{table}` and `{mode}` are filled in.
+    """
+
+    select: str = ".*"
+    mode: Mode | tuple[Mode, ...] = Mode.MIRROR
+    keys: tuple[str, ...] = ()
+    target: str = "{database}/{table}"
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """The modes, also when there is only one."""
+        return (self.mode,) if isinstance(self.mode, Mode) else self.mode
+
+
+class Sink(Section, frozen=True):
+    """`[sink]`: where the tables go.
+
+    Attributes:
+        directory: Folder or URL.
+        format: Kind of the tables.
+        storage: Access to an object store, as `deltalake` takes it.
+        target_file_size: In bytes; a merge rewrites whole files, an append leaves many small ones.
+        retention: How long files that a merge replaced stay, for readers of older versions.
+    """
+
+    directory: str
+    format: TableFormat = TableFormat.DELTA
+    storage: dict[str, str] = {}
+    target_file_size: int = 64 << 20
+    retention: str = "7d"
+
+    @property
+    def retention_hours(self) -> float:
+        """`retention` in hours."""
+        return parse_milliseconds(self.retention) / 3_600_000
+
+
+class Trigger(Section, frozen=True):
+    """`[trigger]`: when a batch starts: every `interval`, or `available_now`: what is there now, then the job ends."""
+
+    interval: str = "2s"
+    available_now: bool = False
+
+    @property
+    def interval_ms(self) -> int:
+        """`interval` in milliseconds."""
+        return parse_milliseconds(self.interval)
+
+
+class Metrics(Section, frozen=True):
+    """`[metrics]`: what Prometheus may ask for, over HTTP.
+
+    Attributes:
+        port: TCP port, 0 for one that is free; None: no metrics.
+        host: Address to listen at; there is no password.
+    """
+
+    port: int | None = None
+    host: str = "127.0.0.1"
+
+
+class Spark(Section, frozen=True):
+    """`[spark]`: the session, when the job starts its own."""
+
+    master: str = "local[2]"
+    settings: dict[str, str | int | float | bool] = {}
+
+
+class Job(Section, frozen=True):
+    """A job file.
+
+    Attributes:
+        name: What the job is called in Spark and in messages; default: the file's name.
+        checkpoint: Directory of Spark's checkpoint: it holds how far the job has come.
+    """
+
+    source: Source
+    sink: Sink
+    checkpoint: str
+    name: str = "binlog-stream"
+    tables: tuple[TableRule, ...] = (TableRule(),)
+    trigger: Trigger = Trigger()
+    metrics: Metrics = Metrics()
+    spark: Spark = Spark()
+
+    def source_options(self) -> dict[str, str]:
+        """The options of the Spark source, without the path: tables that no rule wants are left out there already."""
+        wanted = ",".join(rule.select for rule in self.tables)
+        return {"view": "tables", "tables": wanted, **self.source.options()}
+
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+
+
+def parse_milliseconds(text: str) -> int:
+    """A duration such as `500ms`, `2s`, `1.5h` or `7d`.
+
+    Raises:
+        ValueError: It is none.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"duration: expected a number with ms, s, m, h or d, such as 2s, got {text!r}")
+    return round(float(match[1]) * _UNITS_MS[match[2]])
+
+
+def _option_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(str(item) for item in value)
+    return json.dumps(value) if isinstance(value, dict) else str(value)

@@ -1,0 +1,224 @@
+"""A job as a commented job file: `job_text(job)`, which `settings.load_job` reads back as the same job."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from binlog_streaming.settings_model import Job, Metrics, Sink, Source, Spark, TableRule, Trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_WIDTH = 100
+_HEAD = """\
+# A job: one log kept as tables. See what it would do, and run it:
+#
+#     binlog-stream check job.toml
+#     binlog-stream run job.toml
+#
+# Relative paths start at this file's folder. ${NAME} is taken from the environment, ${NAME:-value} with a default.
+# Settings that are commented out show their defaults, or an example where there is none. All of them are here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One line of a job file.
+
+    Attributes:
+        name: Its name in the file.
+        comment: What it does.
+        example: What is shown, commented out, where it has no default.
+    """
+
+    name: str
+    comment: str
+    example: str | None = None
+
+
+TOP = (
+    Setting(
+        "name", "What the job is called in Spark, in messages and in metrics; default: the name of this file.", '"shop"'
+    ),
+    Setting(
+        "checkpoint",
+        "How far the job has come. It belongs to the tables below: with another (or a new) checkpoint, a job refuses "
+        "to write into tables that are there already, because it would double or lose rows.",
+    ),
+)
+SOURCE = (
+    Setting("path", "Directory of the server's binlog files, one file of it, or a URL (s3://...)."),
+    Setting("format", "The format that the log must have: innodb or classic; default: detected.", '"classic"'),
+    Setting(
+        "excludeTables",
+        "Tables to leave out, whatever [[tables]] says: regular expressions on database.table, separated by commas, "
+        "each for the whole name.",
+        r"'mysql\..*'",
+    ),
+    Setting(
+        "startingOffsets",
+        "Where a new checkpoint starts: earliest (what is still there of the log), latest (what comes from now on), or "
+        "a place such as { file_no = 3, page = 12, chunk = 0 }. An old checkpoint goes on where it was.",
+        '"earliest"',
+    ),
+    Setting("startingGtid", "Or behind these transactions: 0-1-100,1-2-7 (MariaDB), uuid:1-77 (MySQL).", '"0-1-100"'),
+    Setting("startingTimestamp", "Or with the first transaction committed then or later.", "2026-01-31T12:00:00Z"),
+    Setting("maxBytesPerTrigger", "Bytes of the log in one batch; this bounds the memory that a batch takes."),
+    Setting("maxFilesPerTrigger", "Files of the log in one batch; default: as many as there are.", "1"),
+    Setting("minPartitions", "Least number of parts in which a batch is read; default: by size.", "2"),
+    Setting(
+        "bound",
+        "How far to read: visible (all whole transactions on disk), or sealed (innodb: only files that the server can "
+        "no longer take back after a crash; minutes to hours later).",
+        '"visible"',
+    ),
+    Setting(
+        "failOnDataLoss",
+        "Stop when something is gone from the log that had not been read; false: go on behind it, with a warning.",
+        "true",
+    ),
+    Setting("ignoreDomainIds", "GTID domains (MariaDB) to leave out.", "[7]"),
+    Setting("ignoreServerIds", "Servers whose transactions are left out.", "[42]"),
+    Setting(
+        "schemaFile",
+        "CREATE TABLE statements (mariadb-dump --no-data) for logs without binlog_row_metadata=FULL.",
+        '"schema.sql"',
+    ),
+    Setting("timeType", "What TIME columns become: text, or micros (a number of microseconds).", '"text"'),
+    Setting("zeroDates", "What 0000-00-00 and the like become: null, or error.", '"null"'),
+    Setting(
+        "replaceInvalidText", "Put U+FFFD where text is not valid in its character set, instead of stopping.", "false"
+    ),
+)
+TABLES = (
+    Setting("select", "Regular expressions on database.table, separated by commas, each for the whole name."),
+    Setting(
+        "mode",
+        "mirror: the rows that the table has now, by primary key. changelog: every change, in order, in the shape of a "
+        'change data feed. Several: ["mirror", "changelog"], with {mode} in the target.',
+    ),
+    Setting("keys", "Columns that tell rows apart, for tables whose primary key the log does not know.", '["id"]'),
+    Setting("target", "Place in the sink's directory; {database}, {table} and {mode} are filled in."),
+)
+SINK = (
+    Setting("directory", "Folder or URL; with its tables, and nothing else, in it."),
+    Setting(
+        "format", "Kind of the tables: delta, iceberg (in a folder), or parquet (in a folder, for changelogs only)."
+    ),
+    Setting("storage", "Access to an object store, as deltalake takes it.", '{ AWS_REGION = "eu-central-1" }'),
+    Setting("target_file_size", "Bytes; smaller files make merges touch less, and readers open more."),
+    Setting("retention", "How long files that a merge replaced stay, for readers of older versions."),
+)
+TRIGGER = (
+    Setting("interval", "A batch starts this often, when there is something new: 500ms, 2s, 1m, ..."),
+    Setting("available_now", "true (or --once): take what is there now, then end."),
+)
+METRICS = (
+    Setting("port", "Prometheus finds metrics at http://host:port/metrics; 0: a free port; default: none.", "9187"),
+    Setting("host", "Address to listen at; there is no password, so others than this machine are your choice."),
+)
+SPARK = (
+    Setting("master", "Where Spark runs, when the job starts a session of its own."),
+    Setting("settings", "Spark's settings.", '{ "spark.driver.memory" = "1g" }'),
+)
+_RULES_COMMENT = (
+    "Which tables, and how. The first entry that matches a table counts: put exceptions first. Tables that none "
+    "matches are left out."
+)
+
+
+def job_text(job: Job, *, rule_comments: Mapping[int, Sequence[str]] | None = None, exclude_comment: str = "") -> str:
+    """Write *job* down.
+
+    Args:
+        job: The job; what has its default is commented out.
+        rule_comments: Lines above a rule, by its number.
+        exclude_comment: Why tables are left out.
+    """
+    comments = rule_comments or {}
+    parts = [_HEAD, _settings(TOP, job, always=("checkpoint",))]
+    source: tuple[Setting, ...] = SOURCE
+    if exclude_comment:
+        source = tuple(
+            Setting(one.name, f"{one.comment} {exclude_comment}", one.example) if one.name == "excludeTables" else one
+            for one in SOURCE
+        )
+    parts += ["[source]", _settings(source, job.source, always=("path",))]
+    parts += [_comment(_RULES_COMMENT)]
+    for number, rule in enumerate(job.tables):
+        lines = [line for text in comments.get(number, ()) for line in _comment(text).splitlines()]
+        parts += ["\n".join([*lines, "[[tables]]"])]
+        parts += [_settings(TABLES, rule, always=("select", "mode", "target"), told=number == 0)]
+    sections: tuple[tuple[str, tuple[Setting, ...], msgspec.Struct, tuple[str, ...]], ...] = (
+        ("sink", SINK, job.sink, ("directory", "format")),
+        ("trigger", TRIGGER, job.trigger, ()),
+        ("metrics", METRICS, job.metrics, ()),
+        ("spark", SPARK, job.spark, ()),
+    )
+    for name, settings, section, always in sections:
+        parts += [f"[{name}]", _settings(settings, section, always=always)]
+    # A header belongs to what comes below it.
+    text = "\n".join(part if part.endswith("]") else f"{part}\n" for part in parts)
+    return f"{text.rstrip()}\n"
+
+
+def toml_text(text: str) -> str:
+    """*text* in quotes, with backslashes as they are where that can be."""
+    if "\\" in text and "'" not in text and text.isprintable():
+        return f"'{text}'"
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _settings(settings: Iterable[Setting], section: msgspec.Struct, *, always: Sequence[str], told: bool = True) -> str:
+    fields = {field.encode_name: field for field in msgspec.structs.fields(section)}
+    paragraphs: list[str] = []
+    for setting in settings:
+        field = fields[setting.name]
+        value = getattr(section, field.name)
+        default = None if field.required else field.default
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        is_given = setting.name in always or value != default
+        if not is_given and not told:
+            continue
+        shown = setting.example if setting.example is not None and not is_given else _toml(value)
+        line = f"{'' if is_given else '# '}{setting.name} = {shown}"
+        paragraphs.append(f"{_comment(setting.comment)}\n{line}" if told else line)
+    return ("\n\n" if told else "\n").join(paragraphs)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return toml_text(str(value))
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return str(value)
+
+
+def _comment(text: str) -> str:
+    lines, line = [], "#"
+    for word in text.split():
+        if len(line) + 1 + len(word) > _WIDTH:
+            lines.append(line)
+            line = "#"
+        line = f"{line} {word}"
+    return "\n".join([*lines, line])
+
+
+SECTIONS: dict[type[msgspec.Struct], tuple[Setting, ...]] = {
+    Job: TOP,
+    Source: SOURCE,
+    TableRule: TABLES,
+    Sink: SINK,
+    Trigger: TRIGGER,
+    Metrics: METRICS,
+    Spark: SPARK,
+}
+"""All settings, as they are explained."""

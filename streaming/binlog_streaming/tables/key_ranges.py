@@ -1,0 +1,45 @@
+"""Ranges that hold the keys of a batch, to leave files alone that hold none of them: `key_cover`, `meeting`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Indices = NDArray[np.int64]
+
+RANGES_MAX = 16
+"""Enough to tell hot rows from cold ones, few enough to cost nothing."""
+
+
+def key_cover(column: pa.ChunkedArray) -> tuple[Indices, Indices] | None:
+    """Ranges that hold the values of a key column; None for types other than integers, and for no values at all."""
+    if not pa.types.is_integer(column.type) or len(column) == 0:
+        return None
+    return cover(np.sort(column.cast(pa.int64()).to_numpy()), RANGES_MAX)
+
+
+def cover(values: Indices, count_max: int) -> tuple[Indices, Indices]:
+    """Up to *count_max* ranges that hold all *values* (ascending, not empty), cut where the gaps are widest.
+
+    Returns:
+        First and last value of each range, both inclusive, ascending.
+    """
+    # Unsigned, because a gap between two 64-bit integers does not fit into one.
+    gaps = values[1:].view(np.uint64) - values[:-1].view(np.uint64)
+    widest = np.sort(np.argsort(gaps, kind="stable")[::-1][: count_max - 1])
+    widest = widest[gaps[widest] > 1]
+    return values[np.concatenate([[0], widest + 1])], values[np.concatenate([widest, [len(values) - 1]])]
+
+
+def meeting(ranges: tuple[Indices, Indices], least: Indices, greatest: Indices) -> NDArray[np.bool_]:
+    """Which files, by the least and greatest value in each, meet one of *ranges* (as `cover` gives them)."""
+    starts, ends = ranges
+    # A range meets a file when the first range that ends at or behind the file's least value starts within it.
+    first = np.searchsorted(ends, least)
+    meets: NDArray[np.bool_] = (first < len(starts)) & (starts[np.minimum(first, len(starts) - 1)] <= greatest)
+    return meets

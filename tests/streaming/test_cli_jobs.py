@@ -1,0 +1,150 @@
+"""`binlog-stream init`, `check` and `mirror` as a user calls them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlog_format.errors import OptionError
+from binlog_streaming.mirror_job import OWN_FOLDER, mirror_job, remember
+from binlog_streaming.settings import Mode, TableFormat, load_job
+from tests.streaming.tables.oltp import CHANGES, OLTP, TABLES, mirror, truth
+
+PROGRAM = str(Path(sys.executable).with_name("binlog-stream"))
+COMMANDS = ("init", "check", "run", "mirror")
+
+
+def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "CLICOLOR_FORCE")}
+    return subprocess.run(
+        [PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env=environment | {"COLUMNS": "100"},
+    )
+
+
+def test_init_check_and_mistakes_with_their_exit_statuses(tmp_path: Path) -> None:
+    written = run("init", str(OLTP))
+    assert (written.returncode, written.stderr) == (0, "")
+    (tmp_path / "job.toml").write_text(written.stdout)
+    checked = run("check", "job.toml", cwd=tmp_path)
+    assert checked.returncode == 0, checked.stderr
+    assert "It can run: 4 tables." in checked.stdout
+    assert "0-1011-309" in checked.stdout
+    assert "\x1b" not in written.stdout + checked.stdout
+    rows = [json.loads(line) for line in run("check", "job.toml", "-o", "jsonl", cwd=tmp_path).stdout.splitlines()]
+    assert [row["kind"] for row in rows] == ["job", "log", "start", *["table"] * 4, "result"]
+    assert rows[1]["files"] == ["mysql-bin.000001"]
+    assert rows[3]["columns"][0] == {"name": "id", "type": "int32"}
+    assert rows[3]["targets"] == [
+        {"mode": "mirror", "uri": str(tmp_path / "tables" / "sb" / "sbtest1"), "exists": False}
+    ]
+    assert rows[-1]["can_run"] is True
+
+    keyless = written.stdout.replace('# keys = ["id"]', 'keys = ["no_key"]')
+    (tmp_path / "job.toml").write_text(keyless)
+    impossible = run("check", "job.toml", cwd=tmp_path)
+    assert impossible.returncode == 1
+    assert "It could not run: 4 problems." in impossible.stdout
+
+    (tmp_path / "job.toml").write_text(written.stdout.replace("# interval", "intervall"))
+    line = 1 + (tmp_path / "job.toml").read_text().splitlines().index('intervall = "2s"')
+    for command in ("check", "run"):
+        mistaken = run(command, "job.toml", cwd=tmp_path)
+        assert mistaken.returncode == 2
+        assert mistaken.stderr == (
+            f"error: [BINLOG_OPTION.UNKNOWN] job.toml:{line}: trigger.intervall: no such setting. "
+            "Did you mean `interval`?\n"
+        )
+
+
+def test_absent_log_and_absent_file_are_named_errors(tmp_path: Path) -> None:
+    for arguments in (("init", "nowhere"), ("check", "nowhere.toml"), ("mirror", "nowhere", "--to", "lake", "--once")):
+        result = run(*arguments, cwd=tmp_path)
+        assert result.returncode == 1
+        assert "BINLOG_START.PATH_NOT_FOUND" in result.stderr
+        assert result.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_explains_and_has_no_colours_when_piped(command: str) -> None:
+    result = run(command, "--help")
+    assert result.returncode == 0
+    assert "\x1b" not in result.stdout
+    text = " ".join(result.stdout.split())
+    told = {
+        "init": "binlog-stream init /var/lib/mysql > job.toml && binlog-stream check job.toml",
+        "check": "Exit status: 0 it can run (warnings do not count), 1 it could not, 2 a mistake in the job file.",
+        "run": "Started again it goes on where it was: the checkpoint directory of the job knows.",
+        "mirror": r"binlog-stream mirror /var/lib/mysql --to lake --tables 'shop\..*' --once",
+    }
+    assert told[command] in text
+
+
+def test_mirror_is_a_job_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    job = mirror_job("log", "lake", tables=r"shop\..*", exclude_tables="shop.tmp", table_format=TableFormat.ICEBERG)
+    lake = str(tmp_path / "lake")
+    assert (job.source.path, job.sink.directory) == (str(tmp_path / "log"), lake)
+    assert job.checkpoint == f"{lake}/{OWN_FOLDER}/checkpoint"
+    remember(job)
+    assert load_job(tmp_path / "lake" / OWN_FOLDER / "job.toml") == job
+    remember(job)  # again the same
+
+
+def test_folder_stays_with_the_options_it_was_begun_with(tmp_path: Path) -> None:
+    def job(**options: object) -> None:
+        given: dict[str, Any] = {"tables": r"sb\..*", "mode": Mode.MIRROR} | options
+        remember(mirror_job(str(given.pop("path", OLTP)), str(tmp_path / "lake"), **given))
+
+    job()
+    changed: dict[str, dict[str, object]] = {
+        "PATH": {"path": tmp_path},
+        "--tables": {"tables": None},
+        "--exclude-tables": {"exclude_tables": "x"},
+        "--mode": {"mode": Mode.CHANGELOG},
+        "--format": {"table_format": TableFormat.ICEBERG},
+    }
+    for name, options in changed.items():
+        with pytest.raises(OptionError, match=f"job.toml: {name}: this folder was begun with "):
+            job(**options)
+    job()
+
+
+def test_wrong_options_of_mirror_are_called_by_their_names(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"\] --tables: expected regular expressions"):
+        mirror_job(str(OLTP), str(tmp_path), tables="a(")
+    with pytest.raises(OptionError, match=r"\] --exclude-tables: expected regular expressions"):
+        mirror_job(str(OLTP), str(tmp_path), exclude_tables="a(")
+    with pytest.raises(OptionError, match=r"\] --mode: expected changelog beside sink.format parquet"):
+        mirror_job(str(OLTP), str(tmp_path), table_format=TableFormat.PARQUET)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spark
+def test_mirror_once_and_again_gives_the_tables_of_the_server(tmp_path: Path) -> None:
+    first = run("mirror", str(OLTP), "--to", "lake", "--once", "-o", "jsonl", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    events = [json.loads(line) for line in first.stdout.splitlines()]
+    assert events[-1] == {"event": "ended", "batches": 1, "changes": CHANGES}
+    assert events[0]["directory"] == str(tmp_path / "lake")
+    for name in TABLES:
+        assert mirror(tmp_path / "lake", name) == truth(name)
+    # The job file that lies there goes on with the same tables, by the other command.
+    file = f"lake/{OWN_FOLDER}/job.toml"
+    checked = run("check", file, "-o", "jsonl", cwd=tmp_path)
+    rows = [json.loads(line) for line in checked.stdout.splitlines()]
+    assert (rows[2]["is_fresh"], rows[2]["batch_id"], rows[2]["size_behind"]) == (False, 1, 0)
+    assert {target["exists"] for row in rows if row["kind"] == "table" for target in row["targets"]} == {True}
+    again = run("run", file, "--once", cwd=tmp_path)
+    assert (again.returncode, again.stdout.splitlines()[-1]) == (0, "ended: 0 changes in 0 batches"), again.stderr

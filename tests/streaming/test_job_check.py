@@ -1,0 +1,242 @@
+"""What `check` and `init` say about logs of real servers, and about the state of a job."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from binlog_connector.following.edges import end_of_log, start_of_log
+from binlog_connector.following.watched import WatchedLog
+from binlog_format.errors import DataLossError, OptionError, StartError
+from binlog_streaming.checkpoint import read_checkpoint, read_offset
+from binlog_streaming.init_job import init_text
+from binlog_streaming.job_check import check_job
+from binlog_streaming.log_tables import SCAN_SIZE, find_tables
+from binlog_streaming.settings import Job, Mode, Sink, Source, TableFormat, TableRule, load_job
+from tests.corpus import SERVER_CASES
+from tests.streaming.tables.oltp import CHANGES, OLTP, TABLES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from binlog_connector.following.offsets import SourceOffset
+
+QUERY_ID = "5a7a4d44-0e2c-4a52-9a3c-1f0b4a7c2f11"
+
+
+def job_for(folder: Path, *rules: TableRule, log: Path = OLTP, **source: object) -> Job:
+    return Job(
+        source=msgspec.convert({"path": str(log), **source}, Source),
+        sink=Sink(directory=str(folder / "tables")),
+        checkpoint=str(folder / "checkpoint"),
+        tables=rules or (TableRule(),),
+    )
+
+
+def write_checkpoint(folder: Path, offsets: list[SourceOffset], committed: int) -> None:
+    """As Spark writes it: a file for each batch begun, and one for each finished."""
+    root = folder / "checkpoint"
+    (root / "offsets").mkdir(parents=True)
+    (root / "commits").mkdir()
+    (root / "metadata").write_text(json.dumps({"id": QUERY_ID}))
+    for number, offset in enumerate(offsets):
+        (root / "offsets" / str(number)).write_text(f'v1\n{{"conf":{{}}}}\n{json.dumps(offset.to_json())}')
+        (root / "offsets" / f".{number}.crc").write_bytes(b"crc")
+    for number in range(committed):
+        (root / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "mariadb-10.11/oltp_small",
+        "mariadb-10.11/ops_minimal",
+        "mariadb-10.11/rotation",
+        "mariadb-10.11/types_minimal_nolog",
+        "mariadb-11.8/rotation",
+        "mysql-9/oltp_small",
+        "mysql-9/ops",
+        "mysql-9/types_full",
+    ],
+)
+def test_job_file_that_init_writes_can_run(case: str, tmp_path: Path) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text(init_text(str(SERVER_CASES / case), scan_size=SCAN_SIZE))
+    job = load_job(file)
+    report = check_job(job)
+    assert report.problems == ()
+    assert report.tables
+    found = find_tables(str(SERVER_CASES / case)).tables
+    assert {table.name for table in report.tables} | set(report.left_out) == {table.name for table in found}
+    modes = {table.name: table.targets[0].mode for table in report.tables}
+    for table in found:
+        is_whole = bool(table.layout.primary_key) and not table.has_partial_rows
+        if table.name in modes:
+            assert modes[table.name] == ("mirror" if is_whole else "changelog")
+    assert list(tmp_path.iterdir()) == [file]  # a look leaves nothing behind
+
+
+def test_init_leaves_out_what_nobody_knows_and_says_why(tmp_path: Path) -> None:
+    log, file = tmp_path / "log", tmp_path / "job.toml"
+    log.mkdir()
+    # The table was created in the file before, and the table maps name no columns.
+    shutil.copy(SERVER_CASES / "mariadb-10.11" / "ops_minimal" / "mysql-bin.000002", log)
+    text = init_text(str(log), scan_size=SCAN_SIZE)
+    file.write_text(text)
+    job = load_job(file)
+    assert job.source.exclude_tables == r"t\.a"
+    assert "Here: t.a, as the log does not say" in text.replace("\n# ", " ")
+    report = check_job(job)
+    assert (report.problems, report.left_out) == ((), ("t.a",))
+    with_it = check_job(job_for(tmp_path, TableRule(mode=Mode.CHANGELOG), log=log))
+    (problem,) = with_it.problems
+    assert "BINLOG_SCHEMA.NO_COLUMN_METADATA] t.a: " in problem
+    schema = tmp_path / "schema.sql"
+    schema.write_text(
+        "CREATE DATABASE t; USE t; CREATE TABLE a (id INT PRIMARY KEY, k INT, v VARCHAR(50)) CHARSET=utf8mb4;"
+    )
+    known = init_text(str(log), schema_file=str(schema), scan_size=SCAN_SIZE)
+    file.write_text(known)
+    (table,) = check_job(load_job(file)).tables
+    assert [name for name, _ in table.columns] == ["id", "k", "v"]
+
+
+def test_parquet_gets_changelogs(tmp_path: Path) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text(init_text(str(OLTP), table_format=TableFormat.PARQUET, scan_size=SCAN_SIZE))
+    report = check_job(load_job(file))
+    assert report.problems == ()
+    assert {target.mode for table in report.tables for target in table.targets} == {"changelog"}
+
+
+def test_new_job_starts_where_its_file_says(tmp_path: Path) -> None:
+    report = check_job(job_for(tmp_path))
+    assert (report.log.format, report.log.files, report.log.gtid) == ("classic", ("mysql-bin.000001",), "0-1011-309")
+    assert [table.name for table in report.tables] == [f"sb.{name}" for name in TABLES]
+    assert sum(table.changes for table in report.tables) == CHANGES
+    (first, *_) = report.tables
+    assert first.keys == ("id",)
+    assert first.columns == (("id", "int32"), ("k", "int32"), ("c", "string"), ("pad", "string"))
+    assert (first.targets[0].uri, first.targets[0].exists) == (str(tmp_path / "tables" / "sb" / "sbtest1"), False)
+    assert report.start.is_fresh
+    assert report.start.size_behind == report.log.size - 4
+    latest = check_job(job_for(tmp_path, startingOffsets="latest"))
+    assert (latest.start.gtid, latest.start.size_behind, latest.start.said_by) == ("0-1011-309", 0, "startingOffsets")
+    behind = check_job(job_for(tmp_path, startingGtid="0-1011-100"))
+    assert 0 < behind.start.size_behind < report.start.size_behind
+    with pytest.raises(StartError, match="GTID_NOT_FOUND"):
+        check_job(job_for(tmp_path, startingGtid="0-1011-9999"))
+
+
+def test_started_job_goes_on_at_its_checkpoint(tmp_path: Path) -> None:
+    with WatchedLog(str(OLTP)) as watched:
+        first, last = start_of_log(watched), end_of_log(watched)
+    write_checkpoint(tmp_path, [last], committed=0)
+    begun = read_checkpoint(str(tmp_path / "checkpoint"))
+    assert begun is not None
+    assert (begun.query_id, begun.batch_id, begun.offset, begun.pending) == (QUERY_ID, None, None, last)
+    start = check_job(job_for(tmp_path)).start
+    assert (start.is_fresh, start.is_repeated, start.batch_id, start.position) == (False, True, 0, str(first.position))
+    shutil.rmtree(tmp_path / "checkpoint")
+    write_checkpoint(tmp_path, [first, last], committed=2)
+    report = check_job(job_for(tmp_path, startingGtid="0-1011-1"))
+    start = report.start
+    assert (start.is_repeated, start.batch_id, start.position, start.size_behind) == (False, 2, str(last.position), 0)
+    assert "startingGtid counts only for a new checkpoint" in report.warnings
+    assert read_offset(str(tmp_path / "checkpoint"), 0) == first
+    assert read_offset(str(tmp_path / "checkpoint"), 7) is None
+
+
+def test_lost_data_is_said_as_the_job_would(tmp_path: Path) -> None:
+    with WatchedLog(str(OLTP)) as watched:
+        last = end_of_log(watched)
+    write_checkpoint(tmp_path, [last], committed=1)
+    other = SERVER_CASES / "mariadb-10.11" / "rotation"
+    with pytest.raises(DataLossError):
+        check_job(job_for(tmp_path, log=other))
+    report = check_job(job_for(tmp_path, log=other, failOnDataLoss=False))
+    assert any("failOnDataLoss is false" in warning for warning in report.warnings)
+
+
+def test_folder_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+    assert read_checkpoint(str(tmp_path / "checkpoint")) is None
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "metadata").write_text("{}")
+    with pytest.raises(OptionError, match="not the checkpoint of a stream from a log"):
+        check_job(job_for(tmp_path))
+
+
+def test_table_of_somebody_else_is_a_problem(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "tables" / "sb" / "sbtest2"), pa.table({"id": [1]}))
+    report = check_job(job_for(tmp_path))
+    (problem,) = report.problems
+    assert "BINLOG_TABLE.OTHER_WRITER] sb.sbtest2: " in problem
+    assert [table.targets[0].exists for table in report.tables] == [False, True, False, False]
+
+
+def test_tables_without_a_key_or_with_part_rows_cannot_be_mirrored(tmp_path: Path) -> None:
+    log = SERVER_CASES / "mariadb-10.11" / "ops_minimal"
+    report = check_job(job_for(tmp_path, log=log))
+    problems = {table.name: "".join(table.problems) for table in report.tables}
+    assert "BINLOG_SCHEMA.NO_PRIMARY_KEY" in problems["t.per"] + problems["t.nokey"]
+    assert "BINLOG_UNSUPPORTED.ROW_IMAGE" in problems["t.a"]
+    assert problems["t.audit"] == ""
+    later = {table.name: table for table in check_job(job_for(tmp_path, log=log, startingOffsets="latest")).tables}
+    assert later["t.a"].problems == ()
+    assert "BINLOG_UNSUPPORTED.ROW_IMAGE" in later["t.a"].warnings[0]
+    nokey = TableRule(select=r"t\.nokey", mode=Mode.CHANGELOG)
+    (table,) = check_job(job_for(tmp_path, nokey, log=log)).tables
+    assert (table.problems, table.keys, table.keys_said_by) == ((), (), None)
+    assert table.warnings == ("t.nokey: the log names no primary key for it",)
+
+
+def test_keys_of_the_job_file_count(tmp_path: Path) -> None:
+    rule = TableRule(select=r"sb\.sbtest1", keys=("k",))
+    (table,) = check_job(job_for(tmp_path, rule)).tables
+    assert (table.keys, table.keys_said_by) == (("k",), "job file")
+    wrong = TableRule(select=r"sb\.sbtest1", keys=("nokey",))
+    (problem,) = check_job(job_for(tmp_path, wrong)).problems
+    assert "nokey, which it has not" in problem
+
+
+def test_rules_that_match_nothing_and_tables_that_nobody_wants_are_said(tmp_path: Path) -> None:
+    report = check_job(job_for(tmp_path, TableRule(select=r"sb\.sbtest1"), TableRule(select=r"sb\.sbtest1,shop\..*")))
+    assert report.left_out == ("sb.sbtest2", "sb.sbtest3", "sb.sbtest4")
+    assert [warning for warning in report.warnings if warning.startswith("tables[1]")]
+    none = check_job(job_for(tmp_path, TableRule(select="nothing")))
+    assert none.tables == ()
+    assert any("no rule" in warning for warning in none.warnings)
+    excluded = check_job(job_for(tmp_path, excludeTables=r"sb\.sbtest[1-3]"))
+    assert [table.name for table in excluded.tables] == ["sb.sbtest4"]
+
+
+def test_two_tables_in_one_place_are_a_problem(tmp_path: Path) -> None:
+    report = check_job(job_for(tmp_path, TableRule(target="{database}/all")))
+    assert len(report.problems) == 3
+    assert "is that of sb.sbtest1 too" in report.problems[0]
+
+
+def test_only_the_newest_files_are_looked_at(tmp_path: Path) -> None:
+    log = SERVER_CASES / "mariadb-10.11" / "rotation"
+    every = find_tables(str(log))
+    newest = find_tables(str(log), scan_size=1)
+    assert (every.size, newest.size_all) == (every.size_all, every.size_all)
+    assert 0 < newest.size < every.size
+    assert sum(table.changes for table in newest.tables) < sum(table.changes for table in every.tables)
+    warnings = check_job(job_for(tmp_path, log=log), scan_size=1).warnings
+    assert any("--scan looks at more" in warning for warning in warnings)
+
+
+def test_a_look_at_iceberg_makes_no_catalog(tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg")
+    job = msgspec.structs.replace(
+        job_for(tmp_path), sink=Sink(directory=str(tmp_path / "tables"), format=TableFormat.ICEBERG)
+    )
+    assert check_job(job).problems == ()
+    assert list(tmp_path.iterdir()) == []
