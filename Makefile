@@ -5,14 +5,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# The oldest PySpark that CI runs; `make test-compat PYSPARK=4.0.5` tries another one.
+PYSPARK ?= 4.1.4
+COMPAT := .venv-pyspark-$(PYSPARK)
+COMPAT_INSTALLED := $(COMPAT)/.installed
 SOURCE ?= workload
 PYTEST_ARGS ?=
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?=
+KILLS ?= 50
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup java demo test test-fast fuzz lint format bench clean
+.PHONY: help setup java demo test test-fast test-compat soak fuzz lint format bench bench-peers clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -41,10 +46,24 @@ test: setup ## Run all tests
 test-fast: setup ## Run the tests that need neither Spark nor a server
 	@$(BIN)/python -m pytest -m "not spark and not server and not slow" $(PYTEST_ARGS)
 
-fuzz: setup ## Fuzz every family of kernels with checks of all bounds, a minute (FUZZ_SECONDS=..., FUZZ_TARGETS=...)
-	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m tests.fuzz --seconds $$(( $(FUZZ_SECONDS) / 2 )) $(FUZZ_TARGETS)
+$(COMPAT_INSTALLED): pyproject.toml
+	@echo "Setting up $(COMPAT) (once, about a minute)"
+	@test -x $(COMPAT)/bin/python || $(PYTHON) -m venv $(COMPAT)
+	@$(COMPAT)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(COMPAT)/bin/python -m pip install --quiet --editable '.[all]' 'pyspark==$(PYSPARK)' --group test
+	@touch $@
+
+test-compat: $(COMPAT_INSTALLED) java ## Run the Spark source's tests on an older PySpark, in its own environment (PYSPARK=4.1.4)
+	@PYSPARK_EXPECTED=$(PYSPARK) $(COMPAT)/bin/python -m pytest -m spark tests/connector $(PYTEST_ARGS)
+
+soak: setup java ## Kill the Spark driver 50 times while a writer runs, and see that each change arrives exactly once (KILLS=...)
+	@$(BIN)/python -m tests.soak.kills --kills $(KILLS)
+
+fuzz: setup ## Fuzz all that reads bytes with checks of all bounds, a minute (FUZZ_SECONDS=..., FUZZ_TARGETS=...)
+	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m tests.fuzz --seconds $$(( $(FUZZ_SECONDS) / 3 )) $(FUZZ_TARGETS)
+	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m tests.fuzz --engine atheris --seconds $$(( $(FUZZ_SECONDS) / 3 )) $(FUZZ_TARGETS)
 	@NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-checked $(BIN)/python -m tests.fuzz \
-		--seconds $$(( $(FUZZ_SECONDS) / 2 )) $(FUZZ_TARGETS)
+		--seconds $$(( $(FUZZ_SECONDS) / 3 )) $(FUZZ_TARGETS)
 
 lint: $(INSTALLED) ## Check style, types and the shape of the source tree
 	@$(BIN)/ruff check .
@@ -59,6 +78,9 @@ format: $(INSTALLED) ## Format the code
 bench: setup ## Measure speed; results go to bench/results/latest.json
 	@$(BIN)/python -m bench
 
+bench-peers: setup ## Measure other decoders beside this one over a real server's file (needs mariadb-server; see bench/peers)
+	@$(BIN)/python -m bench.peers
+
 clean: ## Remove what was built (not the virtual environment)
 	@rm -rf build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+	@find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +

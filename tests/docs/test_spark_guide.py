@@ -1,0 +1,122 @@
+"""`docs/spark.md` says what the source does: its options, the columns of its views, its conditions, its links."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from binlog_connector.spark.option_table import OPTIONS
+from binlog_connector.spark.options import SourceOptions, View
+from binlog_connector.spark.schema import to_spark
+from binlog_format.log import Bound
+from binlog_format.rows.decoding import TimeType, ZeroDates
+from binlog_format.views.changefeed import ChangefeedView
+from binlog_format.views.changes import ChangesView
+from binlog_format.views.events import EVENTS_SCHEMA
+from binlog_format.views.tables import TABLES_SCHEMA
+from binlog_format.views.transactions import TRANSACTIONS_SCHEMA
+from tests.connector.shop import Shop
+from tests.docs.markdown import REPO, table_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GUIDE = "docs/spark.md"
+ANCHORED = ("README.md", GUIDE, "docs/reading.md")
+
+
+def plain(cell: str) -> str:
+    return cell.replace("`", "")
+
+
+def rows_of_options() -> dict[str, list[str]]:
+    return {plain(row[0]): row[1:] for row in table_rows(GUIDE, "## Options")}
+
+
+def test_table_of_options_is_the_one_in_the_code() -> None:
+    documented = [(name, plain(row[1]), plain(row[2])) for name, row in rows_of_options().items()]
+    assert documented == [(option.name, option.default, str(option.queries)) for option in OPTIONS]
+    assert all(row[0] and row[3] for row in rows_of_options().values())
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("view", set(View)),
+        ("timeType", set(TimeType)),
+        ("zeroDates", set(ZeroDates)),
+        ("bound", set(Bound)),
+        ("failOnDataLoss", {"true", "false"}),
+    ],
+)
+def test_values_of_an_option_are_those_in_the_code(name: str, values: set[str]) -> None:
+    documented = set(re.findall(r"`([^`]+)`", rows_of_options()[name][0]))
+    assert documented == {str(value) for value in values}
+
+
+def test_documented_defaults_are_what_holds() -> None:
+    bare = SourceOptions.parse({"path": "x"})
+    said = {"path": "x"} | {
+        name: plain(row[1])
+        for name, row in rows_of_options().items()
+        if row[1].startswith("`") and not name.startswith("ending")
+    }
+    assert SourceOptions.parse(said) == bare
+    assert len(said) > 8
+
+
+@pytest.mark.parametrize(
+    ("heading", "view"),
+    [
+        ("### `changes`: one changed row", View.CHANGES),
+        ("### `events`: one replication event", View.EVENTS),
+        ("### `transactions`: one event group", View.TRANSACTIONS),
+        ("### `tables`: one table touched in a partition", View.TABLES),
+    ],
+)
+def test_columns_of_a_view_are_those_in_the_code(heading: str, view: View) -> None:
+    schemas = {
+        View.CHANGES: ChangesView().schema(None),
+        View.EVENTS: EVENTS_SCHEMA,
+        View.TRANSACTIONS: TRANSACTIONS_SCHEMA,
+        View.TABLES: TABLES_SCHEMA,
+    }
+    documented = [(plain(row[0]), plain(row[1])) for row in table_rows(GUIDE, heading)]
+    assert documented == [(field.name, field.dataType.simpleString()) for field in to_spark(schemas[view])]
+
+
+def test_columns_of_the_changefeed_follow_the_table_s(tmp_path: Path) -> None:
+    from binlog_format import open_log
+
+    with Shop(tmp_path) as shop:
+        shop.sell(1)
+    with open_log(str(tmp_path)) as log:
+        schema = next(iter(ChangefeedView(table="shop.items").batches(log.committed_blocks()))).schema
+    columns = [(field.name, field.dataType.simpleString()) for field in to_spark(schema)]
+    documented = [
+        (plain(row[0]), plain(row[1])) for row in table_rows(GUIDE, "### `changefeed`: one row image of one table")
+    ]
+    assert columns == [("id", "bigint"), ("name", "string"), *documented]
+
+
+@pytest.mark.parametrize("document", ANCHORED)
+def test_links_to_headings_lead_to_one(document: str) -> None:
+    folder = (REPO / document).parent
+    wrong = []
+    for target, anchor in re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", (REPO / document).read_text()):
+        text = (folder / target if target else REPO / document).read_text()
+        headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+        anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+        if anchor not in anchors:
+            wrong.append(f"{target}#{anchor}")
+    assert wrong == []
+
+
+def test_named_conditions_are_described_in_operations() -> None:
+    operations = (REPO / "docs/operations.md").read_text()
+    losses = [row[1] for row in table_rows(GUIDE, "### What happens after a purge, a reset, a crash")]
+    names = [name for cell in losses for name in re.findall(r"`([A-Z_]+)`", cell)]
+    assert len(names) >= 7
+    assert [name for name in names if name not in operations] == []
