@@ -17,7 +17,7 @@ from crc32c import crc32c
 from bench.machine import peak_bytes
 from bench.oob_log import oob_log
 from bench.registry import benchmark
-from bench.sysbench_log import sysbench_log
+from bench.sysbench_log import GIGABYTE_TRANSACTIONS, sysbench_log
 from binlog_format import open_log
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ MEDIUM_GROUP = 100_000
 LARGE_GROUP = 20_000_000
 OOB_TOTAL = 400_000_000
 HUGE_GROUP = 1_200_000_000
-SPLIT_TRANSACTIONS = 430_000
 SPLIT_READS = 2
 """How often each process reads its part in one run."""
 
@@ -144,7 +143,7 @@ def split_limit() -> float:
 @cache
 def _split_seconds() -> tuple[float, float, float]:
     # Best wall times of one process reading the log, of two reading a half each, and of two reading all of it.
-    path = sysbench_log(transactions=SPLIT_TRANSACTIONS).path
+    path = sysbench_log(transactions=GIGABYTE_TRANSACTIONS).path
     with open_log(str(path)) as log:
         start = log.start_position()
         end = log.span(start).end

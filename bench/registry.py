@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-MODULES = ("bench.innodb_container", "bench.rows", "bench.arrow", "bench.spark_source", "bench.tables")
+MODULES = (
+    "bench.innodb_container",
+    "bench.rows",
+    "bench.arrow",
+    "bench.spark_source",
+    "bench.spark_planning",
+    "bench.spark_latency",
+    "bench.tables",
+)
 """Imported to fill the list; the order here is the order of the table."""
 
 

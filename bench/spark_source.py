@@ -1,46 +1,90 @@
-"""The Spark source into Spark's `noop` sink: what a job can get at most, with `local[2]`."""
+"""The Spark source into Spark's `noop` sink: what a job can get at most, with `local[2]`, over 1 GB of `.ibb`."""
 
 from __future__ import annotations
 
 import shutil
 import statistics
 import tempfile
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench.datasets import SBTEST
 from bench.registry import benchmark
-from bench.sysbench_log import sysbench_log
+from bench.sysbench_log import GIGABYTE_TRANSACTIONS, sysbench_log
 
-TRANSACTIONS = 125_000
-RUNS = 3
-"""After a first one that starts the workers and loads the kernels; the median counts."""
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from bench.datasets import KeptLog
+
+RUNS = 5
+"""After one that starts the workers, loads the kernels, and has the JVM compile its code; the median counts."""
+ROW_TRANSACTIONS = 10_000
+"""The source that gives row by row reads a smaller log: what it takes grows with the rows."""
+NAME = "binlog-stream"
 
 
 @benchmark("spark.noop.typed.rows_per_s", unit="rows/s")
 def typed_changes() -> float:
     """Row changes of one table, typed, through an AvailableNow stream: rows by the time of the batch."""
-    return _rows_per_second(table=SBTEST.full_name)
+    return _median_rate(_one_table(GIGABYTE_TRANSACTIONS), table=SBTEST.full_name)
 
 
 @benchmark("spark.noop.json.rows_per_s", unit="rows/s")
 def json_changes() -> float:
-    """Row changes of all tables as JSON, through an AvailableNow stream: rows by the time of the batch."""
-    return _rows_per_second()
+    """Row changes of four tables as JSON, through an AvailableNow stream: rows by the time of the batch."""
+    return _median_rate(sysbench_log(transactions=GIGABYTE_TRANSACTIONS))
 
 
-def _rows_per_second(**options: str) -> float:
-    return statistics.median([_one_run(options) for _ in range(RUNS + 1)][1:])
+@benchmark("spark.per_row_ratio", unit="x")
+def per_row_ratio() -> float:
+    """How many times as many typed rows/s as through a source that hands the same rows to Spark one by one."""
+    from bench.per_row_source import register
+
+    spark = session()
+    whole, small = _one_table(GIGABYTE_TRANSACTIONS), _one_table(ROW_TRANSACTIONS)
+    name = register(spark)
+    options = {"table": SBTEST.full_name}
+    ours, by_row = [], []
+    for _ in range(3):
+        ours.append(_run(spark, NAME, whole, options))
+        by_row.append(_run(spark, name, small, options))
+    return statistics.median(ours[1:]) / statistics.median(by_row[1:])
 
 
-def _one_run(options: dict[str, str]) -> float:
+@benchmark("spark.split2.speedup", unit="x")
+def split_speedup() -> float:
+    """How many times as fast two partitions are read as one, where only the source works (view `tables`)."""
+    return _split_speedup(sysbench_log(transactions=GIGABYTE_TRANSACTIONS), {"view": "tables"})
+
+
+@benchmark("spark.split2.rows.speedup", unit="x")
+def split_rows_speedup() -> float:
+    """The same for typed rows into `noop`: there one partition keeps both cores busy, with Python and with the JVM."""
+    return _split_speedup(_one_table(GIGABYTE_TRANSACTIONS), {"table": SBTEST.full_name})
+
+
+def session() -> SparkSession:
+    """The session that all benchmarks share; it stays up, and its messages go where it was started."""
     from binlog_streaming.spark_session import local_session  # Spark is imported only when it is measured
 
-    data = sysbench_log(transactions=TRANSACTIONS, tables=1)
+    return local_session("bench", master="local[2]", log_file=Path(tempfile.gettempdir()) / "binlog-stream-bench.log")
+
+
+def _one_table(transactions: int) -> KeptLog:
+    return sysbench_log(transactions=transactions, tables=1)
+
+
+def _median_rate(log: KeptLog, **options: str) -> float:
+    spark = session()
+    return statistics.median([_run(spark, NAME, log, options) for _ in range(RUNS + 1)][1:])
+
+
+def _run(spark: SparkSession, source: str, log: KeptLog, options: dict[str, str]) -> float:
     work = Path(tempfile.mkdtemp(prefix="binlog-stream-bench-"))
-    # The session stays up for the next run; its messages go where it was started.
-    spark = local_session("bench", master="local[2]", log_file=Path(tempfile.gettempdir()) / "binlog-stream-bench.log")
     try:
-        changes = spark.readStream.format("binlog-stream").options(**options).load(str(data.path))
+        changes = spark.readStream.format(source).options(**options).load(str(log.path))
         sink = changes.writeStream.format("noop").option("checkpointLocation", str(work / "checkpoint"))
         query = sink.trigger(availableNow=True).start()
         query.awaitTermination()
@@ -48,5 +92,18 @@ def _one_run(options: dict[str, str]) -> float:
         shutil.rmtree(work)
     batches = [progress for progress in query.recentProgress if progress.numInputRows]
     rows = sum(progress.numInputRows for progress in batches)
-    assert rows == data.changes, f"{rows} rows came out, the log has {data.changes}"
+    assert rows == log.changes, f"{rows} rows came out, the log has {log.changes}"
     return 1000 * rows / sum(progress.durationMs["triggerExecution"] for progress in batches)
+
+
+def _split_speedup(log: KeptLog, options: dict[str, str]) -> float:
+    spark = session()
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    for _ in range(RUNS + 1):
+        for count, taken in seconds.items():
+            # A task each: the log is larger than one partition may be, so a task reads several, one after the other.
+            read = spark.read.format(NAME).options(**options).load(str(log.path)).coalesce(count)
+            started = time.perf_counter()
+            read.write.format("noop").mode("overwrite").save()
+            taken.append(time.perf_counter() - started)
+    return statistics.median([one / two for one, two in zip(seconds[1][1:], seconds[2][1:], strict=True)])

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from bench.datasets import GroupWriter, KeptLog
 
 TRANSACTIONS = 60_000
+GIGABYTE_TRANSACTIONS = 455_000
+"""As many as make an `.ibb` log of 1 GB."""
 TABLES = 4
 ROWS_PER_TABLE = 10_000
 LOAD_ROWS = 500

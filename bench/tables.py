@@ -1,4 +1,4 @@
-"""The main job, end to end: a log in sysbench's shape into four Delta tables, with `local[2]`."""
+"""The main job, end to end: a log in sysbench's shape into four tables of each format, with `local[2]`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.registry import benchmark
 from bench.sysbench_log import sysbench_log
 
 if TYPE_CHECKING:
-    from binlog_streaming.settings import Mode
+    from binlog_streaming.settings import Mode, TableFormat
     from binlog_streaming.tables.progress import BatchProgress
 
 RUNS = 2
@@ -25,24 +25,48 @@ BYTES_PER_TRIGGER = "64m"
 @benchmark("tables.delta.changelog.rows_per_s", unit="rows/s")
 def changelog() -> float:
     """Row changes into four Delta tables, mode changelog: from the start of the first batch to the last commit."""
-    from binlog_streaming.settings import Mode
+    from binlog_streaming.settings import Mode, TableFormat
 
-    return _changes_per_second(Mode.CHANGELOG)
+    return _changes_per_second(Mode.CHANGELOG, TableFormat.DELTA)
 
 
 @benchmark("tables.delta.mirror.rows_per_s", unit="rows/s")
 def mirror() -> float:
     """Row changes into four Delta tables, mode mirror (merge), 10,000 rows each: measured in the same way."""
-    from binlog_streaming.settings import Mode
+    from binlog_streaming.settings import Mode, TableFormat
 
-    return _changes_per_second(Mode.MIRROR)
-
-
-def _changes_per_second(mode: Mode) -> float:
-    return statistics.median([_one_run(mode) for _ in range(RUNS + 1)][1:])
+    return _changes_per_second(Mode.MIRROR, TableFormat.DELTA)
 
 
-def _one_run(mode: Mode) -> float:
+@benchmark("tables.iceberg.changelog.rows_per_s", unit="rows/s")
+def iceberg_changelog() -> float:
+    """The same into Iceberg tables, mode changelog."""
+    from binlog_streaming.settings import Mode, TableFormat
+
+    return _changes_per_second(Mode.CHANGELOG, TableFormat.ICEBERG)
+
+
+@benchmark("tables.iceberg.mirror.rows_per_s", unit="rows/s")
+def iceberg_mirror() -> float:
+    """The same into Iceberg tables, mode mirror."""
+    from binlog_streaming.settings import Mode, TableFormat
+
+    return _changes_per_second(Mode.MIRROR, TableFormat.ICEBERG)
+
+
+@benchmark("tables.parquet.changelog.rows_per_s", unit="rows/s")
+def parquet_changelog() -> float:
+    """The same into plain Parquet files, mode changelog."""
+    from binlog_streaming.settings import Mode, TableFormat
+
+    return _changes_per_second(Mode.CHANGELOG, TableFormat.PARQUET)
+
+
+def _changes_per_second(mode: Mode, table_format: TableFormat) -> float:
+    return statistics.median([_one_run(mode, table_format) for _ in range(RUNS + 1)][1:])
+
+
+def _one_run(mode: Mode, table_format: TableFormat) -> float:
     from binlog_streaming.settings import Job, Sink, Source, TableRule
     from binlog_streaming.spark_session import local_session  # Spark is imported only when it is measured
     from binlog_streaming.tables.job import TablesJob
@@ -53,7 +77,7 @@ def _one_run(mode: Mode) -> float:
     spark = local_session("bench", master="local[2]", log_file=Path(tempfile.gettempdir()) / "binlog-stream-bench.log")
     job = Job(
         source=Source(path=str(data.path), max_bytes_per_trigger=BYTES_PER_TRIGGER),
-        sink=Sink(directory=str(work / "tables")),
+        sink=Sink(directory=str(work / "tables"), format=table_format),
         checkpoint=str(work / "checkpoint"),
         tables=(TableRule(mode=mode),),
     )
