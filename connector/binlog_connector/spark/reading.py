@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.spark.options import SourceOptions, View
 from binlog_connector.spark.pushdown import ALL_WANTED, Wanted
 from binlog_connector.spark.schema import as_spark_sees_it, to_spark
+from binlog_connector.spark.spark_api import arrow_schema_of
 from binlog_format.errors import DataLossError, SchemaError, StartError
 from binlog_format.gtid_set import NO_GTIDS
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
@@ -192,7 +192,7 @@ class RangeReader:
     def _image_type(self) -> pa.DataType | None:
         if self.options.table is None or not self.options.include_ddl:
             return None
-        return to_arrow_schema(self.schema, timezone="UTC").field("before").type
+        return arrow_schema_of(self.schema).field("before").type
 
     def _checked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found: pa.Schema | None = None

@@ -5,10 +5,14 @@ There Spark asks for `latestOffset()` without a start and a limit, and runs Trig
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import TYPE_CHECKING
 
+from pyspark.sql.pandas.types import to_arrow_schema
+
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql.datasource import (
         EqualNullSafe,
         EqualTo,
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
         ReadMaxFiles,
         SupportsTriggerAvailableNow,
     )
+    from pyspark.sql.types import StructType
 else:
     try:
         from pyspark.sql.datasource import (
@@ -87,6 +92,12 @@ def hands_over_filters() -> bool:
     return PUSHDOWN_MODULE in sys.modules
 
 
+def arrow_schema_of(schema: StructType) -> pa.Schema:
+    """The Arrow form of a Spark schema, with times in UTC; PySpark before 4.2 takes no time zone, and means UTC."""
+    zone = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **zone)  # type: ignore[arg-type]
+
+
 __all__ = [
     "EqualNullSafe",
     "EqualTo",
@@ -100,5 +111,6 @@ __all__ = [
     "ReadMaxBytes",
     "ReadMaxFiles",
     "SupportsTriggerAvailableNow",
+    "arrow_schema_of",
     "hands_over_filters",
 ]

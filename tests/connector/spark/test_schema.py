@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as spark
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from binlog_connector.spark.schema import as_spark_sees_it, to_spark
+from binlog_connector.spark.spark_api import arrow_schema_of
 from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.decoding import Decoding, TimeType
@@ -51,7 +51,7 @@ def test_spark_makes_the_same_arrow_schema_of_its_types(decoding: Decoding) -> N
         changefeed_schema(LAYOUT, decoding),
         ChangesView(table="shop.orders", decoding=decoding).schema(LAYOUT),
     ):
-        assert to_arrow_schema(to_spark(schema), timezone="UTC").equals(as_spark_sees_it(schema))
+        assert arrow_schema_of(to_spark(schema)).equals(as_spark_sees_it(schema))
 
 
 def test_types_of_the_design() -> None:
