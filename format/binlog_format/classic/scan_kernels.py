@@ -30,11 +30,8 @@ from binlog_format.events.layout import (
     EventType,
 )
 from binlog_format.events.mysql_gtid_kernels import GTID_READ, GTID_SOURCES_FULL, read_mysql_gtid
-from binlog_format.events.query_layout import (
-    QUERY_DATABASE_SIZE_OFFSET,
-    QUERY_FIXED_SIZE,
-    QUERY_STATUS_SIZE_OFFSET,
-)
+from binlog_format.events.query_kernels import query_text_start
+from binlog_format.events.query_layout import QUERY_FIXED_SIZE
 from binlog_format.kernels import as_bytes, kernel
 from binlog_format.memory_kernels import load_u8, load_u16, load_u32
 
@@ -130,15 +127,8 @@ def _is_text(data: Bytes, p: int, text: Bytes) -> bool:
 
 
 @kernel
-def _query_text(data: Bytes, p: int) -> int:
-    # The byte where the statement of a QUERY event begins; it may lie behind the event's end.
-    text = p + QUERY_FIXED_SIZE + load_u16(data, p + QUERY_STATUS_SIZE_OFFSET)
-    return text + load_u8(data, p + QUERY_DATABASE_SIZE_OFFSET) + 1
-
-
-@kernel
 def _query_ends_group(data: Bytes, p: int, size: int) -> bool:
-    text = _query_text(data, p)
+    text = query_text_start(data, p)
     length = p + size - text
     if length == len(_COMMIT):
         return _is_text(data, text, _COMMIT)
@@ -154,7 +144,7 @@ def _group_kind(data: Bytes, p: int, size: int, event_class: int) -> int:
         return _UNDECIDED
     if event_class != _QUERY:
         return _TRANSACTION
-    text = _query_text(data, p)
+    text = query_text_start(data, p)
     length = p + size - text
     if length == len(_BEGIN) and _is_text(data, text, _BEGIN):
         return _TRANSACTION

@@ -20,7 +20,8 @@ from binlog_format.events.layout import (
     EVENT_TYPE_OFFSET,
     EventType,
 )
-from binlog_format.events.query_layout import QUERY_DATABASE_SIZE_OFFSET, QUERY_FIXED_SIZE, QUERY_STATUS_SIZE_OFFSET
+from binlog_format.events.query_kernels import query_text_start
+from binlog_format.events.query_layout import QUERY_FIXED_SIZE
 from binlog_format.events.table_map_layout import COLUMN_COUNT_MAX, TABLE_BODY_OFFSET
 from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import copy_bytes, load_u8, load_u16
@@ -63,12 +64,7 @@ def has_stored_forms(types: NDArray[np.uint8], forms: NDArray[np.uint8]) -> bool
 def _query_head_size(data: Bytes, start: int, size: int) -> int:
     if size < QUERY_FIXED_SIZE:
         return -1
-    return (
-        QUERY_FIXED_SIZE
-        + load_u16(data, start + QUERY_STATUS_SIZE_OFFSET)
-        + load_u8(data, start + QUERY_DATABASE_SIZE_OFFSET)
-        + 1
-    )
+    return query_text_start(data, start) - start
 
 
 @kernel

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
-from binlog_format.events.query_layout import (
-    QUERY_DATABASE_SIZE_OFFSET,
-    QUERY_FIXED_SIZE,
-    QUERY_STATUS_SIZE_OFFSET,
-)
+from binlog_format.events.query_kernels import query_text_start
+from binlog_format.events.query_layout import QUERY_FIXED_SIZE
 from binlog_format.kernels import as_bytes, kernel
-from binlog_format.memory_kernels import load_u8, load_u16
+from binlog_format.memory_kernels import load_u8
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,8 +122,7 @@ def find_marks(data: Bytes, events: Table, marks: Int64s) -> tuple[int, int]:
         if event_type == _QUERY:
             if size < QUERY_FIXED_SIZE:
                 return MARKS_BAD_EVENT, row
-            text = start + QUERY_FIXED_SIZE + load_u16(data, start + QUERY_STATUS_SIZE_OFFSET)
-            text += load_u8(data, start + QUERY_DATABASE_SIZE_OFFSET) + 1
+            text = query_text_start(data, start)
             if text > start + size:
                 return MARKS_BAD_EVENT, row
             text = _statement(data, text, start + size)

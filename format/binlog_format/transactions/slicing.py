@@ -82,7 +82,8 @@ def extract(block: Block, rows: Int64s) -> Block:
     sizes = run_stops - run_starts
     targets = np.cumsum(sizes) - sizes
     data = empty_bytes(int(sizes.sum()))
-    assert gather(block.data, run_starts, sizes, data, targets), "an event table points outside of its block"
+    done = gather(block.data, run_starts, sizes, data, targets)
+    assert done, "an event table points outside of its block"
     moved = copied(events)
     moved["start"] = _moved(events["start"], run_starts, targets)
     if origins is not None:

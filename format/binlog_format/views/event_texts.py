@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EventType
+from binlog_format.extent_kernels import gather
 from binlog_format.kernels import empty_bytes
 from binlog_format.rows.places import place_of
 from binlog_format.views.event_text_kernels import find_texts
-from binlog_format.views.index_kernels import gather
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +46,8 @@ def texts_at(data: Bytes, places: Int64s) -> pa.Array:
     offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
     np.cumsum(sizes, out=offsets[1:])
     joined = empty_bytes(int(offsets[-1]))
-    gather(data, starts, sizes, joined)
+    done = gather(data, starts, sizes, joined, offsets[:-1])
+    assert done, "a text lies outside of its data"
     validity = None if there.all() else pa.array(there).buffers()[1]
     buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(joined)]
     found = pa.Array.from_buffers(pa.large_binary(), len(sizes), buffers)

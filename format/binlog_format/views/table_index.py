@@ -25,11 +25,11 @@ import pyarrow.parquet as pq
 
 from binlog_format.errors import UnsupportedError
 from binlog_format.events.table_map import TableLayout, parse_table_map
+from binlog_format.extent_kernels import gather
 from binlog_format.gtid import GtidSource
 from binlog_format.kernels import empty_bytes
 from binlog_format.log import BLOCK_SIZE
 from binlog_format.vendor import Vendor
-from binlog_format.views.index_kernels import gather
 from binlog_format.views.index_reading import (
     DIFFERENCE_COLUMNS,
     EVENT_COLUMNS,
@@ -90,9 +90,10 @@ class TableIndexBuilder:
         self._parts.append(part)
         self._gtid_sources = block.gtid_sources
         starts = np.ascontiguousarray(events["start"])
-        joined = empty_bytes(int(events["size"].sum()))
-        done = gather(block.data, starts, np.ascontiguousarray(events["size"]), joined)
-        assert done == len(joined), "an event table points outside of its block"
+        sizes = np.ascontiguousarray(events["size"])
+        joined = empty_bytes(int(sizes.sum()))
+        done = gather(block.data, starts, sizes, joined, np.cumsum(sizes) - sizes)
+        assert done, "an event table points outside of its block"
         self._checksum = crc32c.crc32c(joined.data, self._checksum)
 
     def build(self) -> TableIndex:
