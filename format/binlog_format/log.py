@@ -238,8 +238,7 @@ class Log(ABC):
         view = ChangesView(
             table=table,
             tables=TableFilter(tables, exclude_tables),
-            skip=part.skip,
-            until=part.until,
+            groups=part.groups,
             decoding=DEFAULT_DECODING if decoding is None else decoding,
         )
         return view.batches(part.blocks(self))

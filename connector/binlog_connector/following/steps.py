@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_format.errors import CorruptError, DataLossError
+from binlog_connector.following.ends import check_reached
+from binlog_format.errors import CorruptError
+from binlog_format.views.group_filter import GroupFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -13,8 +15,7 @@ if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.watched import WatchedLog
     from binlog_format.block import Block
-    from binlog_format.errors import BinlogError
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.errors import DataLossError
 
 LOOKS_MAX = 3
 """How often a place that seems damaged is read before it is believed."""
@@ -45,9 +46,9 @@ class Step:
     pause: Callable[[], None]
 
     @property
-    def skip(self) -> GtidPoint | None:
-        """GTIDs that views have to leave out; nearly always None."""
-        return self.start.skip_gtid or None
+    def groups(self) -> GroupFilter:
+        """What views have to take of the blocks; nearly always all."""
+        return GroupFilter(self.start.skip_gtid or None)
 
     def blocks(self) -> Iterator[Block]:
         """The committed changes, block by block; large transactions come in several. May be called again.
@@ -76,17 +77,8 @@ class Step:
             if looks >= LOOKS_MAX or not is_whole:
                 raise found
             self.pause()
-        # Behind the last group there may be records that are no groups: only a look says whether they are there.
-        if reached < end and log.span(reached).end < end:
-            raise self._cut(f"ends at {reached} now, but reached {end} a moment ago")
+        check_reached(log, reached, end)
 
     def close(self) -> None:
         """Let the files go."""
         self.watched.log.close()
-
-    def _cut(self, what: str) -> BinlogError:
-        return DataLossError(
-            "TRUNCATED_TRANSACTION",
-            f"{self.watched.log.path}: the log {what}",
-            hint="The server crashed and took transactions back, or the files were cut; see docs/operations.md",
-        )

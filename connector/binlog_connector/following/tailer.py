@@ -5,7 +5,7 @@ Example:
 
         with Tailer("/var/lib/mysql", Edge.LATEST) as tailer:
             for step in tailer.steps():
-                for batch in ChangesView(skip=step.skip).batches(step.blocks()):
+                for batch in ChangesView(groups=step.groups).batches(step.blocks()):
                     take(batch)
                 save(step.end)  # with the rows, in one transaction, where the target has such
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from binlog_connector.following.ends import check_reached
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.spark.options import SourceOptions, View
 from binlog_connector.spark.pushdown import ALL_WANTED, Wanted
 from binlog_connector.spark.schema import as_spark_sees_it, to_spark
 from binlog_connector.spark.spark_api import arrow_schema_of
-from binlog_format.errors import DataLossError, SchemaError, StartError
+from binlog_format.errors import SchemaError, StartError
 from binlog_format.gtid_set import NO_GTIDS
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 
@@ -243,13 +244,7 @@ def planned_blocks(log: Log, partition: RangePartition, *, stored: bool = False)
     for block in blocks:
         reached = block.next_position
         yield block
-    # Behind the last group there may be records that are no groups: only a look says whether they are there.
-    if reached < partition.end and log.span(reached).end < partition.end:
-        raise DataLossError(
-            "TRUNCATED_TRANSACTION",
-            f"{log.path}: the log ends at {reached} now, but reached {partition.end} when this batch was planned",
-            hint="The server crashed and took transactions back, or the files were cut; see docs/operations.md",
-        )
+    check_reached(log, reached, partition.end)
 
 
 def gap_batch(partition: RangePartition) -> pa.RecordBatch:

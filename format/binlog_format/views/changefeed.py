@@ -18,7 +18,7 @@ from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import read_images
 from binlog_format.views.bounded import bounded
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns
-from binlog_format.views.group_filter import GroupFilter
+from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
 from binlog_format.views.image_json import column_styles
 from binlog_format.views.json_rows import JsonStyle
 from binlog_format.views.selection import Selection
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from binlog_format.block import Block, Table
     from binlog_format.events.table_map import TableLayout
     from binlog_format.gtid import GtidSource
-    from binlog_format.gtid_set import GtidPoint
     from binlog_format.rows.images import Images
 
 CHANGE_FIELDS = (
@@ -112,11 +111,9 @@ class ChangefeedView:
     Args:
         table: `database.table`.
         tables: Further restriction; default: none.
-        skip: Changes up to here have been taken.
-        until: Only changes that this position covers are wanted.
         layout: What the table is expected to look like; default: as it is first met.
         decoding: What the log leaves open.
-        groups: Which groups, said in full, in place of *skip* and *until*.
+        groups: Which event groups are wanted; default: all.
     """
 
     def __init__(
@@ -124,16 +121,14 @@ class ChangefeedView:
         *,
         table: str,
         tables: TableFilter | None = None,
-        skip: GtidPoint | None = None,
-        until: GtidPoint | None = None,
         layout: TableLayout | None = None,
         decoding: Decoding = DEFAULT_DECODING,
-        groups: GroupFilter | None = None,
+        groups: GroupFilter = ALL_GROUPS,
     ) -> None:
         self._table = table
         self._decoding = decoding
         self._tables = tables or TableFilter()
-        self._groups = GroupFilter(skip, until) if groups is None else groups
+        self._groups = groups
         self._typed = TypedTable(layout, decoding)
 
     @property

@@ -21,7 +21,7 @@ from binlog_format.views.bounded import bounded
 from binlog_format.views.change_extras import NO_EXTRAS, ChangeExtras, StatementRows
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, Pairs, PlaceColumns, pair_images
 from binlog_format.views.event_texts import StatementTexts
-from binlog_format.views.group_filter import GroupFilter
+from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
 from binlog_format.views.image_json import (
     TableTexts,
     column_names,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.gtid_set import GtidPoint
     from binlog_format.rows.images import Images
     from binlog_format.rows.table_events import TableEvents
 
@@ -104,10 +103,8 @@ class ChangesView:
     Args:
         table: `database.table`: images are typed structs of its columns; None: images are JSON texts.
         tables: Which tables are wanted; default: all.
-        skip: Changes up to here have been taken.
-        until: Only changes that this position covers are wanted.
         decoding: What the log leaves open.
-        groups: Which groups, said in full, in place of *skip* and *until*.
+        groups: Which event groups are wanted; default: all.
         extras: What is wanted beside changed rows.
     """
 
@@ -116,16 +113,14 @@ class ChangesView:
         *,
         table: str | None = None,
         tables: TableFilter | None = None,
-        skip: GtidPoint | None = None,
-        until: GtidPoint | None = None,
         decoding: Decoding = DEFAULT_DECODING,
-        groups: GroupFilter | None = None,
+        groups: GroupFilter = ALL_GROUPS,
         extras: ChangeExtras = NO_EXTRAS,
     ) -> None:
         self._table = table
         self._decoding = decoding
         self._tables = tables or TableFilter()
-        self._groups = GroupFilter(skip, until) if groups is None else groups
+        self._groups = groups
         self._extras = extras
         self._typed = TypedTable(None, decoding)
 

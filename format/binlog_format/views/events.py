@@ -16,7 +16,7 @@ from binlog_format.events.layout import EVENT_TYPE_OFFSET, EventType
 from binlog_format.rows.table_events import TableMaps
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns
 from binlog_format.views.event_texts import text_places, texts_at
-from binlog_format.views.group_filter import GroupFilter
+from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
 from binlog_format.views.json_rows import JsonStyle
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.gtid_set import GtidPoint
     from binlog_format.views.table_filter import TableFilter
 
     Mask = NDArray[np.bool_]
@@ -58,21 +57,17 @@ class EventsView:
 
     Args:
         tables: Only events that are about these tables; None: all events.
-        skip: A GTID position; groups up to it are left out.
-        until: Groups that this position does not cover are left out.
-        groups: Which groups, said in full, in place of *skip* and *until*.
+        groups: Which event groups are wanted; default: all.
     """
 
     def __init__(
         self,
         *,
         tables: TableFilter | None = None,
-        skip: GtidPoint | None = None,
-        until: GtidPoint | None = None,
-        groups: GroupFilter | None = None,
+        groups: GroupFilter = ALL_GROUPS,
     ) -> None:
         self._tables = tables
-        self._groups = GroupFilter(skip, until) if groups is None else groups
+        self._groups = groups
 
     def schema(self, layout: TableLayout | None = None) -> pa.Schema:
         """Schema of the batches; it is the same for every table."""

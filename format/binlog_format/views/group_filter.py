@@ -41,7 +41,7 @@ class GroupFilter:
 
     def keep(self, block: Block) -> Mask | None:
         """True for each wanted group of *block*; None when all are."""
-        masks = list(self._masks(block)) if self != _ALL else []
+        masks = list(self._masks(block)) if self != ALL_GROUPS else []
         if not masks:
             return None
         keep: Mask = np.logical_and.reduce(masks)
@@ -68,4 +68,5 @@ class GroupFilter:
         return masks
 
 
-_ALL = GroupFilter()
+ALL_GROUPS = GroupFilter()
+"""Leaves nothing out."""

@@ -9,6 +9,7 @@ from binlog_format.errors import OptionError, StartError
 from binlog_format.gtid_groups import still_waiting
 from binlog_format.gtid_set import GtidSet, check_kind, is_gtid_set, parse_gtids
 from binlog_format.position import Position
+from binlog_format.views.group_filter import GroupFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +62,11 @@ class ReadRange:
             if last is not None:
                 first = min(first, last)  # nothing is left to read then
         return cls(first, last, skip, until)
+
+    @property
+    def groups(self) -> GroupFilter:
+        """What of the blocks is wanted."""
+        return GroupFilter(self.skip, self.until)
 
     def blocks(self, log: Log) -> Iterator[Block]:
         """The blocks of *log* that hold the range, as consumers of rows want them: `Log.committed_blocks`.

@@ -13,7 +13,7 @@ from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.views.columns import POSITION_TYPE
-from binlog_format.views.group_filter import GroupFilter
+from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
 from binlog_format.views.selection import Selection
 from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.table_index import TableIndexBuilder
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.gtid_set import GtidPoint
     from binlog_format.rows.table_events import TableEvents
 
 TABLES_SCHEMA = pa.schema(
@@ -63,24 +62,20 @@ class TablesView:
 
     Args:
         tables: Which tables are wanted; default: all.
-        skip: Changes up to here have been taken.
-        until: Only changes that this position covers are wanted.
         decoding: Its schemas complete the layouts.
-        groups: Which groups, said in full, in place of *skip* and *until*.
+        groups: Which event groups are wanted; default: all.
     """
 
     def __init__(
         self,
         *,
         tables: TableFilter | None = None,
-        skip: GtidPoint | None = None,
-        until: GtidPoint | None = None,
         decoding: Decoding = DEFAULT_DECODING,
-        groups: GroupFilter | None = None,
+        groups: GroupFilter = ALL_GROUPS,
     ) -> None:
         self._decoding = decoding
         self._tables = tables or TableFilter()
-        self._groups = GroupFilter(skip, until) if groups is None else groups
+        self._groups = groups
 
     def schema(self, layout: TableLayout | None = None) -> pa.Schema:
         """Schema of the batches; it is the same for every table."""

@@ -148,8 +148,8 @@ def _view(
 
     if view is View.CHANGEFEED:
         assert table is not None
-        return ChangefeedView(table=table, tables=tables, skip=part.skip, until=part.until, decoding=decoding)
-    return ChangesView(table=table, tables=tables, skip=part.skip, until=part.until, decoding=decoding)
+        return ChangefeedView(table=table, tables=tables, groups=part.groups, decoding=decoding)
+    return ChangesView(table=table, tables=tables, groups=part.groups, decoding=decoding)
 
 
 def _write_file(

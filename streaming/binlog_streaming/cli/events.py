@@ -58,7 +58,7 @@ def events(
     accepted = TableFilter(tables, exclude_tables) if tables or exclude_tables else None
     with open_log(path) as log:
         part = ReadRange.of(log, start, end)
-        view = EventsView(tables=accepted, skip=part.skip, until=part.until)
+        view = EventsView(tables=accepted, groups=part.groups)
         batches = view.batches(expanded(part.stored_blocks(log)))
         if output is Output.JSONL:
             write_batches(batches, view, limit)

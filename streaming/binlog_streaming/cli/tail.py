@@ -309,7 +309,7 @@ class _Job:
     def _take(self, step: Step) -> None:
         from binlog_format.views.changes import ChangesView
 
-        view = ChangesView(tables=self.tables, skip=step.skip, decoding=self.decoding)
+        view = ChangesView(tables=self.tables, groups=step.groups, decoding=self.decoding)
         blocks = self.schemas.following(step.blocks(), self.tailer.path, step.start.position)
         rows = 0
         for batch in view.batches(blocks):

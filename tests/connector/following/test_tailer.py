@@ -56,7 +56,7 @@ class FakeClock:
 
 def rows_of(step: Step) -> list[Row]:
     """The changes of a step: their GTIDs and numbers."""
-    batches = ChangesView(skip=step.skip).batches(step.blocks())
+    batches = ChangesView(groups=step.groups).batches(step.blocks())
     return [
         (row["gtid"], row["event_no"], row["row_no"])
         for batch in batches

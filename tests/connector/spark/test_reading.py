@@ -51,5 +51,5 @@ def test_a_range_whose_end_was_taken_back_is_a_loss(tmp_path: Path) -> None:
     with (tmp_path / "binlog-000000.ibb").open("r+b") as file:
         file.seek(2 * PAGE_SIZE)
         file.write(bytes((partition.end.page - 1) * PAGE_SIZE))
-    with pytest.raises(DataLossError, match=r"TRUNCATED_TRANSACTION.*when this batch was planned"):
+    with pytest.raises(DataLossError, match=r"TRUNCATED_TRANSACTION.*when this was planned"):
         _groups(str(tmp_path), partition)

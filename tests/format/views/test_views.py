@@ -22,6 +22,7 @@ from binlog_format.gtid import Gtid, GtidPosition
 from binlog_format.rows.images import read_images
 from binlog_format.views.changefeed import ChangefeedView, changefeed_batch, changefeed_schema
 from binlog_format.views.changes import ChangesView, changes_schema
+from binlog_format.views.group_filter import GroupFilter
 from binlog_format.views.json_rows import json_lines
 from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.table_index import TableIndex
@@ -248,7 +249,8 @@ def test_columns_that_the_log_does_not_carry_are_absent() -> None:
 
 def test_gtids_choose_the_groups() -> None:
     log = MadeLog([_group(number, *_inserts(ITEMS, (number, "x", 0))) for number in range(1, 8)])
-    assert _ids(log, ChangesView(skip=GtidPosition.parse("0-1-2"), until=GtidPosition.parse("0-1-5"))) == [3, 4, 5]
+    wanted = GroupFilter(skip=GtidPosition.parse("0-1-2"), until=GtidPosition.parse("0-1-5"))
+    assert _ids(log, ChangesView(groups=wanted)) == [3, 4, 5]
 
 
 def test_tables_are_chosen_by_name() -> None:

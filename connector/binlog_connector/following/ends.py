@@ -1,0 +1,28 @@
+"""Whether a range that was there when it was planned is there when it is read: `check_reached`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import DataLossError
+
+if TYPE_CHECKING:
+    from binlog_format.log import Log
+    from binlog_format.position import Position
+
+
+def check_reached(log: Log, reached: Position, end: Position) -> None:
+    """See that a read which came to *reached* has read everything before *end*.
+
+    What was planned was on disk, so an early end of data is no waiting.
+
+    Raises:
+        DataLossError: `TRUNCATED_TRANSACTION`: the log ends before *end* now.
+    """
+    # Behind the last group there may be records that are no groups: only a look says whether they are there.
+    if reached < end and log.span(reached).end < end:
+        raise DataLossError(
+            "TRUNCATED_TRANSACTION",
+            f"{log.path}: the log ends at {reached} now, but reached {end} when this was planned",
+            hint="The server crashed and took transactions back, or the files were cut; see docs/operations.md",
+        )
