@@ -101,6 +101,7 @@ class SchemaError(BinlogError):
             "COLUMN_COUNT_MISMATCH",
             "COLUMN_MISMATCH",
             "SCHEMA_CHANGED",
+            "TABLE_RENAMED",
             "DDL_NOT_PARSED",
             "NO_PRIMARY_KEY",
             "TABLE_NOT_FOUND",
@@ -167,10 +168,14 @@ class TableError(BinlogError):
         {
             "OTHER_WRITER",
             "CHECKPOINT_BEHIND",
+            "STANDS_ELSEWHERE",
             "SAME_TARGET",
             "MODE_CHANGED",
             "KEYS_CHANGED",
             "NULL_KEY",
+            "STATEMENT_REFUSED",
+            "COLUMN_NAME",
+            "TABLE_FEATURE",
             "WRITE_FAILED",
         }
     )

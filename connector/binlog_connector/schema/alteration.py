@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.schema.charsets import BINARY
 from binlog_connector.schema.columns import resolved, sized_text
+from binlog_connector.schema.defaults import SYSTEM_TIME
 from binlog_connector.schema.definitions import ColumnDefinition, KeyDefinition, KeyPart, TableDefinition
 from binlog_format.rows.declared_types import character_size
 
@@ -14,14 +15,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from binlog_connector.schema.operations import AlterTable, ColumnChange, CreateTable, KeySpec
+    from binlog_format.rows.declared_defaults import DeclaredDefault
     from binlog_format.vendor import Vendor
 
 # MariaDB: what WITH SYSTEM VERSIONING adds when no columns are declared for it; SHOW CREATE TABLE hides them.
-_IMPLICIT = (
+_PERIOD = (
     ColumnDefinition("row_start", "timestamp(6)", nullable=False, invisible=True, system_role="start", implicit=True),
     ColumnDefinition("row_end", "timestamp(6)", nullable=False, invisible=True, system_role="end", implicit=True),
 )
+_IMPLICIT = tuple(replace(column, default=SYSTEM_TIME) for column in _PERIOD)
 _TEXT_BYTES = {"tinytext": (1 << 8) - 1, "text": (1 << 16) - 1, "mediumtext": (1 << 24) - 1}
+
+
+def period_columns() -> tuple[ColumnDefinition, ...]:
+    """The columns of WITH SYSTEM VERSIONING in a table that declares none for it."""
+    return _IMPLICIT
 
 
 class ImpossibleError(Exception):
@@ -91,6 +99,7 @@ def _altered_columns(
     missing = sorted((dropped | set(in_place) | moved) - known)
     if missing:
         raise ImpossibleError(f"there is no column {missing[0]!r}")
+    defaults = {name.casefold(): default for name, default in alter.defaults}
     columns: list[ColumnDefinition] = []
     for column in old:
         name = column.name.casefold()
@@ -99,11 +108,17 @@ def _altered_columns(
         if name in in_place:
             columns.append(resolved(in_place[name].column, charset, vendor))
         else:
-            columns.append(replace(column, name=renames.get(name, column.name)))
+            default = _moved_default(column, defaults[name]) if name in defaults else column.default
+            columns.append(replace(column, name=renames.get(name, column.name), default=default))
     for change in changes:
         if change.old_name is None or _is_placed(change):
             _insert(columns, change, resolved(change.column, charset, vendor))
     return tuple(columns)
+
+
+def _moved_default(column: ColumnDefinition, default: DeclaredDefault | None) -> DeclaredDefault | None:
+    # Times are read in the time zone of the session where it is about a TIMESTAMP alone.
+    return default if default is None or column.type_name == "timestamp" else replace(default, time_zone=None)
 
 
 def _folded(name: str | None) -> str:

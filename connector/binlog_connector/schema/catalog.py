@@ -11,6 +11,7 @@ from binlog_connector.schema.operations import (
     AlterTable,
     CreateSequence,
     CreateTable,
+    CreateView,
     DropDatabase,
     DropTables,
     NotParsed,
@@ -84,6 +85,8 @@ class Catalog:
                 return self._rename(operation.pairs)
             case DropTables():
                 return self._remove(operation.names)
+            case CreateView():
+                return self._remove([operation.name])
             case NotParsed():
                 return {key for name in operation.names for key in self._put(name, Unclear(operation.reason))}
             case SetDatabaseCharset():

@@ -6,13 +6,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.charsets import BINARY, NATIONAL, UTF8MB4, charset_name, charset_of_collation_name
+from binlog_connector.schema.defaults import AUTO_INCREMENT, IMPLICIT_TIMESTAMP, SYSTEM_TIME, parse_default
 from binlog_connector.schema.definitions import ColumnDefinition, is_numeric
 from binlog_connector.schema.lexer import MODE_MAXDB, MODE_ORACLE, MODE_REAL_AS_FLOAT, Kind
+from binlog_format.rows.declared_defaults import Generated
 from binlog_format.rows.declared_types import character_size
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from binlog_connector.schema.lexer import Token, TokenReader
+    from binlog_connector.schema.session import Session
+    from binlog_format.rows.declared_defaults import DeclaredDefault
 
 _ALIASES = {
     "integer": "int",
@@ -79,6 +83,8 @@ class ColumnSpec:
         invisible: INVISIBLE.
         system_role: `start`, `end` or empty.
         versioned: WITH SYSTEM VERSIONING, which makes its table versioned.
+        default: What stands behind DEFAULT, and AUTO_INCREMENT; None: nothing does.
+        generated: It is computed from other columns.
         json_check: There is a CHECK of `json_valid` on itself alone: how MariaDB shows a JSON column.
     """
 
@@ -94,18 +100,28 @@ class ColumnSpec:
     system_role: str = ""
     json_check: bool = False
     versioned: bool = False
+    default: DeclaredDefault | None = None
+    generated: Generated | None = None
 
 
-def parse_column(reader: TokenReader, name: str, sql_mode: int = 0) -> ColumnSpec:
+def parse_column(reader: TokenReader, name: str, session: Session) -> ColumnSpec:
     """Read the type and the attributes of column *name*, up to a `,`, a `)`, FIRST or AFTER.
 
     Raises:
         DdlSyntaxError: There is no type, or something in it has no end.
     """
-    spec = _parse_type(reader, name, sql_mode)
+    spec = _parse_type(reader, name, session.sql_mode)
     while not (reader.at_end() or reader.at_symbol(",") or reader.at_symbol(")") or reader.at_any("FIRST", "AFTER")):
-        spec = _attribute(reader, spec)
-    return spec
+        spec = _attribute(reader, spec, session)
+    return _timed(spec, session) if spec.type == "timestamp" else spec
+
+
+def _timed(spec: ColumnSpec, session: Session) -> ColumnSpec:
+    """A TIMESTAMP, whose default depends on more of the session than others do."""
+    default = spec.default
+    if default is None and spec.nullable is not True and not session.explicit_timestamps:
+        return replace(spec, default=IMPLICIT_TIMESTAMP)
+    return spec if default is None else replace(spec, default=replace(default, time_zone=session.time_zone))
 
 
 def _parse_type(reader: TokenReader, name: str, sql_mode: int) -> ColumnSpec:
@@ -114,7 +130,7 @@ def _parse_type(reader: TokenReader, name: str, sql_mode: int) -> ColumnSpec:
     if token.kind is not Kind.WORD:
         raise reader.error(f"the type of column {name!r} expected before this")
     if word == "serial":
-        return ColumnSpec(name, "bigint", (20,), unsigned=True, nullable=False, key="unique")
+        return ColumnSpec(name, "bigint", (20,), unsigned=True, nullable=False, key="unique", default=AUTO_INCREMENT)
     if word in ("bool", "boolean"):
         return ColumnSpec(name, "tinyint", (1,))
     spec = ColumnSpec(name, word)
@@ -180,8 +196,8 @@ def _values(tokens: list[Token]) -> tuple[str, ...] | None:
     return tuple(values)
 
 
-def _attribute(reader: TokenReader, spec: ColumnSpec) -> ColumnSpec:
-    if reader.at_symbol("("):  # arguments of a function behind DEFAULT or ON UPDATE
+def _attribute(reader: TokenReader, spec: ColumnSpec, session: Session) -> ColumnSpec:
+    if reader.at_symbol("("):  # arguments of a function behind ON UPDATE
         reader.group()
         return spec
     word = reader.peek().word
@@ -198,13 +214,18 @@ def _attribute(reader: TokenReader, spec: ColumnSpec) -> ColumnSpec:
         return spec
     if word == "DEFAULT":
         reader.take()
-        reader.skip()
-        return spec
+        return replace(spec, default=parse_default(reader, session))
     reader.take()
     if word in _WITH_VALUE:
         reader.accept_symbol("=")
         reader.skip()
         return spec
+    if word in ("STORED", "PERSISTENT") and spec.generated is not None:
+        return replace(spec, generated=Generated.STORED)
+    if word == "AUTO_INCREMENT":
+        return replace(spec, default=AUTO_INCREMENT)
+    if word == "SERIAL" and reader.accept("DEFAULT", "VALUE"):
+        return replace(spec, nullable=False, key=spec.key or "unique", default=AUTO_INCREMENT)
     return _flag(reader, spec, word)
 
 
@@ -223,8 +244,6 @@ def _flag(reader: TokenReader, spec: ColumnSpec, word: str) -> ColumnSpec:
     if word == "UNIQUE":
         reader.accept("KEY")
         return replace(spec, key=spec.key or "unique")
-    if word == "SERIAL" and reader.accept("DEFAULT", "VALUE"):
-        return replace(spec, nullable=False, key=spec.key or "unique")
     if word == "INVISIBLE":
         return replace(spec, invisible=True)
     if word == "WITH" and reader.at("SYSTEM", "VERSIONING"):
@@ -271,9 +290,9 @@ def _generated(reader: TokenReader, spec: ColumnSpec) -> ColumnSpec:
         role = "start" if reader.accept("START") else "end"
         if role == "end":
             reader.accept("END")
-        return replace(spec, system_role=role, nullable=False)
+        return replace(spec, system_role=role, nullable=False, default=SYSTEM_TIME)
     reader.skip()
-    return spec
+    return replace(spec, generated=Generated.VIRTUAL)
 
 
 def _is_json_check(tokens: list[Token], name: str) -> bool:
@@ -322,13 +341,16 @@ def resolved(spec: ColumnSpec, default_charset: str | None, vendor: Vendor | Non
         enum_values=spec.values if name in ("enum", "set") else None,
         invisible=spec.invisible,
         system_role=spec.system_role,
+        default=spec.default,
+        generated=spec.generated,
     )
 
 
 def _fitted(name: str, numbers: tuple[int, ...], charset: str | None) -> tuple[str, tuple[int, ...]]:
     """Sizes as the server reckons with them: what is too long becomes a text, TEXT(n) the smallest that n fits in."""
     if name == "decimal":
-        return name, (*numbers, 0)[:2] if numbers else (10, 0)
+        precision, scale = (*numbers, 0)[:2] if numbers else (0, 0)
+        return name, (precision or 10, scale)
     if name in ("char", "binary", "bit"):
         numbers = numbers or (1,)
     if name in ("time", "datetime", "timestamp") and numbers == (0,):

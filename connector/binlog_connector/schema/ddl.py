@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from binlog_connector.schema.keys import accept_if_exists, parse_key_parts
 from binlog_connector.schema.lexer import DdlSyntaxError, Lexer, TokenReader
 from binlog_connector.schema.operations import (
     AlterTable,
     CreateSequence,
+    CreateView,
     DropDatabase,
     DropTables,
     KeySpec,
     NotParsed,
     RenameTables,
     SetDatabaseCharset,
+    TruncateTable,
     UseDatabase,
 )
 from binlog_connector.schema.table_parser import (
-    StatementContext,
-    accept_if_exists,
     parse_alter_table,
     parse_create_table,
     parse_default_charset,
-    parse_key_parts,
     table_name,
 )
 
 if TYPE_CHECKING:
     from binlog_connector.schema.operations import Operation
-    from binlog_format.vendor import Vendor
+    from binlog_connector.schema.session import Session
 
 _TEXT_SHOWN_MAX = 200
 
@@ -68,27 +68,10 @@ _MADE = frozenset(
     ]
 )
 _ABOUT_TABLES = re.compile(
-    r"\s*+(?:CREATE|ALTER|DROP|RENAME)\b[^(]*?\b(?:TABLES?|SEQUENCE)\s+"
+    r"\s*+(?:(?:CREATE|ALTER|DROP|RENAME)\b[^(]*?\b(?:TABLES?|SEQUENCE)|TRUNCATE(?:\s+TABLE\b)?+)\s+"
     r"(?:IF\s+(?:NOT\s+)?EXISTS\s+)?((?:`[^`]+`|[\w$]+)(?:\s*\.\s*(?:`[^`]+`|[\w$]+))?)",
     re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """What of a session decides how its statement reads.
-
-    Attributes:
-        database: Current one.
-        sql_mode: See `lexer`.
-        server_charset: Default for new databases; None: not known.
-        vendor: Whose server; None: either (a dump).
-    """
-
-    database: str = ""
-    sql_mode: int = 0
-    server_charset: str | None = None
-    vendor: Vendor | None = None
 
 
 def parse_ddl(text: str, session: Session) -> list[Operation]:
@@ -104,21 +87,23 @@ def parse_ddl(text: str, session: Session) -> list[Operation]:
 
 
 def _operations(reader: TokenReader, session: Session) -> list[Operation]:
-    context = StatementContext(session.database, session.sql_mode)
     if reader.accept("CREATE"):
-        return _create(reader, context, session)
+        return _create(reader, session)
     if reader.accept("ALTER"):
-        return _alter(reader, context, session)
+        return _alter(reader, session)
     if reader.accept("DROP"):
-        return _drop(reader, context)
+        return _drop(reader, session)
     if reader.accept("RENAME") and (reader.accept("TABLE") or reader.accept("TABLES")):
-        return [_rename(reader, context)]
+        return [_rename(reader, session)]
+    if reader.accept("TRUNCATE"):
+        reader.accept("TABLE")
+        return [TruncateTable(table_name(reader, session))]
     if reader.accept("USE"):
         return [UseDatabase(reader.name())]
     return []
 
 
-def _create(reader: TokenReader, context: StatementContext, session: Session) -> list[Operation]:
+def _create(reader: TokenReader, session: Session) -> list[Operation]:
     unique = False
     while not (reader.at_end() or reader.at_any(*_MADE)):
         if reader.accept("TEMPORARY"):
@@ -126,14 +111,14 @@ def _create(reader: TokenReader, context: StatementContext, session: Session) ->
         unique |= reader.at("UNIQUE")
         reader.skip()
     if reader.accept("TABLE"):
-        return [parse_create_table(reader, context)]
+        return [parse_create_table(reader, session)]
     if reader.accept("SEQUENCE"):
-        return [_create_sequence(reader, context)]
+        return [_create_sequence(reader, session)]
     if reader.accept("VIEW"):
         accept_if_exists(reader)
-        return [DropTables((table_name(reader, context),))]
+        return [CreateView(table_name(reader, session))]
     if reader.accept("INDEX"):
-        return [_create_index(reader, context, unique)]
+        return [_create_index(reader, session, unique)]
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         if_not_exists = accept_if_exists(reader)
         name = reader.name()
@@ -141,9 +126,9 @@ def _create(reader: TokenReader, context: StatementContext, session: Session) ->
     return []
 
 
-def _create_sequence(reader: TokenReader, context: StatementContext) -> CreateSequence:
+def _create_sequence(reader: TokenReader, session: Session) -> CreateSequence:
     if_not_exists = accept_if_exists(reader)
-    name = table_name(reader, context)
+    name = table_name(reader, session)
     type_, unsigned = "bigint", False
     if reader.accept("AS"):
         type_ = {"integer": "int"}.get(word := reader.name().lower(), word)
@@ -153,14 +138,14 @@ def _create_sequence(reader: TokenReader, context: StatementContext) -> CreateSe
     return CreateSequence(name, if_not_exists, type_, unsigned)
 
 
-def _create_index(reader: TokenReader, context: StatementContext, unique: bool) -> AlterTable:
+def _create_index(reader: TokenReader, session: Session, unique: bool) -> AlterTable:
     accept_if_exists(reader)
     name = reader.name()
     while not reader.accept("ON"):
         if reader.at_end():
             raise reader.error("ON expected")
         reader.take()
-    table = table_name(reader, context)
+    table = table_name(reader, session)
     parts = parse_key_parts(reader)
     return AlterTable(table, new_keys=(KeySpec(name, unique, parts),))
 
@@ -176,11 +161,15 @@ def _database_charset(reader: TokenReader) -> str | None:
     return found
 
 
-def _alter(reader: TokenReader, context: StatementContext, session: Session) -> list[Operation]:
+def _alter(reader: TokenReader, session: Session) -> list[Operation]:
+    ignore = False
     while reader.at_any("ONLINE", "OFFLINE", "IGNORE"):
-        reader.take()
+        ignore |= reader.take().word == "IGNORE"
     if reader.accept("TABLE"):
-        return [parse_alter_table(reader, context)]
+        alter = parse_alter_table(reader, session)
+        if ignore and any(key.unique for key in alter.new_keys):
+            alter = replace(alter, moves_rows="ALTER IGNORE removes rows that a new key does not admit")
+        return [alter]
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         database = session.database
         options = ("DEFAULT", "CHARACTER", "CHAR", "CHARSET", "COLLATE", "UPGRADE", "COMMENT", "ENCRYPTION", "READ")
@@ -191,12 +180,12 @@ def _alter(reader: TokenReader, context: StatementContext, session: Session) -> 
     return []
 
 
-def _drop(reader: TokenReader, context: StatementContext) -> list[Operation]:
+def _drop(reader: TokenReader, session: Session) -> list[Operation]:
     if reader.accept("TABLE") or reader.accept("TABLES") or reader.accept("SEQUENCE"):
         accept_if_exists(reader)
-        names = [table_name(reader, context)]
+        names = [table_name(reader, session)]
         while reader.accept_symbol(","):
-            names.append(table_name(reader, context))
+            names.append(table_name(reader, session))
         return [DropTables(tuple(names))]
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         accept_if_exists(reader)
@@ -207,22 +196,22 @@ def _drop(reader: TokenReader, context: StatementContext) -> list[Operation]:
         name = reader.name()
         if not reader.accept("ON"):
             raise reader.error("ON expected")
-        return [AlterTable(table_name(reader, context), dropped_keys=(name,))]
+        return [AlterTable(table_name(reader, session), dropped_keys=(name,))]
     return []
 
 
-def _rename(reader: TokenReader, context: StatementContext) -> RenameTables:
+def _rename(reader: TokenReader, session: Session) -> RenameTables:
     accept_if_exists(reader)
     pairs = []
     while True:
-        old = table_name(reader, context)
+        old = table_name(reader, session)
         if reader.accept("WAIT"):
             reader.number()
         else:
             reader.accept("NOWAIT")
         if not reader.accept("TO"):
             raise reader.error("TO expected")
-        pairs.append((old, table_name(reader, context)))
+        pairs.append((old, table_name(reader, session)))
         if not reader.accept_symbol(","):
             return RenameTables(tuple(pairs))
 
@@ -237,6 +226,6 @@ def _not_parsed(text: str, error: DdlSyntaxError, session: Session) -> NotParsed
         return NotParsed((), reason)
     try:
         reader = TokenReader(Lexer(match.group(1), sql_mode=session.sql_mode).tokens())
-        return NotParsed((table_name(reader, StatementContext(session.database)),), reason)
+        return NotParsed((table_name(reader, session),), reason)
     except DdlSyntaxError:
         return NotParsed((), reason)

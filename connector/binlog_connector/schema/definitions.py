@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_format.rows.completion import ColumnCompletion, LayoutCompletion
+from binlog_format.rows.declared_defaults import DeclaredDefault, Generated  # noqa: TC001 - msgspec looks them up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +39,8 @@ class ColumnDefinition:
         invisible: `SELECT *` leaves it out; it is in the log.
         system_role: `start` or `end` of a system-versioned table's periods, else empty.
         implicit: It was not declared: WITH SYSTEM VERSIONING made it.
+        default: What stands behind DEFAULT, and AUTO_INCREMENT; None: nothing does.
+        generated: It is computed from other columns.
     """
 
     name: str
@@ -49,11 +52,19 @@ class ColumnDefinition:
     invisible: bool = False
     system_role: str = ""
     implicit: bool = False
+    default: DeclaredDefault | None = None
+    generated: Generated | None = None
 
     @property
     def type_name(self) -> str:
         """The declared type without its numbers."""
         return self.declared.partition("(")[0]
+
+    def completion(self) -> ColumnCompletion:
+        """What this says beyond a table map."""
+        return ColumnCompletion(
+            self.name, self.declared, self.unsigned, self.charset, self.enum_values, self.default, self.generated
+        )
 
 
 class KeyPart(NamedTuple):
@@ -128,13 +139,10 @@ class TableDefinition:
     def completion(self) -> LayoutCompletion:
         """What this says beyond a table map; the columns must be known."""
         assert self.columns is not None, f"{self.name}: nothing is known"
-        columns = tuple(
-            ColumnCompletion(column.name, column.declared, column.unsigned, column.charset, column.enum_values)
-            for column in self.columns
-        )
-        return LayoutCompletion(columns, tuple(self._row_keys()))
+        return LayoutCompletion(tuple(column.completion() for column in self.columns), tuple(self.row_keys()))
 
-    def _row_keys(self) -> Iterable[tuple[int, ...]]:
+    def row_keys(self) -> Iterable[tuple[int, ...]]:
+        """Column indices of each key that tells rows apart where no column of it is NULL, the primary key first."""
         # MariaDB sql/table.cc: without a primary key, the first unique key of whole columns that are NOT NULL is one.
         for key in sorted(self.keys, key=lambda key: not key.primary):
             if not key.unique or not key.parts or (not key.primary and any(part.prefix for part in key.parts)):

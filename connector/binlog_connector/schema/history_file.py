@@ -15,7 +15,7 @@ from binlog_connector.schema.log_ddl import DdlStatement  # noqa: TC001 - msgspe
 from binlog_format.errors import OptionError
 from binlog_format.position import Position  # noqa: TC001 - msgspec looks it up
 
-VERSION = 1
+VERSION = 2  # 1: without defaults
 
 
 class _UnclearTable(msgspec.Struct, frozen=True):

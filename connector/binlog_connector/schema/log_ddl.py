@@ -1,15 +1,16 @@
-"""DDL in a log: `ddl_statements(block)` finds it in a block of plain events."""
+"""DDL in a log: `ddl_statements(block)` and `table_statements(block)` find it in a block of plain events."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from binlog_connector.schema.charsets import decode_statement
-from binlog_connector.schema.ddl import DDL_WORDS, Session
+from binlog_connector.schema.ddl import DDL_WORDS
 from binlog_connector.schema.lexer import DdlSyntaxError, Lexer
+from binlog_connector.schema.session import Session
 from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EventType
 from binlog_format.events.query import parse_query
@@ -19,12 +20,14 @@ from binlog_format.events.query_layout import (
     QUERY_STATUS_SIZE_OFFSET,
 )
 from binlog_format.events.query_status import parse_query_status
+from binlog_format.gtid_groups import gtid_of
 from binlog_format.position import Position
+from binlog_format.rows.declared_defaults import Moment
 from binlog_format.rows.places import place_of
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -66,6 +69,11 @@ class DdlStatement:
         sql_mode: Of the session.
         server_charset: Default for new databases; None: the log does not say.
         vendor: Whose server ran it.
+        commit_time: When it began, seconds since 1970 UTC.
+        microseconds: Beyond those; None: the log does not say.
+        time_zone: Of the session; None: the log does not say.
+        explicit_timestamps: `explicit_defaults_for_timestamp`; None: the log does not say.
+        gtid: Of its event group; None: it has none.
     """
 
     position: Position
@@ -75,11 +83,42 @@ class DdlStatement:
     sql_mode: int = 0
     server_charset: str | None = None
     vendor: Vendor = Vendor.MARIADB
+    commit_time: int = 0
+    microseconds: int | None = None
+    time_zone: str | None = None
+    explicit_timestamps: bool | None = None
+    gtid: str | None = None
 
     @property
     def session(self) -> Session:
         """How it is to be read."""
-        return Session(self.database, self.sql_mode, self.server_charset, self.vendor)
+        return Session(
+            self.database,
+            self.sql_mode,
+            self.server_charset,
+            self.vendor,
+            self.time_zone,
+            self.explicit_timestamps,
+        )
+
+    @property
+    def moment(self) -> Moment:
+        """When it ran."""
+        return Moment(self.commit_time, self.microseconds, self.time_zone)
+
+    def to_row(self) -> dict[str, object]:
+        """As a value of `binlog_format.views.tables.STATEMENT_TYPE`; `from_row` reads it."""
+        row: dict[str, object] = {field.name: getattr(self, field.name) for field in fields(self)}
+        return row | {"position": asdict(self.position), "vendor": self.vendor.value}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> DdlStatement:
+        """Read what `to_row` gave, a mapping or a row of Spark's."""
+        values = {field.name: row[field.name] for field in fields(cls)}
+        place = values["position"]
+        values["position"] = Position(place["file_no"], place["page"], place["chunk"])
+        values["vendor"] = Vendor(values["vendor"])
+        return cls(**values)
 
 
 def ddl_statements(block: Block) -> Iterator[DdlStatement]:
@@ -124,10 +163,20 @@ def _statements(
         word = _first_word(text, status.sql_mode, block.vendor)
         if word in words:
             group = block.groups[int(event["group"])]
-            position = Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
-            number = int(event["event_no"])
+            gtid = gtid_of(group, block.gtid_sources)
             statement = DdlStatement(
-                position, number, text, query.database, status.sql_mode, status.server_charset, block.vendor
+                Position(int(group["file_no"]), int(group["page"]), int(group["chunk"])),
+                int(event["event_no"]),
+                text,
+                query.database,
+                status.sql_mode,
+                status.server_charset,
+                block.vendor,
+                query.timestamp,
+                status.microseconds,
+                status.time_zone,
+                status.explicit_timestamps,
+                None if gtid is None else str(gtid),
             )
             yield row, word, statement
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from binlog_connector.schema.columns import ColumnSpec
     from binlog_connector.schema.definitions import KeyPart, TableName
+    from binlog_format.rows.declared_defaults import DeclaredDefault
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class AlterTable:
         changes: Columns added and changed, in order.
         dropped: Columns, and whether IF EXISTS stands there.
         column_renames: RENAME COLUMN, old name and new.
+        defaults: ALTER COLUMN ... SET DEFAULT, and None for DROP DEFAULT.
         new_keys: ADD PRIMARY KEY, ADD UNIQUE, ADD INDEX, CREATE INDEX.
         dropped_keys: Names; `PRIMARY` too.
         key_renames: RENAME INDEX, old name and new.
@@ -95,12 +97,15 @@ class AlterTable:
         new_name: RENAME TO.
         partition_to: CONVERT PARTITION ... TO TABLE: a new table of the same columns.
         table_to_partition: CONVERT TABLE ... TO PARTITION: a table that is gone.
+        other_table: EXCHANGE PARTITION ... WITH TABLE this one.
+        moves_rows: Why rows come or go that the log does not name, in a few words; empty: they do not.
     """
 
     name: TableName
     changes: tuple[ColumnChange, ...] = ()
     dropped: tuple[tuple[str, bool], ...] = ()
     column_renames: tuple[tuple[str, str], ...] = ()
+    defaults: tuple[tuple[str, DeclaredDefault | None], ...] = ()
     new_keys: tuple[KeySpec, ...] = ()
     dropped_keys: tuple[str, ...] = ()
     key_renames: tuple[tuple[str, str], ...] = ()
@@ -111,6 +116,8 @@ class AlterTable:
     new_name: TableName | None = None
     partition_to: TableName | None = None
     table_to_partition: TableName | None = None
+    other_table: TableName | None = None
+    moves_rows: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +129,23 @@ class RenameTables:
 
 @dataclass(frozen=True, slots=True)
 class DropTables:
-    """DROP TABLE, DROP SEQUENCE; and CREATE VIEW, before which no table can have had that name."""
+    """DROP TABLE, DROP SEQUENCE."""
 
     names: tuple[TableName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    """CREATE VIEW: no table can have that name."""
+
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateTable:
+    """TRUNCATE: all rows go, the table stays as it looks."""
+
+    name: TableName
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +190,8 @@ Operation = (
     | AlterTable
     | RenameTables
     | DropTables
+    | CreateView
+    | TruncateTable
     | SetDatabaseCharset
     | DropDatabase
     | UseDatabase

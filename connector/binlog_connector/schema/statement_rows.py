@@ -1,23 +1,23 @@
-"""Statements as rows of the view `changes`: `find_statements(block)`."""
+"""Statements as views have them: `find_statements(block)` for `changes`, `find_statement_rows(block)` for `tables`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.ddl import parse_ddl
-from binlog_connector.schema.lexer import DdlSyntaxError, Lexer, TokenReader
 from binlog_connector.schema.log_ddl import TRUNCATE, table_statements
 from binlog_connector.schema.operations import (
     AlterTable,
     CreateSequence,
     CreateTable,
+    CreateView,
     DropDatabase,
     DropTables,
     NotParsed,
     RenameTables,
     SetDatabaseCharset,
+    TruncateTable,
 )
-from binlog_connector.schema.table_parser import StatementContext, table_name
 from binlog_format.views.change_extras import Statement
 
 if TYPE_CHECKING:
@@ -44,11 +44,25 @@ def find_statements(block: Block) -> Iterator[Statement]:
         CorruptError: `BAD_EVENT`.
     """
     for row, word, statement in table_statements(block):
-        is_truncate = word == TRUNCATE
-        tables = _truncated(statement) if is_truncate else _named(statement)
-        op = TRUNCATE_OP if is_truncate else DDL_OP
-        for database, table in tables or [(statement.database, None)]:
+        op = TRUNCATE_OP if word == TRUNCATE else DDL_OP
+        for database, table in _named(statement) or [(statement.database, None)]:
             yield Statement(row, op, database, table, statement.text)
+
+
+def find_statement_rows(block: Block) -> Iterator[tuple[int, dict[str, object]]]:
+    """DDL and TRUNCATE in a block that have to do with tables: row of the event, `DdlStatement.to_row`.
+
+    Left out are statements about users, routines, temporary tables and the like.
+
+    Args:
+        block: Of plain events.
+
+    Raises:
+        CorruptError: `BAD_EVENT`.
+    """
+    for row, _, statement in table_statements(block):
+        if parse_ddl(statement.text, statement.session):
+            yield row, statement.to_row()
 
 
 def _named(statement: DdlStatement) -> list[tuple[str, str | None]]:
@@ -63,22 +77,10 @@ def _named(statement: DdlStatement) -> list[tuple[str, str | None]]:
 
 def _tables(operation: Operation) -> tuple[TableName, ...]:
     match operation:
-        case CreateTable() | CreateSequence() | AlterTable():
+        case CreateTable() | CreateSequence() | CreateView() | AlterTable() | TruncateTable():
             return (operation.name,)
         case RenameTables():
             return tuple(old for old, _ in operation.pairs)
         case DropTables() | NotParsed():
             return operation.names
     return ()
-
-
-def _truncated(statement: DdlStatement) -> list[tuple[str, str | None]]:
-    # TRUNCATE [TABLE] name [WAIT n | NOWAIT]
-    lexer = Lexer(statement.text, sql_mode=statement.sql_mode, vendor=statement.vendor)
-    try:
-        reader = TokenReader(lexer.tokens())
-        reader.accept(TRUNCATE)
-        reader.accept("TABLE")
-        return [table_name(reader, StatementContext(statement.database, statement.sql_mode))]
-    except DdlSyntaxError:
-        return []

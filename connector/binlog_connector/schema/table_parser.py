@@ -7,28 +7,18 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.schema.charsets import charset_name, charset_of_collation_name
 from binlog_connector.schema.columns import parse_column
+from binlog_connector.schema.defaults import parse_default
 from binlog_connector.schema.definitions import PRIMARY, KeyPart, TableName
+from binlog_connector.schema.keys import accept_if_exists, at_key, parse_key, skip_action
 from binlog_connector.schema.lexer import Kind, TokenReader
 from binlog_connector.schema.operations import AlterTable, ColumnChange, CreateTable, KeySpec, TableOptions
 
 if TYPE_CHECKING:
     from binlog_connector.schema.columns import ColumnSpec
+    from binlog_connector.schema.session import Session
 
-_KEY_WORDS = frozenset({"PRIMARY", "UNIQUE", "KEY", "INDEX", "FULLTEXT", "SPATIAL", "FOREIGN", "CONSTRAINT", "CHECK"})
+_PARTITION_ROWS = "a partition goes or comes with its rows"
 _SELECT_WORDS = ("SELECT", "VALUES", "WITH", "TABLE")
-
-
-@dataclass(slots=True)
-class StatementContext:
-    """What a statement is read with.
-
-    Attributes:
-        database: The session's current one.
-        sql_mode: Of the session.
-    """
-
-    database: str = ""
-    sql_mode: int = 0
 
 
 @dataclass(slots=True)
@@ -37,57 +27,52 @@ class _Elements:
     keys: list[KeySpec] = field(default_factory=list)
 
 
-def table_name(reader: TokenReader, context: StatementContext) -> TableName:
+def table_name(reader: TokenReader, session: Session) -> TableName:
     """A table's name, with the current database where it has none.
 
     Raises:
         DdlSyntaxError: Something else comes.
     """
     if reader.accept_symbol("."):  # an old way to say "the current database"
-        return TableName(context.database, reader.name())
+        return TableName(session.database, reader.name())
     first = reader.name()
     if reader.accept_symbol("."):
         return TableName(first, reader.name())
-    return TableName(context.database, first)
+    return TableName(session.database, first)
 
 
-def accept_if_exists(reader: TokenReader) -> bool:
-    """Step over IF EXISTS or IF NOT EXISTS."""
-    return reader.accept("IF", "EXISTS") or reader.accept("IF", "NOT", "EXISTS")
-
-
-def parse_create_table(reader: TokenReader, context: StatementContext) -> CreateTable:
+def parse_create_table(reader: TokenReader, session: Session) -> CreateTable:
     """Read what stands behind CREATE TABLE.
 
     Raises:
         DdlSyntaxError: It is not understood.
     """
     if_not_exists = reader.accept("IF", "NOT", "EXISTS")
-    name = table_name(reader, context)
+    name = table_name(reader, session)
     elements, like = _Elements(), None
     if reader.accept("LIKE"):
-        like = table_name(reader, context)
+        like = table_name(reader, session)
     elif reader.at_symbol("(") and reader.peek(1).word == "LIKE":
         reader.take()
         reader.take()
-        like = table_name(reader, context)
+        like = table_name(reader, session)
         reader.expect_symbol(")")
     elif reader.at_symbol("(") and reader.peek(1).word not in ("SELECT", "WITH", "("):
-        _parse_elements(reader, elements, context)
+        _parse_elements(reader, elements, session)
     options = replace(_parse_options(reader), like=like)
     return CreateTable(name, tuple(elements.columns), tuple(elements.keys), options, if_not_exists)
 
 
-def _parse_elements(reader: TokenReader, elements: _Elements, context: StatementContext) -> None:
+def _parse_elements(reader: TokenReader, elements: _Elements, session: Session) -> None:
     reader.expect_symbol("(")
     while True:
-        _parse_element(reader, elements, context)
+        _parse_element(reader, elements, session)
         if reader.accept_symbol(")"):
             return
         reader.expect_symbol(",")
 
 
-def _parse_element(reader: TokenReader, elements: _Elements, context: StatementContext) -> None:
+def _parse_element(reader: TokenReader, elements: _Elements, session: Session) -> None:
     if at_key(reader):
         key = parse_key(reader)
         if key is not None:
@@ -95,7 +80,7 @@ def _parse_element(reader: TokenReader, elements: _Elements, context: StatementC
     elif reader.at("PERIOD", "FOR"):
         skip_action(reader)
     else:
-        column = parse_column(reader, reader.name(), context.sql_mode)
+        column = parse_column(reader, reader.name(), session)
         elements.columns.append(column)
         elements.keys.extend(_own_keys(column))
 
@@ -104,72 +89,6 @@ def _own_keys(column: ColumnSpec) -> tuple[KeySpec, ...]:
     if not column.key:
         return ()
     return (KeySpec(PRIMARY if column.key == "primary" else "", True, (KeyPart(column.name),)),)
-
-
-def at_key(reader: TokenReader) -> bool:
-    """Whether a key or a constraint comes, and no column."""
-    if reader.at("VECTOR", "INDEX") or reader.at("VECTOR", "KEY"):
-        return True
-    return reader.peek().word in _KEY_WORDS
-
-
-def parse_key(reader: TokenReader) -> KeySpec | None:
-    """A key or a constraint; None for one that tells no rows apart and has no name to drop (CHECK, FOREIGN KEY).
-
-    Raises:
-        DdlSyntaxError: It is not understood.
-    """
-    name = ""
-    if reader.accept("CONSTRAINT") and not reader.at_any(*_KEY_WORDS):
-        name = reader.name()
-    primary = reader.accept("PRIMARY", "KEY")
-    unique = primary or reader.accept("UNIQUE")
-    if not unique and reader.at_any("FOREIGN", "CHECK", "CONSTRAINT"):
-        skip_action(reader)
-        return None
-    _ = reader.accept("FULLTEXT") or reader.accept("SPATIAL") or reader.accept("VECTOR")
-    _ = reader.accept("INDEX") or reader.accept("KEY")
-    accept_if_exists(reader)
-    if reader.peek().kind in (Kind.WORD, Kind.QUOTED) and not _at_index_type(reader):
-        name = reader.name()
-    parts = parse_key_parts(reader)
-    skip_action(reader)
-    return KeySpec(PRIMARY if primary else name, unique, parts)
-
-
-def _at_index_type(reader: TokenReader) -> bool:
-    # `TYPE` may be the name of a key.
-    return reader.at_any("USING", "TYPE") and reader.peek(1).word in ("BTREE", "HASH", "RTREE")
-
-
-def parse_key_parts(reader: TokenReader) -> tuple[KeyPart, ...]:
-    """The columns of a key, from before their `(`; empty where one of them is an expression."""
-    if _at_index_type(reader):
-        reader.take()
-        reader.take()
-    parts: list[KeyPart] = []
-    reader.expect_symbol("(")
-    functional = False
-    while not reader.accept_symbol(")"):
-        if reader.at_symbol("("):
-            reader.group()
-            functional = True
-        else:
-            column = reader.name()
-            prefix = reader.at_symbol("(")
-            if prefix:
-                reader.group()
-            parts.append(KeyPart(column, prefix))
-        _ = reader.accept("ASC") or reader.accept("DESC") or reader.accept("WITHOUT", "OVERLAPS")
-        if not reader.at_symbol(")"):
-            reader.expect_symbol(",")
-    return () if functional else tuple(parts)
-
-
-def skip_action(reader: TokenReader) -> None:
-    """Step to the `,` or `)` that ends what is here."""
-    while not (reader.at_end() or reader.at_symbol(",") or reader.at_symbol(")")):
-        reader.skip()
 
 
 def _parse_options(reader: TokenReader) -> TableOptions:
@@ -224,54 +143,94 @@ def parse_default_charset(reader: TokenReader) -> str | None:
     return charset_name(text)
 
 
-def parse_alter_table(reader: TokenReader, context: StatementContext) -> AlterTable:
+def parse_alter_table(reader: TokenReader, session: Session) -> AlterTable:
     """Read what stands behind ALTER TABLE.
 
     Raises:
         DdlSyntaxError: It is not understood.
     """
     accept_if_exists(reader)
-    result = AlterTable(table_name(reader, context))
+    result = AlterTable(table_name(reader, session))
     if reader.accept("WAIT"):
         reader.number()
     else:
         reader.accept("NOWAIT")
     while not reader.at_end():
-        result = _action(reader, result, context)
+        result = _action(reader, result, session)
         # Partitions may follow other actions without a comma.
         if not reader.accept_symbol(",") and reader.at_symbol(")"):
             raise reader.error("the next action expected")
     return result
 
 
-def _action(reader: TokenReader, alter: AlterTable, context: StatementContext) -> AlterTable:
+def _action(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
     if reader.accept("ADD"):
-        return _add(reader, alter, context)
+        return _add(reader, alter, session)
     if reader.accept("DROP"):
         return _drop(reader, alter)
     if reader.accept("MODIFY"):
         reader.accept("COLUMN")
         if_possible = accept_if_exists(reader)
         name = reader.name()
-        return _changed(reader, alter, ColumnChange(parse_column(reader, name, context.sql_mode), name), if_possible)
+        return _changed(reader, alter, ColumnChange(parse_column(reader, name, session), name), if_possible)
     if reader.accept("CHANGE"):
         reader.accept("COLUMN")
         if_possible = accept_if_exists(reader)
         old = reader.name()
-        column = parse_column(reader, reader.name(), context.sql_mode)
+        column = parse_column(reader, reader.name(), session)
         return _changed(reader, alter, ColumnChange(column, old), if_possible)
     if reader.accept("RENAME"):
-        return _rename(reader, alter, context)
+        return _rename(reader, alter, session)
     if reader.accept("CONVERT"):
-        return _convert(reader, alter, context)
+        return _convert(reader, alter, session)
+    if reader.accept("ALTER"):
+        return _alter_column(reader, alter, session)
     charset = parse_default_charset(reader)
     if charset is not None:
         return replace(alter, charset=charset or alter.charset)
-    skip_action(reader)  # ENGINE, ALGORITHM, ORDER BY, ALTER COLUMN ... DEFAULT, partitions: the columns stay
+    return _other_action(reader, alter, session)
+
+
+def _alter_column(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
+    if not reader.accept("COLUMN") and reader.at_any("INDEX", "KEY", "CHECK", "CONSTRAINT"):
+        skip_action(reader)
+        return alter
+    accept_if_exists(reader)
+    name = reader.name()
+    if reader.accept("SET", "DEFAULT"):
+        # Where the column is no TIMESTAMP, the time zone does not matter.
+        default = replace(parse_default(reader, session), time_zone=session.time_zone)
+        alter = replace(alter, defaults=(*alter.defaults, (name, default)))
+    elif reader.accept("DROP", "DEFAULT"):
+        alter = replace(alter, defaults=(*alter.defaults, (name, None)))
+    skip_action(reader)
     return alter
 
 
-def _add(reader: TokenReader, alter: AlterTable, context: StatementContext) -> AlterTable:
+def _other_action(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
+    """ENGINE, ALGORITHM, ORDER BY, partitions: the columns stay, but not all rows do."""
+    if reader.accept("EXCHANGE", "PARTITION"):
+        while not (reader.at_end() or reader.accept("WITH", "TABLE")):
+            reader.take()
+        alter = replace(alter, other_table=table_name(reader, session), moves_rows=_PARTITION_ROWS)
+    elif reader.at("TRUNCATE", "PARTITION"):
+        _skip_partitions(reader)
+        return replace(alter, moves_rows=_PARTITION_ROWS)
+    elif reader.at("DISCARD") or reader.at("IMPORT"):
+        alter = replace(alter, moves_rows="a tablespace goes or comes with its rows")
+    skip_action(reader)
+    return alter
+
+
+def _skip_partitions(reader: TokenReader) -> None:
+    # A list of partitions is one action.
+    while not reader.at_end():
+        reader.skip()
+        if reader.at_symbol(",") and reader.peek(1).word in _ACTION_WORDS:
+            return
+
+
+def _add(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
     if reader.accept("SYSTEM", "VERSIONING"):
         return replace(alter, versioning=True)
     if at_key(reader):
@@ -284,10 +243,10 @@ def _add(reader: TokenReader, alter: AlterTable, context: StatementContext) -> A
     reader.accept("COLUMN")
     if_possible = accept_if_exists(reader)
     if not reader.at_symbol("("):
-        column = parse_column(reader, reader.name(), context.sql_mode)
+        column = parse_column(reader, reader.name(), session)
         return _changed(reader, alter, ColumnChange(column), if_possible)
     elements = _Elements()
-    _parse_elements(reader, elements, context)
+    _parse_elements(reader, elements, session)
     changes = tuple(ColumnChange(column, if_possible=if_possible) for column in elements.columns)
     return replace(alter, changes=(*alter.changes, *changes), new_keys=(*alter.new_keys, *elements.keys))
 
@@ -318,11 +277,10 @@ def _drop(reader: TokenReader, alter: AlterTable) -> AlterTable:
         accept_if_exists(reader)
         return replace(alter, dropped_keys=(*alter.dropped_keys, reader.name()))
     if reader.at("FOREIGN", "KEY") or reader.at("CHECK") or reader.at("PERIOD", "FOR") or reader.at("PARTITION"):
-        while not reader.at_end():  # a list of partitions is one action
-            reader.skip()
-            if reader.at_symbol(",") and reader.peek(1).word in _ACTION_WORDS:
-                break
-        return alter
+        # Unless a column has that name.
+        goes = reader.at("PARTITION") and reader.peek(1).kind in (Kind.WORD, Kind.QUOTED)
+        _skip_partitions(reader)
+        return replace(alter, moves_rows=_PARTITION_ROWS) if goes else alter
     reader.accept("COLUMN")
     if_exists = accept_if_exists(reader)
     name = reader.name()
@@ -348,7 +306,7 @@ _ACTION_WORDS = frozenset(
 )
 
 
-def _rename(reader: TokenReader, alter: AlterTable, context: StatementContext) -> AlterTable:
+def _rename(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
     # RENAME COLUMN TO x would be a table: COLUMN is a reserved word, TO is not the old name of anything here.
     if reader.accept("COLUMN"):
         accept_if_exists(reader)
@@ -361,7 +319,7 @@ def _rename(reader: TokenReader, alter: AlterTable, context: StatementContext) -
         _expect(reader, "TO")
         return replace(alter, key_renames=(*alter.key_renames, (old, reader.name())))
     _ = reader.accept("TO") or reader.accept("AS") or reader.accept_symbol("=")
-    return replace(alter, new_name=table_name(reader, context))
+    return replace(alter, new_name=table_name(reader, session))
 
 
 def _expect(reader: TokenReader, word: str) -> None:
@@ -369,16 +327,16 @@ def _expect(reader: TokenReader, word: str) -> None:
         raise reader.error(f"{word} expected")
 
 
-def _convert(reader: TokenReader, alter: AlterTable, context: StatementContext) -> AlterTable:
+def _convert(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
     if reader.accept("PARTITION"):
         reader.name()
         _expect(reader, "TO")
         _expect(reader, "TABLE")
-        return replace(alter, partition_to=table_name(reader, context))
+        return replace(alter, partition_to=table_name(reader, session), moves_rows=_PARTITION_ROWS)
     if reader.accept("TABLE"):
-        table = table_name(reader, context)
+        table = table_name(reader, session)
         skip_action(reader)
-        return replace(alter, table_to_partition=table)
+        return replace(alter, table_to_partition=table, moves_rows=_PARTITION_ROWS)
     _expect(reader, "TO")
     charset = parse_default_charset(reader)
     if charset is None:

@@ -14,6 +14,8 @@ from binlog_format.events.query_status_layout import (
     ALTER_ROLLBACK,
     ALTER_START,
     CHARSET_STRUCT,
+    FLAGS2_STRUCT,
+    OPTION_EXPLICIT_TIMESTAMPS,
     PAIR_SIZE,
     SQL_MODE_STRUCT,
     STATUS_FORMS,
@@ -32,12 +34,19 @@ class QueryStatus:
         client_charset: Of the statement's text; None when the event does not say.
         server_charset: Default for new databases; None when the event does not say.
         alter_flags: Phases of a MariaDB two-phase ALTER.
+        time_zone: `+02:00`, a name, `SYSTEM`; None when the event does not say.
+        microseconds: Of the time at which the statement began, beyond the second in the event's header; None when the
+            event does not say.
+        explicit_timestamps: `explicit_defaults_for_timestamp`; None when the event does not say.
     """
 
     sql_mode: int = 0
     client_charset: str | None = None
     server_charset: str | None = None
     alter_flags: int = 0
+    time_zone: str | None = None
+    microseconds: int | None = None
+    explicit_timestamps: bool | None = None
 
     @property
     def takes_effect(self) -> bool:
@@ -85,7 +94,26 @@ def _status(values: dict[int, bytes]) -> QueryStatus:
         client, server = charset_of_collation(client_id), charset_of_collation(server_id)
     mode = values.get(StatusVariable.SQL_MODE)
     phase = values.get(StatusVariable.GTID_FLAGS3)
-    return QueryStatus(SQL_MODE_STRUCT.unpack(mode)[0] if mode else 0, client, server, phase[0] if phase else 0)
+    zone = values.get(StatusVariable.TIME_ZONE)
+    micros = values.get(StatusVariable.HRNOW, values.get(StatusVariable.MICROSECONDS))
+    return QueryStatus(
+        SQL_MODE_STRUCT.unpack(mode)[0] if mode else 0,
+        client,
+        server,
+        phase[0] if phase else 0,
+        None if zone is None else zone[1:].decode("utf-8", "replace"),
+        None if micros is None else int.from_bytes(micros, "little"),
+        _explicit_timestamps(values),
+    )
+
+
+def _explicit_timestamps(values: dict[int, bytes]) -> bool | None:
+    explicit = values.get(StatusVariable.EXPLICIT_DEFAULTS_FOR_TIMESTAMP)
+    if explicit is not None:
+        return explicit != b"\0"
+    flags = values.get(StatusVariable.FLAGS2)
+    # MariaDB's bit; one that is not set says nothing: others write no such bit.
+    return True if flags is not None and FLAGS2_STRUCT.unpack(flags)[0] & OPTION_EXPLICIT_TIMESTAMPS else None
 
 
 def _size(content: bytes, start: int, form: Form) -> int:

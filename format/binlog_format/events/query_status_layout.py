@@ -80,6 +80,8 @@ STATUS_FORMS: dict[int, int] = {
 }
 """Size of each value in bytes, or its form."""
 
+FLAGS2_STRUCT = struct.Struct("<I")
+OPTION_EXPLICIT_TIMESTAMPS = 1 << 24  # MariaDB sql/sql_priv.h: OPTION_EXPLICIT_DEF_TIMESTAMP
 SQL_MODE_STRUCT = struct.Struct("<Q")
 CHARSET_STRUCT = struct.Struct("<HHH")  # collation ids: client, connection, server
 

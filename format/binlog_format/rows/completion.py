@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.errors import SchemaError
 from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET, ColumnType
+from binlog_format.rows.declared_defaults import DeclaredDefault, Generated
 from binlog_format.rows.declared_types import fits
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class ColumnCompletion:
         charset: Of a text, ENUM or SET column, `binary` for binary strings; None for others, and where the schema
             does not say which one the table got.
         enum_values: Texts of an ENUM or SET column.
+        default: What stands behind DEFAULT; None: nothing, or nothing is said of the column but its name.
+        generated: It is computed from other columns.
     """
 
     name: str
@@ -36,6 +39,8 @@ class ColumnCompletion:
     unsigned: bool | None = None
     charset: str | None = None
     enum_values: tuple[str, ...] | None = None
+    default: DeclaredDefault | None = None
+    generated: Generated | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,10 @@ class LayoutCompletion:
                 entry["charset"] = column.charset
             if column.enum_values is not None:
                 entry["values"] = column.enum_values
+            if column.default is not None:
+                entry["default"] = column.default.to_list()
+            if column.generated is not None:
+                entry["generated"] = column.generated.value
             columns.append(entry)
         return json.dumps({"columns": columns, "keys": self.keys}, ensure_ascii=False, separators=(",", ":"))
 
@@ -83,6 +92,8 @@ class LayoutCompletion:
                     entry.get("unsigned"),
                     entry.get("charset"),
                     tuple(entry["values"]) if "values" in entry else None,
+                    DeclaredDefault.from_list(entry["default"]) if "default" in entry else None,
+                    Generated(entry["generated"]) if "generated" in entry else None,
                 )
                 for entry in content["columns"]
             )

@@ -1,4 +1,4 @@
-"""What a table map would say of a table that only a schema knows: `declared_layout`."""
+"""What a table map would say of a table that only a schema knows: `declared_layout`; of one column, `column_of`."""
 
 from __future__ import annotations
 
@@ -30,12 +30,30 @@ def declared_layout(database: str, table: str, said: LayoutCompletion, vendor: V
     Raises:
         SchemaError: `NO_COLUMN_METADATA`: a column has a type that is not known here, or its character set is not said.
     """
-    columns = tuple(_column(f"{database}.{table}", column, vendor) for column in said.columns)
+    try:
+        columns = tuple(column_of(column, vendor) for column in said.columns)
+    except SchemaError as error:
+        raise SchemaError(
+            "NO_COLUMN_METADATA",
+            f"{database}.{table}: {error.reason}, and the log has no rows of the table",
+            hint="Start the query when the table has rows, or without the option table",
+        ) from error
     key = said.keys[0] if said.keys else ()
     return TableLayout(database, table, columns, key, "", b"", vendor, said.to_json())
 
 
-def _column(table: str, said: ColumnCompletion, vendor: Vendor) -> Column:
+def column_of(said: ColumnCompletion, vendor: Vendor, *, nullable: bool = True) -> Column:
+    """A column as a table map has it.
+
+    Args:
+        said: All that a schema says of it.
+        vendor: Whose server writes the log. Types are those that servers write today; a COMPRESSED column is one of the
+            same type that is not.
+        nullable: Whether it can be NULL.
+
+    Raises:
+        SchemaError: `NO_COLUMN_METADATA`: it has a type that is not known here, or its character set is not said.
+    """
     declared = said.declared or ""
     labels = None if said.enum_values is None else len(said.enum_values)
     fitting = []
@@ -44,7 +62,7 @@ def _column(table: str, said: ColumnCompletion, vendor: Vendor) -> Column:
             name=said.name,
             type=type_,
             metadata=metadata,
-            nullable=True,
+            nullable=nullable,
             unsigned=said.unsigned,
             charset=_charset(type_, declared, said.charset),
             enum_values=said.enum_values,
@@ -55,11 +73,7 @@ def _column(table: str, said: ColumnCompletion, vendor: Vendor) -> Column:
     # A type that is not known (a plugin's) fits everything, a known one no two numbers.
     if fitting and not {ColumnType.TINY, ColumnType.SHORT} <= {column.type for column in fitting}:
         return fitting[0]
-    raise SchemaError(
-        "NO_COLUMN_METADATA",
-        f"{table}: column {said.name}: the schema says {declared or 'nothing'}, and the log has no rows of the table",
-        hint="Start the query when the table has rows, or without the option table",
-    )
+    raise SchemaError("NO_COLUMN_METADATA", f"column {said.name}: the type {declared or 'nothing'} is not known here")
 
 
 def _charset(type_: ColumnType, declared: str, charset: str | None) -> str | None:
@@ -105,6 +119,9 @@ def _candidates(declared: str, charset: str | None, labels: int | None) -> Itera
         yield ColumnType.STRING, _string_metadata(string_size)
     for varchar_size in (size, 4 * characters):
         yield ColumnType.VARCHAR, varchar_size
+    if numbers == (0,):
+        yield ColumnType.STRING, _string_metadata(0)
+        yield ColumnType.VARCHAR, 0
 
 
 def _string_metadata(size: int) -> int:

@@ -68,17 +68,20 @@ class TableFilter:
         return wanted and not any(expression.fullmatch(name) for expression in self._exclude)
 
 
+def split_expressions(text: str) -> list[str]:
+    """The expressions in *text*, which are separated by commas."""
+    return [part.strip() for part in _SEPARATOR.split(text) if part.strip()]
+
+
 def _compiled(option: str, text: str | None) -> list[re.Pattern[str]]:
     expressions = []
-    for part in _SEPARATOR.split(text or ""):
-        if not part.strip():
-            continue
+    for part in split_expressions(text or ""):
         try:
-            expressions.append(re.compile(part.strip()))
+            expressions.append(re.compile(part))
         except re.error as error:
             raise OptionError(
                 "INVALID_VALUE",
-                f'option {option}: expected regular expressions on database.table, got "{part.strip()}": {error}',
+                f'option {option}: expected regular expressions on database.table, got "{part}": {error}',
                 hint=r"Expressions are separated by commas and match the whole name, for example shop\.(orders|items)",
             ) from error
     return expressions

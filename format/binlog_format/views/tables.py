@@ -1,14 +1,13 @@
-"""View `tables`: one row for each table that a range of the log touches, with an index of its events: `TablesView`."""
+"""View `tables`: the tables that a range touches, with an index of the events of each, and its DDL: `TablesView`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from binlog_format.events.layout import GTID_FLAG_DDL
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import ImageKind, read_images
@@ -19,7 +18,7 @@ from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.table_index import TableIndexBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -27,20 +26,45 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
     from binlog_format.rows.table_events import TableEvents
 
+STATEMENT_TYPE = pa.struct(
+    [
+        ("position", POSITION_TYPE),  # of the statement's event group
+        ("event_no", pa.int32()),
+        ("text", pa.string()),
+        ("database", pa.string()),  # the session's current one; empty: none
+        ("sql_mode", pa.int64()),
+        ("server_charset", pa.string()),
+        ("vendor", pa.string()),
+        ("commit_time", pa.int64()),  # seconds since 1970 UTC, when the statement began
+        ("microseconds", pa.int32()),  # beyond those
+        ("time_zone", pa.string()),  # of the session
+        ("explicit_timestamps", pa.bool_()),  # explicit_defaults_for_timestamp
+        ("gtid", pa.string()),
+    ]
+)
+"""A statement that changes tables as a whole; null is what the log does not say."""
+
 TABLES_SCHEMA = pa.schema(
     [
         ("start", POSITION_TYPE),  # of the first group in the range
         ("end", POSITION_TYPE),  # where reading goes on behind the range
-        ("database", pa.string()),
+        ("database", pa.string()),  # this and all below: null in the row of the statements
         ("table", pa.string()),
         ("layout", pa.string()),  # digest of the table's layout
         ("inserts", pa.int64()),
         ("updates", pa.int64()),
         ("deletes", pa.int64()),
-        ("ddl", pa.bool_()),  # a DDL statement stands in the range; of which table is not looked at
+        ("ddl", pa.list_(STATEMENT_TYPE)),  # all statements of the range, in order; null in the rows of tables
         ("index", pa.binary()),  # `TableIndex.to_bytes()`
     ]
 )
+
+
+class StatementRowFinder(Protocol):
+    """Finds statements that change tables as a whole; who knows the language gives one."""
+
+    def __call__(self, block: Block) -> Iterable[tuple[int, Mapping[str, object]]]:
+        """Those in a block of plain events, in order: row of the event, value of `STATEMENT_TYPE`."""
 
 
 @dataclass(slots=True)
@@ -60,10 +84,14 @@ class _Touched:
 class TablesView:
     """The tables touched in a range; a table whose layout changes has a row for each layout.
 
+    One more row has the statements of the range that change tables as a whole, whatever tables are wanted: how many of
+    them stand before a change does not depend on that.
+
     Args:
         tables: Which tables are wanted; default: all.
         decoding: Its schemas complete the layouts.
         groups: Which event groups are wanted; default: all.
+        find_statements: Finds the statements; None: they are not looked for.
     """
 
     def __init__(
@@ -72,7 +100,9 @@ class TablesView:
         tables: TableFilter | None = None,
         decoding: Decoding = DEFAULT_DECODING,
         groups: GroupFilter = ALL_GROUPS,
+        find_statements: StatementRowFinder | None = None,
     ) -> None:
+        self._find_statements = find_statements
         self._decoding = decoding
         self._tables = tables or TableFilter()
         self._groups = groups
@@ -83,33 +113,44 @@ class TablesView:
         return TABLES_SCHEMA
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
-        """One batch for all of *blocks*, by first touch; none when no table is touched.
+        """One batch for all of *blocks*, tables by first touch; none when there are neither tables nor statements.
 
         Raises:
+            CorruptError: `BAD_EVENT`: a statement is damaged.
             SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: a schema is not that of a table touched.
         """
         selection = Selection(self._tables, self._groups, decoding=self._decoding)
         found: dict[tuple[str, str, str, str], _Touched] = {}
+        statements: list[Mapping[str, object]] = []
         start: Position | None = None
         end: Position | None = None
-        ddl = False
         for block in blocks:
             if start is None and len(block.groups):
                 start = Position(*(int(block.groups[name][0]) for name in ("file_no", "page", "chunk")))
             end = block.next_position
-            ddl = ddl or bool((block.groups["gtid_flags"] & GTID_FLAG_DDL).any())
+            statements += self._statements(block)
             for touched in selection.of(block):
                 layout = touched.layout
                 key = (layout.database, layout.table, layout.digest, layout.completion)
                 if key not in found:
                     found[key] = _Touched(layout, TableIndexBuilder(layout))
                 found[key].add(block, touched, self._decoding)
-        if found and start is not None and end is not None:
-            yield _batch(start, end, list(found.values()), ddl=ddl)
+        if (found or statements) and start is not None and end is not None:
+            yield _batch(start, end, list(found.values()), statements)
+
+    def _statements(self, block: Block) -> list[Mapping[str, object]]:
+        if self._find_statements is None:
+            return []
+        found = list(self._find_statements(block))
+        keep = self._groups.keep(block) if found else None
+        groups = block.events["group"]
+        return [statement for event, statement in found if keep is None or keep[int(groups[event])]]
 
 
-def _batch(start: Position, end: Position, found: list[_Touched], *, ddl: bool) -> pa.RecordBatch:
-    rows = [
+def _batch(
+    start: Position, end: Position, found: list[_Touched], statements: list[Mapping[str, object]]
+) -> pa.RecordBatch:
+    rows: list[dict[str, object]] = [
         {
             "start": _struct(start),
             "end": _struct(end),
@@ -119,11 +160,12 @@ def _batch(start: Position, end: Position, found: list[_Touched], *, ddl: bool) 
             "inserts": int(touched.counts[ImageKind.INSERT]),
             "updates": int(touched.counts[ImageKind.UPDATE_BEFORE]),
             "deletes": int(touched.counts[ImageKind.DELETE]),
-            "ddl": ddl,
             "index": touched.builder.build().to_bytes(),
         }
         for touched in found
     ]
+    if statements:
+        rows.append({"start": _struct(start), "end": _struct(end), "ddl": statements})
     return pa.RecordBatch.from_pylist(rows, schema=TABLES_SCHEMA)
 
 

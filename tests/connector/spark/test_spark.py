@@ -232,6 +232,21 @@ def test_statements_and_their_text(spark: SparkSession, server: str) -> None:
     assert all(" a " in row["query"] or "`a`" in row["query"] or "t.a" in row["query"] for row in typed)
 
 
+def test_statements_of_the_view_tables_are_those_of_the_log(spark: SparkSession) -> None:
+    from binlog_connector.schema.log_ddl import DdlStatement, table_statements
+    from binlog_connector.schema.table_changes import table_changes
+
+    path = SERVER_CASES / "mariadb-10.11" / "ops"
+    frame = load(spark, path, view="tables", minPartitions="3", tables="t.many")
+    rows = frame.where("index is null").orderBy("start").select("ddl").collect()
+    assert len(rows) > 1
+    found = [DdlStatement.from_row(one) for row in rows for one in row["ddl"]]
+    with open_log(str(path)) as opened:
+        logged = [one for block in opened.committed_blocks() for _, _, one in table_statements(block)]
+    assert found == [one for one in logged if one in found]
+    assert {one.text for one in logged if table_changes(one)} <= {one.text for one in found}
+
+
 @pytest.mark.parametrize("server", ["mariadb-10.11", "mysql-9"])
 def test_all_types_of_a_server_go_through_spark(spark: SparkSession, server: str) -> None:
     """Geometry, vectors, times, decimals, bits: typed images in Spark are those of the view."""

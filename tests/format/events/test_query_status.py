@@ -49,6 +49,23 @@ def test_of_a_two_phase_alter_the_commit_takes_effect(phase: str, takes_effect: 
     assert parse_query_status(_event(bytes.fromhex("82" + phase))).takes_effect is takes_effect
 
 
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ("0000000001" + "05062b30333a3030" + "80911f0c", ("+03:00", 794513, True)),  # MariaDB
+        ("0000000000" + "0506" + b"SYSTEM".hex() + "0d400d03" + "1001", ("SYSTEM", 200000, True)),  # MySQL
+        ("0000000000" + "1000", (None, None, False)),
+        ("0000000000", (None, None, None)),
+        ("", (None, None, None)),
+    ],
+)
+def test_time_of_the_statement_is_read_from_both_servers(
+    status: str, expected: tuple[str | None, int | None, bool | None]
+) -> None:
+    found = parse_query_status(_event(bytes.fromhex(status)))
+    assert (found.time_zone, found.microseconds, found.explicit_timestamps) == expected
+
+
 def test_nothing_is_read_behind_a_variable_that_is_not_known() -> None:
     assert parse_query_status(_event(bytes.fromhex("7f" + ANSI_QUOTES))) == QueryStatus()
     assert parse_query_status(_event(b"")) == QueryStatus()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,9 @@ from binlog_format.errors import SchemaError
 from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.completion import ColumnCompletion, LayoutCompletion, apply_completion
+from binlog_format.rows.declared_defaults import DeclaredDefault, DefaultKind, Generated
 from binlog_format.rows.declared_types import fits
+from binlog_format.rows.default_values import layout_defaults
 from binlog_format.vendor import Vendor
 
 LAYOUT = TableLayout(
@@ -64,6 +67,23 @@ def test_table_map_wins_where_it_says_something() -> None:
         ("e", "utf8mb3", ("a", "b", "c")),
     ]
     assert layout.primary_key == (3,)
+
+
+def test_completion_says_what_columns_hold_that_rows_leave_out() -> None:
+    number, text, label, uuid = COMPLETION.columns
+    said = (
+        replace(number, default=DeclaredDefault(DefaultKind.NUMBER, "7")),
+        text,
+        replace(label, generated=Generated.STORED),
+        replace(uuid, declared=None),
+    )
+    layout = apply_completion(LAYOUT, LayoutCompletion(said).to_json())
+    seven, null, computed, unsaid = layout_defaults(layout)
+    assert (seven.value, seven.unknown) == (pa.scalar(7, pa.int64()), None)
+    assert (null.value, null.unknown) == (pa.scalar(None, pa.string()), None)
+    assert (computed.value, computed.generated) == (None, "stored")
+    assert (unsaid.value, unsaid.unknown) == (None, "the log has no statement that says its default")
+    assert all(one.value is None and one.unknown for one in layout_defaults(LAYOUT))
 
 
 def test_digest_covers_table_map_and_completion() -> None:
@@ -122,7 +142,10 @@ def test_other_names_and_signs_are_errors(change: dict[str, object], said: str) 
     assert said in str(raised.value)
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", '{"columns":[{}],"keys":[]}', "x"])
+BAD_DEFAULT = '{"columns":[{"name":"a","default":["text","a","b","c"]}],"keys":[]}'
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"columns":[{}],"keys":[]}', BAD_DEFAULT, "x"])
 def test_text_that_is_no_completion_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"completion|Expecting"):
         apply_completion(LAYOUT, text)
@@ -140,6 +163,8 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
             st.none() | st.booleans(),
             st.none() | NAMES,
             st.none() | st.lists(NAMES).map(tuple),
+            st.none() | st.builds(DeclaredDefault, st.sampled_from(DefaultKind), NAMES, st.none() | NAMES),
+            st.none() | st.sampled_from(Generated),
         ),
         max_size=5,
     ).map(tuple),

@@ -7,6 +7,7 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -26,7 +27,7 @@ from binlog_format.views.group_filter import GroupFilter
 from binlog_format.views.json_rows import json_lines
 from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.table_index import TableIndex
-from binlog_format.views.tables import TABLES_SCHEMA, TablesView
+from binlog_format.views.tables import STATEMENT_TYPE, TABLES_SCHEMA, TablesView
 from tests.corpus import SERVER_CASES, corpus
 from tests.format.views.made_log import MadeGroup, MadeLog, query, xid
 from tests.format.views.made_tables import ITEMS, LOG, SPECS, WIDE, Change, Work, works
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from binlog_format.block import Block
     from binlog_format.events.value_encoding import Value
 
 ORIGIN = Origin(1_700_000_001, 7)
@@ -160,7 +162,7 @@ def test_index_gives_what_the_blocks_give(made: tuple[Work, MadeLog]) -> None:
         changes = [change for change in work.changes if change.spec.full_name == name]
         counts = [sum(change.op == op for change in changes) for op in ("insert", "update", "delete")]
         assert [row["inserts"], row["updates"], row["deletes"]] == counts
-        assert (row["start"], row["end"], row["ddl"]) == (_struct(log, 0), _struct(log, len(work.groups)), False)
+        assert (row["start"], row["end"], row["ddl"]) == (_struct(log, 0), _struct(log, len(work.groups)), None)
         index = _index(row)
         assert index.layout.digest == row["layout"]
         assert index.size == sum(
@@ -285,10 +287,45 @@ def test_table_whose_layout_changes_has_two_rows_in_tables() -> None:
     assert rows[0]["layout"] != rows[1]["layout"]
 
 
-def test_ddl_in_the_range_is_told() -> None:
-    ddl = MadeGroup(Gtid(0, 1, 9), 1_700_000_000, [query("ALTER TABLE items ADD x int")], GTID_FLAG_DDL)
-    log = MadeLog([_group(1, *_inserts(ITEMS, ONE)), ddl])
-    assert [row["ddl"] for row in _rows(TablesView().batches(log.committed_blocks()), TABLES_SCHEMA)] == [True]
+def _statement(text: str) -> dict[str, object]:
+    return dict.fromkeys(STATEMENT_TYPE.names) | {"text": text}
+
+
+def _queries(block: Block) -> Iterator[tuple[int, dict[str, object]]]:
+    """A finder that takes every Query event for DDL, and says the number of its group."""
+    for row in np.flatnonzero(block.events["type"] == EventType.QUERY).tolist():
+        seqno = int(block.groups["seqno"][block.events["group"][row]])
+        yield row, _statement(f"statement {seqno}")
+
+
+def _ddl(number: int) -> MadeGroup:
+    return MadeGroup(Gtid(0, 1, number), 1_700_000_000, [query("ALTER TABLE items ADD x int")], GTID_FLAG_DDL)
+
+
+def test_statements_of_the_range_stand_in_a_row_of_their_own() -> None:
+    log = MadeLog([_ddl(1), _group(2, *_inserts(ITEMS, ONE)), _ddl(3)])
+    table, statements = _rows(TablesView(find_statements=_queries).batches(log.committed_blocks()), TABLES_SCHEMA)
+    assert (table["table"], table["ddl"]) == ("items", None)
+    assert {name for name, value in statements.items() if value is not None} == {"start", "end", "ddl"}
+    assert statements["ddl"] == [_statement("statement 1"), _statement("statement 3")]
+    assert (statements["start"], statements["end"]) == (table["start"], table["end"])
+
+
+def test_statements_are_told_where_no_wanted_table_is_touched() -> None:
+    log = MadeLog([_ddl(1), _group(2, *_inserts(ITEMS, ONE)), _ddl(3)])
+    other = TablesView(tables=TableFilter("audit.*"), find_statements=_queries)
+    (row,) = _rows(other.batches(log.committed_blocks()), TABLES_SCHEMA)
+    assert row["database"] is None
+    assert row["ddl"] == [_statement("statement 1"), _statement("statement 3")]
+
+
+def test_statements_in_groups_that_are_not_wanted_are_left_out() -> None:
+    log = MadeLog([_ddl(1), _group(2, *_inserts(ITEMS, ONE)), _ddl(3)])
+    groups = GroupFilter(skip=GtidPosition.parse("0-1-2"))
+    (row,) = _rows(TablesView(groups=groups, find_statements=_queries).batches(log.committed_blocks()), TABLES_SCHEMA)
+    assert row["ddl"] == [_statement("statement 3")]
+    groups = GroupFilter(skip=GtidPosition.parse("0-1-3"))
+    assert list(TablesView(groups=groups, find_statements=_queries).batches(log.committed_blocks())) == []
 
 
 def test_index_of_changed_bytes_is_data_loss() -> None:

@@ -1,0 +1,313 @@
+"""What a statement does to tables, for who keeps copies of them: `table_changes(statement, decoding)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.alteration import Defaults, created, period_columns
+from binlog_connector.schema.charsets import UTF8MB4
+from binlog_connector.schema.columns import resolved
+from binlog_connector.schema.ddl import parse_ddl
+from binlog_connector.schema.definitions import PRIMARY, ColumnDefinition, TableDefinition, TableName
+from binlog_connector.schema.operations import (
+    AlterTable,
+    CreateTable,
+    DropDatabase,
+    DropTables,
+    NotParsed,
+    RenameTables,
+    TruncateTable,
+)
+from binlog_format.errors import BinlogError
+from binlog_format.events.table_map import Column, TableLayout
+from binlog_format.rows.arrow_schema import arrow_type
+from binlog_format.rows.column_types import value_widths
+from binlog_format.rows.declared_layout import column_of
+from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
+from binlog_format.rows.default_values import ColumnDefault, UnknownDefaultError, default_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_connector.schema.operations import Operation
+    from binlog_format.rows.declared_defaults import Moment
+    from binlog_format.vendor import Vendor
+
+_GENERATED = ColumnDefault(None, "a generated column")
+_KEPT = ColumnDefault(None, "what they held before, in its new type")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """A column, and what rows hold in it that were there before the statement.
+
+    Attributes:
+        column: As a table map has it.
+        existing: A scalar of the column's Arrow type; None: it is not known.
+        unknown: Why it is not known, in a few words; None: it is.
+        generated: `virtual` or `stored` where it is computed from others; empty for others.
+        if_missing: IF NOT EXISTS: where there is a column of this name, it stays as it is.
+    """
+
+    column: Column
+    existing: pa.Scalar | None
+    unknown: str | None
+    generated: str = ""
+    if_missing: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of the column."""
+        return self.column.name or ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableCreated:
+    """CREATE TABLE; without IF NOT EXISTS there was no such table before it, or it is gone (OR REPLACE).
+
+    Attributes:
+        name: Of the table.
+        columns: In order, `existing` is what new rows hold by default; None: the statement alone does not say them
+            (SELECT, LIKE, a type that is not known).
+        primary_key: Names of the columns that tell rows apart, as a table map has them; empty: none do.
+        if_not_exists: Nothing happened if there was a table of this name.
+        like: The table whose columns it has.
+    """
+
+    name: TableName
+    columns: tuple[ColumnFacts, ...] | None
+    primary_key: tuple[str, ...] = ()
+    if_not_exists: bool = False
+    like: TableName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableAltered:
+    """ALTER TABLE that changes columns or the primary key.
+
+    Names are as the statement writes them: the server does not tell upper from lower case in names of columns.
+
+    Attributes:
+        name: Of the table.
+        renamed: Names from before the statement, and new ones; two columns may change names with each other.
+        added: New columns; one may have the name of one that is dropped or renamed.
+        modified: Columns with another type (or the same one), under their new names.
+        dropped: Names from before the statement.
+        primary_key: The new one, empty for none; None: the statement does not change it, but for names of columns.
+    """
+
+    name: TableName
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    added: tuple[ColumnFacts, ...] = ()
+    modified: tuple[ColumnFacts, ...] = ()
+    dropped: tuple[str, ...] = ()
+    primary_key: tuple[str, ...] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.renamed or self.added or self.modified or self.dropped or self.primary_key is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class TableRenamed:
+    """RENAME TABLE, ALTER TABLE ... RENAME: the rows go with it."""
+
+    old: TableName
+    new: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class TableTruncated:
+    """TRUNCATE: all rows are gone."""
+
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class TableDropped:
+    """DROP TABLE; there may have been none (IF EXISTS)."""
+
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseDropped:
+    """DROP DATABASE: all tables in it are gone."""
+
+    database: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotUnderstood:
+    """A statement that is not understood, or one that moves rows that the log does not name.
+
+    Attributes:
+        names: Tables that it is about, as far as that can be seen.
+        reason: What is not understood.
+    """
+
+    names: tuple[TableName, ...]
+    reason: str
+
+
+TableChange = (
+    TableCreated | TableAltered | TableRenamed | TableTruncated | TableDropped | DatabaseDropped | NotUnderstood
+)
+
+
+def table_changes(statement: DdlStatement, decoding: Decoding = DEFAULT_DECODING) -> list[TableChange]:
+    """What *statement* does to tables, in order; empty for one that is about none, or that changes no column.
+
+    Nothing is raised. Where a text column has the character set of a table or a database that the statement does not
+    name, the server's default is taken; on the Arrow type this has no bearing, unless that would be `binary`.
+
+    Args:
+        statement: Of a log.
+        decoding: How values are read; its schemas are not asked.
+    """
+    found: list[TableChange] = []
+    for operation in parse_ddl(statement.text, statement.session):
+        found.extend(_changes(operation, statement, decoding))
+    return found
+
+
+def default_facts(
+    definition: ColumnDefinition, vendor: Vendor, decoding: Decoding = DEFAULT_DECODING, *, nullable: bool | None = None
+) -> ColumnFacts:
+    """A column of a known definition; `existing` is what new rows hold in it by default.
+
+    Args:
+        definition: Of the column.
+        vendor: Whose server has it.
+        decoding: How values are read.
+        nullable: Whether it can be NULL, where that is known better (columns of a primary key cannot).
+
+    Raises:
+        SchemaError: `NO_COLUMN_METADATA`: it has a type that is not known.
+        UnsupportedError: `COLUMN_TYPE`: it has a type, or a character set, that is not read.
+    """
+    column = definition if nullable is None else replace(definition, nullable=nullable)
+    return _facts([column], _About(TableName("", ""), vendor, decoding))[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    """What columns are made with: of which table, on whose server, how values are read, and when."""
+
+    name: TableName
+    vendor: Vendor
+    decoding: Decoding
+    moment: Moment | None = None
+
+
+def _facts(columns: Sequence[ColumnDefinition], about: _About, *, kept: bool = False) -> tuple[ColumnFacts, ...]:
+    made = tuple(column_of(one.completion(), about.vendor, nullable=one.nullable) for one in columns)
+    layout = TableLayout(about.name.database, about.name.table, made, (), "", b"", about.vendor)
+    value_widths(layout)  # refuses numbers that no server admits
+    facts = []
+    for index, (definition, column) in enumerate(zip(columns, made, strict=True)):
+        arrow_type(layout, index, about.decoding)
+        held = _KEPT if kept else _held(layout, index, definition, about)
+        facts.append(ColumnFacts(column, held.value, held.unknown, definition.generated or ""))
+    return tuple(facts)
+
+
+def _held(layout: TableLayout, index: int, definition: ColumnDefinition, about: _About) -> ColumnDefault:
+    if definition.generated is not None:
+        return _GENERATED
+    try:
+        return ColumnDefault(default_value(layout, index, definition.default, about.decoding, about.moment), None)
+    except UnknownDefaultError as error:
+        return ColumnDefault(None, error.reason)
+
+
+def _changes(operation: Operation, statement: DdlStatement, decoding: Decoding) -> Iterator[TableChange]:
+    match operation:
+        case CreateTable():
+            yield _created(operation, statement, decoding)
+        case AlterTable():
+            yield from _altered(operation, statement, decoding)
+        case RenameTables():
+            yield from (TableRenamed(old, new) for old, new in operation.pairs)
+        case TruncateTable():
+            yield TableTruncated(operation.name)
+        case DropTables():
+            yield from map(TableDropped, operation.names)
+        case DropDatabase():
+            yield DatabaseDropped(operation.database)
+        case NotParsed():
+            yield NotUnderstood(operation.names, operation.reason)
+
+
+def _created(create: CreateTable, statement: DdlStatement, decoding: Decoding) -> TableCreated:
+    bare = TableCreated(create.name, None, (), create.if_not_exists, create.options.like)
+    if create.options.like is not None or create.options.selects or not create.columns:
+        return bare
+    table = created(create, Defaults(statement.vendor, statement.server_charset or UTF8MB4))
+    columns = _in_keys(table)
+    try:
+        facts = _facts(columns, _About(create.name, statement.vendor, decoding))
+    except BinlogError:
+        return bare
+    key = next((key for key in table.row_keys() if not any(columns[place].nullable for place in key)), ())
+    return replace(bare, columns=facts, primary_key=tuple(columns[place].name for place in key))
+
+
+def _in_keys(table: TableDefinition) -> tuple[ColumnDefinition, ...]:
+    """Columns, those of the primary key without NULL."""
+    primary = {name.casefold() for name in table.primary_key}
+    return tuple(
+        replace(column, nullable=column.nullable and column.name.casefold() not in primary)
+        for column in table.columns or ()
+    )
+
+
+def _altered(alter: AlterTable, statement: DdlStatement, decoding: Decoding) -> Iterator[TableChange]:
+    about = _About(alter.name, statement.vendor, decoding, statement.moment)
+    try:
+        altered = _column_changes(alter, statement.server_charset, about)
+    except BinlogError as error:
+        yield NotUnderstood((alter.name,), error.reason)
+    else:
+        if altered:
+            yield altered
+    if alter.moves_rows:
+        others = (alter.other_table, alter.partition_to, alter.table_to_partition)
+        names = (alter.name, *(name for name in others if name is not None))
+        yield NotUnderstood(names, alter.moves_rows)
+    if alter.new_name is not None:
+        yield TableRenamed(alter.name, alter.new_name)
+
+
+def _column_changes(alter: AlterTable, server_charset: str | None, about: _About) -> TableAltered:
+    charset = alter.charset or server_charset or UTF8MB4
+    key = _new_primary_key(alter)
+    in_key = {name.casefold() for name in key or ()}
+
+    def define(column: ColumnDefinition) -> ColumnDefinition:
+        return replace(column, nullable=column.nullable and column.name.casefold() not in in_key)
+
+    added = [change for change in alter.changes if change.old_name is None]
+    modified = [change for change in alter.changes if change.old_name is not None]
+    new = _facts([define(resolved(one.column, charset, about.vendor)) for one in added], about)
+    new = tuple(replace(facts, if_missing=one.if_possible) for facts, one in zip(new, added, strict=True))
+    implicit = () if any(one.column.system_role for one in added) else period_columns()
+    return TableAltered(
+        alter.name,
+        dict(alter.column_renames)
+        | {one.old_name: one.column.name for one in modified if one.old_name not in (None, one.column.name)},
+        new + (_facts(implicit, about) if alter.versioning else ()),
+        _facts([define(resolved(one.column, charset, about.vendor)) for one in modified], about, kept=True),
+        (*(name for name, _ in alter.dropped), *(one.name for one in implicit if alter.versioning is False)),
+        key,
+    )
+
+
+def _new_primary_key(alter: AlterTable) -> tuple[str, ...] | None:
+    for key in alter.new_keys:
+        if key.name == PRIMARY:
+            return tuple(part.column for part in key.parts)
+    return () if any(name.upper() == PRIMARY for name in alter.dropped_keys) else None

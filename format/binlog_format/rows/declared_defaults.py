@@ -1,0 +1,72 @@
+"""What a column holds when nobody says: `DeclaredDefault`, as a statement declares it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class DefaultKind(StrEnum):
+    """What stands behind DEFAULT."""
+
+    NULL = "null"
+    TEXT = "text"  # '...', DATE'...', and bytes in a character set
+    NUMBER = "number"  # with its sign; TRUE is 1
+    BITS = "bits"  # 0x..., b'...': a number where one is wanted
+    BYTES = "bytes"  # x'...'
+    NOW = "now"  # CURRENT_TIMESTAMP and its other names
+    UNKNOWN = "unknown"
+
+
+class Generated(StrEnum):
+    """How a column is computed from others."""
+
+    VIRTUAL = "virtual"
+    STORED = "stored"
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredDefault:
+    """A default.
+
+    Attributes:
+        kind: See `DefaultKind`.
+        text: Of a TEXT what is meant; of a NUMBER what stands there; of BITS and BYTES hexadecimal digits, two for a
+            byte; of NOW the digits of the fraction of a second; of UNKNOWN why, in a few words; else empty.
+        time_zone: Of the session that declared it, where a TIMESTAMP needs it; None: not known.
+    """
+
+    kind: DefaultKind
+    text: str = ""
+    time_zone: str | None = None
+
+    def to_list(self) -> list[str | None]:
+        """For JSON; `from_list` reads it."""
+        parts: list[str | None] = [self.kind.value, self.text]
+        return parts if self.time_zone is None else [*parts, self.time_zone]
+
+    @classmethod
+    def from_list(cls, parts: list[str]) -> DeclaredDefault:
+        """Read what `to_list` gave.
+
+        Raises:
+            ValueError: *parts* are something else.
+            TypeError: They are too few or too many.
+        """
+        kind, *rest = parts
+        return cls(DefaultKind(kind), *rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a statement ran, and in which time zone.
+
+    Attributes:
+        seconds: Since 1970 UTC.
+        microseconds: Beyond those; None: the log does not say.
+        time_zone: Of the session: `+02:00`, a name, `SYSTEM`; None: the log does not say.
+    """
+
+    seconds: int
+    microseconds: int | None = None
+    time_zone: str | None = None

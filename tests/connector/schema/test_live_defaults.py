@@ -1,0 +1,191 @@
+"""Columns added on a live MariaDB: what rows that are there hold in them is what the statement alone says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from binlog_connector.schema.history import SchemaHistory
+from binlog_connector.schema.log_ddl import DdlStatement, table_statements
+from binlog_connector.schema.table_changes import ColumnFacts, TableAltered, table_changes
+from binlog_format import open_log
+from binlog_format.rows.arrow_schema import arrow_type
+from binlog_format.rows.decoding import Decoding, TimeType
+from binlog_format.rows.default_values import layout_defaults
+from binlog_format.rows.images import ImageKind, read_images
+from binlog_format.rows.table_events import TableMaps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from binlog_format.events.table_map import TableLayout
+    from binlog_streaming.demo.mariadb_server import MariaDbServer
+
+pytestmark = pytest.mark.server
+
+MICROS = Decoding(time_type=TimeType.MICROS)
+INTEGERS = ("TINYINT", "SMALLINT UNSIGNED", "MEDIUMINT", "INT", "BIGINT", "BIGINT UNSIGNED", "YEAR", "BIT(9)", "BIT(1)")
+NUMBERS = (*INTEGERS, "DECIMAL(10,2)", "DECIMAL(20)", "DECIMAL(65,30)", "FLOAT", "FLOAT(7,2)", "DOUBLE", "BIT(64)")
+TEXTS = ("CHAR(5)", "VARCHAR(9)", "TEXT", "TINYTEXT", "LONGTEXT CHARACTER SET latin1", "VARCHAR(9) CHARACTER SET utf16")
+BYTES = ("BINARY(5)", "VARBINARY(9)", "BLOB")
+TIMES = ("DATE", "DATETIME", "DATETIME(3)", "TIMESTAMP", "TIMESTAMP(6)", "TIME", "TIME(3)")
+LABELS = ("ENUM('one','two','ünf')", "SET('a','b','c')", "ENUM('A','a') COLLATE utf8mb4_bin")
+OTHERS = ("UUID", "INET6", "INET4", "JSON", "POINT")
+NUMBER_WORDS = ("5", "-1", "0", "'7'", "1.5", "-2.25", "'3.999'", "1e1", "TRUE", "FALSE", "0x41", "x'41'", "b'101'",
+                "'-0'", "+4", "2020", "'70'", "99", "'0'", "00012", "(6)", "((-7))", "'  8'")  # fmt: skip
+TEXT_WORDS = ("'abc'", "''", "'é'", "'ab  '", "12", "-3", "1.50", "0x4142", "x'4142'", "b'1000001'", "_utf8mb4'a'",
+              "_latin1 x'e9'", "N'n'", "'it''s'", "'a' 'b'", r"'\\'", "TRUE", "('abc')", "_binary 0x4100")  # fmt: skip
+TIME_WORDS = ("'2024-02-29'", "'2024-02-29 12:34:56'", "'2024-02-29 12:34:56.789'", "'0000-00-00'", "0", "20240229",
+              "'2024-00-00'", "'20240229123456'", "'12:34:56'", "'-01:02:03.5'", "'838:59:59'", "DATE'2024-02-29'",
+              "TIMESTAMP'2024-02-29 01:02:03'", "TIME'10:11:12'", "123456", "NOW()", "CURRENT_TIMESTAMP(3)",
+              "LOCALTIME", "'2024-2-9'", "'2024-02-29T01:02:03'", "'2024-02-29 12:34'", "(NOW(6))", "(NOW())",
+              "NOW(0)")  # fmt: skip
+LABEL_WORDS = ("'one'", "'TWO'", "'ünf'", "'c,a'", "''", "'a'", "2", "'two '", "'A'")
+OTHER_WORDS = ("'F3DBD1D4-0000-1000-8000-00AA00BBCC00'", "'::ffff:1.2.3.0'", "'2001:DB8::1'", "'10.0.0.1'",
+               "'{\"b\": 1,  \"a\": [1]}'", "'[]'", "0x00", "'::'")  # fmt: skip
+WITHOUT = ("", "NULL", "NOT NULL", "NULL DEFAULT NULL")
+MORE = (
+    "INT AS (id + 1)",
+    "INT AS (id + 1) STORED",
+    "INT NOT NULL DEFAULT (id * 2)",
+    "VARCHAR(40) DEFAULT (CONCAT('a', id))",
+    "VARCHAR(40) DEFAULT UUID()",
+    "INT NOT NULL AUTO_INCREMENT UNIQUE",
+    "VARCHAR(300) COMPRESSED DEFAULT 'pressed'",
+    "INT INVISIBLE DEFAULT 3",
+    "INT DEFAULT 7 COMMENT 'DEFAULT 8'",
+    "INT DEFAULT 7 CHECK (c > 2)",
+    "TIMESTAMP DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP",
+    "DECIMAL DEFAULT 2.5",
+    "NUMERIC(4,1) UNSIGNED ZEROFILL DEFAULT 2.55",
+)
+
+
+TIMED = ((TIMES, TIME_WORDS),)
+ALL = (
+    (NUMBERS, NUMBER_WORDS),
+    (TEXTS + BYTES, TEXT_WORDS),
+    *TIMED,
+    (LABELS, LABEL_WORDS),
+    (OTHERS, OTHER_WORDS),
+)
+
+
+def _declarations(kinds: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Iterator[str]:
+    for types, words in kinds:
+        for kind in types:
+            yield from (f"{kind} {word}" for word in WITHOUT)
+            yield from (f"{kind} DEFAULT {word}" for word in words)
+            yield f"{kind} NOT NULL DEFAULT {words[0]}"
+    yield from MORE
+
+
+class Held(NamedTuple):
+    """What the log has of a table: its layout, the row that was there, and one that came without the column."""
+
+    layout: TableLayout
+    before: pa.Scalar
+    inserted: pa.Scalar
+
+
+def _held(path: Path, history: SchemaHistory, decoding: Decoding) -> dict[str, Held]:
+    found: dict[str, Held] = {}
+    before: dict[str, pa.Scalar] = {}
+    maps = TableMaps()
+    with open_log(str(path)) as log:
+        for block in history.observed(log.committed_blocks()):
+            for touched in maps.resolve(block):
+                if len(touched.layout.columns) < 2:
+                    continue
+                layout = history.completed(touched.layout, history.statements[-1].position)
+                images = read_images(
+                    block.data, block.events, touched.events, layout, extents=block.extents, decoding=decoding
+                )
+                kinds, values = images.table["kind"].tolist(), images.column(1)
+                for kind, value in zip(kinds, values, strict=True):
+                    if kind == ImageKind.UPDATE_BEFORE:
+                        before[layout.table] = value
+                    elif kind == ImageKind.INSERT:
+                        found[layout.table] = Held(layout, before[layout.table], value)
+    return found
+
+
+def _statements(path: Path) -> dict[str, DdlStatement]:
+    """The ALTER TABLEs, by table."""
+    found = {}
+    with open_log(str(path)) as log:
+        for block in log.committed_blocks():
+            for _, word, statement in table_statements(block):
+                if word == "ALTER":
+                    found[statement.text.split()[2]] = statement
+    return found
+
+
+def _added(statement: DdlStatement, decoding: Decoding) -> ColumnFacts:
+    (change,) = table_changes(statement, decoding)
+    assert isinstance(change, TableAltered), change
+    (facts,) = change.added
+    return facts
+
+
+@pytest.mark.parametrize(
+    ("kinds", "settings"),
+    [
+        (ALL, {"time_zone": "+05:30", "sql_mode": ""}),
+        (TIMED, {"time_zone": "SYSTEM", "sql_mode": "STRICT_ALL_TABLES"}),
+        (TIMED, {"time_zone": "-03:30", "explicit_defaults_for_timestamp": 0, "binlog_alter_two_phase": 1}),
+    ],
+)
+def test_rows_hold_in_a_new_column_what_the_statement_says(
+    mariadb_server: MariaDbServer,
+    kinds: Sequence[tuple[Sequence[str], Sequence[str]]],
+    settings: dict[str, str | int],
+) -> None:
+    declarations = {}
+    with mariadb_server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(
+            "SET GLOBAL binlog_row_metadata=FULL, GLOBAL innodb_flush_log_at_trx_commit=0, GLOBAL sync_binlog=0"
+        )
+        cursor.execute("CREATE DATABASE t CHARACTER SET utf8mb4")
+        cursor.execute("USE t")
+        for name, value in settings.items():
+            cursor.execute(f"SET {name}=%s", [value])
+        for number, declaration in enumerate(_declarations(kinds)):
+            name = f"t{number}"
+            cursor.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY)")
+            cursor.execute(f"INSERT INTO {name} VALUES (1)")
+            try:
+                cursor.execute(f"ALTER TABLE {name} ADD c {declaration}")
+                declarations[name] = declaration
+                cursor.execute(f"UPDATE {name} SET id = 2")
+                cursor.execute(f"INSERT IGNORE INTO {name} (id) VALUES (3)")
+            except Exception:
+                continue  # a default that the server refuses for this type
+    history = SchemaHistory()
+    directory = mariadb_server.binlog_directory
+    held, statements = _held(directory, history, MICROS), _statements(directory)
+    wrong: list[tuple[object, ...]] = []
+    known = 0
+    for name, declaration in declarations.items():
+        if name not in held:
+            continue
+        layout, before, inserted = held[name]
+        facts = _added(statements[name], MICROS)
+        kind = arrow_type(layout, 1, MICROS)
+        if facts.existing is not None:
+            known += 1
+            if facts.existing != before or facts.existing.type != kind:
+                wrong.append((declaration, "existing", facts.existing, before))
+        (_, default) = layout_defaults(layout, MICROS)
+        if default.value is not None and default.value != inserted:
+            wrong.append((declaration, "default", default.value, inserted))
+        logged = layout.columns[1]
+        same = (facts.column.type, facts.column.metadata) == (logged.type, logged.metadata)
+        if not same and "COMPRESSED" not in declaration:
+            wrong.append((declaration, "column", facts.column, logged))
+    assert wrong == []
+    assert known > 0.5 * len(declarations) > 50
