@@ -42,7 +42,7 @@ def read_checkpoint(directory: str) -> Checkpoint | None:
     Raises:
         OptionError: `INVALID_VALUE`: it is not the checkpoint of a stream from a log.
     """
-    files, root = _open(directory)
+    files, root = open_directory(directory)
     metadata = _read(files, f"{root}/metadata")
     if metadata is None:
         return None
@@ -67,11 +67,12 @@ def read_checkpoint(directory: str) -> Checkpoint | None:
 
 def read_offset(directory: str, batch_id: int) -> SourceOffset | None:
     """Where a batch ends; None: the checkpoint does not know it."""
-    files, root = _open(directory)
+    files, root = open_directory(directory)
     return _offset(files, root, batch_id)
 
 
-def _open(directory: str) -> tuple[FileSystem, str]:
+def open_directory(directory: str) -> tuple[FileSystem, str]:
+    """The file system that *directory* (a folder or URL) is in, and its path there."""
     if "://" in directory:
         files, root = fs.FileSystem.from_uri(directory)
         return files, str(root).rstrip("/")

@@ -32,8 +32,8 @@ def init_text(
 ) -> str:
     """A job file for the log at *path*, which can run as it is.
 
-    Tables with a primary key are mirrored; those without get a changelog; those whose columns nobody knows are left
-    out, and a comment says why.
+    Tables with a primary key are mirrored; those without, and those whose rows come in parts that nobody can put
+    together, get a changelog; those whose columns nobody knows are left out. Comments say why.
 
     Raises:
         BinlogError: The log cannot be read.
@@ -52,11 +52,13 @@ def init_text(
         comments[len(rules)] = [*_why_changelog(keyless, table_format), _listed(keyless)]
         rules.append(TableRule(select=select, mode=Mode.CHANGELOG))
     if keyed or not keyless:
+        is_mirror = table_format is not TableFormat.PARQUET
+        whole = "; of one without a primary key the whole row tells rows apart" if is_mirror else ""
         comments[len(rules)] = [
             _listed(keyed) if keyed else "The log has no changes of tables yet: all that will come.",
-            "Tables that are created later are taken too; one without a primary key would stop the job.",
+            f"Tables that are created later are taken too{whole}.",
         ]
-        rules.append(TableRule(mode=Mode.CHANGELOG if table_format is TableFormat.PARQUET else Mode.MIRROR))
+        rules.append(TableRule(mode=Mode.MIRROR if is_mirror else Mode.CHANGELOG))
     excluded = sorted({rf"{re.escape(table.layout.database)}\..*" for table in system})
     excluded += [_expression(table) for table in unknown]
     job = Job(
@@ -85,7 +87,7 @@ def _unknown_reason(table: FoundTable) -> str | None:
 
 
 def _is_mirrored(table: FoundTable, table_format: TableFormat) -> bool:
-    return bool(table.layout.primary_key) and not table.has_partial_rows and table_format is not TableFormat.PARQUET
+    return bool(table.layout.primary_key) and not table.unknown_columns and table_format is not TableFormat.PARQUET
 
 
 def _expression(table: FoundTable) -> str:
@@ -101,13 +103,14 @@ def _why_changelog(keyless: Sequence[FoundTable], table_format: TableFormat) -> 
     if without:
         reasons.append(
             f"The log knows no primary key of {_names(without)}: so every change is kept, and not the rows as they "
-            'are. Where columns tell rows apart, mirror them: mode = "mirror" and keys = ["..."].'
+            'are. Where columns tell rows apart, mirror them: mode = "mirror" and keys = ["..."]; without keys a '
+            "mirror compares whole rows, and reads and writes all of the table where some change."
         )
     partial = [table for table in keyless if table.layout.primary_key]
     if partial:
         reasons.append(
-            f"Rows of {_names(partial)} came without all their columns (binlog_row_image on the server is not FULL): "
-            "mirror needs whole rows, changelog does not."
+            f"Rows of {_names(partial)} came without all their columns (binlog_row_image on the server is not FULL), "
+            "and what they hold there is not known: mirror needs that, changelog does not."
         )
     return reasons
 

@@ -13,11 +13,12 @@ from binlog_connector.metrics.lag import LagMeter
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.checkpoint import read_checkpoint
+from binlog_streaming.job_record import START_OPTIONS, RecordKeeper
 from binlog_streaming.job_tables import TableReport, report_table
 from binlog_streaming.log_tables import SCAN_SIZE, find_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_streaming.checkpoint import Checkpoint
@@ -82,6 +83,7 @@ class JobReport:
         left_out: Names of tables that no rule wants.
         scan_size: Bytes of the log that were looked at for tables.
         warnings: What may surprise, beside what the tables say themselves.
+        changed: What the job file says otherwise than when the checkpoint was begun, and must not.
     """
 
     log: LogReport
@@ -90,11 +92,12 @@ class JobReport:
     left_out: tuple[str, ...]
     scan_size: int
     warnings: tuple[str, ...]
+    changed: tuple[str, ...] = ()
 
     @property
     def problems(self) -> tuple[str, ...]:
         """Why the job could not run; none: it can."""
-        return tuple(problem for table in self.tables for problem in table.problems)
+        return (*self.changed, *(problem for table in self.tables for problem in table.problems))
 
 
 def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress | None = None) -> JobReport:
@@ -131,7 +134,11 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     elif not reports:
         warnings.append("no rule in [[tables]] matches a table that the log has changes of")
     warnings.extend(_unused_rules(job, reports))
-    return JobReport(log, start, reports, left_out, found.size, tuple(warnings))
+    warnings.extend(_excluded_ghosts(job, reports))
+    record = RecordKeeper(job)
+    changed = tuple(f"{change.setting}: {change.reason}. {change.hint}" for change in record.changes())
+    reports = tuple(_with_missing(report, record.tables) for report in reports)
+    return JobReport(log, start, reports, left_out, found.size, tuple(warnings), changed)
 
 
 def _log_report(watched: WatchedLog) -> LogReport:
@@ -158,12 +165,9 @@ def _start(
                 raise decision.loss
             warnings.append(f"data is lost, and failOnDataLoss is false: {decision.loss.reason}")
         offset = decision.offset
-        ignored = [name for name in _START_OPTIONS if name in options.given]
-        if ignored:
-            warnings.append(f"{', '.join(ignored)} counts only for a new checkpoint")
     else:
         offset = initial_offset(watched, options.start)
-        said_by = next((name for name in _START_OPTIONS if name in options.given), "startingOffsets")
+        said_by = next((name for name in START_OPTIONS if name in options.given), "startingOffsets")
     batch_id = 0 if checkpoint is None or checkpoint.batch_id is None else checkpoint.batch_id + 1
     return StartReport(
         checkpoint=job.checkpoint,
@@ -175,9 +179,6 @@ def _start(
         size_behind=_size_behind(watched, offset),
         said_by=said_by,
     ), warnings
-
-
-_START_OPTIONS = ("startingOffsets", "startingGtid", "startingTimestamp")
 
 
 def _size_behind(watched: WatchedLog, offset: SourceOffset) -> int:
@@ -217,6 +218,33 @@ def _with_meetings(reports: Sequence[TableReport]) -> tuple[TableReport, ...]:
                 problems.append(f"{report.name}: its target {target.uri} is that of {owner} too")
         checked.append(replace(report, problems=tuple(problems)))
     return tuple(checked)
+
+
+def _with_missing(report: TableReport, written: Set[tuple[str, str]]) -> TableReport:
+    # The job would not stop at it, but make a table that lacks what came before.
+    database, _, name = report.name.partition(".")
+    missing = [target.uri for target in report.targets if not target.exists]
+    if (database, name) not in written or not missing:
+        return report
+    problems = [
+        f"{report.name}: {uri} was written, and is not there any more: it would begin in the middle of the log. Bring "
+        "it back, or start again with a new checkpoint and no tables"
+        for uri in missing
+    ]
+    return replace(report, problems=(*report.problems, *problems))
+
+
+def _excluded_ghosts(job: Job, reports: Sequence[TableReport]) -> list[str]:
+    # Before such a tool renames its table, nobody knows that its rows will be those of another one.
+    wanted = TableFilter(None, job.source.exclude_tables)
+    for report in reports:
+        database, _, table = report.name.partition(".")
+        left_out = [name for name in (f"_{table}_gho", f"_{table}_new") if not wanted.accepts_name(database, name)]
+        if left_out:
+            said = f"excludeTables leaves out {' and '.join(left_out)} in {database}"
+            built = f"when gh-ost or pt-online-schema-change has built {report.name} anew there"
+            return [f"{said}: {built}, the job stops (BINLOG_SCHEMA.TABLE_RENAMED)"]
+    return []
 
 
 def _unused_rules(job: Job, reports: Sequence[TableReport]) -> list[str]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from binlog_format.errors import BinlogError, UnsupportedError
+from binlog_format.errors import BinlogError, OptionError
 from binlog_format.rows.arrow_schema import arrow_schema
-from binlog_format.views.changefeed import changefeed_schema
-from binlog_streaming.settings_model import Mode, TableFormat
-from binlog_streaming.tables.mirror import key_columns
+from binlog_streaming.settings_model import Deletes, Mode, TableFormat
+from binlog_streaming.tables.evolution import common_schema
+from binlog_streaming.tables.mode_columns import mode_schema
+from binlog_streaming.tables.row_keys import key_columns
 from binlog_streaming.tables.sinks import sink_type
-from binlog_streaming.tables.target import Ticket, target_uri
+from binlog_streaming.tables.target import KEYS_PROPERTY, Ticket, split_keys, target_uri
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.log_tables import FoundTable
     from binlog_streaming.settings_model import Job, TableRule
+    from binlog_streaming.tables.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +92,10 @@ def report_table(job: Job, found: FoundTable, rule_number: int, query_id: str | 
     except BinlogError as error:
         problems.append(_told(found.name, error))
     warnings = _warnings(found, rule, keys)
-    if found.has_partial_rows and Mode.MIRROR in rule.modes and not problems:
-        # Whether they are still to come is known only of a job that begins at the beginning.
-        is_ahead = query_id is None and job.source.starts_at_the_beginning
-        (problems if is_ahead else warnings).append(_told(found.name, _partial_rows(found.name)))
     targets: list[TargetReport] = []
     for mode in rule.modes:
-        ticket = _ticket(found, mode, keys, query_id)
-        target, problem = _look(job, found, rule, ticket, None if problems else schema)
+        look = _Look(job, found, rule, mode, keys, query_id)
+        target, problem = look.report(None if problems else schema)
         targets.append(target)
         problems.extend([] if problem is None else [problem])
     return TableReport(
@@ -113,68 +112,105 @@ def report_table(job: Job, found: FoundTable, rule_number: int, query_id: str | 
 
 
 def _keys(found: FoundTable, rule: TableRule) -> tuple[str, ...]:
+    # Without a key the whole row is one, but not where old rows have to be told from new ones.
     layout = found.layout
-    indices = key_columns(layout, rule.keys) if Mode.MIRROR in rule.modes else layout.primary_key
+    needs_key = rule.keys or Mode.SCD2 in rule.modes or rule.deletes is Deletes.MARK
+    indices = key_columns(layout, rule.keys) if needs_key else layout.primary_key
     return tuple(str(layout.columns[index].name) for index in indices)
 
 
 def _warnings(found: FoundTable, rule: TableRule, keys: Sequence[str]) -> list[str]:
     warnings = []
+    keeps_rows = set(rule.modes) != {Mode.CHANGELOG}
     if not found.layout.primary_key:
-        consequence = f": rows are told apart by {', '.join(keys)}" if Mode.MIRROR in rule.modes and keys else ""
+        consequence = ""
+        if keeps_rows and keys:
+            consequence = f": rows are told apart by {', '.join(keys)}"
+        elif keeps_rows:
+            consequence = (
+                ": the whole row tells rows apart, and a batch with updates or deletes of it reads and writes all of "
+                "its target (keys in [[tables]] names columns that are enough)"
+            )
         warnings.append(f"{found.name}: the log names no primary key for it{consequence}")
     if not found.layout.has_names:
         warnings.append(f"{found.name}: the log does not name its columns (binlog_row_metadata=FULL on the server)")
     if found.definitions > 1:
         times = "once" if found.definitions == 2 else f"{found.definitions - 1} times"
+        warnings.append(f"{found.name}: its columns change {times} in the log; its targets change with them")
+    if found.unknown_columns and keeps_rows:
+        named = ", ".join(found.unknown_columns)
         warnings.append(
-            f"{found.name}: its columns change {times} in the log; a job that reads across such a change stops there "
-            "(BINLOG_SCHEMA.SCHEMA_CHANGED)"
+            f"{found.name}: rows in the log came without {named}, and nothing that was looked at says what they hold "
+            "there (no default is known, or the column is computed); a job stops at a row whose values nobody knows "
+            "(BINLOG_UNSUPPORTED.ROW_IMAGE). A schemaFile says the defaults; binlog_row_image=FULL on the server logs "
+            "all columns"
         )
     return warnings
 
 
-def _partial_rows(name: str) -> UnsupportedError:
-    return UnsupportedError(
-        "ROW_IMAGE",
-        f"{name}: rows in the log came without all their columns; mode mirror needs whole rows",
-        hint="Set binlog_row_image=FULL on the server, or use mode changelog for this table",
-    )
+@dataclass(frozen=True, slots=True)
+class _Look:
+    # At one target of a table, as the job itself would look.
+    job: Job
+    found: FoundTable
+    rule: TableRule
+    mode: Mode
+    keys: tuple[str, ...]
+    query_id: str | None
 
+    def report(self, schema: pa.Schema | None) -> tuple[TargetReport, str | None]:
+        """The target, and why the job could not write there; *schema* is None where that is known already."""
+        layout, sink = self.found.layout, self.job.sink
+        uri = target_uri(sink.directory, self.rule.target, database=layout.database, table=layout.table, mode=self.mode)
+        exists = False
+        try:
+            if sink.format is TableFormat.ICEBERG and not _has_catalog(sink.directory):
+                if schema is not None:
+                    self._check_columns(None, schema)
+                return TargetReport(str(self.mode), uri, exists), None  # a look would make the catalog
+            with contextlib.closing(sink_type(sink.format).at(sink, uri)) as target:
+                exists = target.properties() is not None
+                if schema is not None:
+                    target.check_owner(self._ticket(target))
+                    self._check_columns(target, schema)
+        except OptionError:
+            raise
+        except BinlogError as error:
+            return TargetReport(str(self.mode), uri, exists), _told(self.found.name, error)
+        return TargetReport(str(self.mode), uri, exists), None
 
-def _ticket(found: FoundTable, mode: Mode, keys: tuple[str, ...], query_id: str | None) -> Ticket:
-    return Ticket(
-        query_id=query_id or "none yet",
-        batch_id=0,
-        source_table=found.name,
-        mode=mode,
-        keys=keys if mode is Mode.MIRROR else (),
-        position="",
-        last_change="",
-        gtid=None,
-    )
+    def _check_columns(self, target: Target | None, schema: pa.Schema) -> None:
+        """See that the target can follow the columns: from what it has, or through all that a new job would meet."""
+        wanted = [self._stored(target, schema)]
+        if target is not None and target.properties() is not None:
+            if not self.found.is_made_there:
+                wanted.insert(0, target.schema())
+        elif self.query_id is None and self.job.source.starts_at_the_beginning:
+            decoding = self.job.source.decoding()
+            wanted = [self._stored(target, arrow_schema(one, decoding)) for one in self.found.earlier] + wanted
+        common_schema(wanted, self.found.name)
 
+    def _stored(self, target: Target | None, schema: pa.Schema) -> pa.Schema:
+        columns = mode_schema(self.mode, schema, self.rule.deletes)
+        return columns if target is None else target.stored_schema(columns)
 
-def _look(
-    job: Job, found: FoundTable, rule: TableRule, ticket: Ticket, schema: pa.Schema | None
-) -> tuple[TargetReport, str | None]:
-    """A target, and why the sink would refuse to write there."""
-    layout, mode = found.layout, ticket.mode
-    uri = target_uri(job.sink.directory, rule.target, database=layout.database, table=layout.table, mode=mode)
-    if job.sink.format is TableFormat.ICEBERG and not _has_catalog(job.sink.directory):
-        return TargetReport(str(mode), uri, exists=False), None  # a look would make the catalog
-    target = sink_type(job.sink.format).at(job.sink, uri)
-    try:
-        exists = target.properties() is not None
-        if schema is None:
-            return TargetReport(str(mode), uri, exists), None
-        target.check_owner(ticket)
-        target.check_schema(changefeed_schema(layout) if mode is Mode.CHANGELOG else schema, ticket)
-    except BinlogError as error:
-        return TargetReport(str(mode), uri, exists), _told(found.name, error)
-    finally:
-        target.close()
-    return TargetReport(str(mode), uri, exists), None
+    def _ticket(self, target: Target) -> Ticket:
+        keys = self.keys if self.mode is not Mode.CHANGELOG else ()
+        properties = target.properties()
+        if properties is not None and not self.rule.keys and self.mode is not Mode.CHANGELOG:
+            # A statement in the part of the log that is still to come may have changed the primary key.
+            keys = split_keys(properties.get(KEYS_PROPERTY) or "")
+        return Ticket(
+            query_id=self.query_id or "none yet",
+            batch_id=0,
+            step=0,
+            source_table=self.found.name,
+            mode=self.mode,
+            keys=keys,
+            position="",
+            last_change="",
+            gtid=None,
+        )
 
 
 def _has_catalog(directory: str) -> bool:

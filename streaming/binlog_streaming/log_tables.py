@@ -8,15 +8,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_connector.following.watched import file_start
+from binlog_connector.schema.ddl import parse_ddl
 from binlog_connector.schema.history import SchemaHistory
+from binlog_connector.schema.log_ddl import table_statements
+from binlog_connector.schema.operations import AlterTable, CreateTable, DropDatabase, DropTables, RenameTables
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.position import Position
 from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.declared_defaults import DefaultKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from binlog_connector.schema.definitions import TableDefinition, TableName
+    from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_connector.schema.operations import Operation
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log import Log, LogFile
@@ -35,15 +42,23 @@ class FoundTable:
     Attributes:
         layout: What it looks like now, as far as the log (and a schema file) says.
         definitions: How many different sets of columns it has had in the part that was looked at.
+        earlier: Layouts with other columns that it had there, in order, since it was created or renamed there, or
+            columns of it were dropped or renamed; *layout* is not among them.
+        is_made_there: It was created or renamed in that part, or columns of it were dropped or renamed.
         changes: Rows inserted, updated and deleted there.
         has_partial_rows: Some of the rows that were inserted or updated came without all their columns.
+        unknown_columns: Those that such rows left out, and of which nobody knows what the rows hold: no statement and
+            no schema file that was seen says their default, or they are computed.
         problem: What does not let its layout be known, or its rows be read.
     """
 
     layout: TableLayout
     definitions: int = 1
+    earlier: tuple[TableLayout, ...] = ()
+    is_made_there: bool = False
     changes: int = 0
     has_partial_rows: bool = False
+    unknown_columns: tuple[str, ...] = ()
     problem: BinlogError | None = None
 
     @property
@@ -111,10 +126,15 @@ class _Finder:
         self._maps = TableMaps()
         self._by_name: dict[str, FoundTable] = {}
         self._known: dict[str, dict[str, FoundTable]] = {}  # by name and digest
+        self._layouts: dict[str, list[FoundTable]] = {}  # by name, in order, each time that the layout is another one
+        self._made: set[str] = set()
 
     def look_at(self, block: Block) -> None:
         """Take in one more block."""
-        for touched in self._maps.resolve(block):
+        statements = [(row, statement) for row, _, statement in table_statements(block)]
+        for touched in sorted(self._maps.resolve(block), key=lambda touched: int(touched.events[0])):
+            while statements and statements[0][0] < int(touched.events[0]):
+                self._obey(statements.pop(0)[1])
             layout = touched.layout
             definitions = self._known.setdefault(layout.full_name, {})
             found = definitions.get(layout.digest)
@@ -122,6 +142,11 @@ class _Finder:
                 found = definitions[layout.digest] = self._completed(block, touched)
             self._count(found, block, touched)
             self._by_name[layout.full_name] = found
+            layouts = self._layouts.setdefault(layout.full_name, [])
+            if not layouts or layouts[-1] is not found:
+                layouts.append(found)
+        for _, statement in statements:
+            self._obey(statement)
 
     def tables(self) -> tuple[FoundTable, ...]:
         """All tables, by name, as they were defined last."""
@@ -130,10 +155,26 @@ class _Finder:
             table.definitions = len({str(_columns(definition.layout)) for definition in definitions})
             table.changes = sum(definition.changes for definition in definitions)
             table.has_partial_rows = any(definition.has_partial_rows for definition in definitions)
+            unknown = (column for definition in definitions for column in definition.unknown_columns)
+            table.unknown_columns = tuple(dict.fromkeys(unknown))
+            others = (one for one in self._layouts.get(name, ()) if one is not table)
+            table.earlier = tuple(one.layout for one in others if one.problem is None)
+            table.is_made_there = name in self._made
         return tuple(self._by_name[name] for name in sorted(self._by_name))
 
-    @staticmethod
-    def _count(found: FoundTable, block: Block, touched: TableEvents) -> None:
+    def _obey(self, statement: DdlStatement) -> None:
+        # Behind such a statement columns are not those before it under the same names.
+        for operation in parse_ddl(statement.text, statement.session):
+            for name in _made_by(operation):
+                self._made.add(str(name))
+                self._layouts.pop(str(name), None)
+            if isinstance(operation, DropDatabase):
+                for full_name, found in self._by_name.items():
+                    if found.layout.database == operation.database:
+                        self._made.add(full_name)
+                        self._layouts.pop(full_name, None)
+
+    def _count(self, found: FoundTable, block: Block, touched: TableEvents) -> None:
         from binlog_format.rows.images import ImageKind, read_images
 
         if found.problem is not None:
@@ -145,21 +186,68 @@ class _Finder:
             return
         kinds = images.table["kind"]
         found.changes += int(np.count_nonzero(kinds != ImageKind.UPDATE_AFTER))
-        if not found.has_partial_rows and images.has_absent():
-            stay = np.isin(kinds, (ImageKind.INSERT, ImageKind.UPDATE_AFTER))
+        if not images.has_absent():
+            return
+        definition = self._definition(block, touched)
+        for kind in (ImageKind.INSERT, ImageKind.UPDATE_AFTER):
+            chosen = kinds == kind
             columns = range(len(found.layout.columns))
-            found.has_partial_rows = any((images.absent_mask(index) & stay).any() for index in columns)
+            left_out = [index for index in columns if (images.absent_mask(index) & chosen).any()]
+            is_inserted = kind == ImageKind.INSERT
+            unknown = [index for index in left_out if not _is_known(definition, index, is_inserted=is_inserted)]
+            names = (str(found.layout.columns[index].name) for index in unknown)
+            found.unknown_columns = tuple(dict.fromkeys((*found.unknown_columns, *names)))
+            found.has_partial_rows = found.has_partial_rows or bool(left_out)
 
     def _completed(self, block: Block, touched: TableEvents) -> FoundTable:
         layout = touched.layout
         if layout.problem is not None:
             return FoundTable(layout, problem=layout.problem)
-        group = block.groups[int(block.events["group"][int(touched.events[0])])]
-        position = Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
         try:
-            return FoundTable(self._history.completed(layout, position))
+            return FoundTable(self._history.completed(layout, _position(block, touched)))
         except BinlogError as error:
             return FoundTable(layout, problem=error)
+
+    def _definition(self, block: Block, touched: TableEvents) -> TableDefinition | None:
+        layout = touched.layout
+        try:
+            definition = self._history.definition(layout.database, layout.table, _position(block, touched))
+        except BinlogError:
+            return None  # a statement that was not understood: nothing is known any more
+        is_its = definition is not None and len(definition.columns or ()) == len(layout.columns)
+        return definition if is_its else None
+
+
+def _position(block: Block, touched: TableEvents) -> Position:
+    group = block.groups[int(block.events["group"][int(touched.events[0])])]
+    return Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
+
+
+def _made_by(operation: Operation) -> Iterable[TableName]:
+    match operation:
+        case CreateTable():
+            yield operation.name
+        case DropTables():
+            yield from operation.names
+        case RenameTables():
+            for pair in operation.pairs:
+                yield from pair
+        case AlterTable():
+            renamed = any(change.old_name not in (None, change.column.name) for change in operation.changes)
+            if operation.new_name is not None:
+                yield operation.new_name
+            if operation.new_name is not None or operation.dropped or operation.column_renames or renamed:
+                yield operation.name
+
+
+def _is_known(definition: TableDefinition | None, index: int, *, is_inserted: bool) -> bool:
+    # What a row holds in a column that it left out: its default behind an INSERT, behind an UPDATE what was there.
+    if definition is None or definition.columns is None:
+        return not is_inserted
+    column = definition.columns[index]
+    if column.generated is not None:
+        return False
+    return not is_inserted or column.default is None or column.default.kind is not DefaultKind.UNKNOWN
 
 
 def _columns(layout: TableLayout) -> object:

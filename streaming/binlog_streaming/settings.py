@@ -25,28 +25,36 @@ from binlog_format.position import Place
 from binlog_streaming.settings_checks import Mistake, check_values
 from binlog_streaming.settings_lines import KeyPath, key_lines, key_text
 from binlog_streaming.settings_model import (
+    Deletes,
     Job,
     Metrics,
     Mode,
+    OnStatement,
     Sink,
     Source,
     Spark,
     TableFormat,
     TableRule,
     Trigger,
+    UnknownValues,
+    Writer,
     parse_milliseconds,
 )
 
 __all__ = [
+    "Deletes",
     "Job",
     "Metrics",
     "Mode",
+    "OnStatement",
     "Sink",
     "Source",
     "Spark",
     "TableFormat",
     "TableRule",
     "Trigger",
+    "UnknownValues",
+    "Writer",
     "check_job_values",
     "job_from",
     "load_job",

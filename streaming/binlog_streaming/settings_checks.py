@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import OptionError, StartError
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.settings_model import Mode, TableFormat, parse_milliseconds
+from binlog_streaming.settings_model import Deletes, Mode, TableFormat, UnknownValues, Writer, parse_milliseconds
 
 if TYPE_CHECKING:
     from binlog_streaming.settings_lines import KeyPath
-    from binlog_streaming.settings_model import Job, TableRule
+    from binlog_streaming.settings_model import Job, Sink, TableRule
 
 FILE_SIZE_MIN = 1 << 20
 PORT_MAX = 65_535
@@ -51,16 +51,35 @@ def check_values(job: Job) -> None:
     if job.metrics.port is not None and not 0 <= job.metrics.port <= PORT_MAX:
         raise Mistake(("metrics", "port"), f"expected a number from 0 to {PORT_MAX}, got {job.metrics.port}")
     _check_source(job)
+    _check_writer(job.sink)
     if not job.tables:
         raise Mistake(("tables",), "expected at least one rule, got none")
     for number, rule in enumerate(job.tables):
         _check_rule(rule, ("tables", number))
-        if job.sink.format is TableFormat.PARQUET and Mode.MIRROR in rule.modes:
+        kept = next((mode for mode in rule.modes if mode is not Mode.CHANGELOG), None)
+        if job.sink.format is TableFormat.PARQUET and kept is not None:
             raise Mistake(
                 ("tables", number, "mode"),
-                "expected changelog beside sink.format parquet, got mirror",
-                "Rows in plain Parquet files cannot be replaced: use format delta or iceberg for mirrors",
+                f"expected changelog beside sink.format parquet, got {kept}",
+                "Rows in plain Parquet files cannot be replaced: use format delta or iceberg for mirror and scd2",
             )
+
+
+def _check_writer(sink: Sink) -> None:
+    if sink.writer is not Writer.SPARK:
+        return
+    if sink.format is TableFormat.PARQUET:
+        raise Mistake(
+            ("sink", "writer"),
+            "expected embedded beside sink.format parquet, got spark",
+            "Spark's writers are for delta and iceberg: leave writer out",
+        )
+    if sink.storage:
+        raise Mistake(
+            ("sink", "storage"),
+            "expected nothing beside sink.writer spark, which does not know these names",
+            "Access to an object store is among Spark's settings: spark.hadoop.fs.s3a... in spark.settings",
+        )
 
 
 _OPTION_NAMED = re.compile(r"options? (\w+)")
@@ -98,3 +117,29 @@ def _check_rule(rule: TableRule, path: KeyPath) -> None:
     except (KeyError, IndexError, ValueError) as error:
         known = "{database}, {table} and {mode}"
         raise Mistake((*path, "target"), f"expected only {known} in braces, got {rule.target!r}") from error
+    _check_what_modes_need(rule, path)
+
+
+def _check_what_modes_need(rule: TableRule, path: KeyPath) -> None:
+    # A setting that changes nothing is a wish that would not come true.
+    modes = " and ".join(rule.modes)
+    if rule.deletes is Deletes.MARK and Mode.MIRROR not in rule.modes:
+        raise Mistake(
+            (*path, "deletes"),
+            f'expected mode mirror beside deletes = "mark", got {modes}',
+            "A changelog and scd2 keep what was deleted anyway: leave deletes out",
+        )
+    if set(rule.modes) != {Mode.CHANGELOG}:
+        return
+    if rule.keys:
+        raise Mistake(
+            (*path, "keys"),
+            "expected mode mirror or scd2 beside keys, got changelog",
+            "A changelog holds every change, whatever row it is of: leave keys out",
+        )
+    if rule.unknown_values is not UnknownValues.FAIL:
+        raise Mistake(
+            (*path, "unknown_values"),
+            f"expected mode mirror or scd2 beside unknown_values = {str(rule.unknown_values)!r}, got changelog",
+            "Rows of a changelog stay as they were written, new columns are null in them: leave unknown_values out",
+        )

@@ -18,6 +18,41 @@ class Mode(StrEnum):
     """The current state of the source table, by primary key."""
     CHANGELOG = "changelog"
     """Every row image, in order, in the shape of a change data feed."""
+    SCD2 = "scd2"
+    """Every version that a row ever had, and when it held, by primary key."""
+
+
+class Deletes(StrEnum):
+    """What a deleted row becomes in a mirror."""
+
+    REMOVE = "remove"
+    MARK = "mark"
+    """It stays; the columns `_deleted` and `_deleted_at` say so."""
+
+
+class OnStatement(StrEnum):
+    """What a TRUNCATE or a DROP of a source table does to its targets."""
+
+    APPLY = "apply"
+    IGNORE = "ignore"
+    FAIL = "fail"
+    """The job stops before it."""
+
+
+class UnknownValues(StrEnum):
+    """What rows that are there get in a new column, where the log does not say what they hold in it."""
+
+    FAIL = "fail"
+    NULL = "null"
+
+
+class Writer(StrEnum):
+    """What writes the tables."""
+
+    EMBEDDED = "embedded"
+    """Libraries in Spark's Python workers; no jars."""
+    SPARK = "spark"
+    """Spark's own writer of the format, from its jars."""
 
 
 class TableFormat(StrEnum):
@@ -89,12 +124,20 @@ class TableRule(Section, frozen=True):
         mode: One mode, or a list of several.
         keys: Columns that tell rows apart, for tables whose primary key the log does not know.
         target: Where in the sink's directory; `{database}`, `{table}` and `{mode}` are filled in.
+        deletes: What a deleted row becomes in a mirror.
+        on_truncate: What a TRUNCATE does to the targets.
+        on_drop: What a DROP TABLE or DROP DATABASE does to them.
+        unknown_values: What rows that are there get in a new column, where the log does not say it.
     """
 
     select: str = ".*"
     mode: Mode | tuple[Mode, ...] = Mode.MIRROR
     keys: tuple[str, ...] = ()
     target: str = "{database}/{table}"
+    deletes: Deletes = Deletes.REMOVE
+    on_truncate: OnStatement = OnStatement.APPLY
+    on_drop: OnStatement = OnStatement.IGNORE
+    unknown_values: UnknownValues = UnknownValues.FAIL
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -108,6 +151,7 @@ class Sink(Section, frozen=True):
     Attributes:
         directory: Folder or URL.
         format: Kind of the tables.
+        writer: What writes them.
         storage: Access to an object store, as `deltalake` takes it.
         target_file_size: In bytes; a merge rewrites whole files, an append leaves many small ones.
         retention: How long files that a merge replaced stay, for readers of older versions.
@@ -115,6 +159,7 @@ class Sink(Section, frozen=True):
 
     directory: str
     format: TableFormat = TableFormat.DELTA
+    writer: Writer = Writer.EMBEDDED
     storage: dict[str, str] = {}
     target_file_size: int = 64 << 20
     retention: str = "7d"
@@ -175,9 +220,12 @@ class Job(Section, frozen=True):
 
     def source_options(self) -> dict[str, str]:
         """The options of the Spark source, without the path: tables that no rule wants are left out there already."""
-        wanted = ",".join(rule.select for rule in self.tables)
+        wanted = ",".join([*(rule.select for rule in self.tables), GHOST_TABLES])
         return {"view": "tables", "tables": wanted, **self.source.options()}
 
+
+GHOST_TABLES = r".*\._.+_(gho|new)"
+"""What gh-ost and pt-online-schema-change call the table that will take the place of a table."""
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")

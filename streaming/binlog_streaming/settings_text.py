@@ -98,15 +98,42 @@ TABLES = (
     Setting(
         "mode",
         "mirror: the rows that the table has now, by primary key. changelog: every change, in order, in the shape of a "
-        'change data feed. Several: ["mirror", "changelog"], with {mode} in the target.',
+        "change data feed. scd2: every version that a row ever had, with the times between which it held. Several: "
+        '["mirror", "changelog"], with {mode} in the target.',
     ),
-    Setting("keys", "Columns that tell rows apart, for tables whose primary key the log does not know.", '["id"]'),
+    Setting(
+        "keys",
+        "Columns that tell rows apart, for tables whose primary key the log does not know; default: the primary key, "
+        "or the whole row where there is none.",
+        '["id"]',
+    ),
     Setting("target", "Place in the sink's directory; {database}, {table} and {mode} are filled in."),
+    Setting(
+        "deletes",
+        "What a deleted row becomes in a mirror: remove, or mark (it stays, with _deleted true and the time in "
+        "_deleted_at).",
+    ),
+    Setting(
+        "on_truncate",
+        "What a TRUNCATE of the source table does: apply (a mirror becomes empty, versions end, a changelog gets a row "
+        "that says so), ignore, or fail (the job stops before it).",
+    ),
+    Setting("on_drop", "The same for DROP TABLE and DROP DATABASE; with ignore the rows stay as they were last."),
+    Setting(
+        "unknown_values",
+        "What rows that are there get in a new column where the log does not say what they hold (an expression as "
+        "default, AUTO_INCREMENT, a generated column): fail (the job stops before it), or null.",
+    ),
 )
 SINK = (
     Setting("directory", "Folder or URL; with its tables, and nothing else, in it."),
     Setting(
         "format", "Kind of the tables: delta, iceberg (in a folder), or parquet (in a folder, for changelogs only)."
+    ),
+    Setting(
+        "writer",
+        "What writes them: embedded (deltalake, pyiceberg, pyarrow: no jars), or spark (Spark's own writers of Delta "
+        "and Iceberg, whose jars spark.settings names).",
     ),
     Setting("storage", "Access to an object store, as deltalake takes it.", '{ AWS_REGION = "eu-central-1" }'),
     Setting("target_file_size", "Bytes; smaller files make merges touch less, and readers open more."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from binlog_connector.spark.option_table import OPTIONS
@@ -15,7 +16,7 @@ from binlog_format.rows.decoding import TimeType, ZeroDates
 from binlog_format.views.changefeed import ChangefeedView
 from binlog_format.views.changes import ChangesView
 from binlog_format.views.events import EVENTS_SCHEMA
-from binlog_format.views.tables import TABLES_SCHEMA
+from binlog_format.views.tables import STATEMENT_TYPE, TABLES_SCHEMA
 from binlog_format.views.transactions import TRANSACTIONS_SCHEMA
 from tests.connector.shop import Shop
 from tests.docs.markdown import REPO, table_rows
@@ -84,7 +85,15 @@ def test_columns_of_a_view_are_those_in_the_code(heading: str, view: View) -> No
         View.TABLES: TABLES_SCHEMA,
     }
     documented = [(plain(row[0]), plain(row[1])) for row in table_rows(GUIDE, heading)]
-    assert documented == [(field.name, field.dataType.simpleString()) for field in to_spark(schemas[view])]
+    statement = to_spark(pa.schema(list(STATEMENT_TYPE))).simpleString()  # it has a table of its own
+    fields = [(field.name, field.dataType.simpleString()) for field in to_spark(schemas[view])]
+    assert documented == [(name, kind.replace(statement, "DDL")) for name, kind in fields]
+
+
+def test_fields_of_a_statement_are_those_in_the_code() -> None:
+    documented = [(plain(row[0]), plain(row[1])) for row in table_rows(GUIDE, "A statement in `ddl` has")]
+    fields = to_spark(pa.schema(list(STATEMENT_TYPE)))
+    assert documented == [(field.name, field.dataType.simpleString()) for field in fields]
 
 
 def test_columns_of_the_changefeed_follow_the_table_s(tmp_path: Path) -> None:

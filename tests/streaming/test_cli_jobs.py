@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -148,3 +149,60 @@ def test_mirror_once_and_again_gives_the_tables_of_the_server(tmp_path: Path) ->
     assert {target["exists"] for row in rows if row["kind"] == "table" for target in row["targets"]} == {True}
     again = run("run", file, "--once", cwd=tmp_path)
     assert (again.returncode, again.stdout.splitlines()[-1]) == (0, "ended: 0 changes in 0 batches"), again.stderr
+    # With more tables, or another mode, it is another job.
+    job = tmp_path / file
+    text = job.read_text()
+    job.write_text(text.replace('mode = "mirror"', 'mode = "scd2"'))
+    for command in ("check", "run"):
+        other = run(command, file, cwd=tmp_path)
+        assert other.returncode == {"check": 1, "run": 2}[command]
+        said = "tables[0].mode: sb.sbtest1 was begun with 'mirror', now it is 'scd2'. scd2 would begin in the middle"
+        assert said in " ".join((other.stdout + other.stderr).split())
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("once", "status"), [(False, 0), (True, 128 + signal.SIGTERM)])
+def test_stopped_is_not_ended(once: bool, status: int, tmp_path: Path) -> None:
+    command = [PROGRAM, "mirror", str(OLTP), "--to", "lake", "-o", "jsonl", *(["--once"] if once else [])]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    first = json.loads(process.stdout.readline())
+    assert first["event"] == "started"
+    process.send_signal(signal.SIGTERM)
+    rest, errors = process.communicate(timeout=300)
+    last = json.loads(rest.splitlines()[-1])
+    assert (process.returncode, last["event"]) == (status, "stopped"), errors
+    # It was a stop like any other: the next run takes what is left.
+    again = run("mirror", str(OLTP), "--to", "lake", "--once", cwd=tmp_path)
+    assert again.stdout.splitlines()[-1].startswith("ended: "), again.stderr
+    for name in TABLES:
+        assert mirror(tmp_path / "lake", name) == truth(name)
+
+
+def test_lines_for_people_say_once_what_is_special_about_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    from binlog_format.position import Position
+    from binlog_streaming.cli.running import LinePrinter
+    from binlog_streaming.tables.progress import NOTE_TEXTS, BatchProgress, Note, Outcome, TableProgress
+
+    table = TableProgress(
+        source_table="shop.t",
+        target="t",
+        mode="mirror",
+        outcome=Outcome.WRITTEN,
+        inserts=1,
+        updates=0,
+        deletes=0,
+        rows_written=1,
+        seconds=0.1,
+        position=Position(0, 1, 0),
+        commit_time=1,
+        notes=frozenset({Note.WHOLE_ROWS}),
+    )
+    printer = LinePrinter()
+    for number in range(2):
+        printer.batch(
+            BatchProgress(batch_id=number, tables=(table, table), seconds=0.1, finished_at=2.0, bytes_behind=None)
+        )
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(" ")[0] for line in lines] == ["batch", "shop.t:", "batch"]
+    assert lines[1] == f"shop.t: {NOTE_TEXTS[Note.WHOLE_ROWS]}"

@@ -14,13 +14,18 @@ from deltalake import write_deltalake
 from binlog_connector.following.edges import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import DataLossError, OptionError, StartError
+from binlog_format.events.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.checkpoint import read_checkpoint, read_offset
 from binlog_streaming.init_job import init_text
 from binlog_streaming.job_check import check_job
+from binlog_streaming.job_record import RecordKeeper
 from binlog_streaming.log_tables import SCAN_SIZE, find_tables
-from binlog_streaming.settings import Job, Mode, Sink, Source, TableFormat, TableRule, load_job
+from binlog_streaming.settings import Deletes, Job, Mode, Sink, Source, TableFormat, TableRule, load_job
+from binlog_streaming.tables.delta import DeltaTarget
+from binlog_streaming.tables.target import Ticket
 from tests.corpus import SERVER_CASES
 from tests.streaming.tables.oltp import CHANGES, OLTP, TABLES
+from tests.streaming.tables.shop import ShopLog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +81,7 @@ def test_job_file_that_init_writes_can_run(case: str, tmp_path: Path) -> None:
     assert {table.name for table in report.tables} | set(report.left_out) == {table.name for table in found}
     modes = {table.name: table.targets[0].mode for table in report.tables}
     for table in found:
-        is_whole = bool(table.layout.primary_key) and not table.has_partial_rows
+        is_whole = bool(table.layout.primary_key) and not table.unknown_columns
         if table.name in modes:
             assert modes[table.name] == ("mirror" if is_whole else "changelog")
     assert list(tmp_path.iterdir()) == [file]  # a look leaves nothing behind
@@ -145,10 +150,8 @@ def test_started_job_goes_on_at_its_checkpoint(tmp_path: Path) -> None:
     assert (start.is_fresh, start.is_repeated, start.batch_id, start.position) == (False, True, 0, str(first.position))
     shutil.rmtree(tmp_path / "checkpoint")
     write_checkpoint(tmp_path, [first, last], committed=2)
-    report = check_job(job_for(tmp_path, startingGtid="0-1011-1"))
-    start = report.start
+    start = check_job(job_for(tmp_path, startingGtid="0-1011-1")).start
     assert (start.is_repeated, start.batch_id, start.position, start.size_behind) == (False, 2, str(last.position), 0)
-    assert "startingGtid counts only for a new checkpoint" in report.warnings
     assert read_offset(str(tmp_path / "checkpoint"), 0) == first
     assert read_offset(str(tmp_path / "checkpoint"), 7) is None
 
@@ -180,20 +183,121 @@ def test_table_of_somebody_else_is_a_problem(tmp_path: Path) -> None:
     assert [table.targets[0].exists for table in report.tables] == [False, True, False, False]
 
 
-def test_tables_without_a_key_or_with_part_rows_cannot_be_mirrored(tmp_path: Path) -> None:
+def test_tables_without_a_key_are_warned_of_where_the_whole_row_is_one(tmp_path: Path) -> None:
     log = SERVER_CASES / "mariadb-10.11" / "ops_minimal"
-    report = check_job(job_for(tmp_path, log=log))
-    problems = {table.name: "".join(table.problems) for table in report.tables}
-    assert "BINLOG_SCHEMA.NO_PRIMARY_KEY" in problems["t.per"] + problems["t.nokey"]
-    assert "BINLOG_UNSUPPORTED.ROW_IMAGE" in problems["t.a"]
-    assert problems["t.audit"] == ""
-    later = {table.name: table for table in check_job(job_for(tmp_path, log=log, startingOffsets="latest")).tables}
-    assert later["t.a"].problems == ()
-    assert "BINLOG_UNSUPPORTED.ROW_IMAGE" in later["t.a"].warnings[0]
-    nokey = TableRule(select=r"t\.nokey", mode=Mode.CHANGELOG)
-    (table,) = check_job(job_for(tmp_path, nokey, log=log)).tables
+    nokey = r"t\.nokey"
+    (table,) = check_job(job_for(tmp_path, TableRule(select=nokey), log=log)).tables
+    assert (table.problems, table.keys, table.keys_said_by) == ((), (), None)
+    assert "the log names no primary key for it: the whole row tells rows apart" in table.warnings[0]
+    (table,) = check_job(job_for(tmp_path, TableRule(select=nokey, mode=Mode.CHANGELOG), log=log)).tables
     assert (table.problems, table.keys, table.keys_said_by) == ((), (), None)
     assert table.warnings == ("t.nokey: the log names no primary key for it",)
+    for rule in (TableRule(select=nokey, mode=Mode.SCD2), TableRule(select=nokey, deletes=Deletes.MARK)):
+        (problem,) = check_job(job_for(tmp_path, rule, log=log)).problems
+        assert "BINLOG_SCHEMA.NO_PRIMARY_KEY" in problem
+
+
+def test_columns_left_out_of_rows_are_warned_of_where_nobody_knows_them(tmp_path: Path) -> None:
+    log = SERVER_CASES / "mariadb-10.11" / "types_minimal_nolog"
+    report = check_job(job_for(tmp_path, TableRule(select=r"t\.t_(generated|int|timestamp)"), log=log))
+    assert report.problems == ()
+    told = {table.name: "".join(table.warnings) for table in report.tables}
+    # Their defaults stand in the log; what is computed does not.
+    assert "rows in the log came without gv, gt, and nothing" in told.pop("t.t_generated")
+    assert [text for text in told.values() if "came without" in text] == []
+    changelog = check_job(job_for(tmp_path, TableRule(select=r"t\.t_generated", mode=Mode.CHANGELOG), log=log))
+    assert "came without" not in "".join(changelog.tables[0].warnings)
+
+
+def shop_log(folder: Path, *kinds: str) -> Path:
+    """A log in which column `n` of one table has these types, one after the other, without a statement that says so."""
+    log = folder / "log"
+    with ShopLog(log) as shop:
+        for kind in kinds:
+            spec = TableSpec("shop", "t", (ColumnSpec("id", "int"), ColumnSpec("n", kind)), ("id",))
+            shop.insert(spec, (len(kind), "1" if kind.startswith("varchar") else 1))
+    return log
+
+
+@pytest.mark.parametrize("kinds", [("int", "bigint"), ("bigint", "int", "smallint"), ("varchar(9)", "varchar(20)")])
+def test_columns_that_change_to_what_holds_their_values_are_no_problem(kinds: tuple[str, ...], tmp_path: Path) -> None:
+    report = check_job(job_for(tmp_path, log=shop_log(tmp_path, *kinds)))
+    assert report.problems == ()
+    said = "".join(report.tables[0].warnings)
+    assert ("its targets change with them" in said) == (kinds[0] != "varchar(9)")
+
+
+def test_columns_that_become_something_else_are_a_problem_where_the_job_meets_them(tmp_path: Path) -> None:
+    log = shop_log(tmp_path, "int", "varchar(9)")
+    (problem,) = check_job(job_for(tmp_path, log=log)).problems
+    assert "BINLOG_SCHEMA.SCHEMA_CHANGED] shop.t: column n was int32 and is string now" in problem
+    assert check_job(job_for(tmp_path, log=log, startingOffsets="latest")).problems == ()
+
+
+def test_columns_of_a_target_that_is_there_are_compared_with_the_newest_in_the_log(tmp_path: Path) -> None:
+    log = shop_log(tmp_path, "int", "bigint")
+    with WatchedLog(str(log)) as watched:
+        write_checkpoint(tmp_path, [start_of_log(watched)], committed=1)
+    job = job_for(tmp_path, log=log)
+    ticket = Ticket(QUERY_ID, 0, 0, "shop.t", Mode.MIRROR, ("id",), "", "", None)
+    for kind, fits in ((pa.int16(), True), (pa.decimal128(20, 2), True), (pa.string(), False)):
+        shutil.rmtree(tmp_path / "tables", ignore_errors=True)
+        columns = pa.schema([("id", pa.int32()), ("n", kind), ("gone", pa.string())])
+        DeltaTarget.at(job.sink, str(tmp_path / "tables" / "shop" / "t")).create(columns, ticket)
+        problems = check_job(job).problems
+        assert [f"column n was {kind}" in problem for problem in problems] == ([] if fits else [True])
+
+
+def test_column_called_like_one_of_the_mode_is_a_problem(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with ShopLog(log) as shop:
+        spec = TableSpec("shop", "t", (ColumnSpec("id", "int"), ColumnSpec("_deleted", "int")), ("id",))
+        shop.insert(spec, (1, 1))
+    assert check_job(job_for(tmp_path, log=log)).problems == ()
+    (problem,) = check_job(job_for(tmp_path, TableRule(deletes=Deletes.MARK), log=log)).problems
+    assert "BINLOG_TABLE.COLUMN_NAME] shop.t: " in problem
+
+
+def test_ghosts_that_are_left_out_are_warned_of(tmp_path: Path) -> None:
+    job = job_for(tmp_path, TableRule(select=r"sb\.sbtest1"), excludeTables=r"sb\._.*_(gho|ghc|del)")
+    assert any("leaves out _sbtest1_gho in sb" in warning for warning in check_job(job).warnings)
+    assert not any("leaves out" in warning for warning in check_job(job_for(tmp_path)).warnings)
+
+
+def test_statement_that_makes_a_table_anew_ends_what_its_columns_were(tmp_path: Path) -> None:
+    found = {table.name: table for table in find_tables(str(SERVER_CASES / "mariadb-10.11" / "ops")).tables}
+    # Renamed in the middle, and some columns dropped: what came before has no say in what its columns may be.
+    assert found["t.ev"].definitions > 2
+    assert found["t.ev"].is_made_there
+    assert found["t.ev"].earlier == ()
+    # A column was added behind its last rows, and nothing else.
+    assert [len(layout.columns) for layout in found["t.many"].earlier] != []
+    assert check_job(job_for(tmp_path, log=SERVER_CASES / "mariadb-10.11" / "ops")).problems == ()
+
+
+def test_table_that_was_written_and_is_gone_is_a_problem(tmp_path: Path) -> None:
+    with WatchedLog(str(OLTP)) as watched:
+        write_checkpoint(tmp_path, [start_of_log(watched)], committed=1)
+    job = job_for(tmp_path)
+    keeper = RecordKeeper(job)
+    keeper.begin()
+    keeper.saw([("sb", "sbtest1"), ("sb", "sbtest2")])
+    target = DeltaTarget.at(job.sink, str(tmp_path / "tables" / "sb" / "sbtest1"))
+    target.create(
+        pa.schema([("id", pa.int32())]), Ticket(QUERY_ID, 0, 0, "sb.sbtest1", Mode.MIRROR, ("id",), "", "", None)
+    )
+    (problem,) = check_job(job).problems
+    assert "sb.sbtest2: " in problem
+    assert "was written, and is not there any more" in problem
+
+
+def test_job_that_says_otherwise_than_its_checkpoint_has_a_problem(tmp_path: Path) -> None:
+    with WatchedLog(str(OLTP)) as watched:
+        write_checkpoint(tmp_path, [start_of_log(watched)], committed=1)
+    RecordKeeper(job_for(tmp_path)).begin()
+    assert check_job(job_for(tmp_path)).problems == ()
+    (problem,) = check_job(job_for(tmp_path, startingGtid="0-1011-1")).problems
+    assert problem.startswith("source.startingGtid: this checkpoint was begun with nothing, now it is '0-1011-1'")
 
 
 def test_keys_of_the_job_file_count(tmp_path: Path) -> None:

@@ -11,15 +11,19 @@ import pytest
 from binlog_connector.spark.option_table import BATCH_ONLY, OPTION_NAMES
 from binlog_format.errors import BinlogError, OptionError
 from binlog_format.rows.decoding import TimeType, ZeroDates
+from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.settings import (
+    Deletes,
     Job,
     Metrics,
     Mode,
+    OnStatement,
     Sink,
     Source,
     Spark,
     TableRule,
     Trigger,
+    UnknownValues,
     load_job,
     parse_job,
     parse_milliseconds,
@@ -101,7 +105,7 @@ def test_values_of_the_source_may_be_toml(tmp_path: Path) -> None:
 
 def test_every_option_of_the_source_that_a_stream_has_can_be_set() -> None:
     ours = {field.encode_name for field in msgspec.structs.fields(Source)}
-    decided = {"view", "table", "tables", "includeDdl", "includeQuery", *BATCH_ONLY}
+    decided = {"view", "table", "tables", "includeDdl", "includeQuery", "endingOffsets", "endingGtid", *BATCH_ONLY}
     assert ours == set(OPTION_NAMES) - decided
 
 
@@ -118,7 +122,14 @@ def test_every_setting_is_explained(section: type[msgspec.Struct]) -> None:
 def some_job(folder: Path) -> Job:
     rules = (
         TableRule(select=r"a\.b'c", mode=(Mode.MIRROR, Mode.CHANGELOG), target="{mode}/{table}", keys=("x", 'y"')),
-        TableRule(),
+        TableRule(
+            select="c",
+            deletes=Deletes.MARK,
+            on_truncate=OnStatement.FAIL,
+            on_drop=OnStatement.APPLY,
+            unknown_values=UnknownValues.NULL,
+        ),
+        TableRule(mode=Mode.SCD2),
     )
     return Job(
         name="every thing",
@@ -203,7 +214,7 @@ MISTAKES = {
     "wrong mode among several": (
         MINIMAL + "[[tables]]\nmode = [\n 'mirror',\n 'changlog']",
         "INVALID_VALUE",
-        r"tables\[0\]\.mode\[1\]: expected mirror or changelog, got 'changlog'. .* mean `changelog`",
+        r"tables\[0\]\.mode\[1\]: expected mirror or changelog or scd2, got 'changlog'. .* mean `changelog`",
     ),
     "wrong format of tables": (
         MINIMAL.replace("directory", "format = 'ice'\ndirectory"),
@@ -214,6 +225,51 @@ MISTAKES = {
         MINIMAL + "format = 'parquet'\n[[tables]]\nmode = ['mirror']",
         "INVALID_VALUE",
         r"tables\[0\]\.mode: expected changelog beside sink.format parquet",
+    ),
+    "versions in parquet": (
+        MINIMAL + "format = 'parquet'\n[[tables]]\nmode = 'scd2'",
+        "INVALID_VALUE",
+        r"tables\[0\]\.mode: expected changelog beside sink.format parquet, got scd2",
+    ),
+    "marks in a changelog": (
+        MINIMAL + "[[tables]]\n[[tables]]\nmode = 'changelog'\ndeletes = 'mark'",
+        "INVALID_VALUE",
+        r'tables\[1\]\.deletes: expected mode mirror beside deletes = "mark", got changelog\. .*leave deletes out',
+    ),
+    "marks beside other modes": (
+        MINIMAL + "[[tables]]\nmode = ['scd2', 'changelog']\ntarget = '{mode}/{table}'\ndeletes = 'mark'",
+        "INVALID_VALUE",
+        r"tables\[0\]\.deletes: .*got scd2 and changelog",
+    ),
+    "keys of a changelog": (
+        MINIMAL + "[[tables]]\nmode = 'changelog'\nkeys = ['id']",
+        "INVALID_VALUE",
+        r"tables\[0\]\.keys: expected mode mirror or scd2 beside keys, got changelog\. .*leave keys out",
+    ),
+    "values in a changelog": (
+        MINIMAL + "[[tables]]\nmode = 'changelog'\nunknown_values = 'null'",
+        "INVALID_VALUE",
+        r"tables\[0\]\.unknown_values: expected mode mirror or scd2 beside unknown_values = 'null', got changelog",
+    ),
+    "nothing on a truncate": (
+        MINIMAL + "[[tables]]\non_truncate = ''",
+        "INVALID_VALUE",
+        r"tables\[0\]\.on_truncate: expected apply or ignore or fail, got ''",
+    ),
+    "wrong word on a drop": (
+        MINIMAL + "[[tables]]\non_drop = 'ignored'",
+        "INVALID_VALUE",
+        r"tables\[0\]\.on_drop: .* mean `ignore`",
+    ),
+    "Spark writes no parquet": (
+        MINIMAL + "format = 'parquet'\nwriter = 'spark'\n[[tables]]\nmode = 'changelog'",
+        "INVALID_VALUE",
+        r"sink\.writer: expected embedded beside sink.format parquet, got spark",
+    ),
+    "Spark has other names": (
+        MINIMAL + "writer = 'spark'\nstorage = { KEY = 'x' }",
+        "INVALID_VALUE",
+        r"sink\.storage: expected nothing beside sink.writer spark, .* spark\.settings",
     ),
     "value of the source": (
         MINIMAL.replace("path =", "bound = 'seald'\npath ="),
@@ -278,6 +334,13 @@ LINES = {
     "value of the source": 3,
     "start said twice": 3,
     "mirror in parquet": 8,
+    "versions in parquet": 8,
+    "marks in a changelog": 9,
+    "keys of a changelog": 8,
+    "values in a changelog": 8,
+    "nothing on a truncate": 7,
+    "Spark writes no parquet": 7,
+    "Spark has other names": 7,
     "one tables section": 7,
     "in the wrong section": 6,
     "wrong format of tables": 5,
@@ -310,7 +373,8 @@ def test_shipped_jobs_load_and_say_the_true_defaults(path: Path, tmp_path: Path)
     assert load_job(written(tmp_path, uncommented)).tables[0].target == job.tables[0].target
     for section, default in (("sink", job.sink), ("spark", job.spark), ("trigger", job.trigger)):
         for name, value in tomllib.loads(uncommented).get(section, {}).items():
-            is_default = re.search(rf"^# {name} = ", text, flags=re.MULTILINE)
+            in_section = text.partition(f"[{section}]")[2].partition("\n[")[0]
+            is_default = re.search(rf"^# {name} = ", in_section, flags=re.MULTILINE)
             if is_default and name not in ("storage", "settings", "port"):
                 assert getattr(default, name) == value
 
@@ -320,3 +384,13 @@ def test_shipped_jobs_load_and_say_the_true_defaults(path: Path, tmp_path: Path)
 )
 def test_durations(text: str, milliseconds: int) -> None:
     assert parse_milliseconds(text) == milliseconds
+
+
+@pytest.mark.parametrize("name", ["shop._orders_gho", "shop._orders_new", "shop.__orders_new", "a.b"])
+def test_source_lets_tables_in_that_may_take_the_place_of_wanted_ones(name: str, tmp_path: Path) -> None:
+    job = load_job(written(tmp_path, MINIMAL + "[[tables]]\nselect = 'a.b'\n"))
+    wanted = TableFilter(job.source_options()["tables"])
+    assert wanted.accepts_name(*name.split("."))
+    assert not wanted.accepts_name("shop", "orders")
+    assert not wanted.accepts_name("shop", "orders_new")
+    assert not wanted.accepts_name("shop", "_orders_ghc")

@@ -14,6 +14,7 @@ from binlog_connector.spark.options import SourceOptions, View
 from binlog_connector.spark.pushdown import ALL_WANTED, Wanted
 from binlog_connector.spark.schema import as_spark_sees_it, to_spark
 from binlog_connector.spark.spark_api import arrow_schema_of
+from binlog_connector.spark.worker_process import settle
 from binlog_format.errors import SchemaError, StartError
 from binlog_format.gtid_set import NO_GTIDS
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
@@ -106,9 +107,10 @@ def make_view(
             assert options.table is not None
             return ChangefeedView(table=options.table, tables=tables, groups=groups, decoding=decoding)
         case View.TABLES:
+            from binlog_connector.schema.statement_rows import find_statement_rows
             from binlog_format.views.tables import TablesView
 
-            return TablesView(tables=tables, groups=groups, decoding=decoding)
+            return TablesView(tables=tables, groups=groups, decoding=decoding, find_statements=find_statement_rows)
         case View.EVENTS:
             from binlog_format.views.events import EventsView
 
@@ -189,6 +191,7 @@ class RangeReader:
             if partition.gap is not None and self.options.view is View.EVENTS:
                 batches = itertools.chain([gap_batch(partition)], batches)
             yield from sized_batches(self._checked(batches))
+        settle()
 
     def _image_type(self) -> pa.DataType | None:
         if self.options.table is None or not self.options.include_ddl:

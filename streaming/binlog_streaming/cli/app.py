@@ -1,6 +1,6 @@
 """The program's frame: registers the commands, and turns every named error into one line and an exit status.
 
-Exit status: 0 done, 1 a named error or a finding, 2 wrong use, 130 interrupted.
+Exit status: 0 done, or nobody reads on (`| head`); 1 a named error or a finding; 2 wrong use; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ COMMAND_MODULES = (
     "check",
     "run",
     "mirror",
+    "replay",
     "demo",
 )
 
@@ -71,12 +72,25 @@ def main() -> None:
         console = Console(stderr=True, emoji=False, highlight=False)
         console.print(f"[red bold]error:[/] {_escape(str(error))}", soft_wrap=True)
         sys.exit(2 if isinstance(error, OptionError) else 1)
-    except BrokenPipeError:
-        # The reader of our output has gone (`| head`): not an error. Python would complain again while closing stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:
+        _let_go_of_output()
+    except SystemExit as error:
+        # Whoever read our output has gone (`| head`), which is no failure; click and rich make one of it.
+        if not isinstance(error.__context__, BrokenPipeError):
+            raise
+        _let_go_of_output()
+    finally:
+        # What is still in a buffer would make Python complain while it ends.
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _let_go_of_output()
+
+
+def _let_go_of_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _escape(text: str) -> str:

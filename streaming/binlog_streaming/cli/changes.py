@@ -1,5 +1,7 @@
 """`binlog-stream changes`: the changed rows of a log."""
 
+# ruff: noqa: TC001 (typer looks at annotations)
+
 from __future__ import annotations
 
 import itertools
@@ -16,8 +18,16 @@ from binlog_format.errors import OptionError, SchemaError
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.cli.file_output import FileFormat, write_file
+from binlog_streaming.cli.options import (
+    ExcludeTablesOption,
+    ReplaceInvalidTextOption,
+    SchemaFileOption,
+    TablesOption,
+    TimeTypeOption,
+    ZeroDatesOption,
+)
 from binlog_streaming.cli.output import PathArgument, output_console
-from binlog_streaming.cli.ranges import EndOption, StartOption  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.ranges import EndOption, StartOption
 from binlog_streaming.cli.tabular import escaped, json_rows, limited, position_text, shortened, write_batches
 
 if TYPE_CHECKING:
@@ -72,14 +82,6 @@ _ViewOption = Annotated[
         "table, in the table's own columns."
     ),
 ]
-SchemaFileOption = Annotated[
-    Path | None,
-    typer.Option(
-        exists=True,
-        dir_okay=False,
-        help="CREATE TABLE statements (mariadb-dump --no-data) for logs without binlog_row_metadata=FULL.",
-    ),
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -92,10 +94,8 @@ def changes(  # noqa: PLR0913 - the options of the command
     file: _FileArgument = None,
     output: _OutputOption = ChangesOutput.TABLE,
     *,
-    tables: Annotated[
-        str | None, typer.Option(help="Regular expressions on database.table, separated by commas; default: all.")
-    ] = None,
-    exclude_tables: Annotated[str | None, typer.Option(help="The same, for what to leave out.")] = None,
+    tables: TablesOption = None,
+    exclude_tables: ExcludeTablesOption = None,
     view: _ViewOption = View.CHANGES,
     table: Annotated[
         str | None, typer.Option(help="One table, database.table; its images are then typed in parquet and arrow.")
@@ -106,13 +106,9 @@ def changes(  # noqa: PLR0913 - the options of the command
     limit: Annotated[
         int | None, typer.Option(min=0, help=f"Rows to give; default: all, and {TABLE_ROWS} as table.")
     ] = None,
-    zero_dates: Annotated[ZeroDates, typer.Option(help="What dates like 0000-00-00 become.")] = ZeroDates.NULL,
-    time_type: Annotated[
-        TimeType, typer.Option(help="TIME columns as text, or as a number of microseconds.")
-    ] = TimeType.TEXT,
-    replace_invalid_text: Annotated[
-        bool, typer.Option("--replace-invalid-text", help="Put U+FFFD where text is not valid, instead of stopping.")
-    ] = False,
+    zero_dates: ZeroDatesOption = ZeroDates.NULL,
+    time_type: TimeTypeOption = TimeType.TEXT,
+    replace_invalid_text: ReplaceInvalidTextOption = False,
 ) -> None:
     """Print the changed rows of a log, in commit order, or write them into a Parquet or Arrow file."""
     # Compiled code takes a moment to load: not for --help.

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from binlog_format import open_log
+from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, output_console
 from binlog_streaming.cli.ranges import EndOption, StartOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.tabular import escaped, json_rows, position_text, shortened, write_batches
@@ -35,13 +36,8 @@ def events(
     path: PathArgument,
     output: OutputOption = Output.TABLE,
     *,
-    tables: Annotated[
-        str | None,
-        typer.Option(
-            help="Only events about these tables: regular expressions on database.table, separated by commas."
-        ),
-    ] = None,
-    exclude_tables: Annotated[str | None, typer.Option(help="The same, for what to leave out.")] = None,
+    tables: TablesOption = None,
+    exclude_tables: ExcludeTablesOption = None,
     start: StartOption = None,
     end: EndOption = None,
     limit: Annotated[

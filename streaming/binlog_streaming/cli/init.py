@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 (typer looks at annotations)
 from typing import Annotated
 
 import typer
 
 from binlog_streaming.cli.check import MIB, SCAN_MIB, ScanOption
 from binlog_streaming.cli.help_text import PANEL, help_of
+from binlog_streaming.cli.options import SchemaFileOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import PathArgument  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.progress import progress_bar
 from binlog_streaming.settings_model import TableFormat
@@ -22,14 +22,7 @@ def register(app: typer.Typer) -> None:
 def init(
     path: PathArgument,
     table_format: Annotated[TableFormat, typer.Option("--format", help="Kind of the tables.")] = TableFormat.DELTA,
-    schema_file: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True,
-            dir_okay=False,
-            help="CREATE TABLE statements (mariadb-dump --no-data) for logs without binlog_row_metadata=FULL.",
-        ),
-    ] = None,
+    schema_file: SchemaFileOption = None,
     scan: ScanOption = SCAN_MIB,
 ) -> None:
     """Write a job file for a log: its tables, with keys and modes that suit them, and every setting explained.

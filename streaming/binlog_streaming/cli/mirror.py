@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from binlog_streaming.cli.help_text import PANEL, help_of
+from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output, PathArgument
 from binlog_streaming.cli.run import BatchOutputOption, OnceOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.running import run_job
@@ -21,15 +22,15 @@ def register(app: typer.Typer) -> None:
 def mirror(  # noqa: PLR0913 - the options of the command
     path: PathArgument,
     to: Annotated[str, typer.Option("--to", metavar="DIR", help="Folder or URL; tables go to DIR/<database>/<table>.")],
-    tables: Annotated[
-        str | None,
-        typer.Option(metavar="RE", help="Regular expressions on database.table, separated by commas; default: all."),
-    ] = None,
-    exclude_tables: Annotated[str | None, typer.Option(metavar="RE", help="The same, for what to leave out.")] = None,
+    tables: TablesOption = None,
+    exclude_tables: ExcludeTablesOption = None,
     table_format: Annotated[TableFormat, typer.Option("--format", help="Kind of the tables.")] = TableFormat.DELTA,
     mode: Annotated[
         Mode,
-        typer.Option(help="mirror: the rows that a table has now, by primary key. changelog: every change, in order."),
+        typer.Option(
+            help="mirror: the rows that a table has now, by primary key. changelog: every change, in order. scd2: "
+            "every version of every row, with the times between which it held."
+        ),
     ] = Mode.MIRROR,
     once: OnceOption = False,
     output: BatchOutputOption = Output.TABLE,
@@ -39,6 +40,8 @@ def mirror(  # noqa: PLR0913 - the options of the command
     It follows the log until it is stopped; with --once it takes what is there now, and ends. Called again for the same
     folder it goes on where it was, exactly once: DIR/.binlog-stream holds the checkpoint, and job.toml there says the
     same as a job file, to begin with where more is wanted (then: binlog-stream run JOB.toml).
+
+    Exit status: as that of run.
 
     For example:
 

@@ -18,21 +18,12 @@ from rich.text import Text
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.source_file import open_directory
+from binlog_streaming.cli.options import CacheSizeOption, MaxBinlogSizeOption, StateIntervalOption, parse_size
 from binlog_streaming.repack import CHECKPOINT_SECONDS, Repacker, RepackProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
-
-_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-
-
-def parse_size(text: str) -> int:
-    """Bytes: a number, or a number and K, M or G."""
-    number, unit = (text[:-1], _UNITS[text[-1].upper()]) if text[-1:].upper() in _UNITS else (text, 1)
-    if not number.isdecimal():
-        raise typer.BadParameter(f"{text!r} is not a size; a number of bytes, or for example 32K, 64M, 1G")
-    return int(number) * unit
 
 
 def register(app: typer.Typer) -> None:
@@ -44,15 +35,9 @@ def repack(
     classic: Annotated[str, typer.Argument(help="Directory of a MariaDB server's binlog files, or one of them.")],
     to: Annotated[Path, typer.Option("--to", help="Directory for the .ibb files; a log in it is continued.")],
     follow: Annotated[bool, typer.Option("--follow", help="Go on as the server writes, until interrupted.")] = False,
-    cache_size: Annotated[
-        str, typer.Option(metavar="SIZE", help="Larger transactions go out of band (binlog_cache_size).")
-    ] = "32K",
-    max_binlog_size: Annotated[
-        str, typer.Option(metavar="SIZE", help="Size of each .ibb file; one more is made ahead.")
-    ] = "64M",
-    state_interval: Annotated[
-        str, typer.Option(metavar="SIZE", help="Bytes between GTID state records (innodb_binlog_state_interval).")
-    ] = "2M",
+    cache_size: CacheSizeOption = "32K",
+    max_binlog_size: MaxBinlogSizeOption = "64M",
+    state_interval: StateIntervalOption = "2M",
     checkpoint_every: Annotated[
         float, typer.Option(min=0.0, help="Seconds after which a page that is not full is written out.")
     ] = CHECKPOINT_SECONDS,

@@ -35,7 +35,10 @@ def run(
     on where it was: the checkpoint directory of the job knows. A table that cannot be written ends the job before
     anything is counted as done.
 
-    Exit status: 0 ended as asked, 1 a named error (docs/operations.md has them all), 2 a mistake in the job file.
+    What belongs to the checkpoint (log, tables, modes, places) cannot be changed in the job file later on.
+
+    Exit status: 0 ended as asked, 1 a named error (docs/operations.md has them all), 2 a mistake in the job file; 143
+    (SIGTERM) or 130 (SIGINT) stopped before it had taken what --once was to take.
     """
     from binlog_streaming.settings import load_job
 

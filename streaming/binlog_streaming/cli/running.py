@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING
 import typer
 
 from binlog_streaming.cli.output import Output, write_json_lines
+from binlog_streaming.job_record import RecordKeeper
+from binlog_streaming.tables.progress import NOTE_TEXTS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
 
     from binlog_streaming.settings import Job
     from binlog_streaming.tables.job import TablesJob
-    from binlog_streaming.tables.progress import BatchProgress
+    from binlog_streaming.tables.progress import BatchProgress, Note
+
+SIGNALLED = 128
+"""And the number of the signal: the exit status of what a signal ended before it was done."""
 
 
 def run_job(job: Job, *, once: bool, output: Output) -> None:
@@ -23,36 +29,76 @@ def run_job(job: Job, *, once: bool, output: Output) -> None:
 
     Raises:
         BinlogError: What ended it.
+        typer.Exit: A signal stopped it before it had taken what it was to take, and then end.
     """
+    record = RecordKeeper(job)
+    record.begin()  # before Spark, which takes seconds to start
     # Spark takes a second to import: only where it is needed.
     from binlog_streaming.job_metrics import exported
     from binlog_streaming.tables.job import TablesJob
 
-    printer = _JsonPrinter() if output is Output.JSONL else _LinePrinter()
+    printer = _JsonPrinter() if output is Output.JSONL else LinePrinter()
     with contextlib.ExitStack() as stack:
         metrics = stack.enter_context(exported(job))
+        reader = _Reader()
 
         def listen(batch: BatchProgress) -> None:
             if metrics is not None:
                 metrics.batch(batch)
-            printer.batch(batch)
+            record.saw(_database_and_name(table.source_table) for table in batch.tables)
+            with reader.may_leave():
+                printer.batch(batch)
+            if reader.has_left:
+                running.request_stop()
 
         running = TablesJob(job, listener=listen)
+        stopped_by: list[int] = []
 
         def stop(number: int, frame: FrameType | None) -> None:
-            del number, frame
+            del frame
+            stopped_by.append(number)
             running.request_stop()
 
         signal.signal(signal.SIGINT, stop)
         signal.signal(signal.SIGTERM, stop)
         running.start(once=once)
-        printer.started(job, running, None if metrics is None else metrics.address)
+        with reader.may_leave():
+            printer.started(job, running, None if metrics is None else metrics.address)
+        if reader.has_left:
+            running.request_stop()
         running.wait()
-        printer.ended(running)
+        if reader.has_left:
+            raise BrokenPipeError  # now that the running batch is done
+        printer.ended(running, stopped=bool(stopped_by))
+        if stopped_by and (once or job.trigger.available_now):
+            raise typer.Exit(SIGNALLED + stopped_by[0])
 
 
-class _LinePrinter:
-    """A line for people."""
+class _Reader:
+    """Whoever reads our lines; without one, as behind `| head`, the job ends behind the running batch, in order."""
+
+    def __init__(self) -> None:
+        self.has_left = False
+
+    @contextlib.contextmanager
+    def may_leave(self) -> Iterator[None]:
+        """Print in here."""
+        try:
+            yield
+        except BrokenPipeError:
+            self.has_left = True
+
+
+def _database_and_name(source_table: str) -> tuple[str, str]:
+    database, _, name = source_table.partition(".")
+    return database, name
+
+
+class LinePrinter:
+    """Lines for people."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, Note]] = set()
 
     def started(self, job: Job, running: TablesJob, metrics: str | None) -> None:
         """Say what runs."""
@@ -78,15 +124,22 @@ class _LinePrinter:
         if repeated:
             parts.append(f"{repeated} tables had it already")
         typer.echo("  ".join(parts))
+        for table in batch.tables:
+            for note in sorted(table.notes):
+                # They stay the same from batch to batch.
+                if (table.source_table, note) not in self._told:
+                    self._told.add((table.source_table, note))
+                    typer.echo(f"{table.source_table}: {NOTE_TEXTS[note]}")
 
-    def ended(self, running: TablesJob) -> None:
+    def ended(self, running: TablesJob, *, stopped: bool) -> None:
         """Sum up."""
         progress = running.progress
-        typer.echo(f"ended: {progress.changes:,} changes in {progress.batches} batches")
+        how = "stopped" if stopped else "ended"
+        typer.echo(f"{how}: {progress.changes:,} changes in {progress.batches} batches")
 
 
 class _JsonPrinter:
-    """Lines for programs: events `started`, `batch`, `ended`."""
+    """Lines for programs: events `started`, `batch`, and `ended` or `stopped`."""
 
     def started(self, job: Job, running: TablesJob, metrics: str | None) -> None:
         """Say what runs."""
@@ -109,7 +162,8 @@ class _JsonPrinter:
         """Say what a batch did."""
         write_json_lines([batch.as_json()])
 
-    def ended(self, running: TablesJob) -> None:
+    def ended(self, running: TablesJob, *, stopped: bool) -> None:
         """Sum up."""
         progress = running.progress
-        write_json_lines([{"event": "ended", "batches": progress.batches, "changes": progress.changes}])
+        how = "stopped" if stopped else "ended"
+        write_json_lines([{"event": how, "batches": progress.batches, "changes": progress.changes}])

@@ -10,8 +10,9 @@ import typer
 
 from binlog_format.innodb.writer.files import find_files
 from binlog_format.innodb.writer.options import WriterOptions
+from binlog_streaming.cli.options import CacheSizeOption, MaxBinlogSizeOption, StateIntervalOption, parse_size
 from binlog_streaming.cli.progress import progress_bar
-from binlog_streaming.cli.repack import parse_size, stop_on_signals
+from binlog_streaming.cli.repack import stop_on_signals
 from binlog_streaming.simulation.run import Rate, Simulation, SimulationProgress
 
 _DEFAULTS = WriterOptions()
@@ -35,15 +36,9 @@ def simulate(  # noqa: PLR0913 - the options of the command
     page_size: Annotated[
         str, typer.Option(metavar="SIZE", help="Servers write 16K; a power of two from 512 to 64K.")
     ] = str(_DEFAULTS.page_size),
-    max_binlog_size: Annotated[
-        str, typer.Option(metavar="SIZE", help="Size of each .ibb file; one more is made ahead.")
-    ] = "1G",
-    state_interval: Annotated[
-        str, typer.Option(metavar="SIZE", help="Bytes between GTID state records (innodb_binlog_state_interval).")
-    ] = "2M",
-    cache_size: Annotated[
-        str, typer.Option(metavar="SIZE", help="Larger transactions go out of band (binlog_cache_size).")
-    ] = "32K",
+    max_binlog_size: MaxBinlogSizeOption = "1G",
+    state_interval: StateIntervalOption = "2M",
+    cache_size: CacheSizeOption = "32K",
     no_prealloc: Annotated[bool, typer.Option("--no-prealloc", help="Make no file before it is needed.")] = False,
     live: Annotated[
         Rate | None,

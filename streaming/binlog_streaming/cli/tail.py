@@ -1,9 +1,10 @@
 """`binlog-stream tail`: the changes of a live log, as they are committed."""
 
+# ruff: noqa: TC001 (typer looks at annotations)
+
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import sys
 import time
@@ -22,9 +23,16 @@ from binlog_format.errors import OptionError, StartError
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 from binlog_format.views.read_range import parse_edge
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.cli.changes import SchemaFileOption  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.options import (
+    ExcludeTablesOption,
+    ReplaceInvalidTextOption,
+    SchemaFileOption,
+    TablesOption,
+    TimeTypeOption,
+    ZeroDatesOption,
+)
 from binlog_streaming.cli.output import PathArgument, write_output
-from binlog_streaming.cli.ranges import StartOption  # noqa: TC001
+from binlog_streaming.cli.ranges import StartOption
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,10 +123,8 @@ def tail(  # noqa: PLR0913 - the options of the command
     path: PathArgument,
     *,
     output: _OutputOption = None,
-    tables: Annotated[
-        str | None, typer.Option(help="Regular expressions on database.table, separated by commas; default: all.")
-    ] = None,
-    exclude_tables: Annotated[str | None, typer.Option(help="The same, for what to leave out.")] = None,
+    tables: TablesOption = None,
+    exclude_tables: ExcludeTablesOption = None,
     start: StartOption = None,
     from_: _FromOption = None,
     timestamp: _TimestampOption = None,
@@ -128,13 +134,9 @@ def tail(  # noqa: PLR0913 - the options of the command
     ] = None,
     once: _OnceOption = False,
     schema_file: SchemaFileOption = None,
-    zero_dates: Annotated[ZeroDates, typer.Option(help="What dates like 0000-00-00 become.")] = ZeroDates.NULL,
-    time_type: Annotated[
-        TimeType, typer.Option(help="TIME columns as text, or as a number of microseconds.")
-    ] = TimeType.TEXT,
-    replace_invalid_text: Annotated[
-        bool, typer.Option("--replace-invalid-text", help="Put U+FFFD where text is not valid, instead of stopping.")
-    ] = False,
+    zero_dates: ZeroDatesOption = ZeroDates.NULL,
+    time_type: TimeTypeOption = TimeType.TEXT,
+    replace_invalid_text: ReplaceInvalidTextOption = False,
     fail_on_data_loss: _LossOption = True,
     metrics_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Export metrics for Prometheus at this port.")
@@ -161,12 +163,7 @@ def tail(  # noqa: PLR0913 - the options of the command
         sink = stack.enter_context(_sink(is_live, follower, tailer))
         stack.enter_context(_stopped_by_signals(tailer))
         wanted = TableFilter(tables, exclude_tables)
-        try:
-            _Job(tailer, sink, follower, offset_file, wanted, decoding, schemas).run(until_idle)
-        except BrokenPipeError:
-            # The reader of our output has gone (`| head`): not an error, and what it has not read is not saved as read.
-            # Typer would make it status 1, and Python would complain while closing stdout.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _Job(tailer, sink, follower, offset_file, wanted, decoding, schemas).run(until_idle)
 
 
 def start_of(start: str | None, edge: From | None, timestamp: str | None) -> Start:

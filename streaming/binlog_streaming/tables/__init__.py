@@ -1,1 +1,1 @@
-"""Delta tables kept in step with a log: `TablesJob` runs a job; `apply.apply_table` is one table's step in a batch."""
+"""Delta tables kept in step with a log: `TablesJob` runs a job; `apply.apply_component` does the steps of a batch."""

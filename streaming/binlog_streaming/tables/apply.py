@@ -1,71 +1,50 @@
-"""One table's step in one batch: `apply_table`; it runs in a Spark task, but needs no Spark.
+"""One component of a batch, step by step: `apply_component`; it runs in a Spark task, but needs no Spark.
 
-Everything that can be refused is refused before anything is written: who owns the target, its columns, its keys. The
-write itself is one commit that carries the batch's number, so a step that is repeated changes nothing.
+Everything that can be refused is refused before the step writes anything: who owns the target, its columns, its keys. A
+step is one commit that carries its number, so a step that is repeated changes nothing; what a target says about itself
+is said behind the commit, again when the step is repeated.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from binlog_format.errors import BinlogError, TableError
-from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_connector.schema.table_changes import TableRenamed
+from binlog_format.errors import BinlogError, SchemaError, TableError
 from binlog_format.rows.decoding import DEFAULT_DECODING
-from binlog_format.views.changefeed import changefeed_batch, changefeed_schema
 from binlog_streaming.settings import Mode
-from binlog_streaming.tables.mirror import key_columns, reduce_images
-from binlog_streaming.tables.pieces import Piece, load_pieces, log_order
-from binlog_streaming.tables.progress import Outcome, TableProgress
+from binlog_streaming.tables.evolution import reconciled
+from binlog_streaming.tables.pieces import Piece, load_pieces
+from binlog_streaming.tables.plan import COLUMNS_STEP, ROWS_STEP, RowsStep
+from binlog_streaming.tables.progress import Note, Outcome, ProgressTally
+from binlog_streaming.tables.renames import check_old_is_kept, renamed_away, taken_over
+from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
 from binlog_streaming.tables.sinks import sink_type
+from binlog_streaming.tables.statements import Occasion, has_rows, held_keys, work_of
 from binlog_streaming.tables.steps import Step, reached
-from binlog_streaming.tables.target import Ticket, describe_difference, schema_changed, target_uri
+from binlog_streaming.tables.target import Ticket
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
-    from binlog_format.events.table_map import TableLayout
     from binlog_format.log import Log
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
-    from binlog_streaming.settings import Sink, TableRule
-    from binlog_streaming.tables.target import Target
-
+    from binlog_streaming.settings import Sink
+    from binlog_streaming.tables.kept import KeptTable
+    from binlog_streaming.tables.plan import ChangeStep, Component, IndexPart
+    from binlog_streaming.tables.progress import TableProgress
+    from binlog_streaming.tables.statements import Work
+    from binlog_streaming.tables.target import Target, TargetFactory
 
 ATTEMPTS_MAX = 2
 """A second try when somebody else (an OPTIMIZE, our own dying twin) committed between the look and the write."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableBatch:
-    """What a batch holds for one table, as the source's index rows say.
-
-    Attributes:
-        database: Name in the log.
-        table: The same.
-        indexes: Serialised `TableIndex`es in log order.
-        position: Where the batch's part of the table ends in the log.
-        inserts: Row changes by kind.
-        updates: The same.
-        deletes: The same.
-    """
-
-    database: str
-    table: str
-    indexes: tuple[bytes, ...]
-    position: Position
-    inserts: int
-    updates: int
-    deletes: int
-
-    @property
-    def name(self) -> str:
-        """`database.table`."""
-        return f"{self.database}.{self.table}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,166 +55,269 @@ class BatchRun:
         query_id: Id of the streaming query.
         batch_id: Number of the batch.
         sink: Where the tables go.
+        position: Where the log goes on behind the batch.
         decoding: How rows become values.
+        gtid_position: What the log has up to the batch's end, as text; None: not known.
     """
 
     query_id: str
     batch_id: int
     sink: Sink
+    position: Position
     decoding: Decoding = DEFAULT_DECODING
+    gtid_position: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Content:
-    # The batch's rows of one table, and what is the same for all its targets; `last` holds the last change.
-    pieces: list[Piece]
-    schema: pa.Schema
-    last: Piece
+def apply_component(
+    run: BatchRun, component: Component, log: Log, targets: TargetFactory | None = None
+) -> list[TableProgress]:
+    """Do the steps of *component*.
 
-
-def apply_table(run: BatchRun, batch: TableBatch, rule: TableRule, log: Log) -> list[TableProgress]:
-    """Write what *batch* holds for its table into every target that *rule* names.
+    Args:
+        run: The batch.
+        component: Its tables and steps.
+        log: Where the rows are read from.
+        targets: Makes targets; default: those of the sink's format, without Spark.
 
     Raises:
-        BinlogError: The first thing that is wrong; it names the table. Nothing of the batch is in a target for which
-            it was raised.
+        BinlogError: The first thing that is wrong; it names the table. Nothing of this step is in the target for which
+            it was raised, and nothing of later steps is in any; steps before it are.
     """
-    try:
-        pieces = load_pieces(batch.indexes, log, run.decoding)
+    factory = sink_type(run.sink.format) if targets is None else targets
+    with closing(_Looks(run.sink, factory)) as looks:
+        runner = _ComponentRun(run, component, log, looks)
+        for step in component.steps:
+            runner.apply(step)
+        return runner.progress()
+
+
+class _Looks:
+    # Targets of the component that have been looked at.
+    def __init__(self, sink: Sink, factory: TargetFactory) -> None:
+        self._sink = sink
+        self._factory = factory
+        self._targets: dict[str, Target] = {}
+
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        return (*self._factory.write_errors, OSError, pa.ArrowException)
+
+    def at(self, uri: str) -> Target:
+        if uri not in self._targets:
+            self._targets[uri] = self._factory.at(self._sink, uri)
+        return self._targets[uri]
+
+    def forget(self, uri: str) -> None:
+        target = self._targets.pop(uri, None)
+        if target is not None:
+            target.close()
+
+    def close(self) -> None:
+        for uri in list(self._targets):
+            self.forget(uri)
+
+
+class _ComponentRun:
+    def __init__(self, run: BatchRun, component: Component, log: Log, looks: _Looks) -> None:
+        self._looks = looks
+        self._run = run
+        self._component = component
+        self._log = log
+        self._tallies: dict[str, ProgressTally] = {}
+        # A part at which several steps have a share is read once.
+        rows = [step for step in component.steps if isinstance(step, RowsStep)]
+        self._uses = Counter(id(part) for step in rows for part in step.parts)
+        self._read: dict[int, list[Piece]] = {}
+
+    def progress(self) -> list[TableProgress]:
+        return [tally.progress(self._run.position) for tally in self._tallies.values() if tally.is_touched]
+
+    def apply(self, step: RowsStep | ChangeStep) -> None:
+        if isinstance(step, RowsStep):
+            self._apply_rows(self._component.tables[step.table], step)
+            return
+        # Of a RENAME the new table first: it takes over what the old one holds.
+        names = reversed(step.tables) if isinstance(step.change, TableRenamed) else step.tables
+        for name in names:
+            for mode in self._component.tables[name].rule.modes:
+                self._apply_change(step, self._component.tables[name], mode)
+
+    def _apply_rows(self, table: KeptTable, step: RowsStep) -> None:
+        name = str(table.name)
+        try:
+            cut = (piece.between(step.after, step.before) for part in step.parts for piece in self._pieces(part))
+            pieces = sorted((piece for piece in cut if piece is not None), key=Piece.start)
+        except BinlogError as error:
+            raise naming(error, name) from error
         if not pieces:
-            return []
-        content = _Content(
-            pieces,
-            common_schema(batch.name, [piece.layout for piece in pieces], run.decoding),
-            max(pieces, key=Piece.last_change),
-        )
-        return [_apply_mode(run, batch, rule, mode, content) for mode in rule.modes]
-    except BinlogError as error:
-        raise _naming(error, batch.name) from error
+            return
+        content = RowsContent(name, pieces, self._run.decoding, table.rule)
+        for mode in table.rule.modes:
+            self._write_rows(table, mode, step, content)
 
+    def _pieces(self, part: IndexPart) -> list[Piece]:
+        pieces = self._read.pop(id(part), None)
+        if pieces is None:
+            pieces = load_pieces((part.index,), self._log, self._run.decoding)
+        self._uses[id(part)] -= 1
+        if self._uses[id(part)]:
+            self._read[id(part)] = pieces
+        return pieces
 
-def _apply_mode(run: BatchRun, batch: TableBatch, rule: TableRule, mode: Mode, content: _Content) -> TableProgress:
-    started = time.monotonic()
-    uri = target_uri(run.sink.directory, rule.target, database=batch.database, table=batch.table, mode=mode)
-    keys = _common_keys(batch.name, content.pieces, rule) if mode is Mode.MIRROR else ()
-    ticket = Ticket(
-        query_id=run.query_id,
-        batch_id=run.batch_id,
-        source_table=batch.name,
-        mode=mode,
-        keys=tuple(content.schema.names[key] for key in keys),
-        position=str(batch.position),
-        last_change="{}:{}".format(*content.last.last_change()),
-        gtid=content.last.gtid(),
-    )
-    outcome, rows_written = _write(run.sink, uri, ticket, content, keys)
-    return TableProgress(
-        source_table=batch.name,
-        target=uri,
-        mode=str(mode),
-        outcome=outcome,
-        inserts=batch.inserts,
-        updates=batch.updates,
-        deletes=batch.deletes,
-        rows_written=rows_written,
-        seconds=time.monotonic() - started,
-        position=batch.position,
-        commit_time=content.last.commit_time(),
-    )
+    def _write_rows(self, table: KeptTable, mode: Mode, step: RowsStep, content: RowsContent) -> None:
+        place = "{}:{}".format(*content.last.last_change())
+        keys = content.keys(mode)
+        ticket = self._ticket(table, mode, step.number, keys, place, content.last.gtid())
 
+        def write(target: Target, tally: ProgressTally) -> int:
+            if mode is Mode.MIRROR and not keys:
+                tally.notes.add(Note.WHOLE_ROWS)
+            tally.commit_time = max(tally.commit_time, content.last.commit_time())
+            if target.is_done(ticket):
+                tally.add(Outcome.REPEATED)
+                return 0
+            target.check_owner(ticket)
+            reached(Step.LOOKED)
+            prepared = prepared_rows(content, ticket)
+            _fit_columns(target, ticket, target_schema(content, mode))
+            rows_written = prepared.bring_into(target, ticket)
+            tally.add(Outcome.WRITTEN if rows_written else Outcome.EMPTY, rows_written)
+            return rows_written
 
-def _write(sink: Sink, uri: str, ticket: Ticket, content: _Content, keys: tuple[int, ...]) -> tuple[Outcome, int]:
-    targets = sink_type(sink.format)
-    try:
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            with closing(targets.at(sink, uri)) as target:
-                done = _attempt(target, sink, ticket, content, keys, is_last=attempt == ATTEMPTS_MAX)
-            if done is not None:
-                return done
-    except (*targets.write_errors, OSError, pa.ArrowException) as error:
-        raise TableError(
-            "WRITE_FAILED",
-            f"{ticket.source_table}: {uri}: {type(error).__name__}: {_first_line(error)}",
-            hint="The batch will be written when the job starts again; what is in the table already is not doubled",
-        ) from error
-    raise AssertionError("the last attempt returns or raises")
+        self._with_target(table, mode, write)
 
+    def _apply_change(self, step: ChangeStep, table: KeptTable, mode: Mode) -> None:
+        occasion = Occasion(step, table, mode, self._run.decoding)
+        change = step.change
+        place = "{}:{}".format(*step.place)
 
-def _attempt(
-    target: Target, sink: Sink, ticket: Ticket, content: _Content, keys: tuple[int, ...], *, is_last: bool
-) -> tuple[Outcome, int] | None:
-    # None: somebody else was faster, look again.
-    target.check_owner(ticket)
-    if target.is_done(ticket):
-        return Outcome.REPEATED, 0
-    reached(Step.LOOKED)
-    try:
-        rows_written = _write_once(target, ticket, content, keys)
-    except Exception as error:
-        if not is_last and target.is_conflict(error):
+        def write(target: Target, tally: ProgressTally) -> int:
+            held = held_keys(target.properties() or {})
+            ticket = self._ticket(table, mode, step.number, held, place, step.statement.gtid)
+            is_done = target.is_done(ticket)
+            # What is said behind a commit may not have been said yet; of a copy all is said before it.
+            is_copy = isinstance(change, TableRenamed) and table.name == change.new
+            if is_done and (is_copy or not _is_last(target, ticket)):
+                tally.add(Outcome.REPEATED)
+                return 0
+            target.check_owner(ticket)
+            reached(Step.LOOKED)
+            if isinstance(change, TableRenamed):
+                work = self._rename_work(occasion, change, target)
+            else:
+                work = work_of(occasion, target)
+            if work is None:
+                return 0
+            ticket = replace(ticket, keys=work.keys)
+            tally.commit_time = max(tally.commit_time, step.statement.commit_time)
+            tally.statements += 1
+            commits = not is_done and work.commit is not None and work.commit(target, ticket)
+            if target.properties() is not None:
+                target.describe(ticket, said=work.said)
+            tally.add(Outcome.REPEATED if is_done else Outcome.WRITTEN)
+            return int(commits)
+
+        self._with_target(table, mode, write)
+
+    def _rename_work(self, occasion: Occasion, change: TableRenamed, target: Target) -> Work | None:
+        tables = self._component.tables
+        if occasion.table.name == change.old:
+            return renamed_away(occasion, target)
+        old = tables.get(change.old)
+        check_old_is_kept(occasion, change, old)
+        if old is None or occasion.mode is Mode.CHANGELOG:
             return None
-        raise
-    if rows_written:
-        target.maintain(sink)
-    return Outcome.WRITTEN if rows_written else Outcome.EMPTY, rows_written
+        source = self._looks.at(old.uri(self._run.sink.directory, occasion.mode))
+        held = held_keys(source.properties() or {})
+        source.check_owner(self._ticket(old, occasion.mode, occasion.step.number, held, "", None))
+        return taken_over(occasion, source, target)
+
+    def _with_target(self, table: KeptTable, mode: Mode, write: Callable[[Target, ProgressTally], int]) -> None:
+        uri = table.uri(self._run.sink.directory, mode)
+        tally = self._tally(table, mode, uri)
+        started = time.monotonic()
+        try:
+            if self._attempt(uri, tally, write):
+                self._looks.at(uri).maintain(self._run.sink)
+        except BinlogError as error:
+            raise naming(error, str(table.name)) from error
+        except self._looks.errors as error:
+            raise TableError(
+                "WRITE_FAILED",
+                f"{table.name}: {uri}: {type(error).__name__}: {_first_line(error)}",
+                hint="The batch will be written when the job starts again; what is in the table already is not doubled",
+            ) from error
+        tally.seconds += time.monotonic() - started
+
+    def _attempt(self, uri: str, tally: ProgressTally, write: Callable[[Target, ProgressTally], int]) -> int:
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            target = self._looks.at(uri)
+            try:
+                return write(target, tally)
+            except Exception as error:
+                if attempt == ATTEMPTS_MAX or not target.is_conflict(error):
+                    raise
+                self._looks.forget(uri)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _ticket(
+        self, table: KeptTable, mode: Mode, number: int, keys: tuple[str, ...], last_change: str, gtid: str | None
+    ) -> Ticket:
+        return Ticket(
+            query_id=self._run.query_id,
+            batch_id=self._run.batch_id,
+            step=number,
+            source_table=str(table.name),
+            mode=mode,
+            keys=keys,
+            position=str(self._run.position),
+            last_change=last_change,
+            gtid=gtid,
+            gtid_position=self._run.gtid_position,
+        )
+
+    def _tally(self, table: KeptTable, mode: Mode, uri: str) -> ProgressTally:
+        if uri not in self._tallies:
+            parts = self._component.parts(table.name)
+            self._tallies[uri] = ProgressTally(
+                source_table=str(table.name),
+                target=uri,
+                mode=str(mode),
+                inserts=sum(part.inserts for part in parts),
+                updates=sum(part.updates for part in parts),
+                deletes=sum(part.deletes for part in parts),
+                notes={Note.KEPT_ASIDE} if table.is_aside else set(),
+            )
+        return self._tallies[uri]
 
 
-def _write_once(target: Target, ticket: Ticket, content: _Content, keys: tuple[int, ...]) -> int:
-    if ticket.mode is Mode.CHANGELOG:
-        schema = changefeed_schema(content.pieces[0].layout, content.pieces[0].images.decoding)
-        target.check_schema(schema, ticket)
-        batches = [
-            changefeed_batch(piece.images, piece.events, piece.groups, piece.gtid_sources) for piece in content.pieces
-        ]
-        target.ensure(schema, ticket)
-        target.append(pa.RecordBatchReader.from_batches(schema, batches), ticket)
-        return sum(batch.num_rows for batch in batches)
-    target.check_schema(content.schema, ticket)
-    change = reduce_images(
-        [piece.images for piece in content.pieces],
-        content.schema,
-        keys,
-        ticket.source_table,
-        ranks=log_order(content.pieces),
-    )
-    target.ensure(content.schema, ticket)
-    return target.merge(change, ticket)
-
-
-def common_schema(
-    source_table: str, layouts: Sequence[TableLayout], decoding: Decoding = DEFAULT_DECODING
-) -> pa.Schema:
-    """The columns that all *layouts* have.
-
-    Raises:
-        SchemaError: `SCHEMA_CHANGED`: they have not the same ones.
-    """
-    schema = arrow_schema(layouts[0], decoding)
-    for layout in layouts[1:]:
-        other = arrow_schema(layout, decoding)
-        if not other.equals(schema):
-            difference = describe_difference(_arrow_types(schema), _arrow_types(other))
-            raise schema_changed(source_table, difference or "another order of columns")
-    return schema
-
-
-def _arrow_types(schema: pa.Schema) -> dict[str, str]:
-    return {field.name: str(field.type) for field in schema}
-
-
-def _common_keys(source_table: str, pieces: Sequence[Piece], rule: TableRule) -> tuple[int, ...]:
-    keys = [key_columns(piece.layout, rule.keys) for piece in pieces]
-    for other in keys[1:]:
-        if other != keys[0]:
-            raise schema_changed(source_table, "another primary key")
-    return keys[0]
-
-
-def _naming(error: BinlogError, source_table: str) -> BinlogError:
-    # A damaged page, say, does not know for whom it was read.
+def naming(error: BinlogError, source_table: str) -> BinlogError:
+    """*error*, with the table in its reason: a damaged page, say, does not know for whom it was read."""
     if source_table in error.reason:
         return error
     return type(error)(error.subclass, f"{source_table}: {error.reason}", at=error.at, hint=error.hint)
+
+
+def _fit_columns(target: Target, ticket: Ticket, schema: pa.Schema) -> None:
+    if target.properties() is None:
+        target.create(schema, ticket)
+        return
+    ticket = replace(ticket, step=ticket.step - ROWS_STEP + COLUMNS_STEP)
+    wanted = target.stored_schema(schema)
+    try:
+        asked = reconciled(target.schema(), wanted, ticket.source_table)
+    except SchemaError:
+        if has_rows(target):
+            raise
+        target.replace(pa.RecordBatchReader.from_batches(wanted, []), ticket)
+        return
+    if asked:
+        target.evolve(asked, ticket)
+
+
+def _is_last(target: Target, ticket: Ticket) -> bool:
+    applied = target.applied(ticket)
+    return applied is not None and applied.place == ticket.place
 
 
 def _first_line(error: Exception) -> str:

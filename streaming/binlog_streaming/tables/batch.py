@@ -1,131 +1,118 @@
-"""One micro-batch as one Spark job: `write_batch` groups the index rows by table, tasks write, counts come back."""
+"""One micro-batch: `write_batch` makes a plan of the rows of the view `tables`, and tasks do its parts."""
 
 from __future__ import annotations
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
-from binlog_format.position import Position
-from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.tables.apply import BatchRun, TableBatch, apply_table
+from binlog_streaming.tables.apply import BatchRun, apply_component
+from binlog_streaming.tables.kept import KeptTables
+from binlog_streaming.tables.plan import plan_batch, spread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import DataFrame
 
-    from binlog_streaming.settings import TableRule
+    from binlog_format.position import Position
+    from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.settings import Sink, TableRule
+    from binlog_streaming.tables.plan import Component
     from binlog_streaming.tables.progress import TableProgress
 
 THREADS = 2
-"""Tables that a task writes at a time."""
+"""Components that a task writes at a time."""
 
-# What a task needs of a row of the view `tables`.
-INDEX_COLUMNS = ("database", "table", "start", "end", "inserts", "updates", "deletes", "index")
-
-RESULT_TYPE = "progress binary, error binary"
-_RESULT_SCHEMA = pa.schema([("progress", pa.binary()), ("error", pa.binary())])
+# What a plan needs of a row of the view `tables`.
+PLAN_COLUMNS = ("database", "table", "start", "end", "inserts", "updates", "deletes", "ddl", "index")
 
 
 @dataclass(frozen=True, slots=True)
-class TableWriter:
+class BatchContext:
+    """What a batch is written with.
+
+    Attributes:
+        query_id: Id of the streaming query.
+        batch_id: Number of the batch.
+        log_path: Path of the log.
+        sink: Where the tables go.
+        rules: The job's tables.
+        decoding: How rows become values.
+        gtid_position: What the log has up to the batch's end, as text; None: not known.
+    """
+
+    query_id: str
+    batch_id: int
+    log_path: str
+    sink: Sink
+    rules: tuple[TableRule, ...]
+    decoding: Decoding
+    gtid_position: str | None = None
+
+    def run(self, position: Position) -> BatchRun:
+        """What all tables share; *position* is where the log goes on behind the batch."""
+        return BatchRun(self.query_id, self.batch_id, self.sink, position, self.decoding, self.gtid_position)
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentWriter:
     """What a task needs to know; it is pickled, so it holds no open file.
 
     Attributes:
         run: The batch.
         log_path: Path of the log.
-        rules: The job's tables.
     """
 
     run: BatchRun
     log_path: str
-    rules: tuple[TableRule, ...]
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the tables whose index rows are in *batches*: all rows of a table come to one task.
+    def write(self, components: Iterable[Component]) -> list[tuple[str, list[TableProgress] | BinlogError]]:
+        """Write *components*, several at a time.
 
-        Yields:
-            One row: what became of each target, pickled, and the error that ended the task, if one did. A named error
+        Returns:
+            Of each a name, and what became of its targets, or the error that ended it; the others go on. A named error
             is given back, not raised: so it reaches the driver whole, and Spark does not print a stack trace for it.
         """
-        rows = [row for batch in batches for row in batch.to_pylist()]
-        if not rows:
-            return
-        progress: list[TableProgress] = []
-        error = None
-        # Tables are of unequal size, and so are the tasks that they happen to fall into; the work is done outside of
-        # Python's lock, by kernels, Arrow and deltalake.
+        # The work is done outside of Python's lock, by kernels, Arrow and the libraries of the sinks.
         with ThreadPoolExecutor(THREADS) as pool:
-            writes = [pool.submit(self._write_table, batch, rule) for batch, rule in self._wanted(rows)]
-            try:
-                for write in writes:
-                    progress.extend(write.result())
-            except BinlogError as failure:
-                error = pickle.dumps(failure)
-                pool.shutdown(cancel_futures=True)
-        columns = [pa.array([pickle.dumps(progress)], pa.binary()), pa.array([error], pa.binary())]
-        yield pa.RecordBatch.from_arrays(columns, schema=_RESULT_SCHEMA)
+            return list(pool.map(self._write, components))
 
-    def _write_table(self, batch: TableBatch, rule: TableRule) -> list[TableProgress]:
-        with open_log(self.log_path) as log:  # one for each: they are not for several threads
-            return apply_table(self.run, batch, rule, log)
-
-    def _wanted(self, rows: Sequence[dict[str, object]]) -> Iterator[tuple[TableBatch, TableRule]]:
-        filters = [(TableFilter(rule.select), rule) for rule in self.rules]
-        by_table: dict[tuple[str, str], list[dict[str, object]]] = {}
-        for row in rows:
-            by_table.setdefault((str(row["database"]), str(row["table"])), []).append(row)
-        for (database, table), parts in by_table.items():
-            rule = next((rule for wanted, rule in filters if wanted.accepts_name(database, table)), None)
-            if rule is not None:
-                yield table_batch(database, table, parts), rule
+    def _write(self, component: Component) -> tuple[str, list[TableProgress] | BinlogError]:
+        try:
+            with open_log(self.log_path) as log:  # one for each: they are not for several threads
+                return component.name, apply_component(self.run, component, log)
+        except BinlogError as error:
+            return component.name, error
 
 
-def table_batch(database: str, table: str, rows: Sequence[dict[str, object]]) -> TableBatch:
-    """Bring the index rows of one table into log order and sum them up."""
-    in_order = sorted(rows, key=lambda row: _position(row["start"]))
-    return TableBatch(
-        database=database,
-        table=table,
-        indexes=tuple(cast("bytes", row["index"]) for row in in_order),
-        position=max(_position(row["end"]) for row in rows),
-        inserts=_total(rows, "inserts"),
-        updates=_total(rows, "updates"),
-        deletes=_total(rows, "deletes"),
-    )
-
-
-def write_batch(frame: DataFrame, writer: TableWriter) -> list[TableProgress]:
-    """Write a micro-batch of the view `tables`, in one Spark job.
+def write_batch(frame: DataFrame, context: BatchContext) -> list[TableProgress]:
+    """Write a micro-batch of the view `tables`: one Spark job reads the log, one writes the tables.
 
     Raises:
-        BinlogError: What the first failing table says. Other tables of the batch may have been written; written again
-            they do not change.
+        BinlogError: What one failing table says. Other tables of the batch may have been written; written again they do
+            not change.
     """
-
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from writer.write(batches)
-
-    # As many tasks as run at once: each of them costs tens of milliseconds, even without a table.
-    count = frame.sparkSession.sparkContext.defaultParallelism
-    by_table = frame.select(*INDEX_COLUMNS).repartition(count, "database", "table")
-    rows = by_table.mapInArrow(task, RESULT_TYPE).collect()
-    for row in rows:
-        if row.error is not None:
-            raise pickle.loads(row.error)
-    return [progress for row in rows for progress in pickle.loads(row.progress)]
-
-
-def _position(value: object) -> Position:
-    fields = cast("dict[str, int]", value)
-    return Position(fields["file_no"], fields["page"], fields["chunk"])
+    rows = [row.asDict(recursive=True) for row in frame.select(*PLAN_COLUMNS).collect()]
+    plan = plan_batch(rows, context.decoding, KeptTables(context.rules))
+    if plan.end is None or not plan.components:
+        return []
+    writer = ComponentWriter(context.run(plan.end), context.log_path)
+    spark_context = frame.sparkSession.sparkContext
+    # No more tasks than run at once: each of them costs tens of milliseconds, even without a table.
+    piles = [pickle.dumps(pile) for pile in spread(plan.components, spark_context.defaultParallelism)]
+    tasks = spark_context.parallelize(piles, len(piles))
+    results = tasks.flatMap(lambda pile: writer.write(pickle.loads(pile))).collect()
+    return _joined(results)
 
 
-def _total(rows: Sequence[dict[str, object]], column: str) -> int:
-    return sum(cast("int", row[column]) for row in rows)
+def _joined(results: Sequence[tuple[str, list[TableProgress] | BinlogError]]) -> list[TableProgress]:
+    progress: list[TableProgress] = []
+    for _, result in sorted(results, key=lambda pair: pair[0]):
+        if isinstance(result, BinlogError):
+            raise result
+        progress += result
+    return progress

@@ -1,4 +1,4 @@
-"""One Delta table as a target, without Spark: `DeltaTarget.find`; every write carries (query, batch) in its commit."""
+"""One Delta table as a target, without Spark: `DeltaTarget.find`; a step is one commit that carries batch and step."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
-from deltalake import (
-    CommitProperties,
-    DeltaTable,
-    Schema,
-    Transaction,
-    write_deltalake,
-)
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from binlog_streaming.tables.delta_merge import identifier, write_mirror
+from binlog_format.errors import UnsupportedError
+from binlog_streaming.tables.conforming import changed_rows, conformed_rows
+from binlog_streaming.tables.delta_features import open_table
+from binlog_streaming.tables.delta_merge import merge_change
 from binlog_streaming.tables.maintenance import maintain, writer_properties
 from binlog_streaming.tables.steps import Step, reached
-from binlog_streaming.tables.target import BATCH_KEY, LAST_CHANGE_KEY, Applied, Target, Ticket
+from binlog_streaming.tables.target import BATCH_KEY, LAST_CHANGE_KEY, STEP_KEY, Applied, Target, Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from binlog_streaming.settings import Sink
-    from binlog_streaming.tables.mirror import Reduced
+    from binlog_streaming.tables.change import Change
+    from binlog_streaming.tables.delta_merge import MergeSource
+    from binlog_streaming.tables.evolution import SchemaChange
 
 HISTORY_MAX = 16
-"""Commits among which the last batch's own is looked for; maintenance makes a few behind it."""
+"""Commits among which the last step's own is looked for; maintenance makes a few behind it."""
+
+STEP_BITS = 32
+"""The version of an application transaction is one 64-bit number: batch and step, the batch above."""
 
 
 @dataclass(slots=True)
@@ -44,14 +46,22 @@ class DeltaTarget(Target):
 
     @classmethod
     def find(cls, uri: str, storage: Mapping[str, str], *, file_size: int) -> DeltaTarget:
-        """Look at what is there."""
-        options = dict(storage)
-        exists = DeltaTable.is_deltatable(uri, options)
-        return cls(uri, storage, DeltaTable(uri, storage_options=options) if exists else None, file_size)
+        """Look at what is there.
+
+        Raises:
+            TableError: `TABLE_FEATURE`: the table uses something of Delta that is not written here.
+        """
+        if not DeltaTable.is_deltatable(uri, dict(storage)):
+            return cls(uri, storage, None, file_size)
+        return cls(uri, storage, open_table(uri, storage), file_size)
 
     @classmethod
     def at(cls, sink: Sink, uri: str) -> DeltaTarget:
-        """See `Target`."""
+        """See `Target`.
+
+        Raises:
+            TableError: `TABLE_FEATURE`: the table uses something of Delta that is not written here.
+        """
         return cls.find(uri, sink.storage, file_size=sink.target_file_size)
 
     def properties(self) -> Mapping[str, str] | None:
@@ -60,30 +70,28 @@ class DeltaTarget(Target):
 
     def applied(self, ticket: Ticket) -> Applied | None:
         """See `Target`."""
-        if self.table is None:
-            return None
-        version = self.table.transaction_version(_application(ticket))
+        version = None if self.table is None else self.table.transaction_version(_application(ticket))
         if version is None:
             return None
-        return Applied(version, self._last_change(version) if version == ticket.batch_id else None)
+        place = version >> STEP_BITS, version & ((1 << STEP_BITS) - 1)
+        return Applied(*place, self._last_change(place) if place == ticket.place else None)
 
-    def _last_change(self, batch_id: int) -> str | None:
-        assert self.table is not None
-        for commit in self.table.history(HISTORY_MAX):
-            if commit.get(BATCH_KEY) == str(batch_id):
+    def _last_change(self, place: tuple[int, int]) -> str | None:
+        batch_id, step = map(str, place)
+        for commit in self._there().history(HISTORY_MAX):
+            if commit.get(BATCH_KEY) == batch_id and commit.get(STEP_KEY) == step:
                 return str(commit.get(LAST_CHANGE_KEY))
         return None
 
-    def columns(self) -> dict[str, str]:
+    def schema(self) -> pa.Schema:
         """See `Target`."""
-        assert self.table is not None
-        return _columns(self.table.schema())
+        return pa.schema(self._there().schema())
 
-    def column_types(self, schema: pa.Schema) -> dict[str, str]:
+    def stored_schema(self, schema: pa.Schema) -> pa.Schema:
         """See `Target`."""
-        return _columns(delta_schema(schema))
+        return pa.schema(delta_schema(schema))
 
-    def ensure(self, schema: pa.Schema, ticket: Ticket) -> None:
+    def create(self, schema: pa.Schema, ticket: Ticket) -> None:
         """See `Target`."""
         if self.table is not None:
             return
@@ -99,58 +107,96 @@ class DeltaTarget(Target):
         )
         reached(Step.CREATED)
 
+    def describe(self, ticket: Ticket, *, said: Mapping[str, str] | None = None) -> None:
+        """See `Target`."""
+        table = self._there()
+        wanted = ticket.table_properties() | dict(said or {})
+        if wanted.items() <= table.metadata().configuration.items():
+            return
+        table.alter.set_table_properties(wanted, raise_if_not_exists=False)
+
     def append(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
         """See `Target`.
 
         Raises:
             CommitFailedError: The table is not any more what it was when it was looked at.
         """
-        assert self.table is not None
-        names = [field.name for field in self.table.schema().fields]
+        schema = self.schema()
         write_deltalake(
-            self.table,
-            rows if rows.schema.names == names else _reordered(rows, names),
+            self._there(),
+            conformed_rows(rows, schema),
             mode="append",
             target_file_size=self.file_size,
-            writer_properties=writer_properties(rows.schema),
+            writer_properties=writer_properties(schema),
             commit_properties=_commit_properties(ticket),
         )
         reached(Step.COMMITTED)
 
-    def merge(self, change: Reduced, ticket: Ticket) -> int:
+    def merge(self, change: Change, ticket: Ticket) -> int:
         """See `Target`."""
-        return write_mirror(self, change, ticket.keys, ticket)
+        return merge_change(self, change, ticket)
 
-    def merge_rows(self, rows: pa.Table, *, deleted: str, on: str, names: Mapping[str, str], ticket: Ticket) -> None:
-        """Bring rows in by key, in one commit: matched rows are replaced or deleted, others inserted.
+    def merge_rows(self, source: MergeSource, on: str, ticket: Ticket) -> None:
+        """Bring rows in by key, in one commit.
 
         Args:
-            rows: At most one row for a key.
-            deleted: Boolean column of *rows*: the row's key is to vanish.
-            on: Condition with the aliases `t` (target) and `s` (*rows*).
-            names: For every column of the target, its column in *rows*.
+            source: What becomes of them.
+            on: Condition with the aliases `t` (target) and `s` (the rows of *source*).
             ticket: Who writes.
         """
-        assert self.table is not None
-        values = {identifier(target): f"s.{source}" for target, source in names.items()}
-        merger = self.table.merge(
-            rows,
+        merger = self._there().merge(
+            source.rows,
             on,
             source_alias="s",
             target_alias="t",
             # Not streamed, deltalake prunes files by its own statistics, and misses rows where these are inexact.
             streamed_exec=True,
-            writer_properties=writer_properties(self._arrow_schema()),
-            commit_properties=_commit_properties(ticket),
+            writer_properties=writer_properties(self.schema()),
+            commit_properties=_commit_properties(ticket, retries=0),
         )
-        merger = merger.when_matched_delete(f"s.{deleted}").when_matched_update(values)
-        merger.when_not_matched_insert(values, f"NOT s.{deleted}").execute()
+        source.clauses(merger).execute()
+        reached(Step.COMMITTED)
+
+    def evolve(self, change: SchemaChange, ticket: Ticket) -> None:
+        """See `Target`.
+
+        Columns that are only added cost nothing; anything else writes the table anew.
+        """
+        schema = self.stored_schema(change.applied_to(self.schema()))
+        if change.renamed or change.retyped or change.filled:
+            self._overwrite(changed_rows(self.read(), change, schema), ticket)
+            return
+        added = [Schema.from_arrow(pa.schema([schema.field(name)])).fields[0] for name in change.added.names]
+        self._there().alter.add_columns(added, commit_properties=_commit_properties(ticket))
+        reached(Step.COMMITTED)
+
+    def read(self) -> pa.RecordBatchReader:
+        """See `Target`.
+
+        To be called before a write that it feeds begins, not by the generator of that write's rows: deltalake cannot
+        begin to read within a write. Taking batches there is fine.
+        """
+        return conformed_rows(pa.RecordBatchReader.from_stream(self._there().scan()), self.schema())
+
+    def replace(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+        """See `Target`."""
+        self._overwrite(conformed_rows(rows, self.stored_schema(rows.schema)), ticket)
+
+    def _overwrite(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+        write_deltalake(
+            self._there(),
+            rows,
+            mode="overwrite",
+            schema_mode="overwrite",
+            target_file_size=self.file_size,
+            writer_properties=writer_properties(rows.schema),
+            commit_properties=_commit_properties(ticket, retries=0),
+        )
         reached(Step.COMMITTED)
 
     def maintain(self, sink: Sink) -> None:
         """See `Target`."""
-        assert self.table is not None
-        maintain(self.table, sink)
+        maintain(self._there(), sink)
 
     def is_conflict(self, error: Exception) -> bool:
         """See `Target`."""
@@ -158,24 +204,29 @@ class DeltaTarget(Target):
 
     def key_ranges(self, column: str) -> tuple[pa.Array, pa.Array] | None:
         """Least and greatest value of *column* in each file; None where a file does not say."""
-        assert self.table is not None
-        files = pa.table(self.table.get_add_actions(flatten=True))
+        files = pa.table(self._there().get_add_actions(flatten=True))
         if f"min.{column}" not in files.column_names or f"max.{column}" not in files.column_names:
             return None
         least = files.column(f"min.{column}").combine_chunks()
         greatest = files.column(f"max.{column}").combine_chunks()
         return None if least.null_count or greatest.null_count else (least, greatest)
 
-    def _arrow_schema(self) -> pa.Schema:
+    def _there(self) -> DeltaTable:
         assert self.table is not None
-        return pa.schema(self.table.schema())
+        return self.table
 
 
 def delta_schema(schema: pa.Schema) -> Schema:
     """The schema as Delta has it; every column may be null.
 
     The server's NOT NULL is not taken over: zero dates become null, and rows may come without some columns.
+
+    Raises:
+        UnsupportedError: `COLUMN_TYPE`: Delta has no such type.
     """
+    for field in schema:
+        if not _has_type(field.type):
+            raise UnsupportedError("COLUMN_TYPE", f"column {field.name}: Delta has no type for {field.type}")
     return Schema.from_arrow(pa.schema([field.with_nullable(True) for field in schema]))
 
 
@@ -184,19 +235,20 @@ def is_commit_conflict(error: Exception) -> bool:
     return isinstance(error, CommitFailedError) or re.search(r"already exists", str(error)) is not None
 
 
-def _reordered(rows: pa.RecordBatchReader, names: list[str]) -> pa.RecordBatchReader:
-    schema = pa.schema([rows.schema.field(name) for name in names])
-    return pa.RecordBatchReader.from_batches(schema, (batch.select(names) for batch in rows))
+_NUMBERS = (pa.types.is_signed_integer, pa.types.is_float32, pa.types.is_float64, pa.types.is_decimal128)
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+_SIMPLE = (*_NUMBERS, *_TEXTS, pa.types.is_boolean, pa.types.is_date32)
 
 
-def _columns(schema: Schema) -> dict[str, str]:
-    return {field.name: _type_name(field.type) for field in schema.fields}
-
-
-def _type_name(delta_type: object) -> str:
-    # Primitive types print as PrimitiveType("long").
-    match = re.fullmatch(r'PrimitiveType\("(.*)"\)', str(delta_type))
-    return match[1] if match else str(delta_type)
+def _has_type(kind: pa.DataType) -> bool:
+    # deltalake itself takes unsigned integers as well, as signed ones of the same width.
+    if pa.types.is_struct(kind):
+        return all(_has_type(field.type) for field in kind)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _has_type(kind.value_type)
+    if pa.types.is_timestamp(kind):
+        return kind.unit == "us" and kind.tz in (None, "UTC")
+    return any(is_type(kind) for is_type in _SIMPLE)
 
 
 def _application(ticket: Ticket) -> str:
@@ -204,8 +256,10 @@ def _application(ticket: Ticket) -> str:
     return f"binlog-stream/{ticket.query_id}"
 
 
-def _commit_properties(ticket: Ticket) -> CommitProperties:
+def _commit_properties(ticket: Ticket, *, retries: int | None = None) -> CommitProperties:
+    # Without retries a commit fails when there was any other since the look: what was read is not what is there now.
     return CommitProperties(
         custom_metadata=ticket.batch_properties(),
-        app_transactions=[Transaction(_application(ticket), ticket.batch_id)],
+        app_transactions=[Transaction(_application(ticket), ticket.batch_id << STEP_BITS | ticket.step)],
+        max_commit_retries=retries,
     )

@@ -1,13 +1,14 @@
-"""One Iceberg table as a target, without Spark: `IcebergTarget`; every batch is one snapshot that carries its number.
+"""One Iceberg table as a target, without Spark: `IcebergTarget`; every step is one commit that carries its number.
 
-The batch's number stands in the snapshot's summary and, by the same commit, in the table's properties. The snapshots
-are what counts; the properties tell when they were set back by hand.
+Batch and step stand in the table's properties, by the same commit, and of steps that write rows in the snapshot's
+summary too. The properties also name the snapshot of the last such step: when it is not behind the current one any
+more, somebody set the table back by hand.
 """
 
 from __future__ import annotations
 
-import uuid
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
@@ -18,32 +19,51 @@ from pyiceberg.exceptions import (
     ValidationError,
     ValidationException,
 )
-from pyiceberg.io.pyarrow import (
-    UnsupportedPyArrowTypeException,
-    _dataframe_to_data_files,
-    schema_to_pyarrow,
-)
-from pyiceberg.table import Transaction
 from sqlalchemy.exc import SQLAlchemyError
 
-from binlog_format.errors import TableError, UnsupportedError
+from binlog_format.errors import TableError
+from binlog_streaming.tables.conforming import changed_rows, conformed_rows
 from binlog_streaming.tables.iceberg_catalog import ensure_namespace, identifier, open_catalog
-from binlog_streaming.tables.iceberg_maintenance import expire
-from binlog_streaming.tables.iceberg_merge import rewrite, write_schema
+from binlog_streaming.tables.iceberg_commit import SNAPSHOT_PROPERTY, Commit
+from binlog_streaming.tables.iceberg_features import plain_files, require_plain, require_unsorted
+from binlog_streaming.tables.iceberg_files import rows_of, write_files
+from binlog_streaming.tables.iceberg_maintenance import maintain, sequence_number
+from binlog_streaming.tables.iceberg_merge import Rewriting
+from binlog_streaming.tables.iceberg_schema import arrow_schema, evolved, iceberg_schema, replaced
 from binlog_streaming.tables.sinks import require_local
 from binlog_streaming.tables.steps import Step, reached
-from binlog_streaming.tables.target import BATCH_KEY, GTID_KEY, LAST_CHANGE_KEY, QUERY_PROPERTY, Applied, Target, Ticket
+from binlog_streaming.tables.target import (
+    BATCH_KEY,
+    GTID_KEY,
+    GTID_POSITION_KEY,
+    LAST_CHANGE_KEY,
+    POSITION_KEY,
+    QUERY_PROPERTY,
+    STEP_KEY,
+    Applied,
+    Target,
+    Ticket,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
 
     from binlog_streaming.settings import Sink
-    from binlog_streaming.tables.mirror import Reduced
+    from binlog_streaming.tables.change import Change
+    from binlog_streaming.tables.evolution import SchemaChange
+
+_SOMETIMES = (GTID_KEY, GTID_POSITION_KEY)
+"""What not every step says; it is not to stay from an earlier one."""
+
+_STEP_PROPERTIES = frozenset(
+    {BATCH_KEY, STEP_KEY, POSITION_KEY, LAST_CHANGE_KEY, GTID_KEY, GTID_POSITION_KEY, SNAPSHOT_PROPERTY}
+)
 
 
 class IcebergTarget(Target):
@@ -60,10 +80,11 @@ class IcebergTarget(Target):
     def __init__(self, directory: str, uri: str, catalog: SqlCatalog, *, file_size: int) -> None:
         self.uri = uri
         self.catalog = catalog
-        self.table: Table | None = None
         self.file_size = file_size
         self._directory = directory
         self._name = identifier(directory, uri)
+        self._table: Table | None = None
+        self._maintained = 0
 
     @classmethod
     def at(cls, sink: Sink, uri: str) -> IcebergTarget:
@@ -77,11 +98,18 @@ class IcebergTarget(Target):
         target = cls(directory, uri, open_catalog(directory), file_size=file_size)
         try:
             with suppress(NoSuchTableError):
-                target.table = target.catalog.load_table(target._name)
+                target._table = target.catalog.load_table(target._name)
+                target._maintained = sequence_number(target._table)
         except BaseException:
             target.close()
             raise
         return target
+
+    @property
+    def table(self) -> Table:
+        """The table; it is there."""
+        assert self._table is not None
+        return self._table
 
     def close(self) -> None:
         """See `Target`."""
@@ -89,7 +117,9 @@ class IcebergTarget(Target):
 
     def properties(self) -> Mapping[str, str] | None:
         """See `Target`."""
-        return None if self.table is None else self.table.properties
+        if self._table is None:
+            return None
+        return {name: value for name, value in self._table.properties.items() if name not in _STEP_PROPERTIES}
 
     def applied(self, ticket: Ticket) -> Applied | None:
         """See `Target`.
@@ -97,56 +127,63 @@ class IcebergTarget(Target):
         Raises:
             TableError: `OTHER_WRITER`: somebody set the table back to an older snapshot.
         """
-        if self.table is None:
+        properties = {} if self._table is None else self._table.properties
+        if BATCH_KEY not in properties or properties.get(QUERY_PROPERTY) != ticket.query_id:
             return None
-        said = self.table.properties.get(BATCH_KEY)
-        if said is None:
-            return None
-        promised = Applied(int(said), self.table.properties.get(LAST_CHANGE_KEY))
-        held, is_known = self._held(ticket)
-        if is_known and held != promised:
+        applied = _applied(properties)
+        if not self._has_snapshot(properties.get(SNAPSHOT_PROPERTY)):
+            held = self._held(ticket)
             raise TableError(
                 "OTHER_WRITER",
-                f"{ticket.source_table}: {self.uri} had batch {promised.batch_id}, and now holds "
-                + ("none" if held is None else f"batch {held.batch_id}")
+                f"{ticket.source_table}: {self.uri} had batch {applied.batch_id}, and now holds "
+                + ("none" if held is None else f"batch {held.batch_id}, step {held.step}")
                 + ": it was set back to an older snapshot",
                 hint="Set it forward to the snapshot of that batch; or delete the table (and the checkpoint) and let "
                 "this job build it anew from the log",
             )
-        return promised
+        return applied
 
-    def _held(self, ticket: Ticket) -> tuple[Applied | None, bool]:
-        # What the snapshots say, and whether they reach back far enough to say it.
-        assert self.table is not None
+    def _has_snapshot(self, named: str | None) -> bool:
+        # Whether the snapshot is the current one or behind it, as far as snapshots reach back.
+        parents = {one.snapshot_id: one.parent_snapshot_id for one in self.table.metadata.snapshots}
+        if named is None or int(named) not in parents:
+            return True
+        number = self.table.metadata.current_snapshot_id
+        while number is not None and number != int(named):
+            number = parents.get(number)
+        return number is not None
+
+    def _held(self, ticket: Ticket) -> Applied | None:
+        # What the snapshots say.
         snapshot = self.table.current_snapshot()
         while snapshot is not None:
             said = snapshot.summary.additional_properties if snapshot.summary is not None else {}
             if said.get(QUERY_PROPERTY) == ticket.query_id and BATCH_KEY in said:
-                return Applied(int(said[BATCH_KEY]), said.get(LAST_CHANGE_KEY)), True
-            if snapshot.parent_snapshot_id is None:
-                return None, True
-            snapshot = self.table.snapshot_by_id(snapshot.parent_snapshot_id)
-            if snapshot is None:
-                return None, False
-        return None, True
+                return _applied(said)
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else self.table.snapshot_by_id(parent)
+        return None
 
-    def columns(self) -> dict[str, str]:
+    def schema(self) -> pa.Schema:
         """See `Target`."""
-        assert self.table is not None
-        return _columns(self.table.schema())
+        return arrow_schema(self.table.schema())
 
-    def column_types(self, schema: pa.Schema) -> dict[str, str]:
+    def stored_schema(self, schema: pa.Schema) -> pa.Schema:
         """See `Target`."""
-        return _columns(_iceberg_schema(schema))
+        return arrow_schema(iceberg_schema(schema))
 
-    def ensure(self, schema: pa.Schema, ticket: Ticket) -> None:
-        """See `Target`."""
-        if self.table is not None:
+    def create(self, schema: pa.Schema, ticket: Ticket) -> None:
+        """See `Target`.
+
+        Raises:
+            TableAlreadyExistsError: Somebody else was faster.
+        """
+        if self._table is not None:
             return
         ensure_namespace(self.catalog, self._directory, self._name[:-1])
-        self.table = self.catalog.create_table(
+        self._table = self.catalog.create_table(
             self._name,
-            _iceberg_schema(schema),
+            iceberg_schema(schema),
             location=self.uri,
             properties={
                 **ticket.table_properties(),
@@ -155,104 +192,144 @@ class IcebergTarget(Target):
                 "write.parquet.compression-codec": "zstd",
                 "write.parquet.compression-level": "1",
                 "commit.manifest-merge.enabled": "true",
+                "commit.manifest.min-count-to-merge": "16",
                 "write.metadata.delete-after-commit.enabled": "true",
                 "write.metadata.previous-versions-max": "16",
             },
         )
         reached(Step.CREATED)
 
-    def append(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+    def describe(self, ticket: Ticket, *, said: Mapping[str, str] | None = None) -> None:
         """See `Target`.
 
         Raises:
             CommitFailedException: The table is not any more what it was when it was looked at.
         """
-        self._commit([], self._write_files(rows), ticket)
+        wanted = {**ticket.table_properties(), "comment": ticket.description, **(said or {})}
+        new = {key: value for key, value in wanted.items() if self.table.properties.get(key) != value}
+        if new:
+            self._table = Commit(properties=new, snapshot=False).on(self.table)
 
-    def merge(self, change: Reduced, ticket: Ticket) -> int:
-        """See `Target`."""
-        assert self.table is not None
-        self._refuse_deletes(ticket)
-        replaced, rows = rewrite(self.table, change, ticket.keys, file_size=self.file_size)
-        if not replaced and not change.rows.num_rows:
+    def append(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+        """See `Target`.
+
+        Raises:
+            CommitFailedException: The table is not any more what it was when it was looked at.
+            TableError: `TABLE_FEATURE`: somebody gave the table what this writer does not keep.
+        """
+        require_plain(self.table, self.uri)
+        self._commit(ticket, added=self._written(self.table.metadata, conformed_rows(rows, self.schema())))
+
+    def merge(self, change: Change, ticket: Ticket) -> int:
+        """See `Target`.
+
+        Raises:
+            CommitFailedException: The table is not any more what it was when it was looked at.
+            TableError: `TABLE_FEATURE`.
+        """
+        metadata, io = self.table.metadata, self.table.io
+        files = self._files()
+        rewriting = Rewriting(metadata, io, files, change, ticket.keys, file_size=self.file_size)
+        added = self._written(metadata, rewriting.rows())
+        if not rewriting.is_change:
             return 0
-        self._commit(replaced, self._write_files(rows), ticket)
-        return int(change.rows.num_rows + change.deleted.num_rows)
+        self._commit(ticket, replaced=rewriting.replaced, added=added)
+        return change.row_count
+
+    def evolve(self, change: SchemaChange, ticket: Ticket) -> None:
+        """See `Target`.
+
+        Columns change by the table's metadata alone, unless values change.
+
+        Raises:
+            CommitFailedException: The table is not any more what it was when it was looked at.
+            TableError: `TABLE_FEATURE`.
+        """
+        require_plain(self.table, self.uri)
+        metadata = self.table.metadata
+        evolution = evolved(metadata, change)
+        require_unsorted(self.table, evolution.schema, self.uri)
+        files = self._files() if evolution.is_rewrite else []
+        if not files:
+            self._commit(ticket, schema=evolution.schema, snapshot=False)
+            return
+        rows = changed_rows(self.read(), change, arrow_schema(evolution.schema))
+        added = self._written(_with_schema(metadata, evolution.schema), rows)
+        self._commit(ticket, schema=evolution.schema, replaced=files, added=added)
+
+    def read(self) -> pa.RecordBatchReader:
+        """See `Target`.
+
+        Raises:
+            TableError: `TABLE_FEATURE`.
+        """
+        metadata, io = self.table.metadata, self.table.io
+        batches = chain.from_iterable(rows_of(metadata, io, file) for file in plain_files(self.table, self.uri))
+        return pa.RecordBatchReader.from_batches(self.schema(), batches)
+
+    def replace(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+        """See `Target`.
+
+        Raises:
+            CommitFailedException: The table is not any more what it was when it was looked at.
+            TableError: `TABLE_FEATURE`.
+        """
+        files = self._files()
+        schema = replaced(self.table.metadata, rows.schema)
+        require_unsorted(self.table, schema, self.uri)
+        added = self._written(_with_schema(self.table.metadata, schema), conformed_rows(rows, arrow_schema(schema)))
+        self._commit(ticket, schema=schema, replaced=files, added=added)
 
     def maintain(self, sink: Sink) -> None:
         """See `Target`."""
-        assert self.table is not None
+        since, self._maintained = self._maintained, sequence_number(self.table)
         # Somebody else committed meanwhile: there will be another time.
-        with suppress(CommitFailedException):
-            expire(self.table, retention_hours=sink.retention_hours)
+        with suppress(CommitFailedException, ValidationException):
+            self._table = maintain(
+                self.table, self.uri, since=since, file_size=self.file_size, retention_hours=sink.retention_hours
+            )
 
     def is_conflict(self, error: Exception) -> bool:
         """See `Target`."""
         return isinstance(error, (CommitFailedException, TableAlreadyExistsError, ValidationException))
 
-    def _write_files(self, rows: pa.RecordBatchReader) -> list[DataFile]:
-        assert self.table is not None
-        schema = write_schema(self.table)
-        names = schema.names
-        batches = (batch.select(names).cast(schema) for batch in rows)
-        reader = pa.RecordBatchReader.from_batches(schema, batches)
-        return list(_dataframe_to_data_files(self.table.metadata, reader, self.table.io, uuid.uuid4()))
+    def _files(self) -> list[DataFile]:
+        require_plain(self.table, self.uri)
+        return plain_files(self.table, self.uri)
 
-    def _commit(self, replaced: Iterable[DataFile], added: Iterable[DataFile], ticket: Ticket) -> None:
-        assert self.table is not None
+    def _written(self, metadata: TableMetadata, rows: Iterable[pa.RecordBatch]) -> list[DataFile]:
+        return write_files(metadata, self.table.io, rows, file_size=self.file_size)
+
+    def _commit(
+        self,
+        ticket: Ticket,
+        *,
+        schema: Schema | None = None,
+        snapshot: bool = True,
+        replaced: Sequence[DataFile] = (),
+        added: Sequence[DataFile] = (),
+    ) -> None:
         reached(Step.FILES_WRITTEN)
         said = ticket.batch_properties()
-        transaction = _OneTry(self.table)
-        update = transaction.update_snapshot({QUERY_PROPERTY: ticket.query_id, **said})
-        replaced = list(replaced)
-        with update.overwrite() if replaced else update.merge_append() as snapshot:
-            for file in replaced:
-                snapshot.delete_data_file(file)
-            for file in added:
-                snapshot.append_data_file(file)
-        transaction.set_properties(said)
-        if GTID_KEY not in said and GTID_KEY in self.table.properties:
-            transaction.remove_properties(GTID_KEY)
-        self.table = transaction.commit_transaction()
+        commit = Commit(
+            properties=said,
+            cleared=_SOMETIMES,
+            schema=schema,
+            snapshot=snapshot,
+            replaced=replaced,
+            added=added,
+            summary={QUERY_PROPERTY: ticket.query_id, **said},
+            is_step=True,
+        )
+        self._table = commit.on(self.table)
         reached(Step.COMMITTED)
 
-    def _refuse_deletes(self, ticket: Ticket) -> None:
-        assert self.table is not None
-        snapshot = self.table.current_snapshot()
-        summary = None if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
-        count = 0 if summary is None else int(summary.get("total-delete-files", "0"))
-        if count:
-            raise TableError(
-                "OTHER_WRITER",
-                f"{ticket.source_table}: {self.uri} has {count} delete files, which somebody else has written; this "
-                "sink replaces whole files and cannot keep them",
-                hint="Compact the table with who wrote them (Spark: CALL system.rewrite_data_files with "
-                "'delete-file-threshold' 1), and let only this job write to it",
-            )
+
+def _applied(said: Mapping[str, str]) -> Applied:
+    return Applied(int(said[BATCH_KEY]), int(said.get(STEP_KEY, "0")), said.get(LAST_CHANGE_KEY))
 
 
-class _OneTry(Transaction):
-    # The library repeats a commit on top of what somebody else has committed meanwhile: that would bring a batch in
-    # twice, when that was a dying process of this job.
-    def _rebuild_snapshot_updates(self) -> None:
-        raise CommitFailedException("the table was changed between the look and the write")
-
-
-def _iceberg_schema(schema: pa.Schema) -> Schema:
-    from pyiceberg.catalog import Catalog
-
-    nullable = pa.schema([field.with_nullable(True) for field in schema])
-    try:
-        return Catalog._convert_schema_if_needed(nullable)
-    except (UnsupportedPyArrowTypeException, TypeError) as error:
-        raise UnsupportedError("COLUMN_TYPE", f"Iceberg has no type for a column: {error}") from error
-
-
-def _columns(schema: Schema) -> dict[str, str]:
-    # Numbers of fields inside of structs and lists differ between a table and what is to become one.
-    arrow = schema_to_pyarrow(schema, include_field_ids=False)
-    return {field.name: _type_name(field.type) for field in arrow}
-
-
-def _type_name(kind: pa.DataType) -> str:
-    return str(kind).replace("large_", "")
+def _with_schema(metadata: TableMetadata, schema: Schema) -> TableMetadata:
+    # The table as files are written for that get there together with new columns.
+    schemas = [*metadata.schemas, schema]
+    return metadata.model_copy(update={"schemas": schemas, "current_schema_id": schema.schema_id})

@@ -7,6 +7,7 @@ moves the offset in its checkpoint only behind a batch that was written as a who
 from __future__ import annotations
 
 import contextlib
+import logging
 import tempfile
 import threading
 import time
@@ -19,20 +20,24 @@ from binlog_connector.spark.options import SourceOptions
 from binlog_format import open_log
 from binlog_format.classic.layout import VIRTUAL_PAGE_SIZE
 from binlog_format.errors import BinlogError
+from binlog_streaming.checkpoint import read_offset
 from binlog_streaming.spark_session import local_session
-from binlog_streaming.tables.apply import BatchRun
-from binlog_streaming.tables.batch import TableWriter, write_batch
+from binlog_streaming.tables.batch import BatchContext, write_batch
 from binlog_streaming.tables.failures import named_error
-from binlog_streaming.tables.progress import BatchProgress, Progress
+from binlog_streaming.tables.progress import NOTE_TEXTS, BatchProgress, Progress
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from binlog_format.log import Log
     from binlog_format.position import Position
     from binlog_streaming.settings import Job
-    from binlog_streaming.tables.progress import BatchListener
+    from binlog_streaming.tables.progress import BatchListener, Note, TableProgress
+
+logger = logging.getLogger(__name__)
 
 STOP_PATIENCE_S = 30.0
 """How long a stop waits for the running batch; a batch cut off is no harm, it is just done again."""
@@ -57,6 +62,7 @@ class TablesJob:
         self._log: Log | None = None
         self._failure: BinlogError | None = None
         self._ending: Exception | None = None
+        self._noted: set[tuple[str, Note]] = set()
         self._wake = threading.Event()
         self._stop_requested = False
         self._idle = threading.Event()
@@ -71,7 +77,7 @@ class TablesJob:
         Raises:
             BinlogError: The log, an option or Spark's start.
         """
-        options = self._source_options()
+        options = self.job.source_options()
         # What is wrong with the log or the options is said at once, not when Java has started.
         SourceOptions.parse({"path": self.job.source.path, **options})
         self._log = open_log(self.job.source.path)
@@ -135,11 +141,6 @@ class TablesJob:
         checkpoint = Path(self.job.checkpoint)
         return checkpoint.with_name(f"{checkpoint.name}-spark.log")
 
-    def _source_options(self) -> dict[str, str]:
-        # Tables that no rule wants are left out at the source already.
-        wanted = ",".join(rule.select for rule in self.job.tables)
-        return {"view": "tables", "tables": wanted, **self.job.source.options()}
-
     def _watch(self, query: StreamingQuery) -> None:
         try:
             query.awaitTermination()
@@ -153,8 +154,17 @@ class TablesJob:
         try:
             query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
             assert query_id is not None
-            run = BatchRun(query_id, batch_id, self.job.sink, self.job.source.decoding())
-            tables = write_batch(frame, TableWriter(run, self.job.source.path, self.job.tables))
+            context = BatchContext(
+                query_id=query_id,
+                batch_id=batch_id,
+                log_path=self.job.source.path,
+                sink=self.job.sink,
+                rules=self.job.tables,
+                decoding=self.job.source.decoding(),
+                gtid_position=self._gtid_position(batch_id),
+            )
+            tables = write_batch(frame, context)
+            self._say_notes(tables)
             batch = BatchProgress(
                 batch_id=batch_id,
                 tables=tuple(tables),
@@ -170,6 +180,22 @@ class TablesJob:
             raise
         finally:
             self._idle.set()
+
+    def _gtid_position(self, batch_id: int) -> str | None:
+        # Spark has written down where the batch ends before it begins.
+        offset = read_offset(self.job.checkpoint, batch_id)
+        # What `startingGtid` covers is in the tables too, also where it follows in the log.
+        gtid = None if offset is None else offset.gtid.advanced_by(offset.skip_gtid)
+        return str(gtid) if gtid else None
+
+    def _say_notes(self, tables: Iterable[TableProgress]) -> None:
+        for table in tables:
+            for note in sorted(table.notes):
+                if (table.source_table, note) not in self._noted:
+                    self._noted.add((table.source_table, note))
+                    logger.warning(
+                        "%s: %s table=%s target=%s", note, NOTE_TEXTS[note], table.source_table, table.target
+                    )
 
     def _bytes_behind(self, position: Position | None) -> int | None:
         assert self._log is not None

@@ -1,209 +1,152 @@
-"""Mode `mirror`: what a batch leaves of each key (`reduce_images`); a sink brings that into its target.
+"""Mode `mirror`: what a step leaves of each key (`mirror_change`); a sink brings that into its target.
 
-The last image of a key in the batch decides: after an insert or an update the row is there, after a delete it is not.
-An update that changes the key is a delete of the old key (its before image) and an insert of the new one (its after
-image), so nothing special is needed for it.
+The last image of a key decides: after an insert or an update the row is there, after a delete it is not. An update that
+changes the key is a delete of the old key (its before image) and an insert of the new one (its after image), so nothing
+special is needed for it. Images that lack columns are the business of `partial_rows`.
 
-Images may lack columns (`binlog_row_image=MINIMAL`, `NOBLOB`) as long as the deciding ones of kept rows do not: what a
-column that is left out holds is not in the log. It may be the value before, but not where the column is VIRTUAL, and
-after an INSERT it is the column's default; the log names neither VIRTUAL columns nor defaults.
+With deletes="mark" a deleted row stays as it was last, with `_deleted` and the commit time of the delete. How changes
+are cut into batches makes no difference: marked is what was there, from this step or from an earlier one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from binlog_format.errors import SchemaError, TableError, UnsupportedError
+from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.images import ImageKind
+from binlog_streaming.settings_model import Deletes, UnknownValues
+from binlog_streaming.tables.change import Change, Patches
+from binlog_streaming.tables.mode_columns import MARK_FIELDS
+from binlog_streaming.tables.partial_rows import fill_rows
+from binlog_streaming.tables.pieces import NO_IMAGE
+from binlog_streaming.tables.row_keys import KeyTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from binlog_format.block import Table
-    from binlog_format.events.table_map import TableLayout
+    from binlog_streaming.tables.partial_rows import Lookup
+    from binlog_streaming.tables.pieces import StepImages
 
     Indices = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
 
 
-class RowImages(Protocol):
-    """What is needed of `binlog_format.rows.images.Images`: row images of one table in log order."""
-
-    @property
-    def table(self) -> Table:
-        """`IMAGE_DTYPE`, one row for each image."""
-
-    def column(self, index: int, /) -> pa.Array:
-        """Values of a column."""
-
-    def select(self, rows: Indices, /) -> RowImages:
-        """Some of the images."""
-
-    def has_absent(self) -> bool:
-        """Whether a column is missing from a row image."""
-
-    def absent_mask(self, column: int, /) -> NDArray[np.bool_]:
-        """Which images lack a column."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reduced:
-    """What a batch leaves.
-
-    Attributes:
-        rows: Rows that are there after the batch, all columns under their own names; one for a key.
-        deleted: Keys that are not there after the batch, key columns only; one row for a key.
-    """
-
-    rows: pa.Table
-    deleted: pa.Table
-
-
-def key_columns(layout: TableLayout, keys: Sequence[str]) -> tuple[int, ...]:
-    """Indices of the key columns: *keys* when given, else the primary key that the log knows.
-
-    Raises:
-        SchemaError: `NO_PRIMARY_KEY`: neither is there, or *keys* names a column that is not.
-    """
-    name = f"{layout.database}.{layout.table}"
-    if not keys:
-        if layout.primary_key:
-            return layout.primary_key
-        raise SchemaError(
-            "NO_PRIMARY_KEY",
-            f"{name}: the log names no primary key for it, and mode mirror needs one",
-            hint="Name columns that tell rows apart (keys in [[tables]]), or use mode changelog for this table; the "
-            "server writes primary keys into the log with binlog_row_metadata=FULL",
-        )
-    columns = [column.name for column in layout.columns]
-    missing = [key for key in keys if key not in columns]
-    if missing:
-        raise SchemaError(
-            "NO_PRIMARY_KEY",
-            f"{name}: tables.keys names {', '.join(missing)}, which it has not",
-            hint=f"Its columns are {', '.join(str(column) for column in columns)}",
-        )
-    return tuple(columns.index(key) for key in keys)
-
-
-def last_of_each_key(keys: pa.Table, ranks: Indices | None = None) -> Indices:
-    """Rows of *keys*, ascending, behind which the same key does not come again.
-
-    Args:
-        keys: Key columns.
-        ranks: A permutation: the place of each row in the order that counts; None: as the rows stand.
-    """
-    order = np.arange(keys.num_rows, dtype=np.int64) if ranks is None else ranks
-    ranked = keys.append_column("rank", pa.array(order))
-    last = ranked.group_by(keys.column_names).aggregate([("rank", "max")]).column("rank_max").to_numpy()
-    if ranks is not None:
-        rows = np.empty(len(ranks), dtype=np.int64)
-        rows[ranks] = np.arange(len(ranks))
-        last = rows[last]
-    return np.sort(last)
-
-
-def reduce_images(
-    pieces: Sequence[RowImages],
+def mirror_change(
+    images: StepImages,
     schema: pa.Schema,
     keys: Sequence[int],
-    source_table: str,
     *,
-    ranks: Indices | None = None,
-) -> Reduced:
-    """Keep of each key what the batch leaves of it; only surviving rows are decoded in full.
+    deletes: Deletes = Deletes.REMOVE,
+    unknown: UnknownValues = UnknownValues.FAIL,
+    there: Lookup | None = None,
+) -> Change:
+    """What the step leaves of each key; only what is left is decoded in full.
 
     Args:
-        pieces: Images of the batch, all with the same columns.
-        schema: Columns of the table.
-        ranks: Place in the log of each image of all pieces; None when they are in log order.
+        images: Of the step.
+        schema: Columns of the table, without those of the mode.
         keys: Indices of the key columns.
-        source_table: For messages.
+        deletes: What becomes of deleted rows.
+        unknown: What becomes of VIRTUAL columns that the images leave out.
+        there: Finds rows of the target as they are before the step. It is asked only when an update changes the key
+            and the images lack columns, which then are nowhere else; None: such a step is refused.
 
     Raises:
-        UnsupportedError: `ROW_IMAGE`: columns are missing from the images.
+        UnsupportedError: `ROW_IMAGE`: columns are missing from the images, and nobody knows what they hold.
         TableError: `NULL_KEY`.
     """
-    key_schema = pa.schema([pa.field(f"k{number}", schema.field(index).type) for number, index in enumerate(keys)])
-    key_pieces = []
-    for images in pieces:
-        arrays = []
-        for index in keys:
-            array = _key_values(images, index, f"{source_table}: key column {schema.field(index).name}")
-            if array.null_count:
-                raise _null_key(source_table, schema.field(index).name, array.null_count)
-            arrays.append(array)
-        key_pieces.append(pa.Table.from_arrays(arrays, schema=key_schema))
-    all_keys = pa.concat_tables(key_pieces) if key_pieces else key_schema.empty_table()
-    last = last_of_each_key(all_keys, ranks)
-    kinds = [images.table["kind"] for images in pieces]
-    all_kinds = np.concatenate(kinds) if kinds else np.empty(0, np.uint8)
-    stays = np.isin(all_kinds[last], (ImageKind.INSERT, ImageKind.UPDATE_AFTER))
-    deleted = all_keys.take(pa.array(last[~stays])).rename_columns([schema.field(index).name for index in keys])
-    return Reduced(_decode(pieces, kinds, last[stays], schema, source_table), deleted)
-
-
-def _key_values(images: RowImages, index: int, what: str) -> pa.Array:
-    # An image after an update may leave the key out: then it is that of the image before, which stands beside it.
-    array = images.column(index)
-    if not images.has_absent():
-        return array
-    absent = images.absent_mask(index)
-    kinds = images.table["kind"]
-    rows = np.arange(len(kinds), dtype=np.int64)
-    rows[absent & (kinds == ImageKind.UPDATE_AFTER)] -= 1
-    missing = absent[rows]
-    if missing.any():
-        raise UnsupportedError(
-            "ROW_IMAGE",
-            f"{what} is missing from {int(missing.sum())} row images (the first is of kind "
-            f"{ImageKind(kinds[int(np.argmax(missing))]).name}): the log does not say which rows were changed",
-            hint=_WHOLE_IMAGES_HINT,
-        )
-    return array.take(pa.array(rows))
-
-
-def _decode(
-    pieces: Sequence[RowImages], kinds: Sequence[Table], rows: Indices, schema: pa.Schema, source_table: str
-) -> pa.Table:
-    # *rows* count over all pieces.
-    tables, start = [], 0
-    for images, kind in zip(pieces, kinds, strict=True):
-        low, high = np.searchsorted(rows, (start, start + len(kind)))
-        chosen = images.select(rows[low:high] - start)
-        if chosen.has_absent():
-            raise _row_image(source_table, chosen, schema)
-        arrays = [chosen.column(index) for index in range(len(schema))]
-        tables.append(pa.Table.from_arrays(arrays, schema=schema))
-        start += len(kind)
-    return pa.concat_tables(tables) if tables else schema.empty_table()
-
-
-_WHOLE_IMAGES_HINT = "Set binlog_row_image=FULL on the server, or use mode changelog for this table"
-
-
-def _row_image(source_table: str, images: RowImages, schema: pa.Schema) -> UnsupportedError:
-    masks = [images.absent_mask(index) for index in range(len(schema))]
-    names = ", ".join(schema.names[index] for index, mask in enumerate(masks) if mask.any())
-    lacking = np.logical_or.reduce(masks)
-    inserts = int(np.count_nonzero(images.table["kind"][lacking] == ImageKind.INSERT))
-    updates = int(np.count_nonzero(lacking)) - inserts
-    return UnsupportedError(
-        "ROW_IMAGE",
-        f"{source_table}: {names}: missing from the row images of {inserts} inserts and {updates} updates; the log "
-        "does not say what these columns hold now",
-        hint=_WHOLE_IMAGES_HINT,
+    if images.has_absent:
+        return _partial_change(images, schema, keys, (deletes, unknown), there)
+    key_table = KeyTable.of(images, schema, keys)
+    last = key_table.last_rows(images.ranks)
+    stays = np.isin(images.kinds[last], (ImageKind.INSERT, ImageKind.UPDATE_AFTER))
+    if deletes is Deletes.REMOVE:
+        return Change(_decoded(images, schema, last[stays]), key_table.taken(last[~stays]))
+    # The image of a delete is the row as it was last, so a row that the step itself brought is known as a whole.
+    kept = stays | _is_touched(images, key_table, last, stays)
+    return Change(
+        _marked(images, _decoded(images, schema, last[kept]), last[kept], ~stays[kept]),
+        key_table.taken(last[:0]),
+        patches=_marks(images, key_table, last[~kept]),
     )
 
 
-def _null_key(source_table: str, column: str, count: int) -> TableError:
-    return TableError(
-        "NULL_KEY",
-        f"{source_table}: key column {column} is null in {count} row images",
-        hint="Name other keys for it in [[tables]]: columns that are never null",
+def _partial_change(
+    images: StepImages,
+    schema: pa.Schema,
+    keys: Sequence[int],
+    choices: tuple[Deletes, UnknownValues],
+    there: Lookup | None,
+) -> Change:
+    deletes, unknown = choices
+    key_table = KeyTable.of(images, schema, keys)
+    rows = fill_rows(images, schema, keys, key_table)
+    marks = deletes is Deletes.MARK
+    kept = rows.touched if marks else ~rows.gone
+    rows.check(np.flatnonzero(kept), unknown)
+    whole, moved = rows.is_whole(), rows.has_moved()
+    upserted, patched, gone = (np.flatnonzero(chosen) for chosen in (kept & whole & ~moved, kept & ~whole, ~kept))
+    upserts, patches = rows.upserts(upserted), rows.patches(patched)
+    if (kept & moved).any():
+        out_of_others, found = rows.moved(np.flatnonzero(kept & moved), there)
+        upserts, upserted = pa.concat_tables([upserts, out_of_others]), np.concatenate([upserted, found])
+    if not marks:
+        deleted = key_table.taken(rows.last[gone])
+        return Change(upserts, deleted, patches=patches if len(patched) else None)
+    patches = Patches(_marked(images, patches.rows, rows.last[patched], rows.gone[patched]), patches.present)
+    return Change(
+        _marked(images, upserts, rows.last[upserted], rows.gone[upserted]),
+        key_table.taken(rows.last[:0]),
+        patches=_joined(patches, _marks(images, key_table, rows.last[gone])),
     )
+
+
+def _decoded(images: StepImages, schema: pa.Schema, numbers: Indices) -> pa.Table:
+    arrays = [images.values(index, field.type, numbers) for index, field in enumerate(schema)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _is_touched(images: StepImages, keys: KeyTable, last: Indices, stays: Mask) -> Mask:
+    # Of the last images of keys those before which an insert or an update of the same key comes.
+    if stays.all():
+        return ~stays
+    ids, count = keys.ids()
+    touched = np.zeros(count, dtype=np.bool_)
+    touched[ids[np.isin(images.kinds, (ImageKind.INSERT, ImageKind.UPDATE_AFTER))]] = True
+    return touched[ids[last]] & ~stays
+
+
+def _marked(images: StepImages, rows: pa.Table, numbers: Indices, gone: Mask) -> pa.Table:
+    # *numbers* are the images that decide about the rows.
+    arrays = (mask_array(gone), images.times(np.where(gone, numbers, NO_IMAGE)))
+    for field, array in zip(MARK_FIELDS, arrays, strict=True):
+        rows = rows.append_column(field, array)
+    return rows
+
+
+def _marks(images: StepImages, keys: KeyTable, numbers: Indices) -> Patches | None:
+    if not len(numbers):
+        return None
+    return Patches(_marked(images, keys.taken(numbers), numbers, np.ones(len(numbers), np.bool_)), pa.table({}))
+
+
+def _joined(patches: Patches, marks: Patches | None) -> Patches | None:
+    # Marks change no column of the table itself.
+    if marks is None or not patches.rows.num_rows:
+        return patches if patches.rows.num_rows else marks
+    rows = pa.concat_tables([patches.rows, marks.rows], promote_options="default")
+    changed = np.arange(rows.num_rows) < patches.rows.num_rows
+    present = {}
+    for name in patches.rows.column_names:
+        if name in marks.rows.column_names:
+            continue
+        mask = changed.copy()
+        if name in patches.present.column_names:
+            mask[: patches.rows.num_rows] = patches.present.column(name).to_numpy()
+        present[name] = mask_array(mask)
+    return Patches(rows, pa.table(present))

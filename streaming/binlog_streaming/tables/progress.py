@@ -26,13 +26,28 @@ class Outcome(StrEnum):
     """Nothing of the batch is left to write."""
 
 
+class Note(StrEnum):
+    """What an operator should know of a table; it stays the same from batch to batch."""
+
+    WHOLE_ROWS = "whole_rows"
+    KEPT_ASIDE = "kept_aside"
+
+
+NOTE_TEXTS = {
+    Note.WHOLE_ROWS: "it has no key, so whole rows tell its rows apart: a batch with updates or deletes reads and "
+    "replaces all of its target; tables.keys names a key",
+    Note.KEPT_ASIDE: "no rule selects it; it is kept because it may take the place of a table that is selected",
+}
+"""In words."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableProgress:
     """One table in one batch.
 
     Attributes:
         source_table: `database.table` in the log.
-        target: Folder or URL of the Delta table.
+        target: Folder or URL.
         mode: What the target holds.
         outcome: What became of it.
         inserts: Row changes in the log, by kind.
@@ -40,8 +55,10 @@ class TableProgress:
         deletes: The same.
         rows_written: Rows and keys that went into the target.
         seconds: Time taken to reduce, write and commit.
-        position: Where the batch's part of the table ends in the log.
+        position: Where the log goes on behind the batch.
         commit_time: When the last of these changes was committed on the server, seconds since 1970 UTC.
+        statements: Statements that did something to the target.
+        notes: What an operator should know.
     """
 
     source_table: str
@@ -55,11 +72,60 @@ class TableProgress:
     seconds: float
     position: Position
     commit_time: int
+    statements: int = 0
+    notes: frozenset[Note] = frozenset()
 
     @property
     def changes(self) -> int:
         """Row changes in the log."""
         return self.inserts + self.updates + self.deletes
+
+
+@dataclass(slots=True)
+class ProgressTally:
+    """A `TableProgress` that is being counted, step by step; the fields have the same meaning there."""
+
+    source_table: str
+    target: str
+    mode: str
+    inserts: int
+    updates: int
+    deletes: int
+    notes: set[Note]
+    outcomes: set[Outcome] = field(default_factory=set)
+    rows_written: int = 0
+    seconds: float = 0.0
+    commit_time: int = 0
+    statements: int = 0
+
+    def add(self, outcome: Outcome, rows_written: int = 0) -> None:
+        """Count one more step."""
+        self.outcomes.add(outcome)
+        self.rows_written += rows_written
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether any step did something, or had done it before."""
+        return bool(self.outcomes)
+
+    def progress(self, position: Position) -> TableProgress:
+        """What was counted; *position* is where the log goes on."""
+        order = (Outcome.WRITTEN, Outcome.REPEATED, Outcome.EMPTY)
+        return TableProgress(
+            source_table=self.source_table,
+            target=self.target,
+            mode=self.mode,
+            outcome=next(outcome for outcome in order if outcome in self.outcomes),
+            inserts=self.inserts,
+            updates=self.updates,
+            deletes=self.deletes,
+            rows_written=self.rows_written,
+            seconds=self.seconds,
+            position=position,
+            commit_time=self.commit_time,
+            statements=self.statements,
+            notes=frozenset(self.notes),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +188,8 @@ class BatchProgress:
                     "updates": table.updates,
                     "deletes": table.deletes,
                     "rows_written": table.rows_written,
+                    "statements": table.statements,
+                    "notes": sorted(table.notes),
                     "seconds": round(table.seconds, 3),
                 }
                 for table in self.tables

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from binlog_format.errors import SchemaError, TableError
+from binlog_format.errors import TableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from binlog_streaming.settings import Mode, Sink
-    from binlog_streaming.tables.mirror import Reduced
+    from binlog_streaming.tables.change import Change
+    from binlog_streaming.tables.evolution import SchemaChange
 
 QUERY_PROPERTY = "binlog-stream.queryId"
 SOURCE_PROPERTY = "binlog-stream.sourceTable"
@@ -28,7 +29,13 @@ MODE_PROPERTY = "binlog-stream.mode"
 KEYS_PROPERTY = "binlog-stream.keys"
 POSITION_KEY = "binlog-stream.position"
 GTID_KEY = "binlog-stream.gtid"
+GTID_POSITION_KEY = "binlog-stream.gtidPosition"
+DROPPED_PROPERTY = "binlog-stream.dropped"
+"""Where the source table was dropped, or renamed to another; empty once there is one of that name again."""
+DROPPED_COLUMNS_PROPERTY = "binlog-stream.droppedColumns"
+"""Columns that the source table does not have any more, as `joined_keys` writes names."""
 BATCH_KEY = "binlog-stream.batchId"
+STEP_KEY = "binlog-stream.step"
 LAST_CHANGE_KEY = "binlog-stream.lastChange"
 
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_$-]")
@@ -36,27 +43,39 @@ _UNUSUAL = re.compile(r"[^A-Za-z0-9_$-]")
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Who writes what: one table in one batch of one query.
+    """Who writes what: one commit of one table in one batch of one query.
 
     Attributes:
         query_id: Id of the streaming query; it lives in the checkpoint.
         batch_id: Number of the batch; a repeated batch has the same number and the same content.
+        step: Number of the commit in the batch. What the batch's statements do to tables is counted, 1, 2, 3 ... of all
+            of them: change n is step 3n, rows of a table behind change n, the last one about their table before them,
+            are step 3n + 2 (2: before any change), and 3n + 1 makes columns fit for these rows (`plan`).
         source_table: `database.table` in the log.
         mode: What the target holds.
         keys: Names of the key columns; empty for `changelog`.
         position: Where the log goes on behind the batch, as text.
         last_change: Where the batch's last change of the table lies, as text; the same whenever the batch is repeated.
-        gtid: Last GTID of the batch for this table, if it has one.
+        gtid: Last GTID of the step, if it has one.
+        gtid_position: What the log has up to the batch's end: the last GTID of each domain (MariaDB) or the set of all
+            (MySQL), as text; None: not known.
     """
 
     query_id: str
     batch_id: int
+    step: int
     source_table: str
     mode: Mode
     keys: tuple[str, ...]
     position: str
     last_change: str
     gtid: str | None
+    gtid_position: str | None = None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Batch and step; they grow with every commit."""
+        return self.batch_id, self.step
 
     def table_properties(self) -> dict[str, str]:
         """What a table says about itself from its creation on."""
@@ -69,9 +88,16 @@ class Ticket:
 
     def batch_properties(self) -> dict[str, str]:
         """What a write says about itself."""
-        said = {BATCH_KEY: str(self.batch_id), POSITION_KEY: self.position, LAST_CHANGE_KEY: self.last_change}
+        said = {
+            BATCH_KEY: str(self.batch_id),
+            STEP_KEY: str(self.step),
+            POSITION_KEY: self.position,
+            LAST_CHANGE_KEY: self.last_change,
+        }
         if self.gtid is not None:
             said[GTID_KEY] = self.gtid
+        if self.gtid_position is not None:
+            said[GTID_POSITION_KEY] = self.gtid_position
         return said
 
     @property
@@ -82,22 +108,30 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The batch that a target holds now.
+    """The last commit of a query that a target holds.
 
     Attributes:
-        batch_id: Its number.
-        last_change: Its `Ticket.last_change`; None where that is not known any more.
+        batch_id: `Ticket.batch_id`.
+        step: `Ticket.step`.
+        last_change: `Ticket.last_change`; None where that is not known any more.
     """
 
     batch_id: int
+    step: int
     last_change: str | None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Batch and step."""
+        return self.batch_id, self.step
 
 
 class Target(ABC):
     """A target table as it was when it was looked at; it may not be there yet.
 
-    A sink gives one of these for a place; who uses it calls `check_owner`, `is_done`, `check_schema`, `ensure` and then
-    one of `append` and `merge`, once: for the next batch he looks again.
+    A sink gives one of these for a place; who uses it calls `is_done`, `check_owner`, and then one of `create`,
+    `append`, `merge`, `evolve` and `replace`; each commit that carries a ticket makes the target know what it holds
+    now, so several steps can follow each other on one look, and a repeated one is seen by `is_done`.
     """
 
     uri: str
@@ -123,34 +157,55 @@ class Target(ABC):
         """The last batch of the ticket's query in the table; None while there is none."""
 
     @abstractmethod
-    def columns(self) -> dict[str, str]:
-        """Of every column of the table its type, as the format calls it."""
+    def schema(self) -> pa.Schema:
+        """The columns of the table, in its order, as `stored_schema` gives them; the table is there."""
 
     @abstractmethod
-    def column_types(self, schema: pa.Schema) -> dict[str, str]:
-        """The same for a table that is made of *schema*.
+    def stored_schema(self, schema: pa.Schema) -> pa.Schema:
+        """What `schema()` says of a table that was made of *schema*: each type the nearest one that the format has.
 
         Raises:
             UnsupportedError: `COLUMN_TYPE`: the format has no such type.
         """
 
     @abstractmethod
-    def ensure(self, schema: pa.Schema, ticket: Ticket) -> None:
-        """Make the table, empty, when it is not there; every column may be null.
+    def create(self, schema: pa.Schema, ticket: Ticket) -> None:
+        """Make the table, empty, when it is not there; every column may be null. It does not count as a step.
 
         The server's NOT NULL is not taken over: zero dates become null, and rows may come without some columns.
         """
 
     @abstractmethod
-    def append(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
-        """Add rows in one commit. Columns go to their names."""
+    def describe(self, ticket: Ticket, *, said: Mapping[str, str] | None = None) -> None:
+        """Let the table say `Ticket.table_properties` and *said* from now on; no step, nothing when it does already."""
 
     @abstractmethod
-    def merge(self, change: Reduced, ticket: Ticket) -> int:
+    def append(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+        """Add rows in one commit. Columns go to their names; one that *rows* lacks is null; types are cast up."""
+
+    @abstractmethod
+    def merge(self, change: Change, ticket: Ticket) -> int:
         """Bring *change* into the table in one commit, or in none when there is nothing to change.
+
+        Columns of the table that *change* does not have are null in rows that come new, and stay as they are in others.
 
         Returns:
             Rows and keys brought to the table.
+        """
+
+    @abstractmethod
+    def evolve(self, change: SchemaChange, ticket: Ticket) -> None:
+        """Change columns, and what rows that are there hold in them, in one commit that carries the ticket."""
+
+    @abstractmethod
+    def read(self) -> pa.RecordBatchReader:
+        """All rows, in `schema()`, a file or less at a time."""
+
+    @abstractmethod
+    def replace(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+        """Put *rows* in the place of all rows, and their columns in the place of all columns, in one commit.
+
+        *rows* may be what `read` of this very target gives.
         """
 
     @abstractmethod
@@ -197,32 +252,29 @@ class Target(ABC):
             )
 
     def is_done(self, ticket: Ticket) -> bool:
-        """Whether the batch is in the table already.
+        """Whether the step is in the table already.
 
         Raises:
             TableError: `CHECKPOINT_BEHIND`: the table holds a later batch, or another one under this number.
         """
         applied = self.applied(ticket)
-        if applied is None or applied.batch_id < ticket.batch_id:
+        if applied is None or applied.place < ticket.place:
             return False
-        held = applied.last_change if applied.batch_id == ticket.batch_id else None
+        held = applied.last_change if applied.place == ticket.place else None
         if applied.batch_id > ticket.batch_id or held not in (None, ticket.last_change):
             raise _checkpoint_behind(self.uri, ticket, applied.batch_id, held)
         return True
 
-    def check_schema(self, schema: pa.Schema, ticket: Ticket) -> None:
-        """See that the table has exactly these columns.
 
-        Raises:
-            SchemaError: `SCHEMA_CHANGED`.
-            UnsupportedError: `COLUMN_TYPE`.
-        """
-        wanted = self.column_types(schema)
-        if self.properties() is None:
-            return
-        there = self.columns()
-        if there != wanted:
-            raise schema_changed(ticket.source_table, describe_difference(there, wanted))
+class TargetFactory(Protocol):
+    """What makes targets; the class of a sink is one."""
+
+    @property
+    def write_errors(self) -> tuple[type[Exception], ...]:
+        """See `Target`."""
+
+    def at(self, sink: Sink, uri: str) -> Target:
+        """See `Target`."""
 
 
 def target_uri(directory: str, template: str, *, database: str, table: str, mode: Mode) -> str:
@@ -251,22 +303,10 @@ def joined_keys(keys: tuple[str, ...]) -> str:
     return ",".join(key.replace("\\", "\\\\").replace(",", "\\,") for key in keys)
 
 
-def schema_changed(source_table: str, difference: str) -> SchemaError:
-    """The error for a table whose columns are not those of its target any more."""
-    return SchemaError(
-        "SCHEMA_CHANGED",
-        f"{source_table}: its columns changed in the log: {difference}",
-        hint="Nothing of this batch was written to it. This version does not alter tables: exclude the table "
-        "(source.excludeTables), or give it a new target and start it with a new checkpoint",
-    )
-
-
-def describe_difference(there: Mapping[str, str], wanted: Mapping[str, str]) -> str:
-    """In words, how the columns *wanted* differ from those *there*."""
-    parts = [f"{name} {kind} is new" for name, kind in wanted.items() if name not in there]
-    parts += [f"{name} is gone" for name in there if name not in wanted]
-    parts += [f"{name} was {there[name]}, now {kind}" for name, kind in wanted.items() if there.get(name, kind) != kind]
-    return ", ".join(parts)
+def split_keys(text: str) -> tuple[str, ...]:
+    """The names that `joined_keys` wrote."""
+    names = re.findall(r"(?:[^\\,]|\\.)+", text)
+    return tuple(re.sub(r"\\(.)", r"\1", name) for name in names)
 
 
 def _other_writer(uri: str, ticket: Ticket, owner: str | None) -> TableError:

@@ -1,14 +1,17 @@
-"""Row images out of plain Python rows, for what works on images of any origin."""
+"""Row images out of plain Python rows, for what works on images of any origin: `step_of`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
 
+from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
+from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
+from binlog_streaming.tables.pieces import Piece, StepImages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Table
+    from binlog_format.rows.images import Images
+    from binlog_streaming.tables.absent_columns import AbsentFacts
 
     Row = tuple[object, ...]
     Change = tuple[Row | None, Row | None]
@@ -24,10 +29,12 @@ if TYPE_CHECKING:
 ABSENT = object()
 """In place of a value: the image does not have the column."""
 
+LAYOUT = TableLayout("shop", "orders", (), (), "", b"")
+
 
 @dataclass(frozen=True)
 class RowImagesOf:
-    """Images of the given kinds; `rows` has a row for each."""
+    """Images of the given kinds; `rows` has a row for each. Every change is an event of its own."""
 
     table: Table
     rows: pa.Table
@@ -46,7 +53,7 @@ class RowImagesOf:
                 assert before is not None
                 images.append((number, ImageKind.DELETE, before))
         table = np.zeros(len(images), IMAGE_DTYPE)
-        table["row_no"] = [image[0] for image in images]
+        table["event"] = [image[0] for image in images]
         table["kind"] = [image[1] for image in images]
         absent = np.array([[value is ABSENT for value in image[2]] for image in images], np.bool_)
         columns = [
@@ -55,10 +62,10 @@ class RowImagesOf:
         ]
         return cls(table, pa.Table.from_arrays(columns, schema=schema), absent.reshape(len(images), len(schema)))
 
-    def column(self, index: int, /) -> pa.Array:
-        """Values of a column."""
-        column = self.rows.column(index).combine_chunks()
-        return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+    def column_of(self, column: int, rows: NDArray[np.int64], missing: NDArray[np.bool_]) -> pa.Array:
+        """Values of a column in some images."""
+        taken = self.rows.column(column).take(pa.array(rows, pa.int64(), mask=missing))
+        return pa.concat_arrays(taken.chunks or [pa.array([], taken.type)])
 
     def select(self, rows: NDArray[np.int64], /) -> RowImagesOf:
         """Some of the images."""
@@ -72,3 +79,52 @@ class RowImagesOf:
         """Which images lack the column."""
         mask: NDArray[np.bool_] = self.absent[:, column]
         return mask
+
+
+def piece_of(
+    changes: Sequence[Change], schema: pa.Schema, pages: Sequence[int] | None = None, layout: TableLayout = LAYOUT
+) -> Piece:
+    """*changes*, each in a group of its own.
+
+    Args:
+        schema: Of the rows.
+        pages: Where each group lies; its commit time is as many seconds. Default: 0, 1, 2 ...
+        layout: What is said about the table.
+    """
+    images = RowImagesOf.changes(changes, schema)
+    events, groups = np.zeros(len(changes), EVENT_DTYPE), np.zeros(len(changes), GROUP_DTYPE)
+    events["group"] = np.arange(len(changes))
+    events["event_no"] = 2
+    groups["page"] = groups["timestamp"] = np.arange(len(changes)) if pages is None else pages
+    return Piece(cast("Images", images), events, groups, layout)
+
+
+def step_of(
+    changes: Sequence[Change],
+    schema: pa.Schema,
+    *,
+    pieces: int = 1,
+    interleaved: bool = False,
+    start: int = 0,
+    known: AbsentFacts | None = None,
+) -> StepImages:
+    """*changes* in log order.
+
+    Args:
+        schema: Of the rows.
+        pieces: In how many pieces they come.
+        interleaved: Pieces are such as two sessions make that write by turns; else they follow each other.
+        start: Where in the log the first change lies, and its commit time in seconds.
+        known: What is known of columns that are left out.
+    """
+    numbers = np.arange(len(changes))
+    parts = [numbers[part::pieces] for part in range(pieces)] if interleaved else np.array_split(numbers, pieces)
+    return StepImages(
+        "shop.orders",
+        tuple(
+            piece_of([changes[number] for number in part], schema, (part + start).tolist())
+            for part in parts
+            if len(part)
+        ),
+        known,
+    )

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_format.events.encoding import Origin, encode_format_description, encode_gtid, encode_xid
+from binlog_format.events.encoding import (
+    Origin,
+    QueryContext,
+    encode_format_description,
+    encode_gtid,
+    encode_query,
+    encode_xid,
+)
+from binlog_format.events.layout import GTID_FLAG_DDL, GTID_FLAG_STANDALONE
 from binlog_format.events.table_encoding import TableEncoder
 from binlog_format.gtid import Gtid
 from binlog_format.innodb.writer.options import WriterOptions
@@ -20,6 +28,7 @@ if TYPE_CHECKING:
 
 SECOND = 1_790_000_000
 ORIGIN = Origin(SECOND, 1)
+DDL_FLAGS = GTID_FLAG_STANDALONE | GTID_FLAG_DDL
 
 
 class ShopLog:
@@ -49,15 +58,25 @@ class ShopLog:
         encoder = self._encoder(spec)
         self._commit([encoder.table_map(ORIGIN), *encoder.delete(rows, ORIGIN)])
 
+    def statement(self, text: str, database: str = "shop") -> None:
+        """One DDL statement."""
+        gtid = self._next_gtid()
+        query = encode_query(text, ORIGIN, QueryContext(database))
+        self._writer.write_group(gtid, encode_gtid(gtid, SECOND, flags=DDL_FLAGS), [query])
+        self._writer.checkpoint()
+
     def _encoder(self, spec: TableSpec) -> TableEncoder:
         self._table_id += 1  # as after a FLUSH TABLES: a table's number is worth nothing
         return TableEncoder(spec, self._table_id)
 
     def _commit(self, events: list[bytes]) -> None:
-        self._seqno += 1
-        gtid = Gtid(0, 1, self._seqno)
+        gtid = self._next_gtid()
         self._writer.write_group(gtid, encode_gtid(gtid, SECOND), [*events, encode_xid(self._seqno, ORIGIN)])
         self._writer.checkpoint()
+
+    def _next_gtid(self) -> Gtid:
+        self._seqno += 1
+        return Gtid(0, 1, self._seqno)
 
     def __enter__(self) -> ShopLog:
         self._writer.__enter__()

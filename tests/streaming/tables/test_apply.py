@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -11,12 +10,10 @@ from deltalake import DeltaTable
 
 from binlog_format import open_log
 from binlog_format.errors import DataLossError, SchemaError, TableError
-from binlog_format.views.tables import TablesView
-from binlog_streaming.settings import Mode, Sink, TableRule
-from binlog_streaming.tables.apply import BatchRun, TableBatch, apply_table
-from binlog_streaming.tables.batch import table_batch
-from binlog_streaming.tables.delta import DeltaTarget
+from binlog_streaming.settings import Mode, TableRule
+from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.progress import Outcome
+from tests.streaming.tables.batches import MIRROR, cut, plan, run, write
 from tests.streaming.tables.oltp import CHANGES, IMAGES, OLTP, TABLES, mirror, play_changelog, truth
 
 if TYPE_CHECKING:
@@ -24,9 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_format.log import Log
-    from binlog_format.position import Position
+    from binlog_streaming.tables.plan import Component
+    from tests.streaming.tables.batches import Range
 
-MIRROR = TableRule()
 CHANGELOG = TableRule(mode=Mode.CHANGELOG)
 
 
@@ -36,32 +33,9 @@ def log() -> Iterator[Log]:
         yield opened
 
 
-def batches(log: Log, count: int) -> list[list[TableBatch]]:
-    """The log in about *count* batches, each read in two partitions."""
-    start = log.start_position()
-    end = log.span(start).end
-    edges = [start, *log.split(start, end, count), end]
-    return [_batch(log, low, high) for low, high in itertools.pairwise(edges)]
-
-
-def _batch(log: Log, start: Position, end: Position) -> list[TableBatch]:
-    edges = [start, *log.split(start, end, 2), end]
-    view = TablesView()
-    rows = [
-        row
-        for low, high in itertools.pairwise(edges)
-        for batch in view.batches(log.committed_blocks(low, high))
-        for row in batch.to_pylist()
-    ]
-    names = sorted({(row["database"], row["table"]) for row in rows})
-    # Partitions may come in any order.
-    return [
-        table_batch(*name, [row for row in reversed(rows) if (row["database"], row["table"]) == name]) for name in names
-    ]
-
-
-def run(directory: Path, batch_id: int, query_id: str = "q-1") -> BatchRun:
-    return BatchRun(query_id=query_id, batch_id=batch_id, sink=Sink(directory=str(directory)))
+def components(log: Log, batch: Range, rule: TableRule = MIRROR) -> dict[str, Component]:
+    """The components of a batch, by their names."""
+    return {component.name: component for component in plan(log, batch, (rule,)).components}
 
 
 def versions(directory: Path) -> dict[str, int]:
@@ -70,20 +44,16 @@ def versions(directory: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("count", [1, 3, 20])
 def test_mirror_equals_the_server(log: Log, tmp_path: Path, count: int) -> None:
-    changes = 0
-    for batch_id, batch in enumerate(batches(log, count)):
-        for table in batch:
-            (progress,) = apply_table(run(tmp_path, batch_id), table, MIRROR, log)
-            changes += progress.changes
-    assert changes == CHANGES
+    progress = [table for n, batch in enumerate(cut(log, count)) for table in write(log, batch, tmp_path, n)]
+    # Events of one transaction may be in two parts of a batch, but no row is counted twice.
+    assert sum(table.changes for table in progress) == CHANGES
     for name in TABLES:
         assert mirror(tmp_path, name) == truth(name)
 
 
 def test_changelog_has_every_image_once_and_in_order(log: Log, tmp_path: Path) -> None:
-    for batch_id, batch in enumerate(batches(log, 4)):
-        for table in batch:
-            apply_table(run(tmp_path, batch_id), table, CHANGELOG, log)
+    for batch_id, batch in enumerate(cut(log, 4)):
+        write(log, batch, tmp_path, batch_id, (CHANGELOG,))
     kinds: Counter[str] = Counter()
     for name in TABLES:
         table = DeltaTable(str(tmp_path / "sb" / name)).to_pyarrow_table()
@@ -99,13 +69,13 @@ def test_changelog_has_every_image_once_and_in_order(log: Log, tmp_path: Path) -
 @pytest.mark.parametrize("rule", [MIRROR, CHANGELOG], ids=["mirror", "changelog"])
 def test_crash_between_tables_then_the_same_batch_again(log: Log, tmp_path: Path, rule: TableRule) -> None:
     """The first two tables have the batch, the others not, and the checkpoint does not know of it."""
-    first, second = batches(log, 2)
-    for table in first:
-        apply_table(run(tmp_path, 0), table, rule, log)
-    for table in second[:2]:
-        apply_table(run(tmp_path, 1), table, rule, log)
+    first, second = cut(log, 2)
+    write(log, first, tmp_path, 0, (rule,))
+    second_run = run(tmp_path, 1, second[1])
+    for component in list(components(log, second, rule).values())[:2]:
+        apply_component(second_run, component, log)
     before = versions(tmp_path)
-    outcomes = [apply_table(run(tmp_path, 1), table, rule, log)[0].outcome for table in second]
+    outcomes = [table.outcome for table in write(log, second, tmp_path, 1, (rule,))]
     assert outcomes == [Outcome.REPEATED, Outcome.REPEATED, Outcome.WRITTEN, Outcome.WRITTEN]
     after = versions(tmp_path)
     assert {name for name in TABLES if after[name] == before[name]} == set(TABLES[:2])
@@ -117,24 +87,24 @@ def test_crash_between_tables_then_the_same_batch_again(log: Log, tmp_path: Path
 
 def test_both_modes_from_one_reading(log: Log, tmp_path: Path) -> None:
     rule = TableRule(mode=(Mode.MIRROR, Mode.CHANGELOG), target="{mode}/{table}")
-    (batch,) = batches(log, 1)
-    progress = apply_table(run(tmp_path, 0), batch[0], rule, log)
+    (batch,) = cut(log, 1)
+    progress = apply_component(run(tmp_path, 0, batch[1]), components(log, batch, rule)["sb.sbtest1"], log)
     assert [part.mode for part in progress] == ["mirror", "changelog"]
     assert DeltaTable(str(tmp_path / "mirror" / "sbtest1")).count() == len(truth("sbtest1"))
     assert DeltaTable(str(tmp_path / "changelog" / "sbtest1")).count() == progress[1].rows_written
 
 
 def test_other_checkpoint_is_refused_and_nothing_is_written(log: Log, tmp_path: Path) -> None:
-    (batch,) = batches(log, 1)
-    apply_table(run(tmp_path, 0), batch[0], CHANGELOG, log)
+    (batch,) = cut(log, 1)
+    write(log, batch, tmp_path, 0, (CHANGELOG,))
     with pytest.raises(TableError, match=r"OTHER_WRITER\] sb\.sbtest1: .*Bring back the checkpoint .* or delete"):
-        apply_table(run(tmp_path, 0, query_id="q-2"), batch[0], CHANGELOG, log)
+        write(log, batch, tmp_path, 0, (CHANGELOG,), query_id="q-2")
     assert DeltaTable(str(tmp_path / "sb" / "sbtest1")).version() == 1
 
 
 def test_rewritten_log_is_refused_and_nothing_is_written(log: Log, tmp_path: Path) -> None:
     """What the index points to is not what was indexed."""
-    (batch,) = batches(log, 1)
+    (batch,) = cut(log, 1)
     copy = tmp_path / "log"
     copy.mkdir()
     content = bytearray((OLTP / "mysql-bin.000001").read_bytes())
@@ -142,42 +112,22 @@ def test_rewritten_log_is_refused_and_nothing_is_written(log: Log, tmp_path: Pat
         content[byte] ^= 1
     (copy / "mysql-bin.000001").write_bytes(content)
     with open_log(str(copy)) as changed:
-        for table in batch:
-            with pytest.raises(DataLossError, match=rf"PAGE_REWRITTEN\] table {table.name}: "):
-                apply_table(run(tmp_path, 0), table, MIRROR, changed)
+        for name, component in components(log, batch).items():
+            with pytest.raises(DataLossError, match=rf"PAGE_REWRITTEN\] table {name}: "):
+                apply_component(run(tmp_path, 0, batch[1]), component, changed)
     assert not (tmp_path / "sb").exists()
 
 
 def test_keys_that_are_no_columns_are_refused(log: Log, tmp_path: Path) -> None:
-    (batch,) = batches(log, 1)
+    (batch,) = cut(log, 1)
     with pytest.raises(SchemaError, match=r"NO_PRIMARY_KEY\] sb\.sbtest1: .*uuid.*Its columns are id, k, c, pad"):
-        apply_table(run(tmp_path, 0), batch[0], TableRule(keys=("uuid",)), log)
+        write(log, batch, tmp_path, 0, (TableRule(keys=("uuid",)),))
     assert not (tmp_path / "sb").exists()
-
-
-def test_conflict_is_looked_at_again(log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A twin of this job commits the batch between the look and the write: then there is nothing left to do."""
-    (batch,) = batches(log, 1)
-    find = DeltaTarget.find
-    twin_wrote: list[bool] = []
-
-    def look_then_lose_time(uri: str, storage: dict[str, str], *, file_size: int) -> DeltaTarget:
-        target = find(uri, storage, file_size=file_size)
-        if not twin_wrote:
-            twin_wrote.append(True)
-            apply_table(run(tmp_path, 0), batch[0], CHANGELOG, log)
-        return target
-
-    monkeypatch.setattr(DeltaTarget, "find", look_then_lose_time)
-    (progress,) = apply_table(run(tmp_path, 0), batch[0], CHANGELOG, log)
-    assert progress.outcome is Outcome.REPEATED
-    monkeypatch.undo()
-    assert DeltaTable(str(tmp_path / "sb" / "sbtest1")).version() == 1
 
 
 def test_target_that_cannot_be_written_is_named(log: Log, tmp_path: Path) -> None:
     (tmp_path / "sb").write_text("a file, where the folder should be")
-    (batch,) = batches(log, 1)
+    (batch,) = cut(log, 1)
     with pytest.raises(TableError, match=r"WRITE_FAILED\] sb\.sbtest1: ") as caught:
-        apply_table(run(tmp_path, 0), batch[0], MIRROR, log)
+        write(log, batch, tmp_path)
     assert "\n" not in str(caught.value)

@@ -13,18 +13,20 @@ import pytest
 
 from binlog_format import open_log
 from binlog_streaming.settings import Mode, Sink, TableFormat, TableRule
-from binlog_streaming.tables.apply import BatchRun, apply_table
+from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.progress import Outcome
 from binlog_streaming.tables.steps import Step, watched
+from tests.streaming.tables.batches import cut, run, write
 from tests.streaming.tables.oltp import IMAGES, OLTP, TABLES, play, truth
 from tests.streaming.tables.sink_cases import MIRROR_SINKS, SINKS, TICKET, Place
-from tests.streaming.tables.test_apply import CHANGELOG, MIRROR, batches
+from tests.streaming.tables.test_apply import components
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from binlog_format.log import Log
+    from tests.streaming.tables.batches import Range
 
 KILLED = """
 import os, signal, sys
@@ -50,19 +52,31 @@ def log() -> Iterator[Log]:
         yield opened
 
 
-def run(directory: Path | str, table_format: TableFormat, batch_id: int) -> BatchRun:
-    return BatchRun(query_id="q-1", batch_id=batch_id, sink=Sink(directory=str(directory), format=table_format))
+def write_batch(
+    log: Log, batch: Range, directory: Path | str, batch_id: int, table_format: TableFormat, mode: Mode
+) -> list[Outcome]:
+    """All tables of a batch."""
+    sink = Sink(directory=str(directory), format=table_format)
+    return [table.outcome for table in write(log, batch, directory, batch_id, (TableRule(mode=mode),), sink=sink)]
+
+
+def write_table(
+    log: Log, batch: Range, directory: Path, batch_id: int, table_format: TableFormat, mode: Mode, name: str
+) -> Outcome:
+    """One table of a batch."""
+    sink = Sink(directory=str(directory), format=table_format)
+    component = components(log, batch, TableRule(mode=mode))[f"sb.{name}"]
+    (progress,) = apply_component(run(directory, batch_id, batch[1], sink=sink), component, log)
+    return progress.outcome
 
 
 def write_all(directory: str, table_format: str, mode: str) -> list[Outcome]:
     """The log in three batches."""
-    rule = TableRule(mode=Mode(mode))
     with open_log(str(OLTP)) as opened:
         return [
-            progress.outcome
-            for batch_id, batch in enumerate(batches(opened, 3))
-            for table in batch
-            for progress in apply_table(run(directory, TableFormat(table_format), batch_id), table, rule, opened)
+            outcome
+            for batch_id, batch in enumerate(cut(opened, 3))
+            for outcome in write_batch(opened, batch, directory, batch_id, TableFormat(table_format), Mode(mode))
         ]
 
 
@@ -108,22 +122,15 @@ def test_kill_at_a_step_then_the_same_batches_again(
 
 def resume(directory: Path, table_format: TableFormat, mode: Mode) -> list[Outcome]:
     """Go on at the first batch that not all tables have, as the checkpoint does."""
-    rule = TableRule(mode=mode)
     outcomes = []
     with open_log(str(OLTP)) as opened:
-        cut = batches(opened, 3)
+        batches = cut(opened, 3)
+        touched = [len(components(opened, batch)) for batch in batches]
         first = next(
-            (
-                number
-                for number, batch in enumerate(cut)
-                if len(has_batch(directory, table_format, number)) < len(batch)
-            ),
-            len(cut),
+            (n for n, count in enumerate(touched) if len(has_batch(directory, table_format, n)) < count), len(batches)
         )
-        for number in range(first, len(cut)):
-            for table in cut[number]:
-                (progress,) = apply_table(run(directory, table_format, number), table, rule, opened)
-                outcomes.append(progress.outcome)
+        for number in range(first, len(batches)):
+            outcomes += write_batch(opened, batches[number], directory, number, table_format, mode)
     return outcomes
 
 
@@ -142,14 +149,13 @@ def has_batch(directory: Path, table_format: TableFormat, batch_id: int) -> list
 def test_many_tables_at_once_make_their_first_commit(tmp_path: Path, table_format: TableFormat) -> None:
     """They share a catalog, where the format has one, and make it."""
 
-    def write(number: int) -> Outcome:
+    def write_one(name: str) -> Outcome:
         with open_log(str(OLTP)) as opened:
-            (batch,) = batches(opened, 1)
-            (progress,) = apply_table(run(tmp_path, table_format, 0), batch[number], CHANGELOG, opened)
-        return progress.outcome
+            (batch,) = cut(opened, 1)
+            return write_table(opened, batch, tmp_path, 0, table_format, Mode.CHANGELOG, name)
 
     with ThreadPoolExecutor(len(TABLES)) as pool:
-        assert set(pool.map(write, range(len(TABLES)))) == {Outcome.WRITTEN}
+        assert set(pool.map(write_one, TABLES)) == {Outcome.WRITTEN}
     check(tmp_path, table_format, Mode.CHANGELOG)
 
 
@@ -158,9 +164,8 @@ def test_twin_that_is_faster_leaves_nothing_to_do(
     log: Log, tmp_path: Path, table_format: TableFormat, mode: Mode
 ) -> None:
     """A twin of this job commits the batch between the look and the write."""
-    rule = MIRROR if mode is Mode.MIRROR else CHANGELOG
-    cut = batches(log, 2)
-    apply_table(run(tmp_path, table_format, 0), cut[0][0], rule, log)
+    first, second = cut(log, 2)
+    write_batch(log, first, tmp_path, 0, table_format, mode)
     place = Place(tmp_path, table_format, "sb/sbtest1")
     after_twin: list[object] = []
 
@@ -168,10 +173,10 @@ def test_twin_that_is_faster_leaves_nothing_to_do(
         if step is Step.LOOKED and not after_twin:
             after_twin.append(None)
             with open_log(str(OLTP)) as own:
-                apply_table(run(tmp_path, table_format, 1), cut[1][0], rule, own)
+                write_table(own, second, tmp_path, 1, table_format, mode, "sbtest1")
             after_twin.append(place.state())
 
     with watched(twin):
-        (progress,) = apply_table(run(tmp_path, table_format, 1), cut[1][0], rule, log)
-    assert progress.outcome is Outcome.REPEATED
+        outcome = write_table(log, second, tmp_path, 1, table_format, mode, "sbtest1")
+    assert outcome is Outcome.REPEATED
     assert place.state() == after_twin[1]

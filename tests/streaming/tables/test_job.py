@@ -22,6 +22,7 @@ from binlog_streaming.settings import Job, Mode, Sink, Source, TableFormat, Tabl
 from binlog_streaming.tables.failures import named_error
 from binlog_streaming.tables.job import TablesJob
 from binlog_streaming.tables.progress import BatchProgress, Outcome
+from binlog_streaming.tables.target import GTID_POSITION_KEY
 from tests.streaming.tables.oltp import CHANGES, IMAGES, OLTP, TABLES, mirror, play_changelog, truth
 from tests.streaming.tables.processes import RunningJob
 from tests.streaming.tables.test_apply_sinks import check
@@ -82,6 +83,8 @@ def test_tables_equal_the_server(spark: SparkSession, tmp_path: Path, log_format
     assert {table.source_table for table in batch.tables} == {f"sb.{name}" for name in TABLES}
     for name in TABLES:
         assert mirror(tmp_path / "tables", name) == truth(name)
+        commit = DeltaTable(str(tmp_path / "tables" / "sb" / name)).history(1)[0]
+        assert commit[GTID_POSITION_KEY].startswith("0-1011-")
 
 
 @pytest.mark.parametrize(

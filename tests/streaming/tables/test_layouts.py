@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,10 +12,10 @@ from binlog_format import open_log
 from binlog_format.errors import SchemaError
 from binlog_format.events.table_encoding import ColumnSpec, TableSpec
 from binlog_format.rows.decoding import Decoding, TimeType
-from binlog_streaming.settings import Mode, TableRule
-from binlog_streaming.tables.apply import apply_table
+from binlog_streaming.settings import Deletes, Mode, TableRule
+from tests.streaming.tables import batches
+from tests.streaming.tables.batches import cut
 from tests.streaming.tables.shop import ShopLog
-from tests.streaming.tables.test_apply import batches, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,9 +27,8 @@ CUSTOMERS = TableSpec("shop", "customers", (ID, NAME), ("id",))
 def write(log: Path, directory: Path, batch_id: int, rule: TableRule) -> None:
     """One batch of the whole log."""
     with open_log(str(log)) as opened:
-        (batch,) = batches(opened, 1)
-        for table in batch:
-            apply_table(run(directory, batch_id), table, rule, opened)
+        (batch,) = cut(opened, 1)
+        batches.write(opened, batch, directory, batch_id, (rule,))
 
 
 def rows(directory: Path) -> list[tuple[object, ...]]:
@@ -52,24 +50,36 @@ def test_layouts_with_the_same_columns_are_one_table(tmp_path: Path) -> None:
     assert rows(tmp_path) == [(1, "d"), (2, "f")]
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-def test_changed_columns_in_a_batch_are_refused_before_anything_is_written(tmp_path: Path, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [Mode.MIRROR, Mode.CHANGELOG])
+@pytest.mark.parametrize("together", [True, False], ids=["in a batch", "between batches"])
+def test_columns_that_no_statement_explains_are_null_in_rows_before(tmp_path: Path, mode: Mode, together: bool) -> None:
+    """SET sql_log_bin = 0 hides a statement."""
+    rule = TableRule(mode=mode)
+    wider = TableSpec("shop", "customers", (ColumnSpec("id", "bigint"), NAME, EMAIL), ("id",))
     with ShopLog(tmp_path / "log") as log:
         log.insert(CUSTOMERS, (1, "a"))
-        log.insert(TableSpec("shop", "customers", (ID, NAME, EMAIL), ("id",)), (2, "b", "c"))
-    with pytest.raises(SchemaError, match=r"SCHEMA_CHANGED\] shop\.customers: .*: email string is new"):
-        write(tmp_path / "log", tmp_path, 0, TableRule(mode=mode))
-    assert not (tmp_path / "shop").exists()
+        if together:
+            log.insert(wider, (2**40, "b", "c"))
+    write(tmp_path / "log", tmp_path, 0, rule)
+    if not together:
+        with ShopLog(tmp_path / "log2") as log:
+            log.insert(wider, (2**40, "b", "c"))
+        write(tmp_path / "log2", tmp_path, 1, rule)
+    table = DeltaTable(str(tmp_path / "shop" / "customers")).to_pyarrow_table().sort_by("id")
+    assert table.select(["id", "name", "email"]).to_pylist() == [
+        {"id": 1, "name": "a", "email": None},
+        {"id": 2**40, "name": "b", "email": "c"},
+    ]
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-def test_changed_columns_between_batches_are_refused(tmp_path: Path, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [Mode.MIRROR, Mode.CHANGELOG])
+def test_type_that_does_not_hold_the_values_before_is_refused(tmp_path: Path, mode: Mode) -> None:
     with ShopLog(tmp_path / "log") as log:
         log.insert(CUSTOMERS, (1, "a"))
     with ShopLog(tmp_path / "log2") as log:
         log.insert(TableSpec("shop", "customers", (ID, ColumnSpec("name", "int")), ("id",)), (2, 5))
     write(tmp_path / "log", tmp_path, 0, TableRule(mode=mode))
-    with pytest.raises(SchemaError, match=r"SCHEMA_CHANGED\] shop\.customers: .*: name was string, now integer"):
+    with pytest.raises(SchemaError, match=r"SCHEMA_CHANGED\] shop\.customers: column name was string and is int32 now"):
         write(tmp_path / "log2", tmp_path, 1, TableRule(mode=mode))
     assert rows(tmp_path) == [(1, "a")]
 
@@ -78,21 +88,24 @@ def test_another_primary_key_in_a_batch_is_refused(tmp_path: Path) -> None:
     with ShopLog(tmp_path / "log") as log:
         log.insert(CUSTOMERS, (1, "a"))
         log.insert(TableSpec("shop", "customers", (ID, NAME), ("name",)), (2, "b"))
-    with pytest.raises(SchemaError, match=r"SCHEMA_CHANGED\] shop\.customers: .*another primary key"):
+    with pytest.raises(SchemaError, match=r"SCHEMA_CHANGED\] shop\.customers: its primary key was id and is name now"):
         write(tmp_path / "log", tmp_path, 0, TableRule())
 
 
-def test_table_without_primary_key_needs_keys_for_a_mirror(tmp_path: Path) -> None:
+def test_table_without_primary_key_takes_keys_or_the_whole_row(tmp_path: Path) -> None:
     spec = TableSpec("shop", "customers", (ID, NAME))
     with ShopLog(tmp_path / "log") as log:
-        log.insert(spec, (1, "a"), (2, "b"))
+        log.insert(spec, (1, "a"), (2, "b"), (2, "b"))
         log.update(spec, ((1, "a"), (1, "c")))
-    with pytest.raises(SchemaError, match=r"NO_PRIMARY_KEY\] shop\.customers: .*keys in \[\[tables\]\]"):
-        write(tmp_path / "log", tmp_path, 0, TableRule())
-    write(tmp_path / "log", tmp_path, 0, TableRule(keys=("id",)))
+        log.delete(spec, (2, "b"))
+    write(tmp_path / "log", tmp_path, 0, TableRule())
     assert rows(tmp_path) == [(1, "c"), (2, "b")]
-    write(tmp_path / "log", tmp_path, 0, TableRule(mode=Mode.CHANGELOG, target="changes/{table}"))
-    assert DeltaTable(str(tmp_path / "changes" / "customers")).count() == 4
+    for mode in (Mode.SCD2, Mode.MIRROR):
+        rule = TableRule(mode=mode, deletes=Deletes.MARK, target="{mode}")
+        with pytest.raises(SchemaError, match=r"NO_PRIMARY_KEY\] shop\.customers: .*keys in \[\[tables\]\]"):
+            write(tmp_path / "log", tmp_path, 0, rule)
+    write(tmp_path / "log", tmp_path / "keys", 0, TableRule(keys=("id",)))
+    assert rows(tmp_path / "keys") == [(1, "c")]
 
 
 def test_job_says_how_values_become_columns(tmp_path: Path) -> None:
@@ -102,8 +115,8 @@ def test_job_says_how_values_become_columns(tmp_path: Path) -> None:
     micros = Decoding(time_type=TimeType.MICROS)
     for rule in (TableRule(), TableRule(mode=Mode.CHANGELOG, target="changes/{table}")):
         with open_log(str(tmp_path / "log")) as opened:
-            (batch,) = batches(opened, 1)
-            apply_table(replace(run(tmp_path, 0), decoding=micros), batch[0], rule, opened)
+            (batch,) = cut(opened, 1)
+            batches.write(opened, batch, tmp_path, 0, (rule,), decoding=micros)
     assert rows(tmp_path) == [(1, -3_599_000_000)]
     assert DeltaTable(str(tmp_path / "changes" / "customers")).to_pyarrow_table().column("opens").to_pylist() == [
         -3_599_000_000

@@ -1,0 +1,26 @@
+"""What a Python worker of Spark keeps from task to task: `settle`."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+
+WORKER_MODULE = "pyspark.worker"
+"""What the processes that run Spark's tasks have imported, and no others."""
+
+
+def settle() -> None:
+    """Take what this process has loaded so far out of the garbage collector's sight; once, and only in a worker.
+
+    Spark has a worker collect all garbage behind each task. That looks at every object of every library, 150,000 with
+    all kernels loaded: 0.08 s of processor time, a quarter of what it takes to read a partition of 128 MiB.
+    """
+    if WORKER_MODULE in sys.modules:
+        _freeze()
+
+
+@functools.cache
+def _freeze() -> None:
+    gc.collect()
+    gc.freeze()

@@ -1,0 +1,50 @@
+"""Options that several commands understand alike: which tables, how values are given, how large files are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from binlog_format.rows.decoding import TimeType, ZeroDates
+
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def parse_size(text: str) -> int:
+    """Bytes: a number, or a number and K, M or G."""
+    number, unit = (text[:-1], _UNITS[text[-1].upper()]) if text[-1:].upper() in _UNITS else (text, 1)
+    if not number.isdecimal():
+        raise typer.BadParameter(f"{text!r} is not a size; a number of bytes, or for example 32K, 64M, 1G")
+    return int(number) * unit
+
+
+TablesOption = Annotated[
+    str | None,
+    typer.Option(metavar="RE", help="Regular expressions on database.table, separated by commas; default: all."),
+]
+ExcludeTablesOption = Annotated[str | None, typer.Option(metavar="RE", help="The same, for what to leave out.")]
+SchemaFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True,
+        dir_okay=False,
+        help="CREATE TABLE statements (mariadb-dump --no-data) for logs without binlog_row_metadata=FULL.",
+    ),
+]
+ZeroDatesOption = Annotated[ZeroDates, typer.Option(help="What dates like 0000-00-00 become.")]
+TimeTypeOption = Annotated[TimeType, typer.Option(help="TIME columns as text, or as a number of microseconds.")]
+ReplaceInvalidTextOption = Annotated[
+    bool, typer.Option("--replace-invalid-text", help="Put U+FFFD where text is not valid, instead of stopping.")
+]
+
+CacheSizeOption = Annotated[
+    str, typer.Option(metavar="SIZE", help="Larger transactions go out of band (binlog_cache_size).")
+]
+MaxBinlogSizeOption = Annotated[
+    str, typer.Option(metavar="SIZE", help="Size of each .ibb file; one more is made ahead.")
+]
+StateIntervalOption = Annotated[
+    str, typer.Option(metavar="SIZE", help="Bytes between GTID state records (innodb_binlog_state_interval).")
+]

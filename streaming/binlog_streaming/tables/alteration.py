@@ -1,0 +1,157 @@
+"""What an ALTER TABLE asks of a target's columns: `alteration(there, change, added, modified)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from binlog_streaming.tables.conforming import changed_rows
+from binlog_streaming.tables.evolution import SchemaChange, common_type, schema_changed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from binlog_connector.schema.table_changes import TableAltered
+    from binlog_streaming.tables.target import Target, Ticket
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """What becomes of a target's columns.
+
+    Attributes:
+        change: Of the columns that stay.
+        removed: Columns that go first: of a column that the table had once, whose name another one has now.
+        dropped: Columns of the target, behind the change, that the table does not have any more.
+    """
+
+    change: SchemaChange
+    removed: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.change or self.removed)
+
+    def bring_into(self, target: Target, ticket: Ticket) -> None:
+        """Do it, in one commit."""
+        if not self.removed:
+            target.evolve(self.change, ticket)
+            return
+        left = pa.schema([column for column in target.schema() if column.name not in self.removed])
+        rows = pa.RecordBatchReader.from_batches(left, (batch.select(left.names) for batch in target.read()))
+        target.replace(changed_rows(rows, self.change, target.stored_schema(self.change.applied_to(left))), ticket)
+
+
+@dataclass(slots=True)
+class _Columns:
+    # On the way from the columns before to those behind: `types` has names from behind it.
+    table: str
+    types: dict[str, pa.DataType]
+    dropped: set[str]
+    has_rows: Callable[[], bool]
+    removed: list[str] = field(default_factory=list)
+    renamed: dict[str, str] = field(default_factory=dict)
+    retyped: dict[str, pa.DataType] = field(default_factory=dict)
+    added: list[pa.Field] = field(default_factory=list)
+    filled: dict[str, pa.Scalar] = field(default_factory=dict)
+
+    def rename(self, renamed: Mapping[str, str]) -> None:
+        olds = {name.casefold(): name for name in self.types}
+        pairs = {olds[old.casefold()]: new for old, new in renamed.items() if old.casefold() in olds}
+        self.renamed = {old: new for old, new in pairs.items() if old != new}
+        taken = set(self.renamed.values()) - set(self.renamed)
+        self.removed += [name for name in self.types if name in taken]
+        self.types = {self.renamed.get(name, name): kind for name, kind in self.types.items() if name not in taken}
+        self.dropped = {self.renamed.get(name, name) for name in self.dropped - taken}
+
+    def add(self, column: pa.Field, existing: pa.Scalar | None, *, if_missing: bool) -> None:
+        there = self.types.get(column.name)
+        if if_missing and column.name.casefold() in {name.casefold() for name in self.types.keys() - self.dropped}:
+            return
+        if there is not None and column.name not in self.dropped:
+            self.modify(column)  # rows had it before the statement
+            return
+        self.dropped.discard(column.name)
+        common = None if there is None else common_type(there, column.type)
+        if common is not None:
+            self._retype(column.name, common)
+            self.filled[column.name] = pa.scalar(None, common) if existing is None else existing
+            return
+        if there is not None:
+            self.removed.append(column.name)
+        self.added.append(column)
+        self.types[column.name] = column.type
+        if existing is not None and existing.is_valid:
+            self.filled[column.name] = existing
+
+    def modify(self, column: pa.Field) -> None:
+        there = self.types.get(column.name)
+        if there is None:
+            self.types[column.name] = column.type
+            self.added.append(column)
+            return
+        common = common_type(there, column.type)
+        if common is None:
+            if self.has_rows():
+                raise schema_changed(self.table, column.name, there, column.type)
+            self.removed.append(column.name)
+            self.added.append(column)
+            self.types[column.name] = column.type
+            return
+        self._retype(column.name, common)
+
+    def _retype(self, name: str, kind: pa.DataType) -> None:
+        if not kind.equals(self.types[name]):
+            self.retyped[name] = self.types[name] = kind
+
+
+def alteration(
+    there: pa.Schema,
+    change: TableAltered,
+    *,
+    added: pa.Schema,
+    modified: pa.Schema,
+    has_rows: Callable[[], bool],
+    dropped_before: tuple[str, ...] = (),
+) -> Alteration:
+    """What an ALTER TABLE asks of a target.
+
+    Args:
+        there: `Target.schema()`.
+        change: The statement.
+        added: New columns, in the target's types.
+        modified: Columns with another type, in the target's types, under their new names.
+        has_rows: Whether there are any: without one a column takes any type.
+        dropped_before: Columns of the target that the table does not have any more.
+
+    Raises:
+        SchemaError: `SCHEMA_CHANGED`: a column's type became one that does not hold its values.
+    """
+    columns = _Columns(str(change.name), {one.name: one.type for one in there}, set(dropped_before), has_rows)
+    gone = {name.casefold() for name in change.dropped}
+    columns.dropped |= {name for name in columns.types if name.casefold() in gone}
+    columns.rename({**change.renamed, **_respelled(columns.types, change, modified)})
+    for one in modified:
+        columns.modify(one)
+    for one, facts in zip(added, change.added, strict=True):
+        columns.add(one, facts.existing, if_missing=facts.if_missing)
+    return Alteration(
+        SchemaChange(
+            renamed=columns.renamed,
+            retyped=columns.retyped,
+            added=pa.schema(columns.added),
+            filled=columns.filled,
+        ),
+        tuple(columns.removed),
+        tuple(name for name in columns.types if name in columns.dropped),
+    )
+
+
+def _respelled(names: Iterable[str], change: TableAltered, modified: pa.Schema) -> dict[str, str]:
+    """Columns that MODIFY spells otherwise: upper and lower case are the same to a server, but not to a target."""
+    there = {name.casefold(): name for name in names}
+    renamed = {new.casefold() for new in change.renamed.values()}
+    spelled = {there.get(name.casefold(), name): name for name in modified.names if name.casefold() not in renamed}
+    return {old: new for old, new in spelled.items() if old != new}

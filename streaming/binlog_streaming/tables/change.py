@@ -1,0 +1,49 @@
+"""What rows of a target table become in one step: `Change`; the modes make it, a sink brings it in in one commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Patches:
+    """Some columns of rows that are in the target; a key that is not there changes nothing.
+
+    Attributes:
+        rows: Key columns, and the columns that any of the patches changes; one row for a key.
+        present: For every column of *rows* that is no key and that some of the patches leave alone, which patches
+            change it: booleans under the column's name. Columns that are not here are changed by all.
+    """
+
+    rows: pa.Table
+    present: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What becomes of rows, by key; no key comes twice in `upserts`, `deletes` and `patches` together.
+
+    Attributes:
+        upserts: Whole rows: each takes the place of the row with its key, or comes new.
+        deletes: Keys of rows that go; key columns only.
+        patches: Some columns of rows; None: there are none.
+        appends: Rows that come new, whatever has their key; None: there are none.
+        current: Boolean column of the target: only rows that have true in it count as being there (`scd2`); None: all.
+    """
+
+    upserts: pa.Table
+    deletes: pa.Table
+    patches: Patches | None = None
+    appends: pa.Table | None = None
+    current: str | None = None
+
+    @property
+    def row_count(self) -> int:
+        """Rows and keys."""
+        count = self.upserts.num_rows + self.deletes.num_rows
+        count += 0 if self.patches is None else self.patches.rows.num_rows
+        return int(count + (0 if self.appends is None else self.appends.num_rows))

@@ -1,0 +1,71 @@
+"""Rows put into the columns of a table: `conformed`; `changed_rows` brings rows behind a `SchemaChange`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from binlog_streaming.tables.evolution import SchemaChange
+
+
+def conformed(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """*rows* with the columns of *schema*: by name, null where they are missing, cast up where they are narrower.
+
+    Raises:
+        ArrowInvalid: A value does not fit into the type of its column.
+    """
+    if rows.schema.equals(schema):
+        return rows
+    there = set(rows.schema.names)
+    arrays = [
+        _cast(rows.column(field.name), field.type) if field.name in there else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def conformed_table(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same for a table."""
+    if rows.schema.equals(schema):
+        return rows
+    return pa.Table.from_batches([conformed(batch, schema) for batch in rows.to_batches()], schema)
+
+
+def conformed_rows(rows: pa.RecordBatchReader, schema: pa.Schema) -> pa.RecordBatchReader:
+    """The same for a stream, batch by batch."""
+    return rows if rows.schema.equals(schema) else _mapped(rows, schema, lambda batch: conformed(batch, schema))
+
+
+def changed_rows(rows: pa.RecordBatchReader, change: SchemaChange, schema: pa.Schema) -> pa.RecordBatchReader:
+    """What *change* makes of the rows of a table, batch by batch.
+
+    Args:
+        rows: All rows, in the columns before the change.
+        change: What becomes of the columns.
+        schema: The columns behind it, in the types that the table keeps.
+    """
+    fills = {name: value.cast(schema.field(name).type) for name, value in change.filled.items()}
+    return _mapped(rows, schema, lambda batch: _changed(batch, change.renamed, fills, schema))
+
+
+def _changed(
+    batch: pa.RecordBatch, renamed: Mapping[str, str], fills: Mapping[str, pa.Scalar], schema: pa.Schema
+) -> pa.RecordBatch:
+    names = [renamed.get(name, name) for name in batch.schema.names]
+    arrays = dict(zip(names, batch.columns, strict=True))
+    arrays |= {name: pa.repeat(value, batch.num_rows) for name, value in fills.items()}
+    return conformed(pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays)), schema)
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    return array if array.type.equals(kind) else array.cast(kind)
+
+
+def _mapped(
+    rows: pa.RecordBatchReader, schema: pa.Schema, function: Callable[[pa.RecordBatch], pa.RecordBatch]
+) -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_batches(schema, (function(batch) for batch in rows))

@@ -1,0 +1,125 @@
+"""How the columns of a target table change: `SchemaChange`; `reconciled` says what rows with other columns ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from binlog_format.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+"""Digits of the integers with so many bits."""
+
+DECIMAL_DIGITS_MAX = 38
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """What becomes of columns; names are those from before it, but in `added`, `retyped` and `filled`.
+
+    Attributes:
+        renamed: Old names and new ones.
+        retyped: Columns that get a wider type; their values stay.
+        added: Columns that come behind the others; they are null in all rows unless `filled` says otherwise.
+        filled: What all rows that are there hold from now on in a column, added or not.
+    """
+
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    retyped: Mapping[str, pa.DataType] = field(default_factory=dict)
+    added: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    filled: Mapping[str, pa.Scalar] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.renamed or self.retyped or len(self.added) or self.filled)
+
+    def applied_to(self, schema: pa.Schema) -> pa.Schema:
+        """The columns behind it."""
+        fields = [column.with_name(self.renamed.get(column.name, column.name)) for column in schema]
+        return pa.schema([one.with_type(self.retyped.get(one.name, one.type)) for one in fields] + list(self.added))
+
+
+def reconciled(there: pa.Schema, wanted: pa.Schema, source_table: str) -> SchemaChange:
+    """What lets a target with the columns *there* take rows with the columns *wanted*.
+
+    Columns that rows do not have any more stay, and are null in new rows; a column whose type was made smaller keeps
+    its type, as all values fit.
+
+    Args:
+        there: `Target.schema()`.
+        wanted: `Target.stored_schema` of the rows' schema.
+        source_table: For messages.
+
+    Raises:
+        SchemaError: `SCHEMA_CHANGED`: a type became another one that does not hold all values of the one before.
+    """
+    types = {column.name: column.type for column in there}
+    retyped: dict[str, pa.DataType] = {}
+    for column in wanted:
+        if column.name not in types:
+            continue
+        common = common_type(types[column.name], column.type)
+        if common is None:
+            raise schema_changed(source_table, column.name, types[column.name], column.type)
+        if not common.equals(types[column.name]):
+            retyped[column.name] = common
+    return SchemaChange(retyped=retyped, added=pa.schema([column for column in wanted if column.name not in types]))
+
+
+def common_schema(schemas: Sequence[pa.Schema], source_table: str) -> pa.Schema:
+    """The columns of all *schemas*, each with a type that holds the values of all.
+
+    Raises:
+        SchemaError: `SCHEMA_CHANGED`: a column has types that have no such type.
+    """
+    common = schemas[0]
+    for other in schemas[1:]:
+        if not other.equals(common):
+            common = reconciled(common, other, source_table).applied_to(common)
+    return common
+
+
+def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The smallest type that holds all values of both, if it is one that a column is widened to."""
+    if one.equals(other) or (_is_text(one) and _is_text(other)) or (_is_binary(one) and _is_binary(other)):
+        return one
+    if pa.types.is_signed_integer(one) and pa.types.is_signed_integer(other):
+        return one if one.bit_width >= other.bit_width else other
+    if pa.types.is_floating(one) and pa.types.is_floating(other):
+        return one if one.bit_width >= other.bit_width else other
+    digits, others = _digits(one), _digits(other)
+    if digits is None or others is None:
+        return None
+    whole, scale = max(digits[0], others[0]), max(digits[1], others[1])
+    return pa.decimal128(whole + scale, scale) if whole + scale <= DECIMAL_DIGITS_MAX else None
+
+
+def schema_changed(source_table: str, column: str, there: pa.DataType, wanted: pa.DataType) -> SchemaError:
+    """The error for a column that its target cannot follow."""
+    return SchemaError(
+        "SCHEMA_CHANGED",
+        f"{source_table}: column {column} was {there} and is {wanted} now, which does not hold its values",
+        hint="Leave the table out (source.excludeTables) and the others go on; or give it a new target, and a job and "
+        "a checkpoint of its own that start behind the change",
+    )
+
+
+def _digits(kind: pa.DataType) -> tuple[int, int] | None:
+    # Of a number before the point and behind it.
+    if pa.types.is_signed_integer(kind):
+        return _INTEGER_DIGITS[kind.bit_width], 0
+    if pa.types.is_decimal(kind):
+        return kind.precision - kind.scale, kind.scale
+    return None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))

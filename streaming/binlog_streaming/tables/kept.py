@@ -1,0 +1,91 @@
+"""Which tables a job keeps: `KeptTables(rules).find(name)`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.definitions import TableName
+from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.tables.target import target_uri
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_streaming.settings import Mode, TableRule
+
+ASIDE_DIRECTORY = ".binlog-stream/staging"
+"""In the sink's directory: tables that take the place of a kept one later on."""
+_ASIDE_TARGET = "{database}/{table}/{mode}"
+
+# gh-ost builds `_X_gho` beside X, pt-online-schema-change `_X_new` (with more underscores when that is taken).
+_GHOST = re.compile(r"_+(?P<table>.+)_(?:gho|new)")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTable:
+    """A source table that has targets.
+
+    Attributes:
+        name: In the log.
+        rule: What the job says of it.
+        is_aside: No rule selects it; it is kept aside, because it may take the place of a table that is selected.
+    """
+
+    name: TableName
+    rule: TableRule
+    is_aside: bool = False
+
+    def uri(self, directory: str, mode: Mode) -> str:
+        """Place of a target.
+
+        Args:
+            directory: Of the sink.
+            mode: What the target holds.
+        """
+        if self.is_aside:
+            directory, template = f"{directory.rstrip('/')}/{ASIDE_DIRECTORY}", _ASIDE_TARGET
+        else:
+            template = self.rule.target
+        return target_uri(directory, template, database=self.name.database, table=self.name.table, mode=mode)
+
+
+class KeptTables:
+    """The tables that a job's rules select, and the ghosts of these.
+
+    Args:
+        rules: The first one that matches a table counts.
+    """
+
+    def __init__(self, rules: Sequence[TableRule]) -> None:
+        self._filters = [(TableFilter(rule.select), rule) for rule in rules]
+
+    def find(self, name: TableName) -> KeptTable | None:
+        """The table, if it is kept."""
+        rule = self.rule(name)
+        if rule is not None:
+            return KeptTable(name, rule)
+        ghost = _GHOST.fullmatch(name.table)
+        rule = None if ghost is None else self.rule(TableName(name.database, ghost["table"]))
+        return None if rule is None else KeptTable(name, rule, is_aside=True)
+
+    def rule(self, name: TableName) -> TableRule | None:
+        """The rule that selects a table."""
+        return next((rule for wanted, rule in self._filters if wanted.accepts_name(*name)), None)
+
+    def rules_about(self, database: str) -> list[TableRule]:
+        """Rules that may select tables of a database, as far as their expressions show it."""
+        return [rule for _, rule in self._filters if _may_be_about(rule.select, database)]
+
+
+def _may_be_about(select: str, database: str) -> bool:
+    # Most expressions are written as two, with the dot between them.
+    for expression in select.split(","):
+        databases, dot, _ = re.sub(r"\[\.\]", r"\\.", expression.strip()).partition(r"\.")
+        try:
+            if not dot or re.fullmatch(databases, database):
+                return True
+        except re.error:
+            return True  # the dot is within a group
+    return False

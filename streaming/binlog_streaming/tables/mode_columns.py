@@ -1,0 +1,59 @@
+"""Columns of a target table in each mode: `mode_schema`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from binlog_format.errors import TableError
+from binlog_format.views.changefeed import CHANGE_FIELDS
+from binlog_format.views.columns import COMMIT_TIME_TYPE
+from binlog_streaming.settings_model import Deletes, Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DELETED = "_deleted"
+DELETED_AT = "_deleted_at"
+VALID_FROM = "_valid_from"
+VALID_TO = "_valid_to"
+IS_CURRENT = "_is_current"
+VERSION_POSITION = "_position"
+
+MARK_FIELDS = (pa.field(DELETED, pa.bool_()), pa.field(DELETED_AT, COMMIT_TIME_TYPE))
+"""Of a mirror whose deleted rows stay."""
+
+VERSION_FIELDS = (
+    pa.field(VALID_FROM, COMMIT_TIME_TYPE),
+    pa.field(VALID_TO, COMMIT_TIME_TYPE),
+    pa.field(IS_CURRENT, pa.bool_()),
+    pa.field(VERSION_POSITION, pa.string()),
+)
+"""Of `scd2`."""
+
+
+def mode_schema(mode: Mode, schema: pa.Schema, deletes: Deletes = Deletes.REMOVE) -> pa.Schema:
+    """Columns of a target that keeps a table with the columns *schema*: those, then the mode's own.
+
+    Raises:
+        TableError: `COLUMN_NAME`: a column is called like one of the mode's own.
+    """
+    own = _own_fields(mode, deletes)
+    taken = {field.name for field in own}
+    # Most formats do not tell upper case from lower case in names of columns.
+    if clash := [name for name in schema.names if name.lower() in taken]:
+        raise TableError(
+            "COLUMN_NAME",
+            f"mode {mode} has columns of its own that are called like the table's: {', '.join(clash)}",
+            hint="Keep this table in another mode, or rename the column",
+        )
+    return pa.schema([*schema, *own])
+
+
+def _own_fields(mode: Mode, deletes: Deletes) -> Sequence[pa.Field]:
+    if mode is Mode.CHANGELOG:
+        return CHANGE_FIELDS
+    if mode is Mode.SCD2:
+        return VERSION_FIELDS
+    return MARK_FIELDS if deletes is Deletes.MARK else ()

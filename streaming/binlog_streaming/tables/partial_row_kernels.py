@@ -1,0 +1,78 @@
+"""Kernel of partial row images: `fill_forward` says where the value of each column of each row comes from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_format.kernels import kernel
+from binlog_format.rows.images import ImageKind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# In place of the number of the image that has the value:
+KEPT = -1  # nothing is said: as it is in the target, in the row with this key
+DEFAULT = -2  # an INSERT left it out
+MOVED = -3  # as it is in the target, in a row that had another key before the step
+COMPUTED = -4  # the server computed it anew, and did not log it
+
+GONE = 1  # there is no row with the key at the end
+TOUCHED = 2  # the key was inserted or updated
+
+_INSERT = np.uint8(ImageKind.INSERT)
+_UPDATE_AFTER = np.uint8(ImageKind.UPDATE_AFTER)
+_DELETE = np.uint8(ImageKind.DELETE)
+
+
+@kernel
+def fill_forward(
+    order: NDArray[np.int64],
+    kinds: NDArray[np.uint8],
+    key_ids: NDArray[np.int64],
+    present: NDArray[np.bool_],
+    unsaid: NDArray[np.int64],
+    sources: NDArray[np.int64],
+    rows: NDArray[np.int64],
+) -> None:
+    """Follow the rows through the images.
+
+    Args:
+        order: Images in log order; the two of an update stand together, in their numbers too.
+        kinds: `ImageKind` of each image.
+        key_ids: Number of each image's key.
+        present: Shape (images, columns): whether the image has the column.
+        unsaid: For each column what it is in a new row whose image leaves it out: `DEFAULT` or `COMPUTED`.
+        sources: Shape (keys, columns), filled with `KEPT`: gets the image that has the value, or one of the above.
+        rows: Shape (keys, 2), filled with 0 and the key's own number: gets `GONE` and `TOUCHED`; and the number of the
+            key that the row had before the step.
+    """
+    columns = sources.shape[1]
+    for step in range(len(order)):
+        image = order[step]
+        kind = kinds[image]
+        key = key_ids[image]
+        if kind == _DELETE:
+            rows[key, 0] |= GONE
+        elif kind == _INSERT:
+            rows[key, 0] = TOUCHED
+            for column in range(columns):
+                sources[key, column] = image if present[image, column] else unsaid[column]
+        elif kind == _UPDATE_AFTER and image > 0:
+            before = key_ids[image - 1]
+            for column in range(columns):
+                source = sources[before, column]
+                if present[image, column]:
+                    source = image
+                elif unsaid[column] == COMPUTED:
+                    source = COMPUTED
+                elif present[image - 1, column]:
+                    source = image - 1
+                elif before != key and source == KEPT:
+                    source = MOVED
+                sources[key, column] = source
+            if before != key:
+                rows[before, 0] |= GONE
+                rows[key, 1] = rows[before, 1]
+            rows[key, 0] = TOUCHED

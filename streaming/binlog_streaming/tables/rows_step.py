@@ -1,0 +1,177 @@
+"""Rows of one step, for all targets of their table: `RowsContent`; `prepared_rows` makes them ready to be written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from binlog_format.errors import SchemaError
+from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.images import ImageKind
+from binlog_format.views.changefeed import changefeed_batch
+from binlog_streaming.settings import Deletes, Mode
+from binlog_streaming.tables.aligned import aligned
+from binlog_streaming.tables.conforming import conformed
+from binlog_streaming.tables.evolution import common_schema
+from binlog_streaming.tables.mirror import mirror_change
+from binlog_streaming.tables.mode_columns import mode_schema
+from binlog_streaming.tables.pieces import Piece, StepImages
+from binlog_streaming.tables.row_keys import key_columns
+from binlog_streaming.tables.row_values import rows_with
+from binlog_streaming.tables.scd2 import scd2_change
+from binlog_streaming.tables.whole_rows import whole_row_change
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.settings import TableRule
+    from binlog_streaming.tables.change import Change
+    from binlog_streaming.tables.target import Target, Ticket
+
+
+@dataclass(frozen=True)
+class RowsContent:
+    """The rows of a step, and what is the same for all targets of their table.
+
+    Attributes:
+        source_table: `database.table`.
+        pieces: By their first image; at least one.
+        decoding: How rows become values.
+        rule: What the job says of the table.
+    """
+
+    source_table: str
+    pieces: Sequence[Piece]
+    decoding: Decoding
+    rule: TableRule
+
+    @cached_property
+    def last(self) -> Piece:
+        """The piece that holds the last change."""
+        return max(self.pieces, key=Piece.last_change)
+
+    @cached_property
+    def images(self) -> tuple[pa.Schema, StepImages]:
+        """All images under the same columns, and these."""
+        schema, pieces = aligned(self.source_table, self.pieces, self.decoding)
+        return schema, StepImages(self.source_table, tuple(pieces))
+
+    def keys(self, mode: Mode) -> tuple[str, ...]:
+        """Key columns of a target; empty for a changelog, and where the whole row is the key.
+
+        Raises:
+            SchemaError: `SCHEMA_CHANGED`: pieces differ in them; `NO_PRIMARY_KEY`: the mode needs one.
+        """
+        if mode is Mode.CHANGELOG:
+            return ()
+        keys = [self._keys_of(piece, mode) for piece in self.pieces]
+        for other in keys[1:]:
+            if other != keys[0]:
+                raise SchemaError(
+                    "SCHEMA_CHANGED",
+                    f"{self.source_table}: its primary key was {', '.join(keys[0]) or 'none'} and is "
+                    f"{', '.join(other) or 'none'} now, and no statement in the log says so",
+                    hint="Name keys for the table in the job (tables.keys)",
+                )
+        return keys[0]
+
+    def _keys_of(self, piece: Piece, mode: Mode) -> tuple[str, ...]:
+        needs_key = mode is Mode.SCD2 or self.rule.deletes is Deletes.MARK or self.rule.keys
+        if not needs_key and not piece.layout.primary_key:
+            return ()
+        return tuple(str(piece.layout.columns[key].name) for key in key_columns(piece.layout, self.rule.keys))
+
+
+def target_schema(content: RowsContent, mode: Mode) -> pa.Schema:
+    """Columns that the rows have in a target."""
+    if mode is Mode.CHANGELOG:
+        schemas = [arrow_schema(piece.layout, content.decoding) for piece in content.pieces]
+        return mode_schema(mode, common_schema(schemas, content.source_table))
+    return mode_schema(mode, content.images[0], content.rule.deletes)
+
+
+def prepared_rows(content: RowsContent, ticket: Ticket) -> PreparedRows:
+    """Work out what becomes of the rows, as far as that can be without their target.
+
+    Raises:
+        BinlogError: What is wrong with the rows.
+    """
+    schema = target_schema(content, ticket.mode)
+    if ticket.mode is Mode.CHANGELOG:
+        return _ChangelogRows(content, schema)
+    columns, images = content.images
+    if not ticket.keys:
+        return _WholeRows(images, columns)
+    keys = [columns.get_field_index(key) for key in ticket.keys]
+    if ticket.mode is Mode.SCD2:
+        return _ChangedRows(scd2_change(images, columns, keys))
+    if images.has_absent:
+        return _PartialRows(content, keys)
+    return _ChangedRows(mirror_change(images, columns, keys, deletes=content.rule.deletes))
+
+
+class PreparedRows(Protocol):
+    """Rows that only have to be written."""
+
+    def bring_into(self, target: Target, ticket: Ticket) -> int:
+        """Write them in one commit, or in none where nothing changes; rows and keys brought to the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ChangelogRows:
+    content: RowsContent
+    schema: pa.Schema
+
+    def bring_into(self, target: Target, ticket: Ticket) -> int:
+        pieces = self.content.pieces
+        batches = (changefeed_batch(piece.images, piece.events, piece.groups, piece.gtid_sources) for piece in pieces)
+        rows = (conformed(batch, self.schema) for batch in batches)
+        target.append(pa.RecordBatchReader.from_batches(self.schema, rows), ticket)
+        return sum(len(piece.images.table) for piece in pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class _ChangedRows:
+    change: Change
+
+    def bring_into(self, target: Target, ticket: Ticket) -> int:
+        return target.merge(self.change, ticket)
+
+
+@dataclass(frozen=True, slots=True)
+class _PartialRows:
+    # What a row with a new key holds in the columns that its images leave out stands in the target alone.
+    content: RowsContent
+    keys: Sequence[int]
+
+    def bring_into(self, target: Target, ticket: Ticket) -> int:
+        columns, images = self.content.images
+        change = mirror_change(
+            images,
+            columns,
+            self.keys,
+            deletes=self.content.rule.deletes,
+            unknown=self.content.rule.unknown_values,
+            there=lambda keys: rows_with(target.read(), keys),
+        )
+        return target.merge(change, ticket)
+
+
+@dataclass(frozen=True, slots=True)
+class _WholeRows:
+    # A table without a key: equal rows are told apart by nothing, so all of them are read.
+    images: StepImages
+    schema: pa.Schema
+
+    def bring_into(self, target: Target, ticket: Ticket) -> int:
+        count = len(self.images)
+        if (self.images.kinds == ImageKind.INSERT).all() and not self.images.has_absent:
+            arrays = [self.images.values(index, column.type) for index, column in enumerate(self.schema)]
+            target.append(pa.Table.from_arrays(arrays, schema=self.schema).to_reader(), ticket)
+            return count
+        target.replace(whole_row_change(target.read(), self.images, self.schema), ticket)
+        return count

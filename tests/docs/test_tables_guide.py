@@ -1,0 +1,83 @@
+"""`docs/tables.md`: its worked example gives what it says, on a live server; its lists are those in the code."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from binlog_streaming.demo.mariadb_server import MariaDbError, MariaDbServer
+from binlog_streaming.job_record import RECORD_FILE
+from binlog_streaming.settings import Deletes, Mode, OnStatement, Sink, TableFormat, TableRule
+from binlog_streaming.tables.mode_columns import mode_schema
+from tests.docs.markdown import REPO, code_blocks, table_rows
+
+GUIDE = "docs/tables.md"
+EXAMPLE = "## A worked example"
+
+
+def block(language: str, *, with_text: str = "") -> str:
+    """The block of the worked example in *language*."""
+    start = (REPO / GUIDE).read_text().splitlines().index(EXAMPLE)
+    blocks = [block for block in code_blocks(GUIDE, language) if block.line > start and with_text in block.text]
+    return blocks[0].text
+
+
+@pytest.mark.server
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("table_format", [TableFormat.DELTA])
+def test_worked_example_gives_what_it_says(table_format: TableFormat, tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        try:
+            server = stack.enter_context(MariaDbServer(tmp_path / "server"))
+        except MariaDbError as error:
+            if os.environ.get("CI") == "true":
+                raise
+            pytest.skip(str(error))
+        with server.connect() as connection, connection.cursor() as cursor:
+            for statement in block("sql").split(";\n")[:-1]:
+                cursor.execute(statement)
+        job = block("toml").replace("/var/lib/mysql", str(server.binlog_directory)).replace("/data", str(tmp_path))
+        (tmp_path / "job.toml").write_text(f'{job}format = "{table_format}"\n')
+        program = str(Path(sys.executable).with_name("binlog-stream"))
+        done = subprocess.run(
+            [program, "run", "job.toml", "--once"], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(block("python").replace("/data", str(tmp_path)), {})
+    assert printed.getvalue() == block("text")
+
+
+def test_modes_and_formats_are_those_in_the_code() -> None:
+    modes = {row[0].strip("`"): row[2] for row in table_rows(GUIDE, "## Modes")}
+    assert set(modes) == set(Mode)
+    for mode in Mode:
+        own = mode_schema(mode, pa.schema([]), Deletes.MARK).names
+        assert re.findall(r"`(_[a-z_]+)`", modes[mode]) == own
+    assert {row[0].strip("`") for row in table_rows(GUIDE, "## Formats")} == set(TableFormat)
+
+
+def test_what_may_change_under_a_checkpoint_is_named() -> None:
+    text = (REPO / GUIDE).read_text()
+    assert RECORD_FILE in text
+    section = text.split("### What a job file may say otherwise later")[1].split("\n## ")[0]
+    for settings in (TableRule, Sink):
+        for field in msgspec.structs.fields(settings):
+            assert re.search(rf"`{field.name}`", section), field.name
+
+
+def test_words_for_statements_are_those_in_the_code() -> None:
+    about = "**TRUNCATE and DROP**, by `on_truncate` (default `apply`) and `on_drop` (default `ignore`):"
+    assert [row[0].strip("`") for row in table_rows(GUIDE, about)] == list(OnStatement)
+    assert (TableRule().on_truncate, TableRule().on_drop) == (OnStatement.APPLY, OnStatement.IGNORE)

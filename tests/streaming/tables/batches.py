@@ -1,0 +1,93 @@
+"""A log in batches, written one by one as a job does it, but without Spark: `cut`, `write`."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.statement_rows import find_statement_rows
+from binlog_format.position import Position
+from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
+from binlog_format.views.tables import TablesView
+from binlog_streaming.settings import Sink, TableRule
+from binlog_streaming.tables.apply import BatchRun, apply_component
+from binlog_streaming.tables.kept import KeptTables
+from binlog_streaming.tables.plan import plan_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from binlog_format.log import Log
+    from binlog_streaming.tables.plan import BatchPlan
+    from binlog_streaming.tables.progress import TableProgress
+    from binlog_streaming.tables.target import TargetFactory
+
+    Range = tuple[Position, Position]
+
+PARTITIONS = 2
+MIRROR = TableRule()
+
+
+def cut(log: Log, count: int) -> list[Range]:
+    """The log in *count* batches, or one for each event group."""
+    start = log.start_position()
+    return _cut(log, (start, log.span(start).end), count)
+
+
+def _cut(log: Log, batch: Range, count: int) -> list[Range]:
+    # By groups, not by bytes: a small log would stay whole.
+    starts = [
+        Position(*(int(group[name]) for name in ("file_no", "page", "chunk")))
+        for block in log.blocks(*batch)
+        for group in block.groups[block.groups["begins"]]
+    ]
+    edges = sorted({starts[len(starts) * number // count] for number in range(1, count)} - {batch[0]}) if starts else []
+    return list(itertools.pairwise([batch[0], *edges, batch[1]]))
+
+
+def plan(
+    log: Log,
+    batch: Range,
+    rules: Sequence[TableRule] = (MIRROR,),
+    decoding: Decoding = DEFAULT_DECODING,
+    *,
+    partitions: int = PARTITIONS,
+) -> BatchPlan:
+    """The plan of a batch that is read in several partitions, which come in any order."""
+    rows: list[dict[str, object]] = []
+    view = TablesView(find_statements=find_statement_rows)
+    for low, high in _cut(log, batch, partitions):
+        for found in view.batches(log.committed_blocks(low, high)):
+            rows[:0] = found.to_pylist()
+    return plan_batch(rows, decoding, KeptTables(rules))
+
+
+def run(
+    directory: Path | str, batch_id: int, position: Position, query_id: str = "q-1", sink: Sink | None = None
+) -> BatchRun:
+    """What the tables of a batch share."""
+    return BatchRun(query_id, batch_id, sink or Sink(directory=str(directory)), position, gtid_position="0-1-77")
+
+
+def write(
+    log: Log,
+    batch: Range,
+    directory: Path | str,
+    batch_id: int = 0,
+    rules: Sequence[TableRule] = (MIRROR,),
+    *,
+    targets: TargetFactory | None = None,
+    query_id: str = "q-1",
+    sink: Sink | None = None,
+    decoding: Decoding = DEFAULT_DECODING,
+) -> list[TableProgress]:
+    """Write a batch, component by component."""
+    planned = plan(log, batch, rules, decoding)
+    if planned.end is None:
+        return []
+    of_all = replace(run(directory, batch_id, planned.end, query_id, sink), decoding=decoding)
+    return [
+        progress for component in planned.components for progress in apply_component(of_all, component, log, targets)
+    ]

@@ -1,0 +1,75 @@
+"""Random histories of rows and statements, in random batches, cut off anywhere and repeated: mirrors hold the truth."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from binlog_format import open_log
+from binlog_streaming.tables.steps import watched
+from tests.streaming.tables.batches import cut, write
+from tests.streaming.tables.ddl_histories import ModelServer
+from tests.streaming.tables.memory_target import MemoryTargets
+from tests.streaming.tables.shop import ShopLog
+
+if TYPE_CHECKING:
+    import pytest
+
+    from binlog_format.log import Log
+    from binlog_streaming.tables.steps import Step
+
+
+class CutOffError(Exception):
+    """In place of kill -9."""
+
+
+class CutOff:
+    """Cuts a write off at the step with a number."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def __call__(self, step: Step) -> None:
+        self._left -= 1
+        if self._left == 0:
+            raise CutOffError(step)
+
+
+def write_with_faults(log: Log, targets: MemoryTargets, batches: int, chance: random.Random) -> None:
+    """Every batch is done until it is done as a whole, the first tries cut off somewhere."""
+    for batch_id, batch in enumerate(cut(log, batches)):
+        for _ in range(chance.randrange(3)):
+            try:
+                with watched(CutOff(chance.randint(1, 12))):
+                    write(log, batch, "memory", batch_id, targets=targets)
+            except CutOffError:
+                continue
+        write(log, batch, "memory", batch_id, targets=targets)
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 2**32 - 1), batches=st.integers(1, 6))
+def test_mirrors_equal_the_model(tmp_path_factory: pytest.TempPathFactory, seed: int, batches: int) -> None:
+    chance = random.Random(seed)
+    folder = tmp_path_factory.mktemp("history")
+    with ShopLog(folder) as writer:
+        server = ModelServer(writer, chance)
+        server.create()
+        server.create()
+        server.live(30)
+    targets = MemoryTargets()
+    with open_log(str(folder)) as log:
+        write_with_faults(log, targets, batches, chance)
+    check(server, targets)
+
+
+def check(server: ModelServer, targets: MemoryTargets) -> None:
+    for name in server.tables:
+        wanted = server.rows(name)
+        held = targets.tables.get(f"shop/{name}")
+        rows = [] if held is None else held.table().sort_by("id").to_pylist()
+        names = [column.name for column in server.tables[name][0].columns]
+        assert [{column: row[column] for column in names} for row in rows] == wanted

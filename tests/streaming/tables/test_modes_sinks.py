@@ -1,0 +1,107 @@
+"""Every mode through every sink that merges: what a step makes of images, brought into a table that is then read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from binlog_streaming.settings_model import Deletes, Mode
+from binlog_streaming.tables.mirror import mirror_change
+from binlog_streaming.tables.mode_columns import mode_schema
+from binlog_streaming.tables.row_values import rows_with
+from binlog_streaming.tables.scd2 import scd2_change
+from binlog_streaming.tables.whole_rows import whole_row_change
+from tests.streaming.tables.histories import KEY_NAMES, KEYS, KNOWN, SCHEMA, RowImage, histories
+from tests.streaming.tables.model_sink import ModelTable
+from tests.streaming.tables.row_images import step_of
+from tests.streaming.tables.sink_cases import MIRROR_SINKS, TICKET, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from binlog_streaming.settings import TableFormat
+    from binlog_streaming.tables.pieces import StepImages
+    from binlog_streaming.tables.target import Target, Ticket
+    from tests.streaming.tables.histories import Batch
+    from tests.streaming.tables.row_images import Row
+
+_MANY_FOLDERS = settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_ANY_IMAGES = histories(st.sampled_from(RowImage))
+_WHOLE_IMAGES = histories(st.sampled_from([RowImage.FULL, RowImage.FULL_NODUP]))
+
+
+def steps(
+    place: Place, batches: list[Batch], mode: Mode, deletes: Deletes = Deletes.REMOVE, keys: tuple[str, ...] = KEY_NAMES
+) -> Iterator[tuple[Target, Ticket, StepImages, Batch]]:
+    """Each batch with a target that has been looked at."""
+    start = 0
+    for batch_id, batch in enumerate(batches):
+        ticket = replace(TICKET, batch_id=batch_id, mode=mode, keys=keys)
+        with closing(place.target()) as target:
+            target.create(mode_schema(mode, SCHEMA, deletes), ticket)
+            yield target, ticket, step_of(batch.changes, SCHEMA, pieces=2, start=start, known=KNOWN), batch
+        start += len(batch.changes)
+
+
+def _with_keys(target: Target, keys: pa.Table) -> pa.Table:
+    return rows_with(target.read(), keys)
+
+
+def sorted_rows(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=repr)
+
+
+@pytest.mark.parametrize("sink", MIRROR_SINKS)
+@pytest.mark.parametrize("deletes", list(Deletes))
+@_MANY_FOLDERS
+@given(batches=_ANY_IMAGES)
+def test_mirror(
+    tmp_path_factory: pytest.TempPathFactory, sink: TableFormat, deletes: Deletes, batches: list[Batch]
+) -> None:
+    place = Place(tmp_path_factory.mktemp("mirror"), sink)
+    model = ModelTable(mode_schema(Mode.MIRROR, SCHEMA, deletes), KEY_NAMES)
+    for target, ticket, images, batch in steps(place, batches, Mode.MIRROR, deletes):
+        change = mirror_change(images, SCHEMA, KEYS, deletes=deletes, there=partial(_with_keys, target))
+        target.merge(change, ticket)
+        model.merge(change)
+        rows = place.rows()
+        assert sorted_rows(rows) == sorted_rows([tuple(row.values()) for row in model.rows])
+        if deletes is Deletes.REMOVE:
+            assert sorted_rows(rows) == sorted_rows(batch.rows)
+
+
+@pytest.mark.parametrize("sink", MIRROR_SINKS)
+@_MANY_FOLDERS
+@given(batches=_WHOLE_IMAGES)
+def test_scd2(tmp_path_factory: pytest.TempPathFactory, sink: TableFormat, batches: list[Batch]) -> None:
+    place = Place(tmp_path_factory.mktemp("scd2"), sink)
+    model = ModelTable(mode_schema(Mode.SCD2, SCHEMA), KEY_NAMES)
+    for target, ticket, images, batch in steps(place, batches, Mode.SCD2):
+        change = scd2_change(images, SCHEMA, KEYS)
+        target.merge(change, ticket)
+        model.merge(change)
+        rows = place.content().to_pylist()
+        assert sorted_rows([tuple(row.values()) for row in rows]) == sorted_rows(
+            [tuple(row.values()) for row in model.rows]
+        )
+        current = [tuple(row.values())[: len(SCHEMA)] for row in rows if row["_is_current"]]
+        assert sorted_rows(current) == sorted_rows(batch.rows)
+
+
+@pytest.mark.parametrize("sink", MIRROR_SINKS)
+@_MANY_FOLDERS
+@given(batches=_WHOLE_IMAGES)
+def test_whole_rows(tmp_path_factory: pytest.TempPathFactory, sink: TableFormat, batches: list[Batch]) -> None:
+    place = Place(tmp_path_factory.mktemp("whole"), sink)
+    for target, ticket, images, batch in steps(place, batches, Mode.MIRROR, keys=()):
+        target.replace(whole_row_change(target.read(), images, SCHEMA), ticket)
+        assert Counter(place.rows()) == Counter(batch.rows)

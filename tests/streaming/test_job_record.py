@@ -1,0 +1,196 @@
+"""What a job may say otherwise under its checkpoint, and what it may not."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from binlog_connector.following.offsets import SourceOffset
+from binlog_format.errors import AccessError, OptionError
+from binlog_format.position import Position
+from binlog_streaming.job_record import RECORD_FILE, RecordKeeper
+from binlog_streaming.settings import (
+    Deletes,
+    Job,
+    Metrics,
+    Mode,
+    OnStatement,
+    Sink,
+    Source,
+    Spark,
+    TableFormat,
+    TableRule,
+    Trigger,
+    UnknownValues,
+    Writer,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ORDERS, ITEMS = ("shop", "orders"), ("shop", "items")
+RULES = (
+    TableRule(select=r"shop\.orders", mode=(Mode.MIRROR, Mode.CHANGELOG), target="{mode}/{database}/{table}"),
+    TableRule(select=r"shop\..*", keys=("id",)),
+)
+
+
+def job(folder: Path, *rules: TableRule, sink: dict[str, Any] | None = None, **source: object) -> Job:
+    return Job(
+        source=msgspec.convert({"path": str(folder / "log"), **source}, Source),
+        sink=Sink(**({"directory": str(folder / "tables")} | (sink or {}))),
+        checkpoint=str(folder / "checkpoint"),
+        tables=rules or RULES,
+    )
+
+
+def begun(folder: Path, *rules: TableRule, **source: Any) -> None:
+    """A job that has written two tables."""
+    root = folder / "checkpoint"
+    keeper = RecordKeeper(job(folder, *rules, **source))
+    keeper.begin()
+    (root / "offsets").mkdir()
+    (root / "commits").mkdir()
+    (root / "metadata").write_text(json.dumps({"id": "q"}))
+    offset = json.dumps(SourceOffset(Position(0, 1, 0)).to_json())
+    (root / "offsets" / "0").write_text(f'v1\n{{"conf":{{}}}}\n{offset}')
+    keeper.saw([ORDERS, ITEMS])
+
+
+def refusal(folder: Path, *rules: TableRule, **said: Any) -> str:
+    with pytest.raises(OptionError) as caught:
+        RecordKeeper(job(folder, *rules, **said)).begin()
+    assert caught.value.subclass == "INVALID_VALUE"
+    message = str(caught.value)
+    assert str(folder / "checkpoint" / RECORD_FILE) in message  # the way on where it is meant so
+    return message
+
+
+def changed(number: int, **fields: object) -> tuple[TableRule, ...]:
+    rules = list(RULES)
+    rules[number] = msgspec.structs.replace(rules[number], **fields)
+    return tuple(rules)
+
+
+def test_same_job_and_harmless_changes_pass(tmp_path: Path) -> None:
+    begun(tmp_path)
+    same = job(tmp_path)
+    for harmless in (
+        same,
+        msgspec.structs.replace(same, name="other", trigger=Trigger(interval="1h"), metrics=Metrics(port=0)),
+        msgspec.structs.replace(same, spark=Spark(settings={"spark.x": 1})),
+        job(tmp_path, sink={"retention": "1d", "target_file_size": 1 << 21, "storage": {"SECRET": "x"}}),
+        job(tmp_path, maxBytesPerTrigger="1m", failOnDataLoss=False, schemaFile="s.sql", zeroDates="error"),
+        job(tmp_path, *changed(1, on_truncate=OnStatement.FAIL, on_drop=OnStatement.APPLY)),
+        job(tmp_path, *changed(1, unknown_values=UnknownValues.NULL)),
+        job(tmp_path, excludeTables=r"shop\.x"),
+    ):
+        RecordKeeper(harmless).begin()
+        assert "SECRET" not in (tmp_path / "checkpoint" / RECORD_FILE).read_text()
+
+
+def test_rules_may_be_ordered_and_split_anew(tmp_path: Path) -> None:
+    begun(tmp_path)
+    orders, rest = RULES
+    parts = [msgspec.structs.replace(rest, select=select) for select in (r"shop\.items", r"shop\.[a-m].*,shop\..*")]
+    RecordKeeper(job(tmp_path, orders, *parts)).begin()
+    # A place said in other words is the same place.
+    fixed = msgspec.structs.replace(parts[0], target="shop/items")
+    RecordKeeper(job(tmp_path, orders, fixed, parts[1])).begin()
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"path": "/elsewhere"}, "source.path: this checkpoint was begun with '"),
+        ({"startingOffsets": "latest"}, "source.startingOffsets: .* begun with nothing, now it is 'latest'"),
+        ({"startingGtid": "0-1-2"}, "source.startingGtid: .*It counts only for a new checkpoint"),
+        ({"ignoreDomainIds": [3]}, "source.ignoreDomainIds: .*now it is '3'"),
+        ({"timeType": "micros"}, "source.timeType: "),
+        ({"sink": {"directory": "/other"}}, "sink.directory: .*would miss the past"),
+        ({"sink": {"format": TableFormat.ICEBERG}}, "sink.format: .*'delta', now it is 'iceberg'"),
+        ({"sink": {"writer": Writer.SPARK}}, "sink.writer: "),
+    ],
+)
+def test_what_belongs_to_the_checkpoint_stays(said: dict[str, Any], told: str, tmp_path: Path) -> None:
+    begun(tmp_path)
+    with pytest.raises(OptionError, match=f"checkpoint: {told}"):
+        RecordKeeper(job(tmp_path, **said)).begin()
+    RecordKeeper(job(tmp_path)).begin()
+
+
+def test_rules_of_tables_that_were_written_stay(tmp_path: Path) -> None:
+    begun(tmp_path)
+    new_mode = refusal(tmp_path, *changed(1, mode=Mode.SCD2))
+    assert (
+        "tables[1].mode: shop.items was begun with 'mirror', now it is 'scd2'. scd2 would begin in the middle"
+        in new_mode
+    )
+    assert "tables[0].target: shop.orders was begun with" in refusal(tmp_path, *changed(0, target="x/{mode}/{table}"))
+    assert "tables[1].keys: shop.items was begun with 'id', now it is 'a, b'" in refusal(
+        tmp_path, *changed(1, keys=("a", "b"))
+    )
+    assert "tables[1].deletes: shop.items was begun with 'remove', now it is 'mark'" in refusal(
+        tmp_path, *changed(1, deletes=Deletes.MARK)
+    )
+    # The rule that was for another table takes this one too.
+    assert "tables[0].target: shop.orders was begun with" in refusal(tmp_path, RULES[1], RULES[0])
+
+
+def test_a_mode_and_a_table_given_up_cannot_be_taken_again(tmp_path: Path) -> None:
+    begun(tmp_path)
+    RecordKeeper(job(tmp_path, *changed(0, mode=Mode.MIRROR))).begin()
+    assert "tables[0].mode: shop.orders was begun with 'mirror', now it is 'mirror and changelog'" in refusal(tmp_path)
+    only_items = msgspec.structs.replace(RULES[1], select=r"shop\.items")
+    RecordKeeper(job(tmp_path, only_items)).begin()
+    assert r"tables[0].select: 'shop\\.orders' is new" in refusal(tmp_path)
+
+
+def test_more_tables_would_begin_in_the_middle(tmp_path: Path) -> None:
+    begun(tmp_path, excludeTables=r"shop\.audit,shop\.x_.*")
+    message = refusal(tmp_path, *RULES, TableRule(select=r"shop\.y, crm\..*"), excludeTables=r"shop\.audit,shop\.x_.*")
+    assert r"tables[2].select: 'crm\\..*' is new. Tables that it brings in would begin in the middle" in message
+    message = refusal(tmp_path, excludeTables=r"shop\.audit")
+    assert r"source.excludeTables: 'shop\\.x_.*' is not left out any more" in message
+    RecordKeeper(job(tmp_path, excludeTables=r"shop\..*")).begin()
+
+
+def test_job_that_has_done_nothing_yet_may_say_anything_else(tmp_path: Path) -> None:
+    RecordKeeper(job(tmp_path)).begin()
+    RecordKeeper(job(tmp_path, TableRule(), path="/other", startingOffsets="latest")).begin()
+    begun(tmp_path)
+    assert "source.path" in refusal(tmp_path, path="/other")
+
+
+def test_without_a_record_the_job_file_counts(tmp_path: Path) -> None:
+    begun(tmp_path)
+    (tmp_path / "checkpoint" / RECORD_FILE).unlink()
+    RecordKeeper(job(tmp_path, TableRule(), path="/other")).begin()
+    assert "source.path" in refusal(tmp_path)
+
+
+def test_record_that_is_none_is_named(tmp_path: Path) -> None:
+    begun(tmp_path)
+    (tmp_path / "checkpoint" / RECORD_FILE).write_text('{"path": 1}')
+    assert "not the record of a job" in refusal(tmp_path)
+
+
+def test_tables_seen_are_remembered_by_the_next_run(tmp_path: Path) -> None:
+    begun(tmp_path)
+    keeper = RecordKeeper(job(tmp_path))
+    keeper.begin()
+    file = tmp_path / "checkpoint" / RECORD_FILE
+    before = file.stat().st_ino
+    keeper.saw([ITEMS])
+    assert file.stat().st_ino == before  # nothing new, nothing written
+    keeper.saw([("shop", "a.b")])
+    assert json.loads(file.read_text())["tables"] == [["shop", "a.b"], ["shop", "items"], ["shop", "orders"]]
+
+
+def test_record_that_cannot_be_written_is_a_named_error(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").write_text("no folder")
+    with pytest.raises(AccessError, match="DENIED"):
+        RecordKeeper(job(tmp_path)).begin()
