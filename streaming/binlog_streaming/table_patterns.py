@@ -32,15 +32,18 @@ def added_patterns(before: str, now: str) -> list[str]:
 
 def without_tables(select: str, names: Sequence[str]) -> str:
     """Expressions that match what *select* does, but none of *names* (`database.table`)."""
-    if not names:
-        return select
-    # A comma would end an expression.
-    listed = "|".join(re.escape(name).replace(",", r"\x2c") for name in names)
-    return ",".join(
-        f"{flags}(?!(?:{listed})\\Z)(?:{pattern[len(flags) :]})"
-        for pattern in split_expressions(select)
-        for flags in (_FLAGS.match(pattern)[0],)  # type: ignore[index]
-    )
+    # Behind the expression, so that it begins as it was written; a comma would end it.
+    unwanted = "".join(rf"(?<!\A{re.escape(name)})".replace(",", r"\x2c") for name in names)
+    patterns = split_expressions(select) if names else []
+    return ",".join(f"{_as_one(pattern)}{unwanted}" for pattern in patterns) or select
+
+
+def _as_one(pattern: str) -> str:
+    if "|" not in _outside_groups(pattern):
+        return pattern
+    match = _FLAGS.match(pattern)  # they stand at the start of an expression
+    assert match is not None
+    return f"{match[0]}(?:{pattern[match.end() :]})"
 
 
 def _is_covered(pattern: str, known: Sequence[str]) -> bool:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_streaming.table_patterns import added_patterns
+from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.table_patterns import added_patterns, without_tables
 
 
 @pytest.mark.parametrize(
@@ -58,3 +59,20 @@ def test_an_expression_that_is_not_named_lets_in_nothing_new(before: list[str], 
         return
     for name in names:
         assert not new.fullmatch(name) or any(one.fullmatch(name) for one in known), name
+
+
+@pytest.mark.parametrize(
+    ("select", "names", "matching", "others"),
+    [
+        (".*", (), ("a.b",), ()),
+        (".*", ("a.b", "a.bc"), ("a.x", "xa.b", "a.bx"), ("a.b", "a.bc")),
+        (r"a\.b|c\.d,e\..{1,2}", ("c.d", "e.f"), ("a.b", "e.ff"), ("c.d", "e.f", "e.fff", "a.bc.d")),
+        (r"(?i)SHOP\.x|shop\.y", ("shop.y",), ("shop.x",), ("shop.y",)),
+        (r"a\..*", ("a.b,c", "a.(", "a.{1"), ("a.b", "a.c"), ("a.b,c", "a.(", "a.{1")),
+    ],
+)
+def test_tables_are_taken_out(
+    select: str, names: tuple[str, ...], matching: tuple[str, ...], others: tuple[str, ...]
+) -> None:
+    wanted = TableFilter(without_tables(select, names))
+    assert [name for name in (*matching, *others) if wanted.accepts_name(*name.split(".", 1))] == list(matching)

@@ -13,6 +13,7 @@ from binlog_connector.following.edges import end_of_log, end_position, offset_at
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import compare
 from binlog_connector.following.watched import file_start
+from binlog_format.detect import INNODB
 from binlog_format.errors import DataLossError, StartError
 from binlog_format.gtid import GtidPosition
 from binlog_format.gtid_groups import covered_groups, gtids_of, still_waiting
@@ -85,7 +86,7 @@ def initial_offset_or_gap(watched: WatchedLog, start: Start) -> tuple[SourceOffs
 
 
 class Ending(NamedTuple):
-    """Where a batch query ends.
+    """Where a query ends.
 
     Attributes:
         position: The first place that is not read; None: the end of data.
@@ -95,9 +96,24 @@ class Ending(NamedTuple):
     position: Position | None = None
     until: GtidPoint | None = None
 
+    def taken(self, before: GtidPoint, reached: GtidPoint) -> GtidPoint:
+        """What has been taken at a place of the log up to which it has *reached*; *before* was taken at the start."""
+        if self.until is None or not reached:
+            return reached
+        if isinstance(reached, GtidSet):
+            return before.advanced_by(reached.without(reached.without(self.until)))
+        if not isinstance(self.until, GtidPosition):
+            return before
+        limits = {
+            domain: gtid if self.until.covers(gtid) else self.until.last[domain]
+            for domain, gtid in reached.last.items()
+            if domain in self.until.last
+        }
+        return before.advanced_by(GtidPosition(limits).without(before))
+
 
 def ending(watched: WatchedLog, end: Start, start: Position) -> Ending:
-    """Where a batch query ends that begins at *start*.
+    """Where a query ends that begins at *start*.
 
     A time ends it before the first group that was committed then or later; a time that has not come yet, at the end of
     data. GTIDs are the last ones to be read; a domain that they do not name is not read.
@@ -147,12 +163,32 @@ def advance(
         files_max: Files that it may begin groups of; more only to reach the first group.
         end: Groups from there on are not for this batch; None: up to the end of data.
     """
-    span = _span(watched, start.position, size_max, files_max, end)
+    begin, gtid = start.position, start.gtid
+    if size_max is None and files_max is None:
+        begin, gtid = _behind_whole_files(watched, start, end)
+    span = _span(watched, begin, size_max, files_max, end)
     if span.groups == 0 and span.end.file_no == start.position.file_no:
         return Advance(start)
-    gtid = start.gtid.advanced_by(span.gtids)
+    gtid = gtid.advanced_by(span.gtids)
     behind = offset_at(watched, span.end, gtid=gtid, skip_gtid=not_passed(start.skip_gtid, gtid))
     return Advance(replace(behind, prepared_xa=pending_after(start.prepared_xa, span.xa)), span.xa)
+
+
+def _behind_whole_files(watched: WatchedLog, start: SourceOffset, end: Position | None) -> tuple[Position, GtidPoint]:
+    """Where to look for the end of a batch without limits, and what is consumed there.
+
+    An `innodb` file says which GTIDs were committed before it, so only the last one has to be scanned. All files up to
+    it must be there: what lacks is found by scanning.
+    """
+    first = start.position.file_no
+    # A server makes the next file before it needs it; where there is no more than that, hardly anything can be skipped.
+    if watched.log.format_name != INNODB or watched.last_number() <= first + 1:
+        return start.position, start.gtid
+    last = (end_position(watched) if end is None else end).file_no
+    if last <= first or not all(map(watched.has, range(first, last + 1))):
+        return start.position, start.gtid
+    begin = file_start(last)
+    return begin, start.gtid.advanced_by(watched.log.gtid_position_at(begin))
 
 
 def _span(
@@ -221,16 +257,17 @@ def _time_text(moment: Moment) -> str:
 
 
 def _behind_gtids(watched: WatchedLog, wanted: GtidPoint, start: Position) -> Ending:
-    """Behind the last group that *wanted* covers; what it does not cover before that is to be left out."""
+    """Right behind the last group that *wanted* names; what it does not cover before that is to be left out."""
     check_kind(watched.log.gtid_position_at(watched.log.start_position()), wanted)
     first = max(_start_behind(watched, wanted, "endingGtid").position, start)
     waiting = wanted.without(watched.log.gtid_position_at(first))
     position = first
     if waiting:
         for block in watched.log.blocks(first):
-            waiting = still_waiting(waiting, block.groups[block.groups["ends"]], block.gtid_sources)
+            waiting_for, waiting = waiting, _waiting_behind(block, waiting)
             position = block.next_position
             if not waiting:
+                position = _behind_last(block, waiting_for)
                 break
     if waiting:
         raise StartError(
@@ -239,6 +276,23 @@ def _behind_gtids(watched: WatchedLog, wanted: GtidPoint, start: Position) -> En
             hint="Leave it away to read up to the end of data",
         )
     return Ending(position, wanted)
+
+
+def _waiting_behind(block: Block, waiting: GtidPoint, count: int | None = None) -> GtidPoint:
+    groups = block.groups[:count]
+    return still_waiting(waiting, groups[groups["ends"]], block.gtid_sources)
+
+
+def _behind_last(block: Block, waiting: GtidPoint) -> Position:
+    """Where the group begins that follows the last one which *waiting* waits for; all of these end in *block*."""
+    low, high = 0, len(block.groups)  # behind `high` groups nothing is waited for, behind `low` something is
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _waiting_behind(block, waiting, middle):
+            low = middle
+        else:
+            high = middle
+    return _position(block, high) if high < len(block.groups) else block.next_position
 
 
 def _after_gtids(watched: WatchedLog, wanted: GtidPoint) -> SourceOffset:

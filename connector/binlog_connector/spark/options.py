@@ -66,7 +66,7 @@ class SourceOptions:
         tables: Comma-separated regular expressions on `database.table`; None: all.
         exclude_tables: The same, for what to leave out; None: nothing.
         start: Where a new query begins.
-        end: Where a batch query ends; `Edge.LATEST`: at the end of data.
+        end: Where a query ends; `Edge.LATEST`: a batch query at the end of data, a streaming query never.
         bytes_per_trigger_max: Bytes of the files that one micro-batch reads; None: all that is there.
         files_per_trigger_max: Files that one micro-batch reads from; None: all that are there.
         partitions_min: Least number of partitions to cut a read into; None: by size.
@@ -171,13 +171,16 @@ class SourceOptions:
         Raises:
             OptionError: `INVALID_VALUE`.
         """
-        for name in BATCH_ONLY:
-            if name in self.given:
-                raise OptionError(
-                    "INVALID_VALUE",
-                    f"option {name}: a streaming query has no end",
-                    hint="Use spark.read, or Trigger.AvailableNow, which ends with what is there when it starts",
-                )
+        ends = [(name, "that is a time") for name in BATCH_ONLY if name in self.given]
+        if isinstance(self.end, Edge) and "endingOffsets" in self.given:
+            ends.append(("endingOffsets", f"at {self.end}"))
+        for name, where in ends:
+            raise OptionError(
+                "INVALID_VALUE",
+                f"option {name}: a streaming query has no end {where}",
+                hint="Use spark.read, or Trigger.AvailableNow, which ends with what is there when it starts; a query "
+                "with that trigger can end at endingGtid, or at a position",
+            )
 
     @property
     def table_expressions(self) -> str | None:

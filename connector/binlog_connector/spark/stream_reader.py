@@ -7,15 +7,16 @@ works without: the start is where the batch before ended, the limit is the optio
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
-from binlog_connector.following.edges import end_of_log, end_position
+from binlog_connector.following.edges import end_of_log, end_position, offset_at
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.prepared import PreparedHistory
 from binlog_connector.following.resume import compare
-from binlog_connector.following.starts import advance, initial_offset, initial_offset_or_gap
+from binlog_connector.following.starts import Edge, advance, ending, initial_offset, initial_offset_or_gap
 from binlog_connector.spark.failures import readable, readable_errors
 from binlog_connector.spark.partitions import RangePartition, plan_partitions, with_gap
 from binlog_connector.spark.reading import RangeReader, open_watched
@@ -27,6 +28,7 @@ from binlog_connector.spark.spark_api import (
     SupportsTriggerAvailableNow,
 )
 from binlog_format.errors import OptionError
+from binlog_format.gtid_set import NO_GTIDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,9 +37,11 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
+    from binlog_connector.following.starts import Ending
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.spark.options import SourceOptions
     from binlog_connector.spark.table_schemas import SchemaFile
+    from binlog_format.gtid_set import GtidPoint
     from binlog_format.position import Position
     from binlog_format.transactions.xa import XaStep
 
@@ -54,6 +58,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._range_reader = RangeReader(options, schema, schema_file)
         self._target: Position | None = None
+        self._ending: Ending | None = None
         self._format: str | None = None
         self._start_gap: tuple[Position, str] | None = None  # what a new query leaves out at its start
         self._planned_end: SourceOffset | None = None
@@ -70,6 +75,8 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if loss is not None:
                     logger.warning("going on at %s after data loss: %s", self._planned_end.position, loss)
                     self._start_gap = self._planned_end.position, str(loss)
+            if self._options.end is not Edge.LATEST:
+                self._ending = ending(watched, self._options.end, self._planned_end.position)
         return self._planned_end.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -92,7 +99,11 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with self._open(begin) as watched:
             if begin is None:
                 # PySpark before 4.2, restarted: where the checkpoint stands is not said, so no limit can be kept.
-                return end_of_log(watched).to_json()
+                stop = self._stop(watched).position
+                if stop is None:
+                    return end_of_log(watched).to_json()
+                last = offset_at(watched, stop, gtid=watched.log.gtid_position_at(stop))
+                return self._taken(watched, NO_GTIDS, last).to_json()
             accepted, _ = self._accept(watched, begin)
             return self._end_of_batch(watched, accepted, limit).to_json()
 
@@ -116,6 +127,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin, loss = self._accept(watched, _offset(start))
             self._planned_end = wanted
             finish, _ = self._accept(watched, wanted)
+            until = self._stop(watched).until
             parts = plan_partitions(
                 watched.log,
                 begin.position,
@@ -131,7 +143,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         if loss is None and self._start_gap is not None and self._start_gap[0] == begin.position:
             loss = self._start_gap[1]
-        return with_gap(parts, loss, begin.position)
+        return with_gap([replace(part, until=until) for part in parts], loss, begin.position)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of *partition*, on a worker."""
@@ -157,7 +169,9 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return decision.offset, str(decision.loss)
 
     def _end_of_batch(self, watched: WatchedLog, begin: SourceOffset, limit: ReadLimit | None) -> SourceOffset:
-        if self._target is not None and begin.position >= self._target:
+        stops = (self._target, self._stop(watched).position)
+        stop = min((position for position in stops if position is not None), default=None)
+        if stop is not None and begin.position >= stop:
             return begin
         size_max, files_max = self._options.bytes_per_trigger_max, self._options.files_per_trigger_max
         if isinstance(limit, ReadMaxBytes):
@@ -166,9 +180,18 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             files_max = limit.max_files
         elif isinstance(limit, ReadAllAvailable):
             size_max = files_max = None
-        end, steps = advance(watched, begin, size_max=size_max, files_max=files_max, end=self._target)
+        end, steps = advance(watched, begin, size_max=size_max, files_max=files_max, end=stop)
         self._steps = {(begin.position, end.position): steps}
-        return end
+        return self._taken(watched, begin.gtid, end)
+
+    def _stop(self, watched: WatchedLog) -> Ending:
+        """Where the query ends; also of one that has come that far, and is started again."""
+        if self._ending is None:
+            self._ending = ending(watched, self._options.end, watched.log.start_position())
+        return self._ending
+
+    def _taken(self, watched: WatchedLog, before: GtidPoint, offset: SourceOffset) -> SourceOffset:
+        return replace(offset, gtid=self._stop(watched).taken(before, offset.gtid))
 
 
 def _offset(fields: Mapping[str, object]) -> SourceOffset:

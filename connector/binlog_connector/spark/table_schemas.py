@@ -106,6 +106,16 @@ class RangeSchemas:
             said = self._completed_by_file(layout, position)
             if said is not None:
                 return said
+        return self.defined(layout, position)
+
+    def defined(self, layout: TableLayout, position: Position) -> TableLayout:
+        """A layout with all that DDL before *position* says of it, also where its table map leaves nothing open.
+
+        Values may become others by it (a UUID is text then, not bytes); so it is for who needs more than values.
+
+        Raises:
+            SchemaError: As `completed`.
+        """
         self._look_back()
         return self._history.completed(layout, position)
 

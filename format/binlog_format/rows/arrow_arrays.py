@@ -62,7 +62,9 @@ def strings_array(texts: Sequence[str]) -> pa.Array:
 
 def repeated_text(text: str, count: int) -> pa.Array:
     """The same text *count* times."""
-    return strings_array([text]).take(numbers_array(np.zeros(count, dtype=np.int32)))
+    encoded = text.encode()
+    offsets = np.arange(count + 1, dtype=np.int32) * len(encoded)
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(encoded * count))
 
 
 def boolean_array(values: Mask, valid: Mask) -> pa.Array:

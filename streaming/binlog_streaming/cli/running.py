@@ -13,7 +13,7 @@ from binlog_streaming.job_record import RecordKeeper
 from binlog_streaming.tables.progress import NOTE_TEXTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import FrameType
 
     from binlog_streaming.settings import Job
@@ -24,8 +24,14 @@ SIGNALLED = 128
 """And the number of the signal: the exit status of what a signal ended before it was done."""
 
 
-def run_job(job: Job, *, once: bool, output: Output) -> None:
+def run_job(job: Job, *, once: bool, output: Output, held: Iterable[tuple[str, str]] = ()) -> None:
     """Run *job* until it ends, or until SIGINT or SIGTERM; say what it does.
+
+    Args:
+        job: The settings.
+        once: Take what is there now, then end.
+        output: How it says what it does.
+        held: Tables (database and name) that are there without having been written by this checkpoint.
 
     Raises:
         BinlogError: What ended it.
@@ -33,6 +39,7 @@ def run_job(job: Job, *, once: bool, output: Output) -> None:
     """
     record = RecordKeeper(job)
     record.begin()  # before Spark, which takes seconds to start
+    record.saw(held)
     # Spark takes a second to import: only where it is needed.
     from binlog_streaming.job_metrics import exported
     from binlog_streaming.tables.job import TablesJob
@@ -51,7 +58,7 @@ def run_job(job: Job, *, once: bool, output: Output) -> None:
             if reader.has_left:
                 running.request_stop()
 
-        running = TablesJob(job, listener=listen)
+        running = TablesJob(job, listener=listen, written=lambda: record.tables)
         stopped_by: list[int] = []
 
         def stop(number: int, frame: FrameType | None) -> None:

@@ -125,12 +125,17 @@ def test_conflicts_are_named(options: dict[str, str], told: str) -> None:
         parse(**options)
 
 
-def test_ends_are_for_batch_queries() -> None:
-    for name in BATCH_ONLY:
-        options = parse(**{name: "0-1-5" if name == "endingGtid" else "latest" if name == "endingOffsets" else "7"})
+def test_some_ends_are_for_batch_queries() -> None:
+    assert BATCH_ONLY == ("endingTimestamp",)
+    for name, value in {"endingTimestamp": "7", "endingOffsets": "latest"}.items():
+        options = parse(**{name: value})
         options.check_batch()
         with pytest.raises(OptionError, match=f"option {name}: a streaming query has no end"):
             options.check_streaming()
+    for name, value in {"endingGtid": "0-1-5", "endingOffsets": '{"file_no": 1, "page": 2, "chunk": 0}'}.items():
+        options = parse(**{name: value})
+        options.check_batch()
+        options.check_streaming()
 
 
 def test_new_options_are_typed() -> None:

@@ -1,0 +1,185 @@
+"""Where a target stands in the log, as it says itself: `standing_of(target)`; `take_over` gives it to another query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import TableError, UnsupportedError
+from binlog_format.gtid_set import parse_gtids
+from binlog_streaming.settings_model import Mode, TableFormat
+from binlog_streaming.tables.target import (
+    BATCH_KEY,
+    GTID_POSITION_KEY,
+    KEYS_PROPERTY,
+    LAST_CHANGE_KEY,
+    MODE_PROPERTY,
+    QUERY_PROPERTY,
+    SOURCE_PROPERTY,
+    STEP_KEY,
+    Ticket,
+    split_keys,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from binlog_format.gtid_set import GtidPoint
+    from binlog_streaming.tables.target import Target
+
+_COMMITS_MAX = 64
+"""Of a Delta table, among which the last step's own is looked for; maintenance makes a few behind each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a target stands.
+
+    Attributes:
+        owner: Id of the query that keeps it.
+        gtid: What of the log it holds; None: it does not say.
+        batch_id: The last batch of its query in it; None: none is.
+    """
+
+    owner: str
+    gtid: GtidPoint | None
+    batch_id: int | None
+
+
+def standing_of(target: Target, table_format: TableFormat, source_table: str, mode: Mode) -> Standing | None:
+    """Look where *target* stands; None while it is not there.
+
+    Args:
+        target: As it was looked at.
+        table_format: Of its sink.
+        source_table: `database.table` that it is to hold.
+        mode: What it is to hold of it.
+
+    Raises:
+        TableError: `OTHER_WRITER`, `SAME_TARGET`, `MODE_CHANGED`: it is no target of that table and mode.
+    """
+    properties = target.properties()
+    if properties is None:
+        return None
+    owner = properties.get(QUERY_PROPERTY)
+    if owner is None:
+        raise TableError(
+            "OTHER_WRITER",
+            f"{source_table}: {target.uri} was written by somebody else, not by binlog-stream",
+            hint="Name another --target, or remove it",
+        )
+    ticket = ticket_of(properties, owner, source_table, mode)
+    target.check_owner(ticket)
+    applied = target.applied(ticket)
+    return Standing(owner, _gtid_position(target, table_format), None if applied is None else applied.batch_id)
+
+
+def take_over(target: Target, table_format: TableFormat, query_id: str) -> None:
+    """Let a target that is there be kept by another query, whose batches are counted from 0.
+
+    Not for plain Parquet files, see `check_can_change_hands`.
+    """
+    properties = target.properties()
+    assert properties is not None
+    source_table, mode = properties[SOURCE_PROPERTY], Mode(properties[MODE_PROPERTY])
+    if table_format is TableFormat.ICEBERG:
+        _take_over_iceberg(target, query_id)
+    else:
+        target.describe(ticket_of(properties, query_id, source_table, mode))
+
+
+def check_can_change_hands(standing: Standing, table_format: TableFormat, told: str) -> None:
+    """See that a target can be kept by another query.
+
+    Args:
+        standing: Where it stands.
+        table_format: Of its sink.
+        told: The table and its place.
+
+    Raises:
+        UnsupportedError: `FORMAT`: its files are named by the batches of the one that wrote them.
+    """
+    if table_format is TableFormat.PARQUET and standing.batch_id is not None:
+        raise UnsupportedError(
+            "FORMAT",
+            f"{told}: plain Parquet files are named by the batches of the query that wrote them: another one cannot go "
+            "on there",
+            hint='Build it anew elsewhere (--target), or use sink.format = "delta" or "iceberg"',
+        )
+
+
+def ticket_of(properties: Mapping[str, str], query_id: str, source_table: str, mode: Mode) -> Ticket:
+    """A ticket for what is no step of a batch; keys are those of the target."""
+    return Ticket(
+        query_id=query_id,
+        batch_id=0,
+        step=0,
+        source_table=source_table,
+        mode=mode,
+        keys=split_keys(properties.get(KEYS_PROPERTY, "")),
+        position="",
+        last_change="",
+        gtid=None,
+    )
+
+
+def _take_over_iceberg(target: Target, query_id: str) -> None:
+    from binlog_streaming.tables.iceberg import IcebergTarget
+    from binlog_streaming.tables.iceberg_commit import SNAPSHOT_PROPERTY, Commit
+
+    assert isinstance(target, IcebergTarget)
+    # What is the last batch is said by properties, for the one query that is named there.
+    counted = (BATCH_KEY, STEP_KEY, LAST_CHANGE_KEY, SNAPSHOT_PROPERTY)
+    Commit(properties={QUERY_PROPERTY: query_id}, cleared=counted, snapshot=False).on(target.table)
+
+
+def _gtid_position(target: Target, table_format: TableFormat) -> GtidPoint | None:
+    said_by = {
+        TableFormat.DELTA: _said_by_delta,
+        TableFormat.ICEBERG: _said_by_iceberg,
+        TableFormat.PARQUET: _said_by_parquet,
+    }
+    texts = [text for text in said_by[table_format](target) if text]
+    if not texts:
+        return None
+    # Each says what is in it, at different times: by the commit of a step, and by a replay behind its last one.
+    point = parse_gtids(texts[0])
+    for text in texts[1:]:
+        later = parse_gtids(text)
+        point = point.advanced_by(later.without(point))
+    return point
+
+
+def _said_by_delta(target: Target) -> list[str | None]:
+    from binlog_streaming.tables.delta import DeltaTarget
+
+    assert isinstance(target, DeltaTarget)
+    assert target.table is not None
+    said = (target.properties() or {}).get(GTID_POSITION_KEY)
+    for commit in target.table.history(_COMMITS_MAX):
+        if commit.get("operation") == "RESTORE":
+            return []  # what it holds now is what it held at some other time
+        if GTID_POSITION_KEY in commit:
+            return [said, str(commit[GTID_POSITION_KEY])]
+    return [said]
+
+
+def _said_by_iceberg(target: Target) -> list[str | None]:
+    from binlog_streaming.tables.iceberg import IcebergTarget
+
+    assert isinstance(target, IcebergTarget)
+    return [target.table.properties.get(GTID_POSITION_KEY)]
+
+
+def _said_by_parquet(target: Target) -> list[str | None]:
+    from pyarrow import parquet
+
+    from binlog_streaming.tables.parquet import ParquetTarget
+
+    assert isinstance(target, ParquetTarget)
+    said = (target.properties() or {}).get(GTID_POSITION_KEY)
+    if target.newest is None:
+        return [said]
+    metadata = parquet.read_metadata(Path(target.uri) / target.newest[1]).metadata or {}
+    return [said, metadata.get(GTID_POSITION_KEY.encode(), b"").decode()]

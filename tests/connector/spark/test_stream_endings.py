@@ -1,0 +1,134 @@
+"""Streaming queries that end: at GTIDs, or before a position; also with several domains, and started again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from binlog_connector.following.starts import Ending
+from binlog_connector.spark.batch_reader import BinlogBatchReader
+from binlog_connector.spark.options import SourceOptions
+from binlog_connector.spark.partitions import RangePartition
+from binlog_connector.spark.source import BinlogDataSource
+from binlog_connector.spark.spark_api import ReadAllAvailable, ReadMaxBytes
+from binlog_format.errors import BinlogError
+from binlog_format.gtid_set import parse_gtids
+from tests.connector.shop import Shop
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from binlog_connector.spark.stream_reader import BinlogStreamReader
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Transactions 1 to 300, in several files."""
+    directory = tmp_path_factory.mktemp("small")
+    with Shop(directory, files_of=8 * 16384) as shop:
+        shop.sell(300)
+    return directory
+
+
+def stream_of(directory: Path, **options: str) -> BinlogStreamReader:
+    source = BinlogDataSource({"path": str(directory), **options})
+    return source.streamReader(source.schema())
+
+
+def rows_between(reader: BinlogStreamReader, begin: dict[str, int | str], end: dict[str, int | str]) -> list[int]:
+    parts = [part for part in reader.partitions(begin, end) if isinstance(part, RangePartition)]
+    rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    return sorted({int(str(row["gtid"]).rpartition("-")[2]) for row in rows})
+
+
+@pytest.mark.parametrize("available_now", [True, False])
+def test_stream_ends_behind_the_gtid_exactly_and_stays_there(small: Path, available_now: bool) -> None:
+    options = {"startingGtid": "0-11-100", "endingGtid": "0-11-177"}
+    reader = stream_of(small, **options)
+    offset = begin = reader.initialOffset()
+    if available_now:
+        reader.prepareForTriggerAvailableNow()
+    seen: list[int] = []
+    while (end := reader.latestOffset(offset, ReadMaxBytes(5000))) != offset:
+        seen += rows_between(reader, offset, end)
+        offset = end
+    assert seen == list(range(101, 178))
+    assert offset["gtid"] == "0-11-177"
+    whole = reader.latestOffset(begin, ReadAllAvailable())
+    assert whole == offset
+    # What follows lies right behind it: nothing was passed over.
+    behind = stream_of(
+        small, startingOffsets=f'{{"file_no":{end["file_no"]},"page":{end["page"]},"chunk":{end["chunk"]}}}'
+    )
+    first = behind.initialOffset()
+    assert rows_between(behind, first, behind.latestOffset(first)) == list(range(178, 301))
+    # Started again in the middle, or at its end.
+    again = stream_of(small, **options)
+    assert again.latestOffset(begin, ReadAllAvailable()) == whole
+    assert stream_of(small, **options).latestOffset(whole, ReadAllAvailable()) == whole
+    # PySpark before 4.2 does not say where a query stands that is started again.
+    assert stream_of(small, **options).latestOffset() == whole
+
+
+def test_stream_ends_before_a_position(small: Path) -> None:
+    until = stream_of(small, endingGtid="0-11-60")
+    place = until.latestOffset(until.initialOffset())
+    ending = f'{{"file_no":{place["file_no"]},"page":{place["page"]},"chunk":{place["chunk"]}}}'
+    reader = stream_of(small, endingOffsets=ending)
+    begin = reader.initialOffset()
+    end = reader.latestOffset(begin)
+    assert rows_between(reader, begin, end) == list(range(1, 61))
+    assert (end, reader.latestOffset(end)) == (place, place)
+
+
+@pytest.mark.parametrize(
+    ("options", "condition"),
+    [
+        ({"endingGtid": "0-11-301"}, "BINLOG_START.GTID_NOT_FOUND"),
+        ({"endingOffsets": '{"file_no": 900, "page": 1, "chunk": 0}'}, "BINLOG_START.POSITION_NOT_FOUND"),
+        ({"endingOffsets": "latest"}, "BINLOG_OPTION.INVALID_VALUE"),
+        ({"endingTimestamp": "2027-01-01"}, "BINLOG_OPTION.INVALID_VALUE"),
+        ({"startingGtid": "0-11-50", "endingOffsets": '{"file_no": 0, "page": 1, "chunk": 0}'},
+         "BINLOG_START.START_AFTER_END"),
+    ],
+)  # fmt: skip
+def test_end_that_cannot_be_is_named(small: Path, options: dict[str, str], condition: str) -> None:
+    with pytest.raises(BinlogError) as raised:
+        stream_of(small, **options).initialOffset()
+    assert raised.value.condition == condition
+
+
+def test_batch_query_reads_no_further_than_its_last_gtid(small: Path) -> None:
+    given = {"path": str(small), "endingGtid": "0-11-177"}
+    reader = BinlogBatchReader(SourceOptions.parse(given), BinlogDataSource(given).schema())
+    parts = [part for part in reader.partitions() if isinstance(part, RangePartition)]
+    stream = stream_of(small, endingGtid="0-11-177")
+    place = stream.latestOffset(stream.initialOffset())
+    end = parts[-1].end
+    assert (end.file_no, end.page, end.chunk) == (place["file_no"], place["page"], place["chunk"])
+
+
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+
+@pytest.mark.parametrize(
+    ("until", "before", "reached", "taken"),
+    [
+        ("0-1-50", "", "0-1-40", "0-1-40"),
+        ("0-1-50", "", "0-1-60", "0-1-50"),
+        ("0-1-50", "0-1-10", "0-1-60,1-2-7", "0-1-50"),
+        ("0-1-50,1-2-7", "1-2-3", "0-1-60,1-2-5", "0-1-50,1-2-5"),
+        ("0-1-50", "1-2-3", "0-1-60,1-2-5", "0-1-50,1-2-3"),
+        ("0-1-50", "0-1-55", "0-1-60", "0-1-55"),
+        ("0-1-50", "0-1-10", "", ""),
+        (f"{UUID}:1-50", f"{UUID}:1-10", f"{UUID}:1-60", f"{UUID}:1-50"),
+        (f"{UUID}:5-7:9", f"{UUID}:1-3", f"{UUID}:1-8", f"{UUID}:1-3:5-7"),
+    ],
+)
+def test_what_was_taken_leaves_out_what_the_end_does_not_name(
+    until: str, before: str, reached: str, taken: str
+) -> None:
+    ending = Ending(None, parse_gtids(until))
+    assert str(ending.taken(parse_gtids(before), parse_gtids(reached))) == taken
+    assert Ending().taken(parse_gtids(before), parse_gtids(reached)) == parse_gtids(reached)

@@ -1,0 +1,185 @@
+"""Jobs and replays as Spark runs them, with its checkpoint, but without Spark; and what the server had at a GTID."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from deltalake import DeltaTable
+
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.spark.source import BinlogDataSource
+from binlog_format import open_log
+from binlog_format.gtid_set import parse_gtids
+from binlog_streaming.checkpoint import read_checkpoint
+from binlog_streaming.job_record import RecordKeeper
+from binlog_streaming.replay import ReplayRequest, plan_replay
+from binlog_streaming.settings_model import Job, OnStatement, Sink, Source, TableFormat, TableRule, UnknownValues
+from binlog_streaming.tables.apply import BatchRun, apply_component
+from binlog_streaming.tables.kept import KeptTables
+from binlog_streaming.tables.plan import plan_batch
+from tests.truth.cases import case_path
+from tests.truth.replay import row_differences
+from tests.truth.truth_values import typed_difference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+    from binlog_streaming.replay import Replay
+    from tests.truth.truth_case import Case, Row
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+def job_for(folder: Path, name: str, *, bytes_max: str = "2k", select: str = r"t\.(a|b|nokey)", **rule: object) -> Job:
+    """A job for a log of a real server, in batches of a few groups."""
+    rules = {"select": select, "unknown_values": UnknownValues.NULL, "on_drop": OnStatement.APPLY} | rule
+    table_format = rules.pop("table_format", TableFormat.DELTA)
+    return Job(
+        source=Source(path=str(case_path(name)), max_bytes_per_trigger=bytes_max),
+        sink=Sink(directory=str(folder / "tables"), format=TableFormat(str(table_format))),
+        checkpoint=str(folder / "checkpoint"),
+        tables=(msgspec.convert(rules, TableRule),),
+    )
+
+
+def run(job: Job, *, batches_max: int | None = None, stop: str = "behind", held: Iterable[tuple[str, str]] = ()) -> int:
+    """What `binlog-stream run --once` does; how many batches it did.
+
+    Args:
+        job: The settings.
+        batches_max: It is killed behind so many.
+        stop: `behind` a batch, or `before` its commit is written down.
+        held: As `run_job` takes it.
+
+    Raises:
+        Killed: It was.
+    """
+    keeper = RecordKeeper(job)
+    keeper.begin()
+    keeper.saw(held)
+    folder = Path(job.checkpoint)
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir(exist_ok=True)
+    if not (folder / "metadata").exists():
+        (folder / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+    checkpoint = read_checkpoint(job.checkpoint)
+    assert checkpoint is not None
+    source = BinlogDataSource({"path": job.source.path, **job.source_options()})
+    reader = source.streamReader(source.schema())
+    offset = reader.initialOffset() if checkpoint.offset is None else checkpoint.offset.to_json()
+    reader.prepareForTriggerAvailableNow()
+    batch_id = 0 if checkpoint.batch_id is None else checkpoint.batch_id + 1
+    done = 0
+    pending = checkpoint.pending
+    while True:
+        end = pending.to_json() if pending is not None else reader.latestOffset(offset, reader.getDefaultReadLimit())
+        pending = None
+        if end == offset:
+            return done
+        (folder / "offsets" / str(batch_id)).write_text(f"v1\n{{}}\n{json.dumps(end)}")
+        rows = [
+            row for part in reader.partitions(offset, end) for batch in reader.read(part) for row in batch.to_pylist()
+        ]
+        tables = _write(job, checkpoint.query_id, batch_id, rows, keeper.tables)
+        keeper.saw(tables)
+        done += 1
+        if done == batches_max and stop == "before":
+            raise Killed
+        (folder / "commits" / str(batch_id)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+        if done == batches_max:
+            raise Killed
+        offset, batch_id = end, batch_id + 1
+
+
+def _write(
+    job: Job, query_id: str, batch_id: int, rows: list[dict[str, object]], known: Iterable[tuple[str, str]]
+) -> set[tuple[str, str]]:
+    before = frozenset(TableName(*name) for name in known)
+    plan = plan_batch(rows, job.source.decoding(), KeptTables(job.tables), before)
+    if plan.end is None:
+        return set()
+    checkpoint = read_checkpoint(job.checkpoint)
+    assert checkpoint is not None
+    assert checkpoint.pending is not None
+    gtid = checkpoint.pending.gtid.advanced_by(checkpoint.pending.skip_gtid)
+    batch = BatchRun(query_id, batch_id, job.sink, plan.end, job.source.decoding(), str(gtid))
+    written = set()
+    with open_log(job.source.path) as log:
+        for component in plan.components:
+            for table in apply_component(batch, component, log):
+                database, _, name = table.source_table.partition(".")
+                written.add((database, name))
+    return written
+
+
+def plan(
+    job: Job,
+    start: str | None = None,
+    end: str | None = None,
+    directory: Path | None = None,
+    *,
+    hand_over: bool = False,
+) -> Replay:
+    """What `binlog-stream replay` does before it runs the job."""
+    first, last = (None if text is None else parse_gtids(text) for text in (start, end))
+    return plan_replay(ReplayRequest(job, first, last, None if directory is None else str(directory), hand_over))
+
+
+def replay(
+    job: Job,
+    start: str | None = None,
+    end: str | None = None,
+    directory: Path | None = None,
+    *,
+    hand_over: bool = False,
+) -> int:
+    """`binlog-stream replay`; how many batches it did."""
+    planned = plan(job, start, end, directory, hand_over=hand_over)
+    done = 0 if planned.is_empty else run(planned.job, held=planned.record.continued)
+    planned.finish()
+    return done
+
+
+def rows_at(truth: Case, table: str, gtid: str) -> list[Row]:
+    """What the server had in a table, whose columns never changed, behind a transaction."""
+    rank = {known: number for number, known in enumerate(truth.gtids)}
+    rows: list[Row] = []
+    changes = [change for change in truth.changes if change.table == table and not change.is_undone]
+    for change in sorted(changes, key=lambda change: (rank[change.gtid or ""], change.step)):
+        if rank[change.gtid or ""] > rank[gtid]:
+            break
+        if change.before is not None:
+            rows.remove(change.before)
+        if change.after is not None:
+            rows.append(change.after)
+    return rows
+
+
+def check(truth: Case, directory: Path, table: str, gtid: str) -> None:
+    """The table there is what the server had behind a transaction."""
+    columns = truth.schema_at(table, len(truth.steps)).columns
+    got = rows_of(directory, table).to_pylist()
+    wanted = rows_at(truth, table, gtid)
+    assert row_differences(table, got, wanted, columns, difference=typed_difference, declared=True) == []
+
+
+def rows_of(directory: Path, table: str) -> pa.Table:
+    """What is in a table, whatever its format."""
+    database, _, name = table.partition(".")
+    if (directory / "iceberg-catalog.db").exists():
+        from binlog_streaming.tables.iceberg import IcebergTarget
+
+        with contextlib.closing(
+            IcebergTarget.find(str(directory), str(directory / database / name), file_size=1)
+        ) as one:
+            return one.read().read_all()
+    return DeltaTable(str(directory / database / name)).to_pyarrow_table()

@@ -1,0 +1,486 @@
+"""Replays of logs of real servers, run as Spark runs them: tables are what the server had at a GTID."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from binlog_connector.following.offsets import SourceOffset
+from binlog_format.errors import BinlogError, DataLossError, OptionError, StartError, TableError, UnsupportedError
+from binlog_format.events.table_encoding import ColumnSpec, TableSpec
+from binlog_format.gtid_set import parse_gtids
+from binlog_format.position import Position
+from binlog_streaming.checkpoint import read_checkpoint
+from binlog_streaming.replay import CHECKPOINT, ReplayRequest, plan_replay
+from binlog_streaming.settings_model import Mode, TableFormat, Writer
+from binlog_streaming.tables.delta import DeltaTarget
+from binlog_streaming.tables.job import TablesJob
+from binlog_streaming.tables.sinks import sink_type
+from binlog_streaming.tables.standing import standing_of
+from binlog_streaming.tables.steps import Step, watched
+from tests.connector.shop import Shop
+from tests.streaming.replay_runs import Killed, check, job_for, plan, replay, rows_of, run
+from tests.streaming.tables.shop import ShopLog
+from tests.truth.cases import case, case_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from binlog_streaming.settings_model import Job
+    from binlog_streaming.tables.standing import Standing
+
+MARIADB = "mariadb-10.11/ops"
+MYSQL = "mysql-9/ops"
+UUID = "88ee60ec-e4d9-11f1-baee-02fc00000001"
+TABLES = ("t.a", "t.b", "t.nokey")
+
+
+def up_to(name: str, number: int) -> str:
+    return f"0-1011-{number}" if name == MARIADB else f"{UUID}:1-{number}"
+
+
+def single(name: str, number: int) -> str:
+    return f"0-1011-{number}" if name == MARIADB else f"{UUID}:{number}"
+
+
+def standing(job: Job, table: str, mode: Mode = Mode.MIRROR) -> Standing | None:
+    uri = f"{job.sink.directory}/{table.replace('.', '/')}"
+    target = sink_type(job.sink.format).at(job.sink, uri)
+    try:
+        return standing_of(target, job.sink.format, table, mode)
+    finally:
+        target.close()
+
+
+@pytest.mark.parametrize("name", [MARIADB, MYSQL])
+def test_tables_are_what_the_server_had_at_each_gtid(tmp_path: Path, name: str) -> None:
+    """Built at one, then brought to later ones, without and with a --from."""
+    job = job_for(tmp_path, name)
+    there = tmp_path / "then"
+    steps: list[tuple[int | None, int]] = [(None, 9), (None, 13), (13, 19), (None, 30)]
+    for start, end in steps:
+        replay(job, None if start is None else up_to(name, start), up_to(name, end), there)
+        for table in TABLES:
+            check(case(name), there, table, single(name, end))
+            found = standing(
+                msgspec.structs.replace(job, sink=msgspec.structs.replace(job.sink, directory=str(there))), table
+            )
+            assert found is not None
+            if table == "t.a":
+                assert str(found.gtid) == up_to(name, end)
+        assert not (there / CHECKPOINT).exists()
+    assert not (tmp_path / "tables").exists()
+
+
+@pytest.mark.parametrize("table_format", [TableFormat.DELTA, TableFormat.ICEBERG])
+@pytest.mark.parametrize("stop", ["before", "behind"])
+def test_replay_that_is_killed_goes_on(tmp_path: Path, table_format: TableFormat, stop: str) -> None:
+    job = job_for(tmp_path, MARIADB, table_format=table_format, bytes_max="1k")
+    there = tmp_path / "then"
+    replay(job, None, up_to(MARIADB, 10), there)
+    planned = plan(job, up_to(MARIADB, 10), up_to(MARIADB, 30), there)
+    with pytest.raises(Killed):
+        run(planned.job, batches_max=2, stop=stop)
+    with pytest.raises(OptionError, match="a replay --from 0-1011-10 --to 0-1011-30 was begun here"):
+        plan(job, up_to(MARIADB, 10), up_to(MARIADB, 29), there)
+    again = plan(job, up_to(MARIADB, 10), up_to(MARIADB, 30), there)
+    assert again.is_resumed
+    assert run(again.job) > 0
+    again.finish()
+    for table in TABLES:
+        check(case(MARIADB), there, table, single(MARIADB, 30))
+
+
+def test_killed_before_the_tables_were_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = job_for(tmp_path, MARIADB)
+    there = tmp_path / "then"
+    replay(job, None, up_to(MARIADB, 10), there)
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("binlog_streaming.replay_tables.take_over", killed)
+        with pytest.raises(Killed):
+            plan(job, None, up_to(MARIADB, 30), there)
+    replay(job, None, up_to(MARIADB, 30), there)
+    for table in TABLES:
+        check(case(MARIADB), there, table, single(MARIADB, 30))
+
+
+def test_changelog_has_the_range_and_no_more(tmp_path: Path) -> None:
+    job = job_for(tmp_path, MARIADB, mode="changelog")
+    there = tmp_path / "then"
+    replay(job, up_to(MARIADB, 8), up_to(MARIADB, 12), there)
+    gtids = set(rows_of(there, "t.a")["_gtid"].to_pylist())
+    assert gtids == {single(MARIADB, number) for number in (10, 11, 12)}
+    replay(job, up_to(MARIADB, 12), up_to(MARIADB, 20), there)
+    rows = rows_of(there, "t.a")
+    places = list(
+        zip(*(rows[name].to_pylist() for name in ("_position", "_event_no", "_row_no", "_change_type")), strict=True)
+    )
+    assert len({str(place) for place in places}) == len(places)
+    assert {int(gtid.rpartition("-")[2]) for gtid in rows["_gtid"].to_pylist()} == {10, 11, 12, 17, 18, 19, 20}
+
+
+def test_table_that_stands_elsewhere_is_named_and_nothing_is_written(tmp_path: Path) -> None:
+    job = job_for(tmp_path, MARIADB)
+    there = tmp_path / "then"
+    replay(job, None, up_to(MARIADB, 12), there)
+    before = {path: path.stat().st_mtime_ns for path in there.rglob("*")}
+    with pytest.raises(TableError) as raised:
+        plan(job, up_to(MARIADB, 10), up_to(MARIADB, 30), there)
+    assert raised.value.condition == "BINLOG_TABLE.STANDS_ELSEWHERE"
+    assert f"t.a: {there}/t/a stands at 0-1011-12" in raised.value.reason
+    assert "begins at 0-1011-10 and ends at 0-1011-30" in raised.value.reason
+    assert {path: path.stat().st_mtime_ns for path in there.rglob("*")} == before
+
+
+def test_table_that_nothing_changed_stands_at_several_places(tmp_path: Path) -> None:
+    """t.nokey has no change between 14 and 100, so what says 14 stands at 30 too."""
+    job = job_for(tmp_path, MARIADB, select=r"t\.nokey")
+    there = tmp_path / "then"
+    replay(job, None, up_to(MARIADB, 14), there)
+    replay(job, up_to(MARIADB, 25), up_to(MARIADB, 30), there)
+    check(case(MARIADB), there, "t.nokey", single(MARIADB, 30))
+
+
+def test_lost_table_of_a_job_is_built_anew_and_the_job_goes_on(tmp_path: Path) -> None:
+    """The way on that the documents tell: build it up to where the others stand, then take all of them over."""
+    job = job_for(tmp_path, MARIADB, bytes_max="3k")
+    with pytest.raises(Killed):
+        run(job, batches_max=4)
+    checkpoint = read_checkpoint(job.checkpoint)
+    assert checkpoint is not None
+    assert checkpoint.offset is not None
+    stands = str(checkpoint.offset.gtid)
+    owner = checkpoint.query_id
+    tables = tmp_path / "tables"
+    shutil.rmtree(tables / "t" / "a")
+    replay(job, None, stands)
+    for table in TABLES:
+        check(case(MARIADB), tables, table, stands)
+    others = standing(job, "t.b")
+    assert others is not None
+    assert others.owner == owner, "what stands at the end is left alone"
+    with pytest.raises(TableError, match=r"OTHER_WRITER.*t/a"):
+        run(job)
+
+    with pytest.raises(OptionError, match="--hand-over: the job has a checkpoint"):
+        plan(job, hand_over=True)
+    shutil.rmtree(tmp_path / "checkpoint")
+    further = up_to(MARIADB, int(stands.rpartition("-")[2]) + 4)
+    replay(job, None, further, hand_over=True)
+    for table in TABLES:
+        check(case(MARIADB), tables, table, further)
+    assert run(job) > 0
+    last = case(MARIADB).gtids[-1]
+    for table in TABLES:
+        check(case(MARIADB), tables, table, last)
+    assert not (tables / CHECKPOINT).exists()
+
+
+def test_database_that_is_dropped_takes_tables_along_that_the_range_does_not_name(tmp_path: Path) -> None:
+    spec = TableSpec("gone", "t", (ColumnSpec("id", "int"),), ("id",))
+    other = TableSpec("stays", "t", (ColumnSpec("id", "int"),), ("id",))
+    with ShopLog(tmp_path / "log") as log:
+        log.insert(spec, (1,), (2,))
+        log.insert(other, (1,))
+        log.insert(other, (2,))
+        log.statement("DROP DATABASE gone")
+        log.insert(other, (3,))
+    job = job_for(tmp_path, MARIADB, select=r"(gone|stays)\..*")
+    job = msgspec.structs.replace(job, source=msgspec.structs.replace(job.source, path=str(tmp_path / "log")))
+    there = tmp_path / "then"
+    replay(job, None, "0-1-2", there)
+    assert rows_of(there, "gone.t").num_rows == 2
+    replay(job, None, "0-1-5", there)
+    assert rows_of(there, "gone.t").num_rows == 0
+    assert rows_of(there, "stays.t").num_rows == 3
+
+
+def test_tables_of_a_killed_job_without_checkpoint_go_on(tmp_path: Path) -> None:
+    """Some of its tables have the last batch, and others have not."""
+    job = job_for(tmp_path, MARIADB, bytes_max="3k")
+    seen: list[Step] = []
+
+    def kill(step: Step) -> None:
+        seen.append(step)
+        if seen.count(Step.COMMITTED) == 6:
+            raise Killed
+
+    with pytest.raises(Killed), watched(kill):
+        run(job)
+    shutil.rmtree(tmp_path / "checkpoint")
+    with pytest.raises(TableError, match="they do not stand at one place"):
+        plan(job, hand_over=True)
+    found = {str(one.gtid) for table in TABLES if (one := standing(job, table)) is not None}
+    behind, ahead = sorted(found, key=lambda gtid: int(gtid.rpartition("-")[2]))
+    replay(job, behind, ahead)
+    replay(job, hand_over=True)
+    assert run(job) == 0
+    for table in TABLES:
+        check(case(MARIADB), tmp_path / "tables", table, case(MARIADB).gtids[-1])
+
+
+def test_replay_to_the_end_is_what_the_job_makes(tmp_path: Path) -> None:
+    """All tables, with all that statements do to them, cut in the middle of these."""
+    job = job_for(tmp_path, MARIADB, select=r"t\..*", bytes_max="64k")
+    run(job)
+    there = tmp_path / "then"
+    for end in (up_to(MARIADB, 40), up_to(MARIADB, 60), None):
+        replay(job, None, end, there)
+    found = sorted(path.parent.relative_to(tmp_path / "tables") for path in (tmp_path / "tables").rglob("_delta_log"))
+    assert len(found) > 20
+    for path in found:
+        table = ".".join(path.parts[-2:])
+        one, other = (sorted(map(str, rows_of(root, table).to_pylist())) for root in (tmp_path / "tables", there))
+        assert one == other, table
+
+
+def test_cut_off_batch_of_the_job_is_to_be_finished_first(tmp_path: Path) -> None:
+    job = job_for(tmp_path, MARIADB)
+    with pytest.raises(Killed):
+        run(job, batches_max=4, stop="before")
+    with pytest.raises(TableError, match="its job was cut off within batch 3"):
+        plan(job)
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "end", "error", "told"),
+    [
+        (MARIADB, None, "0-1011-9999", StartError, "GTID_NOT_FOUND.*--to: 0-1011-9999 has not been logged"),
+        (MARIADB, "0-1011-9999", None, StartError, "GTID_NOT_FOUND.*--from 0-1011-9999"),
+        (MARIADB, "0-1011-20", "0-1011-10", StartError, "START_AFTER_END.*--from 0-1011-20 lies behind --to 0-1011-10"),
+        (MARIADB, "0-1011-20,7-1-1", "0-1011-30", StartError, "START_AFTER_END.*7-1-1 is not in that"),
+        (MARIADB, None, f"{UUID}:1-5", OptionError, "is a GTID set of MySQL"),
+        (
+            MYSQL,
+            None,
+            f"{UUID}:77",
+            OptionError,
+            f"leaves out {UUID}:1-76.*Give the set of all up to there: {UUID}:1-77",
+        ),
+        (MYSQL, f"{UUID}:1-4:6", f"{UUID}:1-9", OptionError, f"--from .* leaves out {UUID}:5"),
+        (MYSQL, None, f"{UUID}:1-9999", StartError, "GTID_NOT_FOUND.*--to"),
+    ],
+)
+def test_range_that_cannot_be_is_named(
+    tmp_path: Path, name: str, start: str | None, end: str | None, error: type[BinlogError], told: str
+) -> None:
+    with pytest.raises(error, match=told):
+        plan(job_for(tmp_path, name), start, end)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_purged_start_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    shutil.copytree(case_path("mariadb-10.11/rotation"), log)
+    (log / "mysql-bin.000001").unlink()
+    (log / "mysql-bin.000002").unlink()
+    job = job_for(tmp_path, "mariadb-10.11/rotation")
+    job = msgspec.structs.replace(job, source=msgspec.structs.replace(job.source, path=str(log)))
+    for start, end in (("0-1011-2", None), (None, "0-1011-2")):
+        with pytest.raises(DataLossError, match=r"GTID_PURGED.*--(from|to): the earliest file begins at GTID 0-1011-5"):
+            plan(job, start, end, tmp_path / "then")
+
+
+@pytest.fixture(scope="module")
+def domains(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Domain 0 up to 60 and domain 5 up to 30, in turns."""
+    directory = tmp_path_factory.mktemp("domains")
+    with Shop(directory, files_of=8 * 16384) as shop:
+        for domain, count in ((0, 30), (5, 20), (0, 20), (5, 10), (0, 10)):
+            shop.domain = domain
+            shop.sell(count)
+    return directory
+
+
+def job_of_domains(folder: Path, log: Path, table_format: TableFormat = TableFormat.DELTA) -> Job:
+    job = job_for(folder, MARIADB, select=r"shop\.orders", mode="changelog", table_format=table_format)
+    return msgspec.structs.replace(job, source=msgspec.structs.replace(job.source, path=str(log)))
+
+
+def gtids(directory: Path) -> list[str]:
+    rows = rows_of(directory, "shop.orders")
+    return sorted(
+        gtid
+        for gtid, kind in zip(rows["_gtid"].to_pylist(), rows["_change_type"].to_pylist(), strict=True)
+        if kind == "insert"
+    )
+
+
+def test_several_domains_end_each_at_its_own_gtid(tmp_path: Path, domains: Path) -> None:
+    """0-11-41 to 0-11-50 lie before 5-11-25 in the log, and are taken by the next replay."""
+    job = job_of_domains(tmp_path, domains)
+    there = tmp_path / "then"
+    replay(job, None, "0-11-40,5-11-25", there)
+    wanted = [f"0-11-{number}" for number in range(1, 41)] + [f"5-11-{number}" for number in range(1, 26)]
+    assert gtids(there) == sorted(wanted)
+    with pytest.raises(StartError, match="goes on behind 0-11-40,5-11-25, but 0-11-50 lies before that"):
+        plan(job, None, "0-11-40,5-11-25", hand_over=True)
+    replay(job, None, "0-11-45,5-11-30", there)
+    replay(job, None, None, there)
+    wanted = [f"0-11-{number}" for number in range(1, 61)] + [f"5-11-{number}" for number in range(1, 31)]
+    assert gtids(there) == sorted(wanted)
+
+
+def test_domain_that_is_not_named_is_not_read(tmp_path: Path, domains: Path) -> None:
+    job = job_of_domains(tmp_path, domains)
+    there = tmp_path / "then"
+    replay(job, None, "0-11-40", there)
+    assert gtids(there) == sorted(f"0-11-{number}" for number in range(1, 41))
+    replay(job, None, "0-11-40,5-11-7", there)
+    assert len(gtids(there)) == 47
+
+
+def test_one_target_at_the_end_and_another_not_is_named(tmp_path: Path, domains: Path) -> None:
+    job = job_of_domains(tmp_path, domains)
+    rule = msgspec.structs.replace(job.tables[0], mode=(Mode.MIRROR, Mode.CHANGELOG), target="{mode}/{table}")
+    job = msgspec.structs.replace(job, tables=(rule,))
+    there = tmp_path / "then"
+    replay(job, None, "0-11-40,5-11-20", there)
+    shutil.rmtree(there / "mirror")
+    with pytest.raises(TableError, match=r"changelog/orders stands at .* which is the end, but not all of"):
+        plan(job, None, "0-11-40,5-11-20", there)
+    with pytest.raises(TableError, match="STANDS_ELSEWHERE"):
+        plan(job, "0-11-9", "0-11-60,5-11-20", there)
+
+
+def test_plain_files_are_built_and_not_continued(tmp_path: Path, domains: Path) -> None:
+    job = job_of_domains(tmp_path, domains, table_format=TableFormat.PARQUET)
+    there = tmp_path / "then"
+    replay(job, None, "0-11-40,5-11-20", there)
+    assert list((there / "shop" / "orders").glob("batch-*.parquet"))
+    with pytest.raises(UnsupportedError, match=r"FORMAT.*another one cannot go on there"):
+        plan(job, None, "0-11-50,5-11-20", there)
+    assert not (there / CHECKPOINT).exists()
+
+
+def test_missing_table_does_not_begin_in_the_middle_by_itself(tmp_path: Path) -> None:
+    job = job_for(tmp_path, MARIADB)
+    there = tmp_path / "then"
+    replay(job, None, up_to(MARIADB, 12), there)
+    shutil.rmtree(there / "t" / "a")
+    with pytest.raises(TableError, match=r"t.a: not there, while other tables stand at 0-1011-1[12]"):
+        plan(job, None, up_to(MARIADB, 30), there)
+    replay(job, None, up_to(MARIADB, 12), there)
+    replay(job, None, up_to(MARIADB, 30), there)
+    for table in TABLES:
+        check(case(MARIADB), there, table, single(MARIADB, 30))
+
+
+def test_table_that_was_set_back_does_not_say_where_it_stands(tmp_path: Path) -> None:
+    job = job_for(tmp_path, MARIADB)
+    there = tmp_path / "then"
+    replay(job, None, up_to(MARIADB, 12), there)
+    target = DeltaTarget.find(str(there / "t" / "a"), {}, file_size=1 << 20)
+    assert target.table is not None
+    target.table.restore(1)
+    with pytest.raises(TableError, match=r"t.a: .*t/a does not say where it stands: it is not known where to go on"):
+        plan(job, None, up_to(MARIADB, 30), there)
+
+
+def test_job_is_handed_over_where_the_log_stands_still(tmp_path: Path, domains: Path) -> None:
+    log = tmp_path / "log"
+    shutil.copytree(domains, log)
+    job = job_of_domains(tmp_path, log)
+    replay(job)
+    assert replay(job) == 0, "there is nothing to do"
+    with pytest.raises(StartError, match=r"nothing lies behind 0-11-60,5-11-30 in the log yet"):
+        plan(job, "0-11-60,5-11-30", hand_over=True)
+    replay(job, hand_over=True)
+    with Shop(log, domain=5) as shop:
+        shop.sell(3)
+    assert run(job) > 0
+    wanted = [f"0-11-{number}" for number in range(1, 61)] + [f"5-11-{number}" for number in range(1, 34)]
+    assert gtids(tmp_path / "tables") == sorted(wanted)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"hand_over": True, "directory": "then"}, "--hand-over: expected no --target beside it, got then"),
+        ({"writer": "spark"}, "sink.writer: expected embedded for a replay, got spark"),
+    ],
+)
+def test_what_a_replay_cannot_do_is_named(tmp_path: Path, options: dict[str, object], told: str) -> None:
+    job = job_for(tmp_path, MARIADB)
+    sink = msgspec.structs.replace(job.sink, writer=Writer(str(options.pop("writer", "embedded"))))
+    with pytest.raises(OptionError, match=told):
+        plan_replay(ReplayRequest(msgspec.structs.replace(job, sink=sink), **options))  # type: ignore[arg-type]
+
+
+def test_command_explains_itself_and_says_mistakes(tmp_path: Path) -> None:
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "from binlog_streaming.cli import main; main()", "replay", *arguments]
+        environment = os.environ | {"COLUMNS": "100", "NO_COLOR": "1"}
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+    told = " ".join(call("--help").stdout.split())
+    assert "binlog-stream replay job.toml --to 0-1-575 --target lake-then" in told
+    assert "A replay that was stopped or killed goes on when it is called again with the same options." in told
+    job_file = tmp_path / "job.toml"
+    job_file.write_text(
+        f'checkpoint = "checkpoint"\n[source]\npath = "{case_path(MARIADB)}"\n[sink]\ndirectory = "tables"\n'
+    )
+    for arguments, status, message in (
+        (("--to", "0-1"), 2, "expected domain-server-seqno"),
+        (("--to", ""), 2, "expected GTIDs, got nothing"),
+        (("--to", "0-1011-9999"), 1, "[BINLOG_START.GTID_NOT_FOUND]"),
+        (("--from", "0-1011-5", "--to", "0-1011-4"), 1, "[BINLOG_START.START_AFTER_END]"),
+    ):
+        called = call(str(job_file), *arguments)
+        assert (called.returncode, called.stdout) == (status, "")
+        assert message in called.stderr
+    assert list(tmp_path.iterdir()) == [job_file]
+
+
+def test_position_of_a_batch_has_what_the_start_left_out_further_on(tmp_path: Path) -> None:
+    job = job_for(tmp_path, MARIADB)
+    offset = SourceOffset(Position(1, 2, 3), gtid=parse_gtids("0-1-5,1-2-7"), skip_gtid=parse_gtids("2-2-9"))
+    (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
+    (tmp_path / "checkpoint" / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(offset.to_json())}")
+    assert TablesJob(job)._gtid_position(0) == "0-1-5,1-2-7,2-2-9"
+    assert TablesJob(job)._gtid_position(1) is None
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_command_is_killed_called_again_and_the_job_goes_on(tmp_path: Path) -> None:
+    job_file = tmp_path / "job.toml"
+    job_file.write_text(
+        f'checkpoint = "checkpoint"\n[source]\npath = "{case_path(MYSQL)}"\nmaxBytesPerTrigger = "2k"\n'
+        "[sink]\ndirectory = \"tables\"\n[[tables]]\nselect = 't\\.(a|b|nokey)'\n"
+    )
+    program = [sys.executable, "-c", "from binlog_streaming.cli import main; main()"]
+    command = [*program, "replay", str(job_file), "--to", up_to(MYSQL, 30), "--hand-over", "-o", "jsonl"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if json.loads(line)["event"] == "batch":
+            os.killpg(process.pid, signal.SIGKILL)
+            break
+    process.stdout.close()
+    assert process.wait() == -signal.SIGKILL
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    events = [json.loads(line) for line in again.stdout.splitlines()]
+    assert (events[0]["event"], events[0]["resumed"]) == ("replay", True)
+    assert events[-1] == {"event": "replayed", "targets": 3, "gtid_position": up_to(MYSQL, 30), "handed_over": True}
+    for table in TABLES:
+        check(case(MYSQL), tmp_path / "tables", table, single(MYSQL, 30))
+
+    job_file.write_text(job_file.read_text().replace("2k", "64m"))
+    running = subprocess.run([*program, "run", str(job_file), "--once"], capture_output=True, text=True, check=False)
+    assert running.returncode == 0, running.stderr
+    for table in TABLES:
+        check(case(MYSQL), tmp_path / "tables", table, case(MYSQL).gtids[-1])
