@@ -26,9 +26,6 @@ AHEAD_PAGES_MAX = 64
 GAP_PAGES_MAX = 8
 """Pages without a wanted byte that are read along rather than jumped over."""
 
-LOOK_AHEAD_MAX = 4096
-"""Extents looked at in one step."""
-
 
 def extent_runs(runs: PageRuns, extents: Table, page_size: int) -> Iterator[tuple[PageRun, Table]]:
     """Find the pages of *extents*, in their order, as many extents at a time as lie in one run of pages.
@@ -47,13 +44,14 @@ def extent_runs(runs: PageRuns, extents: Table, page_size: int) -> Iterator[tupl
     in_page = extents["file_offset"] % page_size
     if ((extents["size"] < 0) | (in_page + extents["size"] > page_size) | (extents["file_offset"] < 0)).any():
         raise ValueError("an extent does not lie within one page")
+    file_nos, pages = extents["file_no"], extents["file_offset"] // page_size
+    ends = _near_ends(file_nos, pages)
     row = 0
     while row < len(extents):
-        file_no = extents["file_no"][row : row + LOOK_AHEAD_MAX]
-        pages = extents["file_offset"][row : row + LOOK_AHEAD_MAX] // page_size
-        run = runs.get(int(file_no[0]), int(pages[0]), ahead=_pages_ahead(file_no, pages))
-        is_inside = (file_no == run.file_no) & (pages >= run.first_page) & (pages < run.first_page + run.page_count)
-        count = _leading(is_inside)
+        near = pages[row : ends[np.searchsorted(ends, row, side="right")]]
+        wanted = near[np.searchsorted(near, near[0] + AHEAD_PAGES_MAX) - 1]
+        run = runs.get(int(file_nos[row]), int(near[0]), ahead=int(wanted - near[0]) + 1)
+        count = int(np.searchsorted(near, run.first_page + run.page_count))
         pieces = np.empty(count, dtype=PIECE_DTYPE)
         pieces["start"] = extents["file_offset"][row : row + count] - run.first_page * page_size
         pieces["size"] = extents["size"][row : row + count]
@@ -61,16 +59,11 @@ def extent_runs(runs: PageRuns, extents: Table, page_size: int) -> Iterator[tupl
         row += count
 
 
-def _pages_ahead(file_no: NDArray[np.int64], pages: NDArray[np.int64]) -> int:
-    """Pages worth reading from the first one on."""
-    step = np.diff(pages, prepend=pages[0])
-    is_near = (file_no == file_no[0]) & (step >= 0) & (step <= GAP_PAGES_MAX) & (pages < pages[0] + AHEAD_PAGES_MAX)
-    return int(pages[_leading(is_near) - 1] - pages[0]) + 1
-
-
-def _leading(flags: NDArray[np.bool_]) -> int:
-    """How many are true before the first that is not."""
-    return len(flags) if flags.all() else int(np.argmin(flags))
+def _near_ends(file_nos: NDArray[np.int64], pages: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Behind which extents the next one is in another file, before the last one, or far away; the end of all too."""
+    steps = np.diff(pages)
+    is_far = (file_nos[1:] != file_nos[:-1]) | (steps < 0) | (steps > GAP_PAGES_MAX)
+    return np.append(np.flatnonzero(is_far) + 1, len(pages))
 
 
 def read_extents(runs: PageRuns, extents: Table, page_size: int) -> Bytes:
