@@ -27,6 +27,7 @@ from binlog_streaming.settings_lines import KeyPath, key_lines, key_text
 from binlog_streaming.settings_model import (
     Deletes,
     Job,
+    Merge,
     Metrics,
     Mode,
     OnStatement,
@@ -44,6 +45,7 @@ from binlog_streaming.settings_model import (
 __all__ = [
     "Deletes",
     "Job",
+    "Merge",
     "Metrics",
     "Mode",
     "OnStatement",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import OptionError, StartError
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.settings_model import Deletes, Mode, TableFormat, UnknownValues, Writer, parse_milliseconds
+from binlog_streaming.settings_model import Deletes, Merge, Mode, TableFormat, UnknownValues, Writer, parse_milliseconds
 
 if TYPE_CHECKING:
     from binlog_streaming.settings_lines import KeyPath
@@ -52,6 +52,7 @@ def check_values(job: Job) -> None:
         raise Mistake(("metrics", "port"), f"expected a number from 0 to {PORT_MAX}, got {job.metrics.port}")
     _check_source(job)
     _check_writer(job.sink)
+    _check_merge(job.sink)
     if not job.tables:
         raise Mistake(("tables",), "expected at least one rule, got none")
     for number, rule in enumerate(job.tables):
@@ -79,6 +80,29 @@ def _check_writer(sink: Sink) -> None:
             ("sink", "storage"),
             "expected nothing beside sink.writer spark, which does not know these names",
             "Access to an object store is among Spark's settings: spark.hadoop.fs.s3a... in spark.settings",
+        )
+
+
+def _check_merge(sink: Sink) -> None:
+    if sink.merge is Merge.REWRITE:
+        return
+    if sink.format is not TableFormat.DELTA:
+        raise Mistake(
+            ("sink", "merge"),
+            f"expected rewrite beside sink.format {sink.format}, got {sink.merge}",
+            "Deletion vectors are Delta's: leave merge out",
+        )
+    if sink.writer is Writer.SPARK:
+        raise Mistake(
+            ("sink", "merge"),
+            f"expected rewrite beside sink.writer spark, got {sink.merge}",
+            "Spark's own writer goes by the table's property delta.enableDeletionVectors: leave merge out",
+        )
+    if "://" in sink.directory:
+        raise Mistake(
+            ("sink", "merge"),
+            f"expected rewrite beside a sink.directory that is no folder, got {sink.merge}",
+            "Commits with deletion vectors are made in folders only: leave merge out",
         )
 
 

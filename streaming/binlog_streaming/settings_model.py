@@ -55,6 +55,15 @@ class Writer(StrEnum):
     """Spark's own writer of the format, from its jars."""
 
 
+class Merge(StrEnum):
+    """How rows of a Delta table are replaced."""
+
+    REWRITE = "rewrite"
+    """Their files are written anew; every reader reads them."""
+    DELETION_VECTORS = "deletionVectors"
+    """They are marked in deletion vectors, and new ones are appended; for readers that know these."""
+
+
 class TableFormat(StrEnum):
     """What kind of tables a sink writes."""
 
@@ -81,7 +90,7 @@ class Source(Section, frozen=True, rename="camel"):
     starting_offsets: str | dict[str, int | str] | None = None
     starting_gtid: str | None = None
     starting_timestamp: str | int | None = None
-    max_bytes_per_trigger: int | str = "64m"
+    max_bytes_per_trigger: int | str = "256m"
     max_files_per_trigger: int | None = None
     min_partitions: int | None = None
     bound: str | None = None
@@ -152,6 +161,7 @@ class Sink(Section, frozen=True):
         directory: Folder or URL.
         format: Kind of the tables.
         writer: What writes them.
+        merge: How rows of a Delta table are replaced.
         storage: Access to an object store, as `deltalake` takes it.
         target_file_size: In bytes; a merge rewrites whole files, an append leaves many small ones.
         retention: How long files that a merge replaced stay, for readers of older versions.
@@ -160,6 +170,7 @@ class Sink(Section, frozen=True):
     directory: str
     format: TableFormat = TableFormat.DELTA
     writer: Writer = Writer.EMBEDDED
+    merge: Merge = Merge.REWRITE
     storage: dict[str, str] = {}
     target_file_size: int = 64 << 20
     retention: str = "7d"

@@ -135,6 +135,12 @@ SINK = (
         "What writes them: embedded (deltalake, pyiceberg, pyarrow: no jars), or spark (Spark's own writers of Delta "
         "and Iceberg, whose jars spark.settings names).",
     ),
+    Setting(
+        "merge",
+        "How rows of Delta tables are replaced: rewrite (their files are written anew; every reader reads them), or "
+        "deletionVectors (in a folder: they are marked, which costs what changes and not what the table weighs; for "
+        "readers that know deletion vectors, as Spark and DuckDB do).",
+    ),
     Setting("storage", "Access to an object store, as deltalake takes it.", '{ AWS_REGION = "eu-central-1" }'),
     Setting("target_file_size", "Bytes; smaller files make merges touch less, and readers open more."),
     Setting("retention", "How long files that a merge replaced stay, for readers of older versions."),

@@ -46,7 +46,7 @@ def test_minimal_job_has_defaults_and_paths_start_at_its_folder(tmp_path: Path) 
     assert job.checkpoint == str(tmp_path / "check")
     assert job.source.path == str(tmp_path / "log")
     assert job.sink.directory == str(tmp_path / "tables")
-    assert job.source.options() == {"maxBytesPerTrigger": "64m"}
+    assert job.source.options() == {"maxBytesPerTrigger": "256m"}
     assert [rule.modes for rule in job.tables] == [(Mode.MIRROR,)]
     assert (job.trigger.interval_ms, job.sink.retention_hours) == (2000, 168)
 
@@ -76,7 +76,7 @@ def test_source_options_have_the_names_of_the_spark_source(tmp_path: Path) -> No
     )
     assert load_job(written(tmp_path, text)).source.options() == {
         "failOnDataLoss": "false",
-        "maxBytesPerTrigger": "64m",
+        "maxBytesPerTrigger": "256m",
         "minPartitions": "3",
         "startingGtid": "0-1-2",
     }
@@ -92,7 +92,7 @@ def test_values_of_the_source_may_be_toml(tmp_path: Path) -> None:
     job = load_job(written(tmp_path, text))
     assert job.source.options() == {
         "startingTimestamp": "2026-01-31T12:00:00+00:00",
-        "maxBytesPerTrigger": "64m",
+        "maxBytesPerTrigger": "256m",
         "ignoreDomainIds": "1,7",
         "schemaFile": str(schema),
         "timeType": "micros",
@@ -250,6 +250,21 @@ MISTAKES = {
         MINIMAL + "[[tables]]\nmode = 'changelog'\nunknown_values = 'null'",
         "INVALID_VALUE",
         r"tables\[0\]\.unknown_values: expected mode mirror or scd2 beside unknown_values = 'null', got changelog",
+    ),
+    "deletion vectors in Iceberg": (
+        MINIMAL + "format = 'iceberg'\nmerge = 'deletionVectors'",
+        "INVALID_VALUE",
+        r"sink\.merge: expected rewrite beside sink.format iceberg, got deletionVectors\. .*leave merge out",
+    ),
+    "deletion vectors by Spark": (
+        MINIMAL + "writer = 'spark'\nmerge = 'deletionVectors'",
+        "INVALID_VALUE",
+        r"sink\.merge: expected rewrite beside sink.writer spark, got deletionVectors\. .*enableDeletionVectors",
+    ),
+    "deletion vectors in an object store": (
+        MINIMAL.replace('directory = "', 'directory = "s3://') + "merge = 'deletionVectors'",
+        "INVALID_VALUE",
+        r"sink\.merge: expected rewrite beside a sink.directory that is no folder, got deletionVectors",
     ),
     "nothing on a truncate": (
         MINIMAL + "[[tables]]\non_truncate = ''",

@@ -15,15 +15,18 @@ if TYPE_CHECKING:
 def conformed(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """*rows* with the columns of *schema*: by name, null where they are missing, cast up where they are narrower.
 
+    Upper and lower case of names are the same, as they are to a server.
+
     Raises:
         ArrowInvalid: A value does not fit into the type of its column.
     """
     if rows.schema.equals(schema):
         return rows
-    there = set(rows.schema.names)
+    places = {name.casefold(): index for index, name in enumerate(rows.schema.names)}
+    found = [places.get(field.name.casefold()) for field in schema]
     arrays = [
-        _cast(rows.column(field.name), field.type) if field.name in there else pa.nulls(rows.num_rows, field.type)
-        for field in schema
+        pa.nulls(rows.num_rows, field.type) if place is None else _cast(rows.column(place), field.type)
+        for field, place in zip(schema, found, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

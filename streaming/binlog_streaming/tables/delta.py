@@ -10,13 +10,23 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from binlog_format.errors import UnsupportedError
+from binlog_format.errors import OptionError, UnsupportedError
+from binlog_streaming.settings import Merge, Mode
 from binlog_streaming.tables.conforming import changed_rows, conformed_rows
-from binlog_streaming.tables.delta_features import open_table
+from binlog_streaming.tables.delta_features import WRITER_VERSION_MAX, open_table
+from binlog_streaming.tables.delta_log import read_log
 from binlog_streaming.tables.delta_merge import merge_change
 from binlog_streaming.tables.maintenance import maintain, writer_properties
+from binlog_streaming.tables.merge_on_read import (
+    Marking,
+    information,
+    make_commit,
+    markable_log,
+    upgrade,
+    with_properties,
+)
 from binlog_streaming.tables.steps import Step, reached
-from binlog_streaming.tables.target import BATCH_KEY, LAST_CHANGE_KEY, STEP_KEY, Applied, Target, Ticket
+from binlog_streaming.tables.target import BATCH_KEY, LAST_CHANGE_KEY, MODE_PROPERTY, STEP_KEY, Applied, Target, Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +45,10 @@ STEP_BITS = 32
 
 @dataclass(slots=True)
 class DeltaTarget(Target):
-    """A target table as it is now; `table` is None while nothing has been written."""
+    """A target table as it is now; `table` is None while nothing has been written.
+
+    With `Merge.DELETION_VECTORS` the place is a folder.
+    """
 
     write_errors: ClassVar[tuple[type[Exception], ...]] = (DeltaError,)
 
@@ -43,26 +56,34 @@ class DeltaTarget(Target):
     storage: Mapping[str, str]
     table: DeltaTable | None
     file_size: int
+    merge_kind: Merge = Merge.REWRITE
 
     @classmethod
-    def find(cls, uri: str, storage: Mapping[str, str], *, file_size: int) -> DeltaTarget:
+    def find(cls, uri: str, storage: Mapping[str, str], *, file_size: int, merge: Merge = Merge.REWRITE) -> DeltaTarget:
         """Look at what is there.
 
         Raises:
             TableError: `TABLE_FEATURE`: the table uses something of Delta that is not written here.
         """
         if not DeltaTable.is_deltatable(uri, dict(storage)):
-            return cls(uri, storage, None, file_size)
-        return cls(uri, storage, open_table(uri, storage), file_size)
+            return cls(uri, storage, None, file_size, merge)
+        return cls(uri, storage, open_table(uri, storage), file_size, merge)
 
     @classmethod
     def at(cls, sink: Sink, uri: str) -> DeltaTarget:
         """See `Target`.
 
         Raises:
+            OptionError: `INVALID_VALUE`: deletion vectors are wanted, and the place is no folder.
             TableError: `TABLE_FEATURE`: the table uses something of Delta that is not written here.
         """
-        return cls.find(uri, sink.storage, file_size=sink.target_file_size)
+        if sink.merge is Merge.DELETION_VECTORS and "://" in sink.directory:
+            raise OptionError(
+                "INVALID_VALUE",
+                f"sink.directory: commits with deletion vectors are made in folders only, got {sink.directory}",
+                hint="Leave sink.merge out",
+            )
+        return cls.find(uri, sink.storage, file_size=sink.target_file_size, merge=sink.merge)
 
     def properties(self) -> Mapping[str, str] | None:
         """See `Target`."""
@@ -105,6 +126,8 @@ class DeltaTarget(Target):
             storage_options=dict(self.storage),
             raise_if_key_not_exists=False,  # deltalake knows only the properties of Delta itself
         )
+        if self._marks_rows() and (log := markable_log(self.uri, self.table.version())):
+            self._commit("SET TBLPROPERTIES", upgrade(log))
         reached(Step.CREATED)
 
     def describe(self, ticket: Ticket, *, said: Mapping[str, str] | None = None) -> None:
@@ -113,7 +136,12 @@ class DeltaTarget(Target):
         wanted = ticket.table_properties() | dict(said or {})
         if wanted.items() <= table.metadata().configuration.items():
             return
-        table.alter.set_table_properties(wanted, raise_if_not_exists=False)
+        log = read_log(self.uri, table.version()) if "://" not in self.uri else None
+        if log is not None and table.protocol().min_writer_version == WRITER_VERSION_MAX:
+            # deltalake would let the table name `variantType` as well, which not every reader knows.
+            self._commit("SET TBLPROPERTIES", [("metaData", with_properties(log.metadata, wanted))])
+        else:
+            table.alter.set_table_properties(wanted, raise_if_not_exists=False)
 
     def append(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
         """See `Target`.
@@ -157,6 +185,33 @@ class DeltaTarget(Target):
         source.clauses(merger).execute()
         reached(Step.COMMITTED)
 
+    def mark_rows(self, change: Change, ticket: Ticket) -> bool | None:
+        """Bring *change* in with deletion vectors, in one commit.
+
+        Args:
+            change: At least one key.
+            ticket: Who writes.
+
+        Returns:
+            Whether there was something to change; None: nothing was done, it has to be brought in by a merge.
+
+        Raises:
+            CommitFailedError: The table is not any more what it was when it was looked at.
+        """
+        if not self._marks_rows():
+            return None
+        table = self._there()
+        log = markable_log(self.uri, table.version())
+        if log is None:
+            return None
+        transaction = {"appId": _application(ticket), "version": _application_version(ticket)}
+        marking = Marking(self.uri, log, self.schema(), file_size=self.file_size)
+        is_written = marking.bring(change, ticket.keys, ticket.batch_properties(), transaction)
+        if is_written:
+            table.load_as_version(log.version + 1)
+            reached(Step.COMMITTED)
+        return is_written
+
     def evolve(self, change: SchemaChange, ticket: Ticket) -> None:
         """See `Target`.
 
@@ -196,7 +251,7 @@ class DeltaTarget(Target):
 
     def maintain(self, sink: Sink) -> None:
         """See `Target`."""
-        maintain(self._there(), sink)
+        maintain(self._there(), sink, folder=self.uri if self._marks_rows() else None)
 
     def is_conflict(self, error: Exception) -> bool:
         """See `Target`."""
@@ -210,6 +265,15 @@ class DeltaTarget(Target):
         least = files.column(f"min.{column}").combine_chunks()
         greatest = files.column(f"max.{column}").combine_chunks()
         return None if least.null_count or greatest.null_count else (least, greatest)
+
+    def _marks_rows(self) -> bool:
+        is_changelog = (self.properties() or {}).get(MODE_PROPERTY) == Mode.CHANGELOG
+        return self.merge_kind is Merge.DELETION_VECTORS and not is_changelog
+
+    def _commit(self, operation: str, actions: list[tuple[str, object]]) -> None:
+        version = self._there().version() + 1
+        make_commit(self.uri, version, [information(operation), *actions])
+        self._there().load_as_version(version)
 
     def _there(self) -> DeltaTable:
         assert self.table is not None
@@ -256,10 +320,14 @@ def _application(ticket: Ticket) -> str:
     return f"binlog-stream/{ticket.query_id}"
 
 
+def _application_version(ticket: Ticket) -> int:
+    return ticket.batch_id << STEP_BITS | ticket.step
+
+
 def _commit_properties(ticket: Ticket, *, retries: int | None = None) -> CommitProperties:
     # Without retries a commit fails when there was any other since the look: what was read is not what is there now.
     return CommitProperties(
         custom_metadata=ticket.batch_properties(),
-        app_transactions=[Transaction(_application(ticket), ticket.batch_id << STEP_BITS | ticket.step)],
+        app_transactions=[Transaction(_application(ticket), _application_version(ticket))],
         max_commit_retries=retries,
     )

@@ -30,6 +30,7 @@ FEATURES = frozenset(
         "invariants",
         "timestampNtz",
         "v2Checkpoint",
+        "variantType",
     }
 )
 """Table features of the Delta protocol that a table may name; some of them only as long as it makes no use of them."""
@@ -40,6 +41,7 @@ WRITER_VERSION_MAX = 7
 _IDENTITY_WRITER_VERSION = 6
 """Up to this version a protocol names no features: version 6 is all before it, and identity columns."""
 
+_VARIANT = re.compile(r'"(?:type|elementType|valueType)":\s*"variant')
 _CONSTRAINT = "delta.constraints."
 _COLUMN_USES = {
     "delta.invariants": "invariants",
@@ -95,6 +97,9 @@ def _restrictions(table: DeltaTable) -> Iterator[str]:
             yield f"checkConstraints ({name.removeprefix(_CONSTRAINT)})"
     if configuration.get("delta.columnMapping.mode", "none") != "none":
         yield "columnMapping"
+    # deltalake itself lets tables name it that have no such column.
+    if _VARIANT.search(table.schema().to_json()):
+        yield "variantType"
     # Only changelogs are never written anew.
     if configuration.get("delta.appendOnly") == "true" and configuration.get(MODE_PROPERTY) != Mode.CHANGELOG:
         yield "appendOnly"

@@ -70,7 +70,7 @@ def merge_change(target: DeltaTarget, change: Change, ticket: Ticket) -> int:
     Returns:
         Rows and keys brought to the target.
     """
-    parts = _parts(change, target.schema())
+    parts = change_parts(change, target.schema())
     condition = pruning_condition(target, [part for kind, part in parts if kind is not Kind.APPEND], ticket.keys)
     if condition is None:
         new = [conformed_table(part, target.schema()) for kind, part in parts if kind in (Kind.UPSERT, Kind.APPEND)]
@@ -78,6 +78,9 @@ def merge_change(target: DeltaTarget, change: Change, ticket: Ticket) -> int:
         if rows.num_rows:
             target.append(rows.to_reader(), ticket)
         return int(rows.num_rows)
+    is_marked = target.mark_rows(change, ticket)
+    if is_marked is not None:
+        return change.row_count if is_marked else 0
     source = merge_source(change, parts, target.schema())
     on = [f"t.{quoted(key)} = s.{source.names[key]}" for key in ticket.keys]
     if change.appends is not None:
@@ -148,8 +151,8 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _parts(change: Change, schema: pa.Schema) -> list[tuple[Kind, pa.Table]]:
-    # In the types of *schema*; each has the columns that it comes with.
+def change_parts(change: Change, schema: pa.Schema) -> list[tuple[Kind, pa.Table]]:
+    """The parts of *change*, in the types of *schema*; each has the columns that it comes with."""
     parts = {
         Kind.UPSERT: change.upserts,
         Kind.DELETE: change.deletes,

@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 from deltalake import ColumnProperties, WriterProperties
 
+from binlog_streaming.tables.vector_maintenance import keep_in_shape, vacuum_vectors
+
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
@@ -32,14 +34,28 @@ VACUUM_EVERY = 128
 """Commits between two removals of replaced files."""
 
 
-def maintain(table: DeltaTable, sink: Sink) -> None:
-    """Join small files, and remove files that were replaced longer ago than the sink keeps them."""
+def maintain(table: DeltaTable, sink: Sink, *, folder: str | None = None) -> None:
+    """Join small files, and remove files that were replaced longer ago than the sink keeps them.
+
+    Args:
+        table: The table.
+        sink: How files are kept.
+        folder: Where the table is, when its rows are marked in deletion vectors here.
+    """
     version = table.version()
-    if version % COMPACT_EVERY == COMPACT_EVERY - 1 and _small_files(table, sink.target_file_size) >= SMALL_FILES_MIN:
+    # Marked rows leave files whole, so each batch adds one.
+    is_time = folder is not None or version % COMPACT_EVERY == COMPACT_EVERY - 1
+    if is_time and _small_files(table, sink.target_file_size) >= SMALL_FILES_MIN:
         schema = pa.schema(table.schema())
         table.optimize.compact(target_size=sink.target_file_size, writer_properties=writer_properties(schema))
     if version % VACUUM_EVERY == VACUUM_EVERY - 1:
-        table.vacuum(retention_hours=math.ceil(sink.retention_hours), dry_run=False, enforce_retention_duration=False)
+        hours = math.ceil(sink.retention_hours)
+        table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False)
+        if folder is not None:
+            vacuum_vectors(folder, table.version(), retention_hours=hours)
+            table.cleanup_metadata()
+    if folder is not None:
+        keep_in_shape(table, folder, file_size=sink.target_file_size)
 
 
 def writer_properties(schema: pa.Schema) -> WriterProperties:

@@ -6,6 +6,7 @@ import datetime as dt
 from contextlib import closing
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from hypothesis import strategies as st
 
-from binlog_streaming.settings import Mode, Sink, TableFormat
+from binlog_streaming.settings import Merge, Mode, Sink, TableFormat
 from binlog_streaming.tables.change import Change
 from binlog_streaming.tables.iceberg_catalog import identifier, open_catalog
 from binlog_streaming.tables.sinks import sink_type
@@ -31,8 +32,27 @@ if TYPE_CHECKING:
 
 SINKS = tuple(TableFormat)
 MIRROR_SINKS = (TableFormat.DELTA, TableFormat.ICEBERG)
+
+
+class Variant(StrEnum):
+    """A format, and how its rows are replaced."""
+
+    DELTA = "delta"
+    VECTORS = "vectors"
+    ICEBERG = "iceberg"
+    PARQUET = "parquet"
+
+    def place(self, directory: Path) -> Place:
+        """A place that is written in this way."""
+        if self is Variant.VECTORS:
+            return Place(directory, TableFormat.DELTA, merge_kind=Merge.DELETION_VECTORS)
+        return Place(directory, TableFormat(self))
+
+
+VARIANTS = tuple(Variant)
+MIRROR_VARIANTS = (Variant.DELTA, Variant.VECTORS, Variant.ICEBERG)
 STEPS = {
-    # Delta writes files and commits in one call of its library.
+    # Delta writes files and commits in one call of its library, but for merges with deletion vectors.
     TableFormat.DELTA: (Step.LOOKED, Step.CREATED, Step.COMMITTED),
     TableFormat.ICEBERG: tuple(Step),
     TableFormat.PARQUET: tuple(Step),
@@ -61,10 +81,16 @@ class Place:
     format: TableFormat
     name: str = "shop/orders"
     file_size: int = 64 << 20
+    merge_kind: Merge = Merge.REWRITE
 
     @property
     def sink(self) -> Sink:
-        return Sink(directory=str(self.directory), format=self.format, target_file_size=self.file_size)
+        return Sink(
+            directory=str(self.directory),
+            format=self.format,
+            target_file_size=self.file_size,
+            merge=self.merge_kind,
+        )
 
     @property
     def uri(self) -> str:
@@ -76,6 +102,9 @@ class Place:
 
     def content(self) -> pa.Table:
         """What a reader gets."""
+        if self.merge_kind is Merge.DELETION_VECTORS:
+            table = DeltaTable(self.uri)
+            return pa.table(table.scan().read_all()).cast(pa.schema(table.schema()))
         if self.format is TableFormat.DELTA:
             return DeltaTable(self.uri).to_pyarrow_table()
         if self.format is TableFormat.PARQUET:

@@ -21,18 +21,18 @@ from binlog_streaming.tables.whole_rows import whole_row_change
 from tests.streaming.tables.histories import KEY_NAMES, KEYS, KNOWN, SCHEMA, RowImage, histories
 from tests.streaming.tables.model_sink import ModelTable
 from tests.streaming.tables.row_images import step_of
-from tests.streaming.tables.sink_cases import MIRROR_SINKS, TICKET, Place
+from tests.streaming.tables.sink_cases import MIRROR_VARIANTS, TICKET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
-    from binlog_streaming.settings import TableFormat
     from binlog_streaming.tables.pieces import StepImages
     from binlog_streaming.tables.target import Target, Ticket
     from tests.streaming.tables.histories import Batch
     from tests.streaming.tables.row_images import Row
+    from tests.streaming.tables.sink_cases import Place, Variant
 
 _MANY_FOLDERS = settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 _ANY_IMAGES = histories(st.sampled_from(RowImage))
@@ -60,14 +60,14 @@ def sorted_rows(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=repr)
 
 
-@pytest.mark.parametrize("sink", MIRROR_SINKS)
+@pytest.mark.parametrize("variant", MIRROR_VARIANTS)
 @pytest.mark.parametrize("deletes", list(Deletes))
 @_MANY_FOLDERS
 @given(batches=_ANY_IMAGES)
 def test_mirror(
-    tmp_path_factory: pytest.TempPathFactory, sink: TableFormat, deletes: Deletes, batches: list[Batch]
+    tmp_path_factory: pytest.TempPathFactory, variant: Variant, deletes: Deletes, batches: list[Batch]
 ) -> None:
-    place = Place(tmp_path_factory.mktemp("mirror"), sink)
+    place = variant.place(tmp_path_factory.mktemp("mirror"))
     model = ModelTable(mode_schema(Mode.MIRROR, SCHEMA, deletes), KEY_NAMES)
     for target, ticket, images, batch in steps(place, batches, Mode.MIRROR, deletes):
         change = mirror_change(images, SCHEMA, KEYS, deletes=deletes, there=partial(_with_keys, target))
@@ -79,11 +79,11 @@ def test_mirror(
             assert sorted_rows(rows) == sorted_rows(batch.rows)
 
 
-@pytest.mark.parametrize("sink", MIRROR_SINKS)
+@pytest.mark.parametrize("variant", MIRROR_VARIANTS)
 @_MANY_FOLDERS
 @given(batches=_WHOLE_IMAGES)
-def test_scd2(tmp_path_factory: pytest.TempPathFactory, sink: TableFormat, batches: list[Batch]) -> None:
-    place = Place(tmp_path_factory.mktemp("scd2"), sink)
+def test_scd2(tmp_path_factory: pytest.TempPathFactory, variant: Variant, batches: list[Batch]) -> None:
+    place = variant.place(tmp_path_factory.mktemp("scd2"))
     model = ModelTable(mode_schema(Mode.SCD2, SCHEMA), KEY_NAMES)
     for target, ticket, images, batch in steps(place, batches, Mode.SCD2):
         change = scd2_change(images, SCHEMA, KEYS)
@@ -97,11 +97,11 @@ def test_scd2(tmp_path_factory: pytest.TempPathFactory, sink: TableFormat, batch
         assert sorted_rows(current) == sorted_rows(batch.rows)
 
 
-@pytest.mark.parametrize("sink", MIRROR_SINKS)
+@pytest.mark.parametrize("variant", MIRROR_VARIANTS)
 @_MANY_FOLDERS
 @given(batches=_WHOLE_IMAGES)
-def test_whole_rows(tmp_path_factory: pytest.TempPathFactory, sink: TableFormat, batches: list[Batch]) -> None:
-    place = Place(tmp_path_factory.mktemp("whole"), sink)
+def test_whole_rows(tmp_path_factory: pytest.TempPathFactory, variant: Variant, batches: list[Batch]) -> None:
+    place = variant.place(tmp_path_factory.mktemp("whole"))
     for target, ticket, images, batch in steps(place, batches, Mode.MIRROR, keys=()):
         target.replace(whole_row_change(target.read(), images, SCHEMA), ticket)
         assert Counter(place.rows()) == Counter(batch.rows)

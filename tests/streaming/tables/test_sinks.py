@@ -23,12 +23,13 @@ from tests.streaming.tables.sink_cases import (
     COMPOSITE,
     INT_KEY,
     KEY_TYPES,
-    MIRROR_SINKS,
     MIRROR_TICKET,
-    SINKS,
+    MIRROR_VARIANTS,
     STEPS,
     TICKET,
+    VARIANTS,
     Place,
+    Variant,
     all_types,
     change_of,
     histories,
@@ -49,14 +50,14 @@ class Cut(Exception):
     """The process ends here."""
 
 
-@pytest.fixture(params=SINKS, ids=str)
+@pytest.fixture(params=VARIANTS, ids=str)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    return Place(tmp_path, request.param)
+    return Variant(request.param).place(tmp_path)
 
 
-@pytest.fixture(params=MIRROR_SINKS, ids=str)
+@pytest.fixture(params=MIRROR_VARIANTS, ids=str)
 def mirror_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    return Place(tmp_path, request.param)
+    return Variant(request.param).place(tmp_path)
 
 
 def same_values(got: pa.Table, wanted: pa.Table) -> None:
@@ -109,7 +110,7 @@ class Operation:
 
     write: Callable[[Target, Ticket], object]
     rows: list[Row]
-    sinks: tuple[TableFormat, ...] = SINKS
+    sinks: tuple[Variant, ...] = VARIANTS
 
 
 ROWS: list[Row] = [(1, "x"), (2, "x"), (3, "x")]
@@ -121,17 +122,17 @@ OPERATIONS = {
     "merge": Operation(
         lambda target, ticket: target.merge(change_of([(1, "y"), (7, "y")], [2]), ticket),
         [(1, "y"), (3, "x"), (7, "y")],
-        MIRROR_SINKS,
+        MIRROR_VARIANTS,
     ),
     "merge of new keys": Operation(
-        lambda target, ticket: target.merge(change_of([(100, "y")]), ticket), [(100, "y"), *ROWS], MIRROR_SINKS
+        lambda target, ticket: target.merge(change_of([(100, "y")]), ticket), [(100, "y"), *ROWS], MIRROR_VARIANTS
     ),
     "merge with patches and appends": Operation(
         lambda target, ticket: target.merge(
             change_of(patches=Patches(numbers(1), no_flags(1)), appends=numbers(1)), ticket
         ),
         [(1, "x"), *ROWS],
-        MIRROR_SINKS,
+        MIRROR_VARIANTS,
     ),
     "new column": Operation(
         lambda target, ticket: target.evolve(SchemaChange(added=NOTE), ticket), [(*row, None) for row in ROWS]
@@ -139,21 +140,21 @@ OPERATIONS = {
     "new column with a value": Operation(
         lambda target, ticket: target.evolve(SchemaChange(added=NOTE, filled={"note": pa.scalar("n")}), ticket),
         [(*row, "n") for row in ROWS],
-        MIRROR_SINKS,
+        MIRROR_VARIANTS,
     ),
     "renamed and wider": Operation(
         lambda target, ticket: target.evolve(SchemaChange(renamed={"id": "key"}, retyped={"key": pa.int64()}), ticket),
         ROWS,
-        MIRROR_SINKS,
+        MIRROR_VARIANTS,
     ),
     "wider": Operation(lambda target, ticket: target.evolve(SchemaChange(retyped={"id": pa.int64()}), ticket), ROWS),
     "replace": Operation(
-        lambda target, ticket: target.replace(numbers(8).to_reader(), ticket), [(8, "x")], MIRROR_SINKS
+        lambda target, ticket: target.replace(numbers(8).to_reader(), ticket), [(8, "x")], MIRROR_VARIANTS
     ),
     "replace by nothing": Operation(
-        lambda target, ticket: target.replace(INT_KEY.empty_table().to_reader(), ticket), [], MIRROR_SINKS
+        lambda target, ticket: target.replace(INT_KEY.empty_table().to_reader(), ticket), [], MIRROR_VARIANTS
     ),
-    "replace by itself": Operation(lambda target, ticket: target.replace(target.read(), ticket), ROWS, MIRROR_SINKS),
+    "replace by itself": Operation(lambda target, ticket: target.replace(target.read(), ticket), ROWS, MIRROR_VARIANTS),
 }
 
 
@@ -184,13 +185,15 @@ class Prepared:
 
 
 @pytest.fixture(
-    params=[(table_format, name) for name, operation in OPERATIONS.items() for table_format in operation.sinks],
+    params=[(variant, name) for name, operation in OPERATIONS.items() for variant in operation.sinks],
     ids=lambda param: f"{param[0]}-{param[1]}",
 )
 def prepared(request: pytest.FixtureRequest, tmp_path: Path) -> Prepared:
-    table_format, name = request.param
-    place = Place(tmp_path, table_format)
-    assert place.append(0, numbers(1, 2, 3), MIRROR_TICKET)
+    variant, name = request.param
+    place = variant.place(tmp_path)
+    assert place.append(0, numbers(1, 2, 3, *([50] if variant is Variant.VECTORS else [])), MIRROR_TICKET)
+    if variant is Variant.VECTORS:  # a row is marked already
+        assert place.bring(change_of(deletes=[50]), batch_id=0, step=1)
     return Prepared(place, OPERATIONS[name], replace(MIRROR_TICKET, batch_id=1, step=3))
 
 
@@ -559,17 +562,17 @@ def test_odd_column_names_work(mirror_place: Place) -> None:
     assert mirror_place.content().to_pylist() == [{'we"ird `id': 1, "a.b": "x", "t.`c`": 7, 's"p0': 6, "kind": 8}]
 
 
-@pytest.mark.parametrize("table_format", MIRROR_SINKS, ids=str)
+@pytest.mark.parametrize("variant", MIRROR_VARIANTS, ids=str)
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=histories())
 def test_mirror_equals_a_dict_however_the_changes_are_cut_into_batches(
     tmp_path_factory: pytest.TempPathFactory,
-    table_format: TableFormat,
+    variant: Variant,
     history: tuple[list[list[RowChange]], dict[tuple[object, ...], Row]],
 ) -> None:
     """With updates of the key, empty batches, NULLs, and every batch tried twice."""
     batches, model = history
-    place = Place(tmp_path_factory.mktemp("mirror"), table_format)
+    place = variant.place(tmp_path_factory.mktemp("mirror"))
     for batch_id, batch in enumerate(batches):
         if place.merge(batch_id, batch, COMPOSITE, 3):
             assert not place.merge(batch_id, batch, COMPOSITE, 3)
@@ -583,13 +586,13 @@ _PATCH = st.tuples(st.just("patch"), _TEXT, _NUMBER, st.booleans(), st.booleans(
 _ACTIONS = st.dictionaries(st.integers(0, 12), st.one_of(_UPSERT, st.just(("delete",)), _PATCH), max_size=8)
 
 
-@pytest.mark.parametrize("table_format", MIRROR_SINKS, ids=str)
+@pytest.mark.parametrize("variant", MIRROR_VARIANTS, ids=str)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=st.lists(_ACTIONS, min_size=1, max_size=4))
 def test_upserts_deletes_and_patches_equal_a_dict(
-    tmp_path_factory: pytest.TempPathFactory, table_format: TableFormat, batches: list[dict[int, tuple[object, ...]]]
+    tmp_path_factory: pytest.TempPathFactory, variant: Variant, batches: list[dict[int, tuple[object, ...]]]
 ) -> None:
-    place = Place(tmp_path_factory.mktemp("mirror"), table_format)
+    place = variant.place(tmp_path_factory.mktemp("mirror"))
     model: dict[int, Row] = {0: (0, "x", 1), 5: (5, None, 2), 11: (11, "y", None)}
     place.append(0, rows_of(PATCHED, model.values()), MIRROR_TICKET)
     for batch_id, actions in enumerate(batches, start=1):
@@ -768,8 +771,8 @@ def test_one_table_is_replaced_by_another(mirror_place: Place) -> None:
 
 @pytest.mark.parametrize(
     "operation",
-    [operation for operation in OPERATIONS.values() if TableFormat.PARQUET not in operation.sinks],
-    ids=[name for name, operation in OPERATIONS.items() if TableFormat.PARQUET not in operation.sinks],
+    [operation for operation in OPERATIONS.values() if Variant.PARQUET not in operation.sinks],
+    ids=[name for name, operation in OPERATIONS.items() if Variant.PARQUET not in operation.sinks],
 )
 def test_plain_files_say_what_they_cannot_do(tmp_path: Path, operation: Operation) -> None:
     """Rows that are there cannot be changed."""
