@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from binlog_connector.schema.catalog import Catalog
-from binlog_connector.schema.ddl import Session, parse_ddl
+from binlog_connector.schema.ddl import parse_ddl
 from binlog_connector.schema.definitions import TableDefinition
 from binlog_connector.schema.dump import parse_dump
 from binlog_connector.schema.lexer import (
@@ -20,6 +20,7 @@ from binlog_connector.schema.lexer import (
     Lexer,
 )
 from binlog_connector.schema.operations import UseDatabase
+from binlog_connector.schema.session import Session
 from binlog_format.errors import BinlogError
 from binlog_format.gtid_set import parse_gtids
 from binlog_format.transactions.statements import parse_statement

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
 # Names of `binlog_streaming.demo.run.Source`, which takes Spark with it: not for --help.
 _SOURCES = ("workload", "mariadb")
+_SINKS = ("delta", "iceberg")
 
 
 def register(app: typer.Typer) -> None:
@@ -24,24 +31,52 @@ def demo(
             help="The project's own workload, or a MariaDB server from PATH under load.",
         ),
     ] = "workload",
+    sink: Annotated[str, typer.Option(metavar="|".join(_SINKS), help="Format of the tables.")] = "delta",
     rows: Annotated[int, typer.Option(min=1000, help="Row changes of the workload, about.")] = 150_000,
     seconds: Annotated[
         float, typer.Option(min=1, help="Time in which they are written, or for which the server is under load.")
-    ] = 10.0,
+    ] = 40.0,
     directory: Annotated[
         Path, typer.Option(help="Where log, tables and checkpoint go; what the last demo left there is deleted.")
     ] = Path("demo-output"),
     keep: Annotated[bool, typer.Option(help="Leave the tables there.")] = True,
 ) -> None:
-    """Keep Delta tables in step with a live log, and compare every row with the truth.
+    """Keep tables in step with a live log, and compare every row with the truth.
 
-    Exit status 0 only if all rows are equal.
+    On the way tables are altered, and the job is killed in the middle of a batch and started again. Exit status 0 only
+    if all rows are equal. A picture of rates and lag stays at DIRECTORY/demo.png.
     """
-    if source not in _SOURCES:
-        raise typer.BadParameter(f"{source!r} is not one of {', '.join(_SOURCES)}", param_hint="--source")
+    for name, value, known in (("--source", source, _SOURCES), ("--sink", sink, _SINKS)):
+        if value not in known:
+            raise typer.BadParameter(f"{value!r} is not one of {', '.join(known)}", param_hint=name)
     # Spark takes a second to import: only where it is needed.
     from binlog_streaming.demo.run import DemoOptions, Source, run_demo
+    from binlog_streaming.settings import TableFormat
 
-    options = DemoOptions(source=Source(source), rows=rows, seconds=seconds, directory=directory, keep=keep)
-    if not run_demo(options):
+    options = DemoOptions(
+        source=Source(source),
+        sink=TableFormat(sink),
+        rows=rows,
+        seconds=seconds,
+        directory=directory,
+        keep=keep,
+    )
+    with _ended_by_signals():
+        is_equal = run_demo(options)
+    if not is_equal:
         raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    # In order, as an interrupt from the terminal does it: the processes that the demo has started end with it.
+    def end(number: int, frame: FrameType | None) -> None:
+        del frame
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -28,10 +28,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ddl:
-    """A statement that commits itself."""
+    """A statement that commits itself; *brief* is for people, where they should hear of it."""
 
     sql: str
     gtid: Gtid
+    brief: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ class Transaction:
         self.done: list[tuple[TableState, Row | None, Row | None]] = []
         self._say = say
         self._held: list[tuple[TableState, Key]] = []
+        self._tables: set[TableState] = set()
         self._savepoints: list[int] = []
 
     def insert(self, table: TableState, rows: Iterable[Row]) -> None:
@@ -112,6 +114,11 @@ class Transaction:
     def hold(self, table: TableState, row: Row) -> None:
         """SELECT ... FOR UPDATE."""
         self._held.append((table, table.lock(row, self.session)))
+        self._tables.add(table)
+
+    def uses(self, table: TableState) -> bool:
+        """Whether the table must stay as it is until the transaction ends."""
+        return table in self._tables
 
     def savepoint(self) -> int:
         """SAVEPOINT; returns its number."""

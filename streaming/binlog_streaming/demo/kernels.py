@@ -8,21 +8,29 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
+from binlog_connector.schema.statement_rows import find_statement_rows
 from binlog_format import open_log
-from binlog_format.views.changefeed import changefeed_batch
+from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.views.tables import TablesView
+from binlog_streaming.demo.alterations import ALTERATIONS
 from binlog_streaming.demo.live_writer import LiveLog, repack_real_log
 from binlog_streaming.demo.real_log import find_real_log
 from binlog_streaming.demo.workload import Workload
-from binlog_streaming.tables.pieces import load_pieces
+from binlog_streaming.settings import Mode, Sink, TableRule
+from binlog_streaming.tables.batch import BatchContext, ComponentWriter
+from binlog_streaming.tables.kept import KeptTables
+from binlog_streaming.tables.plan import plan_batch
 
 ROWS = 400
+BATCHES = 2
+_RULE = TableRule(mode=tuple(Mode), target="{mode}/{database}/{table}")
 
 
 def main() -> int:
-    """Write a small log, and read it in every way that the job will."""
+    """Write a small log, and keep tables in step with it as the job will, without Spark."""
     with tempfile.TemporaryDirectory(prefix="binlog-stream-") as name:
         directory = Path(name) / "log"
         real = find_real_log()
@@ -30,19 +38,25 @@ def main() -> int:
             repack_real_log(real, directory, Path(name) / "truth")
         live = LiveLog(directory, rows_per_s=1e9)
         with live.writer:
-            for action in Workload(ROWS, first_gtid=live.next_gtid()).actions():
+            for action in Workload(ROWS, first_gtid=live.next_gtid(), alterations=ALTERATIONS).actions():
                 live.write(action)
-        _read(str(directory))
+        _write_tables(str(directory), Sink(directory=str(Path(name) / "tables")))
     return 0
 
 
-def _read(path: str) -> None:
+def _write_tables(path: str, sink: Sink) -> None:
     with open_log(path) as log:
         start = log.start_position()
-        log.split(start, log.span(start).end, 2)
-        rows = [row for batch in TablesView().batches(log.committed_blocks(start)) for row in batch.to_pylist()]
-        for piece in load_pieces([row["index"] for row in rows], log):
-            changefeed_batch(piece.images, piece.events, piece.groups)
+        end = log.span(start).end
+        edges = [start, *log.split(start, end, BATCHES), end]
+        for number, (low, high) in enumerate(pairwise(edges)):
+            view = TablesView(find_statements=find_statement_rows)
+            rows = [row for batch in view.batches(log.committed_blocks(low, high)) for row in batch.to_pylist()]
+            plan = plan_batch(rows, DEFAULT_DECODING, KeptTables((_RULE,)))
+            context = BatchContext("kernels", number, path, sink, (_RULE,), DEFAULT_DECODING)
+            for _, result in ComponentWriter(context.run(plan.end or high), path).write(plan.components):
+                if isinstance(result, Exception):
+                    raise result
 
 
 if __name__ == "__main__":

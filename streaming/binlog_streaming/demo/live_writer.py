@@ -26,13 +26,16 @@ from binlog_format.source_file import open_directory
 from binlog_format.views.tables import TablesView
 from binlog_streaming.demo import truth
 from binlog_streaming.demo.actions import Commit, Ddl, Statement
+from binlog_streaming.demo.alterations import ALTERATIONS
 from binlog_streaming.demo.real_log import RealLog
 from binlog_streaming.demo.recorder import Recorder
-from binlog_streaming.demo.reports import WriterReport
+from binlog_streaming.demo.reports import AlterationReport, WriterReport
 from binlog_streaming.demo.workload import Workload
 from binlog_streaming.repack import Repacker
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from binlog_streaming.demo.actions import Action
 
 SERVER_ID = 1
@@ -60,6 +63,12 @@ class LiveLog:
         self._started = time.monotonic()
         self._next_checkpoint = self._started
         self.last_gtid = ""
+        self.alterations: list[AlterationReport] = []
+
+    @property
+    def committed_at(self) -> Mapping[str, int]:
+        """When each transaction was committed, by GTID, in seconds since 1970 UTC."""
+        return self._recorder.committed_at
 
     def next_gtid(self) -> Gtid:
         """The one behind the last GTID of domain 0."""
@@ -73,6 +82,8 @@ class LiveLog:
             self._rows += len(action.changes)
         elif isinstance(action, Commit | Ddl):
             self.last_gtid = str(action.gtid)
+        if isinstance(action, Ddl) and action.brief is not None:
+            self.alterations.append(AlterationReport(at=time.time(), statement=action.sql, brief=action.brief))
         due = self._started + self._rows / self._rows_per_s
         made = False
         while True:
@@ -89,17 +100,23 @@ class LiveLog:
 def write_log(directory: Path, truth_directory: Path, before: dict[str, int], *, options: argparse.Namespace) -> None:
     """Write the workload, and say how far it is; *before* are the row changes that the log has already."""
     log = LiveLog(directory, options.rows / options.seconds)
-    workload = Workload(options.rows, seed=options.seed, first_gtid=log.next_gtid())
+    workload = Workload(
+        options.rows,
+        seed=options.seed,
+        first_gtid=log.next_gtid(),
+        alterations=ALTERATIONS if options.alter else (),
+    )
 
     def say(*, is_done: bool = False) -> None:
         changes = before | workload.changes_by_table()
-        _say(WriterReport(changes=changes, last_gtid=log.last_gtid, is_done=is_done))
+        alterations = tuple(log.alterations)
+        _say(WriterReport(changes=changes, last_gtid=log.last_gtid, alterations=alterations, is_done=is_done))
 
     with log.writer:
         for action in workload.actions():
             if log.write(action):
                 say()
-    truth.save(workload.truths(), truth_directory)
+    truth.save(workload.truths(log.committed_at), truth_directory)
     say(is_done=True)
 
 
@@ -135,6 +152,7 @@ def main() -> int:
     parser.add_argument("--real", type=Path, help="directory of a classic log to repack first")
     parser.add_argument("--rows", type=int, default=100_000, help="row changes, about")
     parser.add_argument("--seconds", type=float, default=10.0, help="time to take for them")
+    parser.add_argument("--alter", action="store_true", help="tables in the middle of it")
     parser.add_argument("--wait", action="store_true", help="for a line of input, before the workload begins")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

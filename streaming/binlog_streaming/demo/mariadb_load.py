@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from binlog_format.events.table_encoding import TableSpec
     from binlog_format.events.value_encoding import Value
+    from binlog_streaming.demo.alterations import Alteration
 
     Row = tuple[Value, ...]
 
@@ -28,10 +29,11 @@ FILL_ROWS = 400
 IDS_PER_CONNECTION = 10_000_000
 BULK_ROWS = 8000
 """Rows of a large transaction; some are made by each load."""
-BULK_SHARE = 0.01
+BULK_SHARE = 0.002
 ROLLBACK_SHARE = 0.05
-# Deadlock, lock wait timeout: the transaction is rolled back and forgotten.
-_LOST_TO_OTHERS = (1213, 1205)
+# Deadlock, lock wait timeout; a table altered since the transaction began, a column that has just got another name:
+# the transaction is rolled back and forgotten.
+_LOST_TO_OTHERS = (1213, 1205, 1412, 1054)
 
 
 class ServerLoad:
@@ -49,7 +51,10 @@ class ServerLoad:
         self._lock = threading.Lock()
         self._changes = {spec.full_name: 0 for spec in TABLES}
         self._failure: Exception | None = None
+        self._connect = connect
         self.is_stopping = threading.Event()
+        self.alterations: list[Alteration] = []
+        """Done so far."""
 
     def fill(self) -> None:
         """Put the first rows into the tables."""
@@ -62,6 +67,12 @@ class ServerLoad:
             thread = threading.Thread(target=self._run, args=(worker, deadline), name="demo-client", daemon=True)
             thread.start()
             self._threads.append(thread)
+
+    def alter(self, alteration: Alteration) -> None:
+        """Alter a table, in the midst of it all; returns when it is done."""
+        with self._connect(database=DATABASE) as connection, connection.cursor() as cursor:
+            cursor.execute(alteration.statement)
+        self.alterations.append(alteration)
 
     def stop(self) -> None:
         """End it now."""
@@ -121,6 +132,8 @@ class _Worker:
         self._load = load
         self._first_id = number * IDS_PER_CONNECTION + 1
         self._counts = {spec.table: 0 for spec in TABLES}
+        self._columns = {spec.table: _column_list(spec) for spec in TABLES}
+        self._altered = 0
         self._pending: dict[str, int] = {}
 
     def some_id(self, spec: TableSpec, numbers: random.Random) -> int:
@@ -138,6 +151,7 @@ class _Worker:
         rarer = (self._forget_events, self._cancel_order, self._renumber_lines, self._rename_customer)
         with self._connect(database=DATABASE, autocommit=False) as connection, connection.cursor() as cursor:
             while time.monotonic() < deadline and not self._load.is_stopping.is_set():
+                self._follow_alterations()
                 chance = self._numbers.random()
                 script = self._numbers.choice(rarer if chance > 0.8 else scripts)
                 if chance < BULK_SHARE:
@@ -167,9 +181,16 @@ class _Worker:
         self._counts[spec.table] += 1
         return self._first_id + self._counts[spec.table] - 1
 
+    def _follow_alterations(self) -> None:
+        for alteration in self._load.alterations[self._altered :]:
+            self._altered += 1
+            self._rows.follow(alteration.after)
+            self._columns[alteration.after.table] = _column_list(alteration.after)
+
     def _insert(self, cursor: Cursor, spec: TableSpec, rows: Sequence[Row]) -> None:
-        places = ", ".join(["%s"] * len(spec.columns))
-        self._count(spec, cursor.executemany(f"INSERT INTO `{spec.table}` VALUES ({places})", rows))
+        columns = self._columns[spec.table]
+        places = ", ".join(["%s"] * len(rows[0]))
+        self._count(spec, cursor.executemany(f"INSERT INTO `{spec.table}` ({columns}) VALUES ({places})", rows))
 
     def _execute(self, cursor: Cursor, spec: TableSpec, sql: str, arguments: Sequence[object]) -> None:
         self._count(spec, cursor.execute(sql, arguments))
@@ -241,3 +262,7 @@ class _Worker:
         first = self._load.pick_event(self._numbers)
         sql = "UPDATE events SET score = -score, duration = NULL WHERE id BETWEEN %s AND %s AND score > -128"
         self._execute(cursor, EVENTS, sql, (first, first + BULK_ROWS))
+
+
+def _column_list(spec: TableSpec) -> str:
+    return ", ".join(f"`{column.name}`" for column in spec.columns)

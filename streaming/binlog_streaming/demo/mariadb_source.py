@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from binlog_format import open_log
 from binlog_format.gtid import GtidPosition
+from binlog_streaming.demo.alterations import ALTERATIONS, final_tables
 from binlog_streaming.demo.failures import DemoError
 from binlog_streaming.demo.mariadb_load import ServerLoad
 from binlog_streaming.demo.mariadb_server import MariaDbServer
-from binlog_streaming.demo.reports import WriterReport
+from binlog_streaming.demo.reports import AlterationReport, WriterReport
 from binlog_streaming.demo.shop import DATABASE, TABLES
 from binlog_streaming.demo.sources import LogSource
 from binlog_streaming.demo.truth import TableTruth, to_arrow
@@ -23,6 +24,7 @@ from binlog_streaming.demo.truth import TableTruth, to_arrow
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from binlog_format.events.table_encoding import TableSpec
     from binlog_streaming.demo.state import DemoState
     from binlog_streaming.demo.view import DemoView
 
@@ -115,26 +117,47 @@ class MariaDbSource(LogSource):
         _wait(lambda: any(log_directory.glob("*.ibb")), self.check, "the repacked log has no file")
 
     def _watch(self, load: ServerLoad, log_directory: Path, state: DemoState) -> None:
+        started = time.monotonic()
+        alterations: list[AlterationReport] = []
+
+        def say(*, is_done: bool = False) -> None:
+            position = self._server.gtid_position()
+            report = WriterReport(
+                changes=load.changes(), last_gtid=position, alterations=tuple(alterations), is_done=is_done
+            )
+            state.writer_said(report)
+
         try:
+            for alteration in ALTERATIONS:
+                while load.is_running() and time.monotonic() < started + alteration.share * self._seconds:
+                    say()
+                    time.sleep(REPORT_INTERVAL_S)
+                load.alter(alteration)
+                alterations.append(
+                    AlterationReport(at=time.time(), statement=alteration.statement, brief=alteration.brief)
+                )
             while load.is_running():
-                state.writer_said(WriterReport(changes=load.changes(), last_gtid=self._server.gtid_position()))
+                say()
                 time.sleep(REPORT_INTERVAL_S)
             load.join()
-            self._truths = [self._select(load, number) for number in range(len(TABLES))]
+            say()
+            self._truths = [self._select(spec) for spec in final_tables()]
             last = self._server.gtid_position()
             position = GtidPosition.parse(last)
             _wait(lambda: _holds(log_directory, position), self.check, f"the repacked log does not get to {last}")
-            state.writer_said(WriterReport(changes=load.changes(), last_gtid=last, is_done=True))
+            say(is_done=True)
         except Exception as error:  # raised again by check(), on the thread that can show it
             self._failure = error
 
-    def _select(self, load: ServerLoad, number: int) -> TableTruth:
-        spec = TABLES[number]
+    def _select(self, spec: TableSpec) -> TableTruth:
         with self._server.connect() as connection, connection.cursor() as cursor:
             names = ", ".join(f"`{column.name}`" for column in spec.columns)
             cursor.execute(f"SELECT {names} FROM `{spec.database}`.`{spec.table}`")
             rows = to_arrow(spec, cursor.fetchall())
-        return TableTruth(spec.full_name, spec.primary_key, rows)
+        alterations = [alteration for alteration in ALTERATIONS if alteration.after.full_name == spec.full_name]
+        added = {name: value for alteration in alterations for name, value in alteration.added.items()}
+        renamed = {name: new for alteration in alterations for name, new in alteration.renamed.items()}
+        return TableTruth(spec.full_name, spec.primary_key, rows, added=added, renamed=renamed)
 
 
 def _holds(log_directory: Path, position: GtidPosition) -> bool:

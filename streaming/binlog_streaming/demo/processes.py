@@ -1,58 +1,83 @@
-"""Processes of the demo: `ReportingProcess` runs one that says how far it is."""
+"""Processes of the demo, which say how far they are: `ReportingProcess` is one of its modules, `JobProcess` the job."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+import signal
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import msgspec
 
 from binlog_streaming.demo.failures import DemoError
-from binlog_streaming.demo.reports import WriterReport
+from binlog_streaming.demo.reports import JobReport, WriterReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 STOP_PATIENCE_S = 10.0
+JOB_STOP_PATIENCE_S = 40.0
+"""The job ends behind the running batch, and then Java has to go."""
+
+_ERROR = re.compile(r"error: |\w*(Error|Exception): ")
+
+ReportType = TypeVar("ReportType", bound=msgspec.Struct)
 
 
-class ReportingProcess:
-    """A Python module as a process of its own; a context manager that ends it.
+class LineProcess(Generic[ReportType]):
+    """A process that writes lines of JSON to its standard output; a context manager that ends it.
 
     Args:
-        module: With a `main`.
-        arguments: Of the command line.
+        command: The program and its arguments.
+        name: For messages.
+        report: What a line is.
         log_file: Where its standard error goes.
         listener: Called with each report, on a thread of this object's.
+        own_session: Signals from the terminal do not reach it.
     """
 
+    stop_patience_s = STOP_PATIENCE_S
+
     def __init__(
-        self, module: str, arguments: Sequence[str], *, log_file: Path, listener: Callable[[WriterReport], None]
+        self,
+        command: Sequence[str],
+        *,
+        name: str,
+        report: type[ReportType],
+        log_file: Path,
+        listener: Callable[[ReportType], None],
+        own_session: bool = False,
     ) -> None:
-        self._module = module
+        self._name = name
+        self._decoder = msgspec.json.Decoder(report)
         self._log_file = log_file
         self._listener = listener
-        with log_file.open("wb") as errors:
+        with log_file.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=own_session,
             )
         self._first = threading.Event()
         self._has_reported = False
-        self._thread = threading.Thread(target=self._listen, name=module, daemon=True)
+        self._thread = threading.Thread(target=self._listen, name=name, daemon=True)
         self._thread.start()
 
-    def __enter__(self) -> ReportingProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
     def wait_for_first_report(self) -> None:
-        """Return when there is something to read in the log.
+        """Return when it has said something.
 
         Raises:
             DemoError: The process ended before.
@@ -62,25 +87,19 @@ class ReportingProcess:
             self._process.wait()
         self.check()
 
-    def go_on(self) -> None:
-        """Write a line to it: it is waiting for one."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended: check() says why
-            self._process.stdin.write(b"\n")
-            self._process.stdin.close()
-
     def check(self) -> None:
         """See that it has not failed.
 
         Raises:
-            DemoError: `PROCESS_FAILED`, with the last line that it said.
+            DemoError: `PROCESS_FAILED`, with the last error that it said, or else the last line.
         """
         status = self._process.poll()
         if status:
             lines = self._log_file.read_text(errors="replace").strip().splitlines()
+            telling = [line for line in lines if _ERROR.match(line)] or lines
             raise DemoError(
                 "PROCESS_FAILED",
-                f"{self._module}: exit status {status}: {lines[-1] if lines else 'it said nothing'}",
+                f"{self._name}: exit status {status}: {telling[-1] if telling else 'it said nothing'}",
                 hint=f"All that it said is in {self._log_file}",
             )
 
@@ -99,10 +118,19 @@ class ReportingProcess:
         if self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(STOP_PATIENCE_S)
+                self._process.wait(self.stop_patience_s)
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+                self.kill()
+        self._let_go()
+
+    def kill(self) -> int:
+        """Kill it, and all processes that it has started, as a crash of the machine would; returns how many."""
+        count = kill_family(self._process.pid)
+        self._process.wait()
+        self._let_go()
+        return count
+
+    def _let_go(self) -> None:
         self._thread.join()
         assert self._process.stdout is not None
         assert self._process.stdin is not None
@@ -112,9 +140,97 @@ class ReportingProcess:
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
-        decoder = msgspec.json.Decoder(WriterReport)
         for line in self._process.stdout:
-            self._listener(decoder.decode(line))
+            if not line.endswith(b"\n"):
+                break  # cut off by a kill
+            self._listener(self._decoder.decode(line))
             self._has_reported = True
             self._first.set()
         self._first.set()
+
+
+class ReportingProcess(LineProcess[WriterReport]):
+    """A Python module as a process of its own.
+
+    Args:
+        module: With a `main`.
+        arguments: Of the command line.
+        log_file: Where its standard error goes.
+        listener: Called with each report, on a thread of this object's.
+    """
+
+    def __init__(
+        self, module: str, arguments: Sequence[str], *, log_file: Path, listener: Callable[[WriterReport], None]
+    ) -> None:
+        command = [sys.executable, "-m", module, *arguments]
+        super().__init__(command, name=module, report=WriterReport, log_file=log_file, listener=listener)
+
+    def go_on(self) -> None:
+        """Write a line to it: it is waiting for one."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended: check() says why
+            self._process.stdin.write(b"\n")
+            self._process.stdin.close()
+
+
+class JobProcess(LineProcess[JobReport]):
+    """`binlog-stream run` on a job file: Python, Java, and Spark's Python workers.
+
+    Args:
+        job_file: The job; `${NAME}` in it is taken from this process's environment.
+        log_file: Where its standard error goes.
+        listener: Called with each report, on a thread of this object's.
+    """
+
+    stop_patience_s = JOB_STOP_PATIENCE_S
+
+    def __init__(self, job_file: Path, *, log_file: Path, listener: Callable[[JobReport], None]) -> None:
+        program = "from binlog_streaming.cli import main; main()"
+        command = [sys.executable, "-c", program, "run", str(job_file), "--output", "jsonl"]
+        name = f"binlog-stream run {job_file.name}"
+        super().__init__(command, name=name, report=JobReport, log_file=log_file, listener=listener, own_session=True)
+
+
+def kill_family(pid: int) -> int:
+    """SIGKILL to a process that leads a group of its own, and to all that it has started; returns how many there were.
+
+    Spark's Python workers have a group of their own too. Whole groups are killed, so no worker gets away that is just
+    being started.
+    """
+    members = _family(pid)
+    groups = {group for _, group in members} - {os.getpgrp()}
+    for group in sorted(groups):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+    for member, group in members:
+        if group not in groups:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(member, signal.SIGKILL)
+    return len(members)
+
+
+def _family(pid: int) -> list[tuple[int, int]]:
+    # The process and its descendants, with their process groups.
+    children: dict[int, list[tuple[int, int]]] = {}
+    family = []
+    for member, parent, group in _processes():
+        if member == pid:
+            family.append((member, group))
+        children.setdefault(parent, []).append((member, group))
+    for member, _ in family:  # grows on the way
+        family += children.get(member, [])
+    return family
+
+
+def _processes() -> list[tuple[int, int, int]]:
+    # Number, parent and group of every process.
+    if not Path("/proc/self/stat").exists():
+        listed = subprocess.run(["ps", "-Ao", "pid=,ppid=,pgid="], capture_output=True, text=True, check=True)
+        fields = [line.split() for line in listed.stdout.splitlines()]
+        return [(int(pid), int(parent), int(group)) for pid, parent, group in fields]
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            pid, rest = path.parent.name, path.read_text(errors="replace").rpartition(")")[2].split()
+            found.append((int(pid), int(rest[1]), int(rest[2])))
+    return found

@@ -58,7 +58,10 @@ class Recorder:
         self._server_id = server_id
         self._clock = clock
         self._encoders: dict[str, TableEncoder] = {}
+        self._next_table_id = _FIRST_TABLE_ID
         self._next_xid = 1
+        self.committed_at: dict[str, int] = {}
+        """When each group was committed, by GTID: seconds since 1970 UTC, as the log has it."""
 
     def record(self, action: Action) -> None:
         """Do one step."""
@@ -71,6 +74,7 @@ class Recorder:
             writer.begin(action.session)
         elif isinstance(action, Commit):
             origin = self._origin()
+            self.committed_at[str(action.gtid)] = origin.timestamp
             writer.event(action.session, encode_xid(self._take_xid(), origin))
             writer.commit(action.session, action.gtid, encode_gtid(action.gtid, origin.timestamp))
         elif isinstance(action, Rollback):
@@ -105,8 +109,10 @@ class Recorder:
 
     def _encoder(self, spec: TableSpec) -> TableEncoder:
         encoder = self._encoders.get(spec.full_name)
-        if encoder is None:
-            encoder = TableEncoder(spec, _FIRST_TABLE_ID + len(self._encoders))
+        if encoder is None or encoder.spec is not spec:
+            # As the server: a table that was altered gets a new id.
+            encoder = TableEncoder(spec, self._next_table_id)
+            self._next_table_id += 1
             self._encoders[spec.full_name] = encoder
         return encoder
 

@@ -7,22 +7,22 @@ import shutil
 import statistics
 import subprocess
 import sys
-import threading
-import time
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.demo.comparison import Comparison, compare_changelog, compare_mirror
+from binlog_streaming.demo.comparison import Comparison, compare_changelog, compare_mirror, compare_versions
 from binlog_streaming.demo.failures import DemoError
+from binlog_streaming.demo.job_run import run_job
 from binlog_streaming.demo.real_log import find_real_log
 from binlog_streaming.demo.sources import LogSource, WorkloadSource
-from binlog_streaming.demo.state import DemoState
+from binlog_streaming.demo.state import DemoState, MarkKind
+from binlog_streaming.demo.targets import read_target, reading_code
 from binlog_streaming.demo.view import DemoView
-from binlog_streaming.settings import Mode, load_job
-from binlog_streaming.tables.job import TablesJob
+from binlog_streaming.settings import Mode, TableFormat, load_job
 from binlog_streaming.tables.target import target_uri
 
 if TYPE_CHECKING:
@@ -35,10 +35,17 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 JOB_FILE = REPOSITORY / "conf" / "demo.toml"
 DIRECTORY_VARIABLE = "BINLOG_STREAM_DEMO"
 """Names the demo's directory in the job file."""
+FORMAT_VARIABLE = "BINLOG_STREAM_DEMO_FORMAT"
+"""Names the format of the tables there."""
 MARK = ".binlog-stream-demo"
 """A directory with this file in it was made by a demo, and may be made anew by the next."""
-STANDSTILL_S = 90.0
-"""When the log is complete and no batch ends for so long, what there is is compared."""
+PICTURE = "demo.png"
+_SINK_NAMES = {TableFormat.DELTA: "Delta", TableFormat.ICEBERG: "Iceberg"}
+_COMPARE = {
+    Mode.MIRROR: compare_mirror,
+    Mode.CHANGELOG: compare_changelog,
+    Mode.SCD2: compare_versions,
+}
 
 
 class Source(StrEnum):
@@ -54,13 +61,15 @@ class DemoOptions:
 
     Attributes:
         source: Of the log.
+        sink: Kind of the tables: Delta or Iceberg.
         rows: Row changes of the workload, about.
         seconds: Time in which they are written, or for which a server is under load.
         directory: Where log, tables and checkpoint go.
-        keep: Leave them there in the end.
+        keep: Leave them there in the end; the picture always stays.
     """
 
     source: Source
+    sink: TableFormat
     rows: int
     seconds: float
     directory: Path
@@ -78,26 +87,27 @@ def run_demo(options: DemoOptions, view: DemoView | None = None) -> bool:
     source = _source(options, directory)
     state = DemoState()
     prepare_directory(directory)
-    view.title(source.title)
+    view.title(source.title, _SINK_NAMES[options.sink])
     with view.step("Compiling kernels, once", "Kernels are compiled"):
         compile_kernels()
-    job = demo_job(directory)
+    job = demo_job(directory, options.sink)
     state.restart_clock()
     with source:
         source.start(directory / "log", state, view)
-        run_job(job, source, state, view)
+        run_job(JOB_FILE, job, source, state, view)
         with view.step("Comparing every row with the truth", "Every row is compared"):
             comparisons = list(compare_all(job, source.truths()))
     view.result(comparisons)
     view.verdict(comparisons)
     equal = all(one.is_equal for one in comparisons)
     is_kept = options.keep or not equal
-    places = [("log", job.source.path), ("tables", job.sink.directory)]
-    view.facts(_facts(state) + (places if is_kept else []))
+    places = [("log", job.source.path), ("tables", job.sink.directory)] if is_kept else []
+    picture = _picture(state, f"{source.title}, {_SINK_NAMES[options.sink]} tables", directory / PICTURE)
+    view.facts([*_facts(state), *places, *picture])
     if is_kept:
         view.code("Look at the tables:", look_at(job))
     else:
-        shutil.rmtree(directory)
+        remove_all_but_the_picture(directory)
     return equal
 
 
@@ -119,6 +129,17 @@ def prepare_directory(directory: Path) -> None:
     (directory / MARK).touch()
 
 
+def remove_all_but_the_picture(directory: Path) -> None:
+    """Remove log, tables and checkpoint; the next demo may still use the directory."""
+    for path in directory.iterdir():
+        if path.name in (MARK, PICTURE):
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
 def compile_kernels() -> None:
     """Fill the cache of compiled kernels, in a process of its own: the job's workers find it there.
 
@@ -133,72 +154,11 @@ def compile_kernels() -> None:
         raise DemoError("PROCESS_FAILED", f"compiling kernels: {lines[-1] if lines else 'no message'}")
 
 
-def demo_job(directory: Path) -> Job:
-    """The job of `conf/demo.toml` on *directory*."""
+def demo_job(directory: Path, sink: TableFormat = TableFormat.DELTA) -> Job:
+    """The job of `conf/demo.toml` on *directory*, also for processes that are started later."""
     os.environ[DIRECTORY_VARIABLE] = str(directory)
+    os.environ[FORMAT_VARIABLE] = sink.value
     return load_job(JOB_FILE)
-
-
-def run_job(job: Job, source: LogSource, state: DemoState, view: DemoView) -> None:
-    """Run the job until everything that *source* writes is in the tables, or nothing moves any more.
-
-    Raises:
-        BinlogError: The source or the job has failed.
-    """
-    running = _RunningJob(job, state)
-    with view.step("Starting Spark", "Spark runs the job conf/demo.toml"):
-        running.start()
-    moved = [time.monotonic(), -1]
-    going_on: list[int] = []
-
-    def is_done() -> bool:
-        source.check()
-        running.check()
-        now = state.snapshot()
-        if now.batches and not going_on:
-            # Behind the first batch the job is warm, and the live part begins.
-            going_on.append(now.batches)
-            state.go_live()
-            source.go_on()
-        if now.batches != moved[1] or not now.is_written:
-            moved[:] = [time.monotonic(), now.batches]
-        return (now.is_written and now.total_applied >= now.total_in_log) or (
-            time.monotonic() - moved[0] > STANDSTILL_S
-        )
-
-    try:
-        view.progress(state.snapshot, is_done)
-    finally:
-        running.stop()
-    left = state.snapshot()
-    if left.total_applied < left.total_in_log:
-        view.note(f"[red]Nothing has moved for {STANDSTILL_S:.0f} s; what there is is compared.[/]")
-
-
-class _RunningJob:
-    # The job waits for its end on a thread of its own; this one shows progress.
-    def __init__(self, job: Job, state: DemoState) -> None:
-        self._job = TablesJob(job, listener=state.batch_done)
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._wait, name="demo-job", daemon=True)
-
-    def start(self) -> None:
-        self._job.start()
-        self._thread.start()
-
-    def check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
-    def stop(self) -> None:
-        self._job.request_stop()
-        self._thread.join()
-
-    def _wait(self) -> None:
-        try:
-            self._job.wait()
-        except BaseException as error:  # raised again by check(), on the thread that can show it
-            self._failure = error
 
 
 def compare_all(job: Job, truths: Sequence[TableTruth]) -> Iterator[Comparison]:
@@ -207,19 +167,22 @@ def compare_all(job: Job, truths: Sequence[TableTruth]) -> Iterator[Comparison]:
         database, _, table = truth.name.partition(".")
         rule = _rule(job, database, table)
         for mode in rule.modes:
-            target = target_uri(job.sink.directory, rule.target, database=database, table=table, mode=mode)
-            yield compare_mirror(truth, target) if mode is Mode.MIRROR else compare_changelog(truth, target)
+            yield _COMPARE[mode](truth, read_target(job.sink, _uri(job, rule, truth.name, mode)))
 
 
 def look_at(job: Job) -> list[str]:
-    """Three lines of Python that show something of a table."""
-    rule = _rule(job, "shop", "orders")
-    target = target_uri(job.sink.directory, rule.target, database="shop", table="orders", mode=rule.modes[0])
+    """A few lines of Python that show something of a table."""
+    name = "shop.orders"
+    rule = _rule(job, *name.split("."))
     return [
-        "from deltalake import DeltaTable",
-        f'orders = DeltaTable("{target}").to_pyarrow_table()',
-        'print(orders.group_by("status").aggregate([("total", "sum")]).to_pandas())',
+        *reading_code(job.sink, _uri(job, rule, name, rule.modes[0])),
+        'print(table.group_by("status").aggregate([("total", "sum")]).to_pandas())',
     ]
+
+
+def _uri(job: Job, rule: TableRule, name: str, mode: Mode) -> str:
+    database, _, table = name.partition(".")
+    return target_uri(job.sink.directory, rule.target, database=database, table=table, mode=mode)
 
 
 def _rule(job: Job, database: str, table: str) -> TableRule:
@@ -241,17 +204,31 @@ def _source(options: DemoOptions, directory: Path) -> LogSource:
     return WorkloadSource(directory, real, rows=options.rows, seconds=options.seconds)
 
 
+def _picture(state: DemoState, title: str, target: Path) -> list[tuple[str, str]]:
+    if find_spec("matplotlib") is None:
+        return [("picture", "none: pip install 'binlog-stream[plot]'")]
+    from binlog_streaming.demo.picture import draw_picture
+
+    draw_picture(state, title, target)
+    return [("picture", str(target))]
+
+
 def _facts(state: DemoState) -> list[tuple[str, str]]:
-    totals = state.totals
-    changes = sum(totals.batch_changes)
-    facts = [("row changes", f"{changes:,} in {len(totals.batch_changes)} batches")]
+    batches = state.batches()
+    facts = [("row changes", f"{sum(batch.changes for batch in batches):,} in {len(batches)} batches")]
     # The first batch waits for Spark's workers to start, and the live part begins behind it.
-    live, busy = sum(totals.batch_changes[1:]), sum(totals.batch_seconds[1:])
-    if live and totals.first_batch_at is not None and totals.last_batch_at is not None:
-        seconds = totals.last_batch_at - totals.first_batch_at
+    live = sum(batch.changes for batch in batches[1:])
+    if live:
+        seconds = batches[-1].finished_at - batches[0].finished_at
+        busy = sum(batch.seconds for batch in batches[1:])
         rates = f"{live / seconds:,.0f}/s over {seconds:.1f} s, {live / busy:,.0f}/s in batches"
         facts.append(("live part", f"{live:,} row changes: {rates}"))
-    if totals.lags:
-        middle, worst = statistics.median(totals.lags), max(totals.lags)
+    away = {mark.kind: mark.at for mark in state.marks()}
+    if MarkKind.REPEATED in away:
+        seconds = away[MarkKind.REPEATED] - away[MarkKind.KILLED]
+        facts.append(("kill -9", f"the batch was in the tables {seconds:.1f} s later"))
+    lags = [lag for _, lag in state.lags()]
+    if lags:
+        middle, worst = statistics.median(lags), max(lags)
         facts.append(("lag", f"{middle:.1f} s in the middle, at most {worst:.1f} s, from commit to table"))
     return facts

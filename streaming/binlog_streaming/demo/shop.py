@@ -1,4 +1,4 @@
-"""The shop: four tables of different shape, and rows for them: `TABLES`, `RowMaker`."""
+"""The shop: four tables of different shape, and rows for them: `TABLES`, `RowMaker`; `alterations` changes tables."""
 
 from __future__ import annotations
 
@@ -98,6 +98,7 @@ _COUNTRIES = ("DE", "FR", "JP", "GR", "TR", "US", "VN", "PL")
 _TIERS = ("basic", "silver", "gold")
 _KINDS = ("page-view", "search", "add-to-cart", "checkout", "login", "logout", "推荐", "error")
 _SKUS = ("GR\u00dcN", "BLEU", "ROT", "NOIR", "CAF\u00c9")
+_CHANNELS = ("web", "app", "télé", "店舗")
 
 _START = datetime.datetime(2026, 1, 1)  # noqa: DTZ001 (DATETIME columns have no zone)
 _START_UTC = _START.replace(tzinfo=datetime.UTC)
@@ -109,11 +110,19 @@ class RowMaker:
 
     def __init__(self, numbers: random.Random) -> None:
         self._numbers = numbers
+        self._types: dict[str, dict[str, str]] = {}
+        for spec in TABLES:
+            self.follow(spec)
+
+    def follow(self, spec: TableSpec) -> None:
+        """Make rows of a table as it is from now on."""
+        self._types[spec.table] = {column.name: column.sql_type for column in spec.columns}
 
     def customer(self, customer_id: int) -> Row:
         """A new customer."""
         pick, chance = self._numbers.choice, self._numbers.random
         name = f"{pick(_FIRST)} {pick(_LAST)}"
+        added = (int(chance() * 500), pick(_CHANNELS)) if "points" in self._types["customers"] else ()
         return (
             customer_id,
             name,
@@ -124,14 +133,20 @@ class RowMaker:
             _CENTURY_START + datetime.timedelta(days=int(chance() * 28_000)) if chance() < 0.7 else None,
             _START_UTC + datetime.timedelta(microseconds=int(chance() * 3e13)),
             pick(_NOTES) if chance() < 0.4 else None,
+            *added,
         )
 
     def changed_customer(self, row: Row) -> Row:
-        """The customer with other credit, and sometimes another tier or note."""
+        """The customer with other credit, and sometimes another tier or note; with points, a few more of them."""
         chance = self._numbers.random()
         tier = self._other(_TIERS, row[4]) if chance < 0.2 else row[4]
         notes = self._other(_NOTES, row[8]) if chance > 0.7 else row[8]
-        return (*row[:4], tier, self._other_money(row[5], 1_000_000), *row[6:8], notes)
+        added = row[9:]
+        if added:
+            points, channel = added
+            assert isinstance(points, int)
+            added = (points + int(self._numbers.random() * 20), channel)
+        return (*row[:4], tier, self._other_money(row[5], 1_000_000), *row[6:8], notes, *added)
 
     def order(self, order_id: int, customer_id: int) -> Row:
         """A new order."""
@@ -160,7 +175,7 @@ class RowMaker:
             order_id,
             line_no,
             f"{self._numbers.choice(_SKUS)}-{int(chance() * 9000) + 1000}",
-            int(chance() * 40) - 5,
+            int(chance() * 40) - 5 if chance() < 0.8 else self._quantity(),
             self._money(1, 99_999),
             chance() * 30 if chance() < 0.8 else None,
         )
@@ -188,6 +203,11 @@ class RowMaker:
         score = row[6]
         assert isinstance(score, int)
         return (*row[:6], (score + 129 + int(self._numbers.random() * 254)) % 256 - 128, row[7])
+
+    def _quantity(self) -> int:
+        # As large as the column's type allows.
+        size = 64 if self._types["order_lines"]["quantity"] == "bigint" else 24
+        return self._numbers.getrandbits(size) - (1 << size - 1)
 
     def _money(self, low: int, high: int) -> Decimal:
         return Decimal(low + int(self._numbers.random() * (high - low))).scaleb(-2)

@@ -85,7 +85,7 @@ class WorkloadSource(LogSource):
         with view.step("Repacking a real server's log", "A real server's log (MariaDB 10.11) is repacked as .ibb"):
             self._process = ReportingProcess(
                 "binlog_streaming.demo.live_writer",
-                ["--wait", *(str(part) for pair in arguments.items() for part in pair)],
+                ["--wait", "--alter", *(str(part) for pair in arguments.items() for part in pair)],
                 log_file=self._directory / "writer.log",
                 listener=state.writer_said,
             )

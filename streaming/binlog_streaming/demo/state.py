@@ -1,21 +1,42 @@
-"""How far the demo is: `DemoState`, fed by the writer and by the job, looked at by the view."""
+"""How far the demo is: `DemoState`, fed by the writer and by the job, looked at by the view and by the picture."""
 
 from __future__ import annotations
 
 import math
 import threading
 import time
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from binlog_format.position import Position
-    from binlog_streaming.demo.reports import WriterReport
-    from binlog_streaming.tables.progress import BatchProgress
+    from binlog_streaming.demo.reports import AlterationReport, JobReport, WriterReport
 
 RATE_WINDOW_S = 5.0
 """The rate shown is that of the last seconds."""
+
+
+class MarkKind(StrEnum):
+    """What has happened."""
+
+    ALTERED = "altered"
+    """An ALTER TABLE is in the log."""
+    KILLED = "killed"
+    """The job and all its processes."""
+    RESTARTED = "restarted"
+    """The job runs again."""
+    REPEATED = "repeated"
+    """The batch that was cut off is in the tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that has happened: *at* in seconds since 1970 UTC, *text* for people, *brief* for a picture."""
+
+    at: float
+    kind: MarkKind
+    text: str
+    brief: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +46,7 @@ class Snapshot:
     Attributes:
         seconds: Since the log began to be written.
         in_log: Row changes committed, by `database.table`.
-        applied: Row changes that are in the Delta tables.
+        applied: Row changes that are in the target tables.
         rate: Row changes applied per second, lately.
         lag_seconds: From commit to the tables; None before the first batch that says.
         bytes_behind: Of the log, behind the last batch.
@@ -55,41 +76,22 @@ class Snapshot:
         return sum(self.applied.values())
 
 
-@dataclass(slots=True)
-class Totals:
-    """What is told at the end.
-
-    Attributes:
-        lags: Of each batch that had changes of the live part, in seconds.
-        batch_changes: Row changes of each batch.
-        batch_seconds: Time that each batch took.
-        first_batch_at: When the first batch was done, seconds since 1970 UTC.
-        last_batch_at: When the last one was.
-    """
-
-    lags: list[float] = field(default_factory=list)
-    batch_changes: list[int] = field(default_factory=list)
-    batch_seconds: list[float] = field(default_factory=list)
-    first_batch_at: float | None = None
-    last_batch_at: float | None = None
-
-
 class DemoState:
-    """Written by two threads, read by a third."""
+    """Written by several threads, read by others."""
 
     def __init__(self) -> None:
         self.started_at = time.time()
-        self.totals = Totals()
-        self.position: Position | None = None
-        self._live_since = math.inf
+        self.live_since = math.inf
         self._lock = threading.Lock()
         self._in_log: dict[str, int] = {}
-        self._applied: dict[str, int] = {}
-        self._recent: deque[tuple[float, int]] = deque()
+        self._log_curve: list[tuple[float, int]] = []
+        self._batches: dict[int, JobReport] = {}
+        self._alterations: list[AlterationReport] = []
+        self._marks: list[Mark] = []
+        self._marks_taken = 0
+        self._cut_off: int | None = None
         self._last_gtid = ""
         self._is_written = False
-        self._lag: float | None = None
-        self._bytes_behind: int | None = None
 
     def restart_clock(self) -> None:
         """The demo begins now."""
@@ -97,50 +99,101 @@ class DemoState:
 
     def go_live(self) -> None:
         """The live part of the log begins now: what is committed from here on has a lag."""
-        self._live_since = time.time()
+        self.live_since = time.time()
 
     def writer_said(self, report: WriterReport) -> None:
         """More of the log is there."""
         with self._lock:
             self._in_log = report.changes
+            self._log_curve.append((time.time(), sum(report.changes.values())))
             self._last_gtid = report.last_gtid
             self._is_written = report.is_done
+            for alteration in report.alterations[len(self._alterations) :]:
+                self._alterations.append(alteration)
+                self._marks.append(Mark(alteration.at, MarkKind.ALTERED, alteration.statement, alteration.brief))
 
-    def batch_done(self, batch: BatchProgress) -> None:
+    def job_said(self, report: JobReport) -> None:
         """More is in the tables; fit as the job's listener."""
-        # A table with several modes comes several times, with the same changes.
-        by_table = {table.source_table: table.changes for table in batch.tables}
+        if report.event != "batch":
+            return
         with self._lock:
-            for name, changes in by_table.items():
-                self._applied[name] = self._applied.get(name, 0) + changes
-            totals = self.totals
-            totals.batch_changes.append(batch.changes)
-            totals.batch_seconds.append(batch.seconds)
-            totals.first_batch_at = totals.first_batch_at or batch.finished_at
-            totals.last_batch_at = batch.finished_at
-            self._recent.append((batch.finished_at, batch.changes))
-            self._bytes_behind = batch.bytes_behind
-            self.position = batch.position or self.position
-            # Earlier commits are history: how old they are is no lag. Commit times are whole seconds.
-            if batch.commit_time is not None and batch.commit_time > self._live_since - 1:
-                self._lag = batch.lag_seconds
-                if self._lag is not None:
-                    totals.lags.append(self._lag)
+            # A batch that was in the tables before the checkpoint knew comes twice.
+            self._batches[report.batch_id] = report
+            if report.batch_id == self._cut_off:
+                self._cut_off = None
+                repeated = sum(target.outcome == "repeated" for target in report.tables)
+                text = f"batch {report.batch_id} again: {repeated} of {len(report.tables)} tables had all of it already"
+                self._marks.append(Mark(report.finished_at, MarkKind.REPEATED, text))
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether a batch was cut off, and is not done again yet."""
+        return self._cut_off is not None
+
+    def was_killed(self, batch_id: int | None, text: str) -> None:
+        """The job was killed in the middle of a batch; None: in none."""
+        with self._lock:
+            self._cut_off = batch_id
+            self._marks.append(Mark(time.time(), MarkKind.KILLED, text, "kill -9"))
+
+    def was_restarted(self, text: str) -> None:
+        """The job runs again."""
+        with self._lock:
+            self._marks.append(Mark(time.time(), MarkKind.RESTARTED, text, "Spark is up again"))
+
+    def take_marks(self) -> list[Mark]:
+        """What has happened since the last call."""
+        with self._lock:
+            taken, self._marks_taken = self._marks_taken, len(self._marks)
+            return self._marks[taken:]
+
+    @property
+    def alteration_count(self) -> int:
+        """ALTER TABLE statements in the log so far."""
+        return len(self._alterations)
+
+    def marks(self) -> list[Mark]:
+        """All that has happened, by time."""
+        with self._lock:
+            return sorted(self._marks, key=lambda mark: mark.at)
+
+    def batches(self) -> list[JobReport]:
+        """All batches done, each once, in order."""
+        with self._lock:
+            return [self._batches[number] for number in sorted(self._batches)]
+
+    def log_curve(self) -> list[tuple[float, int]]:
+        """Row changes in the log over time (seconds since 1970 UTC)."""
+        with self._lock:
+            return list(self._log_curve)
+
+    def lags(self) -> list[tuple[float, float]]:
+        """When each batch with changes of the live part was done (seconds since 1970 UTC), and its lag in seconds."""
+        # Earlier commits are history: how old they are is no lag. Commit times are whole seconds.
+        return [
+            (batch.finished_at, batch.lag_seconds)
+            for batch in self.batches()
+            if batch.lag_seconds is not None and batch.finished_at - batch.lag_seconds > self.live_since - 1
+        ]
 
     def snapshot(self) -> Snapshot:
         """The state now."""
         now = time.time()
+        batches, lags = self.batches(), self.lags()
+        applied: dict[str, int] = {}
+        for batch in batches:
+            for name, changes in batch.changes_by_table().items():
+                applied[name] = applied.get(name, 0) + changes
+        recent = sum(batch.changes for batch in batches if batch.finished_at > now - RATE_WINDOW_S)
         with self._lock:
-            while self._recent and self._recent[0][0] < now - RATE_WINDOW_S:
-                self._recent.popleft()
             return Snapshot(
                 seconds=now - self.started_at,
                 in_log=dict(self._in_log),
-                applied=dict(self._applied),
-                rate=sum(changes for _, changes in self._recent) / RATE_WINDOW_S,
-                lag_seconds=self._lag,
-                bytes_behind=self._bytes_behind,
+                applied=applied,
+                rate=recent / RATE_WINDOW_S,
+                lag_seconds=lags[-1][1] if lags else None,
+                bytes_behind=batches[-1].bytes_behind if batches else None,
                 last_gtid=self._last_gtid,
-                batches=len(self.totals.batch_changes),
+                batches=len(batches),
                 is_written=self._is_written,
             )

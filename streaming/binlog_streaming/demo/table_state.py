@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from binlog_format.events.table_encoding import TableSpec
     from binlog_format.events.value_encoding import Value
+    from binlog_streaming.demo.alterations import Alteration
 
     Row = tuple[Value, ...]
     Key = tuple[Value, ...]
@@ -48,6 +49,12 @@ class TableState:
                 self._places[new] = len(self._keys)
                 self._keys.append(new)
             self.rows[new] = after
+
+    def alter(self, alteration: Alteration) -> None:
+        """ALTER TABLE; nobody may hold a row."""
+        assert not self._locks
+        self.spec = alteration.after
+        self.rows = {key: alteration.row(row) for key, row in self.rows.items()}
 
     def lock(self, row: Row, session: int) -> Key:
         """Let no other session have the row."""

@@ -1,4 +1,4 @@
-"""What the tables must hold in the end: `Truth` collects committed changes and final rows, and keeps them in files."""
+"""What the tables must hold in the end: `TableTruth`; `save` and `load` keep truths in files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.feather
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from binlog_format.events.table_encoding import ColumnSpec, TableSpec
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 CHANGE_TYPE = "_change_type"
 GTID = "_gtid"
+VALID_FROM = "_valid_from"
+VALID_TO = "_valid_to"
+IS_CURRENT = "_is_current"
 
 _INTEGERS = {
     "tinyint": (pa.int8(), pa.int16()),
@@ -52,12 +55,19 @@ class TableTruth:
         rows: Its rows in the end, in no order.
         changes: Every row image committed, in commit order: the columns, then `_change_type` and `_gtid`. None where
             only the final rows are known.
+        versions: Every version of every row, in the order in which they began: the columns, then `_valid_from`,
+            `_valid_to` and `_is_current`. None where only the final rows are known.
+        added: Columns (NOT NULL) that came while rows were there, and what those got.
+        renamed: Columns that got another name, by their old one.
     """
 
     name: str
     key: tuple[str, ...]
     rows: pa.Table
     changes: pa.Table | None = None
+    versions: pa.Table | None = None
+    added: Mapping[str, Value] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
 
 def arrow_type(column: ColumnSpec) -> pa.DataType:
@@ -100,47 +110,18 @@ def to_arrow(spec: TableSpec, rows: Iterable[Row]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-@dataclass(slots=True)
-class ChangeLog:
-    """The committed changes of one table, in commit order."""
-
-    spec: TableSpec
-    images: list[Row] = field(default_factory=list)
-    kinds: list[str] = field(default_factory=list)
-    gtids: list[str] = field(default_factory=list)
-    changes: int = 0
-
-    def add(self, before: Row | None, after: Row | None, gtid: str) -> None:
-        """One row inserted (no *before*), updated or deleted (no *after*)."""
-        self.changes += 1
-        if before is not None:
-            self._image(before, "delete" if after is None else "update_preimage", gtid)
-        if after is not None:
-            self._image(after, "insert" if before is None else "update_postimage", gtid)
-
-    def to_arrow(self) -> pa.Table:
-        """All images."""
-        table = to_arrow(self.spec, self.images)
-        table = table.append_column(CHANGE_TYPE, pa.array(self.kinds, pa.string()))
-        return table.append_column(GTID, pa.array(self.gtids, pa.string()))
-
-    def _image(self, row: Row, kind: str, gtid: str) -> None:
-        self.images.append(row)
-        self.kinds.append(kind)
-        self.gtids.append(gtid)
-
-
 _KEY_METADATA = b"binlog-stream.key"
 
 
 def save(truths: Iterable[TableTruth], directory: Path) -> None:
-    """Write truths into *directory*, to be read by `load`."""
+    """Write truths, but for what was added and renamed, into *directory*, to be read by `load`."""
     directory.mkdir(parents=True, exist_ok=True)
     for truth in truths:
         rows = truth.rows.replace_schema_metadata({_KEY_METADATA: ",".join(truth.key).encode()})
         pa.feather.write_feather(rows, str(directory / f"{truth.name}.rows.arrow"), compression="zstd")
-        if truth.changes is not None:
-            pa.feather.write_feather(truth.changes, str(directory / f"{truth.name}.changes.arrow"), compression="zstd")
+        for kind, table in (("changes", truth.changes), ("versions", truth.versions)):
+            if table is not None:
+                pa.feather.write_feather(table, str(directory / f"{truth.name}.{kind}.arrow"), compression="zstd")
 
 
 def load(directory: Path) -> list[TableTruth]:
@@ -149,8 +130,11 @@ def load(directory: Path) -> list[TableTruth]:
     for path in sorted(directory.glob("*.rows.arrow")):
         name = path.name.removesuffix(".rows.arrow")
         rows = pa.feather.read_table(str(path))
-        changes_path = directory / f"{name}.changes.arrow"
-        changes = pa.feather.read_table(str(changes_path)) if changes_path.exists() else None
+        changes, versions = (_read_if_there(directory / f"{name}.{kind}.arrow") for kind in ("changes", "versions"))
         key = tuple(rows.schema.metadata[_KEY_METADATA].decode().split(","))
-        truths.append(TableTruth(name, key, rows.replace_schema_metadata(None), changes))
+        truths.append(TableTruth(name, key, rows.replace_schema_metadata(None), changes, versions))
     return truths
+
+
+def _read_if_there(path: Path) -> pa.Table | None:
+    return pa.feather.read_table(str(path)) if path.exists() else None

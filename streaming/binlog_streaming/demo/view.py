@@ -14,7 +14,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from binlog_streaming.demo.comparison import NET_CHANGELOG
+from binlog_streaming.demo.comparison import CURRENT_VERSIONS, NET_CHANGELOG
+from binlog_streaming.demo.state import MarkKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,12 +23,22 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from binlog_streaming.demo.comparison import Comparison
-    from binlog_streaming.demo.state import Snapshot
+    from binlog_streaming.demo.state import Mark, Snapshot
 
 REFRESHES_PER_S = 8
 PLAIN_INTERVAL_S = 2.0
 DIFFERENCES_SHOWN = 5
 _NONE = "-"
+_MARK_STYLES = {
+    MarkKind.ALTERED: "yellow",
+    MarkKind.KILLED: "bold red",
+    MarkKind.RESTARTED: "green",
+    MarkKind.REPEATED: "green",
+}
+_EXPLANATIONS = {
+    NET_CHANGELOG: "the rows that its changes leave, played through in order",
+    CURRENT_VERSIONS: "the versions that hold now; and of each row one version must follow another",
+}
 
 
 class DemoView:
@@ -36,10 +47,10 @@ class DemoView:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False)
 
-    def title(self, source: str) -> None:
+    def title(self, source: str, sink: str) -> None:
         """What is going to happen."""
         self.console.print()
-        self.console.print(f"[bold]binlog-stream demo[/]  {source} [dim]→ .ibb log → Spark →[/] Delta tables")
+        self.console.print(f"[bold]binlog-stream demo[/]  {source} [dim]→ .ibb log → Spark →[/] {sink} tables")
         self.console.print()
 
     @contextlib.contextmanager
@@ -56,6 +67,11 @@ class DemoView:
     def note(self, text: str) -> None:
         """One line."""
         self.console.print(text)
+
+    def mark(self, mark: Mark, seconds: float) -> None:
+        """Something that has happened, so many seconds after the beginning."""
+        text = Text(mark.text, _MARK_STYLES[mark.kind])
+        self.console.print(Text.assemble((f"{seconds:5.1f} s  ", "dim"), text), soft_wrap=True)
 
     def progress(self, snapshot: Callable[[], Snapshot], is_done: Callable[[], bool]) -> None:
         """Show progress until *is_done*; what that raises goes through."""
@@ -84,8 +100,13 @@ class DemoView:
     def result(self, comparisons: Sequence[Comparison]) -> None:
         """Table by table, whether it is what it must be."""
         self.console.print(result_table(comparisons))
-        if any(one.mode == NET_CHANGELOG for one in comparisons):
-            self.console.print("[dim]net changelog: the rows that its changes leave, played through in order[/]\n")
+        explained = [
+            (mode, text) for mode, text in _EXPLANATIONS.items() if any(one.mode == mode for one in comparisons)
+        ]
+        for mode, text in explained:
+            self.console.print(f"[dim]{mode}: {text}[/]")
+        if explained:
+            self.console.print()
         for comparison in comparisons:
             if not comparison.is_equal:
                 self.console.print(differences_table(comparison))
@@ -150,9 +171,9 @@ def progress_line(snapshot: Snapshot) -> str:
 
 
 def result_table(comparisons: Sequence[Comparison]) -> Table:
-    """One row for each Delta table."""
+    """One row for each target table."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("Delta table")
+    table.add_column("table")
     table.add_column("mode", style="dim", no_wrap=True)
     table.add_column("rows expected", justify="right")
     table.add_column("rows found", justify="right")

@@ -1,7 +1,7 @@
 """The project's own workload: `Workload.actions()` says what sessions do, `truths()` what must come of it.
 
 Several sessions work on the shop's tables at once, their transactions interleave; some are rolled back, wholly or to a
-savepoint; a few have tens of thousands of rows. The same seed does the same things.
+savepoint; a few have tens of thousands of rows. Tables are altered while they work. The same seed does the same things.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 
 from binlog_format.gtid import Gtid
 from binlog_streaming.demo.actions import Begin, Commit, Ddl, Transaction
+from binlog_streaming.demo.history import TableHistory
 from binlog_streaming.demo.shop import CUSTOMERS, DATABASE, EVENTS, ORDER_LINES, ORDERS, TABLES, RowMaker
 from binlog_streaming.demo.table_state import TableState
-from binlog_streaming.demo.truth import ChangeLog, TableTruth, to_arrow
+from binlog_streaming.demo.truth import TableTruth, to_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from binlog_format.events.table_encoding import TableSpec
     from binlog_format.events.value_encoding import Value
     from binlog_streaming.demo.actions import Action
+    from binlog_streaming.demo.alterations import Alteration
 
     Row = tuple[Value, ...]
     Script = Callable[["Transaction"], Iterator[None]]
@@ -43,9 +45,17 @@ class Workload:
         changes: Row changes to be committed, about.
         seed: Of all random numbers.
         first_gtid: GTID of the first group; the others count on from it.
+        alterations: ALTER TABLE statements that come in the middle, in order of their shares.
     """
 
-    def __init__(self, changes: int, *, seed: int = 1, first_gtid: Gtid | None = None) -> None:
+    def __init__(
+        self,
+        changes: int,
+        *,
+        seed: int = 1,
+        first_gtid: Gtid | None = None,
+        alterations: Sequence[Alteration] = (),
+    ) -> None:
         self.changes = changes
         self.committed = 0
         self._numbers = random.Random(seed)
@@ -55,19 +65,21 @@ class Workload:
         self._customers, self._orders, self._lines, self._events = (
             self._tables[spec.table] for spec in (CUSTOMERS, ORDERS, ORDER_LINES, EVENTS)
         )
-        self._change_logs = {spec.table: ChangeLog(spec) for spec in TABLES}
+        self._histories = {spec.table: TableHistory(spec) for spec in TABLES}
         self._last_ids = {spec.table: 0 for spec in TABLES}
         self._actions: deque[Action] = deque()
         self._bulk_plan = self._plan_bulk()
+        self._alterations = deque(alterations)
 
     def actions(self) -> Iterator[Action]:
         """Everything that the sessions do, in order; lazily, so that it can be done live."""
         yield from self._setup()
         running: dict[int, tuple[Transaction, Iterator[None]]] = {}
-        while self.committed < self.changes or running:
+        while self.committed < self.changes or running or self._alterations:
             session = int(self._numbers.random() * (SESSIONS + 1))
             if session not in running:
-                script = self._next_script(session)
+                # An ALTER TABLE waits for those who use the table, and whoever comes later waits for it.
+                script = None if self._alter([one for one, _ in running.values()]) else self._next_script(session)
                 if script is not None:
                     transaction = Transaction(session, self._actions.append)
                     self._actions.append(Begin(session))
@@ -77,21 +89,26 @@ class Workload:
             while self._actions:
                 yield self._actions.popleft()
 
-    def truths(self) -> list[TableTruth]:
-        """What the tables must hold when all actions are done."""
+    def truths(self, committed_at: Mapping[str, int]) -> list[TableTruth]:
+        """What the tables must hold when all actions are done.
+
+        Args:
+            committed_at: When each transaction was committed, by GTID, in seconds since 1970 UTC.
+        """
         return [
             TableTruth(
                 f"{DATABASE}.{name}",
                 state.spec.primary_key,
                 to_arrow(state.spec, state.rows.values()),
-                self._change_logs[name].to_arrow(),
+                self._histories[name].changes_table(),
+                self._histories[name].versions_table(committed_at),
             )
             for name, state in self._tables.items()
         ]
 
     def changes_by_table(self) -> dict[str, int]:
         """Row changes committed so far."""
-        return {f"{DATABASE}.{name}": log.changes for name, log in self._change_logs.items()}
+        return {f"{DATABASE}.{name}": history.changes for name, history in self._histories.items()}
 
     def _setup(self) -> Iterator[Action]:
         yield Ddl(f"CREATE DATABASE `{DATABASE}` CHARACTER SET utf8mb4", self._take_gtid())
@@ -113,10 +130,24 @@ class Workload:
             return
         gtid = self._take_gtid()
         for table, before, after in transaction.done:
-            self._change_logs[table.spec.table].add(before, after, str(gtid))
+            self._histories[table.spec.table].add(before, after, str(gtid))
         self.committed += len(transaction.done)
         self._actions.append(Commit(transaction.session, gtid, len(transaction.done)))
         transaction.release()
+
+    def _alter(self, running: list[Transaction]) -> bool:
+        # Whether an ALTER TABLE has its turn; it is done as soon as no transaction uses the table.
+        if not self._alterations or self.committed < self._alterations[0].share * self.changes:
+            return False
+        alteration = self._alterations[0]
+        table = self._tables[alteration.after.table]
+        if not any(transaction.uses(table) for transaction in running):
+            self._alterations.popleft()
+            table.alter(alteration)
+            self._histories[alteration.after.table].alter(alteration)
+            self._rows.follow(alteration.after)
+            self._actions.append(Ddl(alteration.statement, self._take_gtid(), alteration.brief))
+        return True
 
     def _next_script(self, session: int) -> Script | None:
         if self.committed >= self.changes:

@@ -15,56 +15,79 @@ from typer.testing import CliRunner
 
 from binlog_streaming.cli.demo import register
 from binlog_streaming.demo import run
+from binlog_streaming.demo.alterations import ALTERATIONS
 from binlog_streaming.demo.comparison import Comparison, Difference
 from binlog_streaming.demo.failures import DemoError
 from binlog_streaming.demo.processes import ReportingProcess
 from binlog_streaming.demo.run import DemoOptions, Source, compare_all, demo_job, look_at, prepare_directory, run_demo
-from binlog_streaming.demo.state import Snapshot
+from binlog_streaming.demo.state import Mark, MarkKind, Snapshot
 from binlog_streaming.demo.truth import load
 from binlog_streaming.demo.view import DemoView, progress_line, size_text
+from binlog_streaming.settings import TableFormat
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_streaming.demo.reports import WriterReport
 
-ROWS = 3000
+ROWS = 4000
+SECONDS = 8
 TABLES = 8
+MODES = 3
 
 
-def options_for(directory: Path, *, keep: bool = True) -> DemoOptions:
-    return DemoOptions(source=Source.WORKLOAD, rows=ROWS, seconds=1.0, directory=directory, keep=keep)
+def options_for(directory: Path) -> DemoOptions:
+    return DemoOptions(
+        source=Source.WORKLOAD, sink=TableFormat.DELTA, rows=ROWS, seconds=1.0, directory=directory, keep=True
+    )
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The demo sets this for the job file.
-    monkeypatch.setenv(run.DIRECTORY_VARIABLE, "")
+    # The demo sets these for the job file.
+    for name in (run.DIRECTORY_VARIABLE, run.FORMAT_VARIABLE):
+        monkeypatch.setenv(name, "")
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_demo_ends_well_and_a_damaged_table_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a process of its own: status 0 and equal tables; then a row is damaged, and the comparison says which."""
-    monkeypatch.setenv(run.DIRECTORY_VARIABLE, "")
+@pytest.mark.parametrize("sink", ["delta", "iceberg"])
+def test_demo_ends_well_and_a_damaged_table_does_not(tmp_path: Path, sink: str) -> None:
+    """As a process of its own: altered, killed, restarted, and equal; then rows are damaged, and it says which."""
     directory = tmp_path / "demo"
-    command = [sys.executable, "-c", "from binlog_streaming.cli import main; main()", "demo"]
-    arguments = ["--rows", str(ROWS), "--seconds", "1", "--directory", str(directory)]
+    command = [sys.executable, "-c", "from binlog_streaming.cli import main; main()", "demo", "--sink", sink]
+    arguments = ["--rows", str(ROWS), "--seconds", str(SECONDS), "--directory", str(directory)]
     result = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert f"All {2 * TABLES} tables are equal" in result.stdout
+    said = result.stdout
+    assert f"All {MODES * TABLES} tables are equal" in said
+    assert "\x1b" not in said
+    in_order = [
+        said.index(text) for text in ("ADD COLUMN", "MODIFY COLUMN", "kill -9 of the job", "up again", "again:")
+    ]
+    assert in_order == sorted(in_order)
+    assert (directory / run.PICTURE).stat().st_size > 10_000
 
-    code = [line.strip() for line in result.stdout.splitlines() if "deltalake" in line or "orders" in line][-3:]
+    code = said.splitlines()
+    code = [line.strip() for line in code[code.index("Look at the tables:") + 1 :]]
     shown = subprocess.run([sys.executable, "-c", "\n".join(code)], capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
     assert "total_sum" in shown.stdout
 
-    target = directory / "tables" / "mirror" / "shop" / "customers"
-    DeltaTable(str(target)).update(updates={"country": "'XX'"}, predicate="id = 7")
-    DeltaTable(str(target)).delete("id = 9")
-    comparisons = {(one.table, one.mode): one for one in compare_all(demo_job(directory), load(directory / "truth"))}
-    damaged = comparisons.pop(("shop.customers", "mirror"))
-    assert {(one.key, one.column) for one in damaged.differences} == {("id=9", None), ("id=7", "country")}
+    if sink == "iceberg":
+        return
+    truths = load(directory / "truth")
+    (customers,) = (truth for truth in truths if truth.name == "shop.customers")
+    changed, removed = customers.rows.column("id").to_pylist()[:2]
+    for mode in ("mirror", "scd2"):
+        target = DeltaTable(str(directory / "tables" / mode / "shop" / "customers"))
+        target.update(updates={"country": "'XX'"}, predicate=f"id = {changed}")
+        target.delete(f"id = {removed}")
+    comparisons = {(one.table, one.mode): one for one in compare_all(demo_job(directory), truths)}
+    for mode in ("mirror", "scd2"):
+        damaged = comparisons.pop(("shop.customers", mode))
+        told = {(one.key.partition(",")[0], one.column) for one in damaged.differences}
+        assert told == {(f"id={removed}", None), (f"id={changed}", "country")}
     assert all(one.is_equal for one in comparisons.values())
 
 
@@ -80,7 +103,9 @@ def test_exit_status_is_1_when_a_table_differs(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(run, "run_demo", differing)
     assert CliRunner().invoke(app, ["--directory", str(tmp_path), "--rows", "5000"]).exit_code == 1
     assert (found[0].rows, found[0].source, found[0].keep) == (5000, Source.WORKLOAD, True)
+    assert found[0].sink is TableFormat.DELTA
     assert CliRunner().invoke(app, ["--source", "oracle"]).exit_code == 2
+    assert CliRunner().invoke(app, ["--sink", "parquet"]).exit_code == 2
 
 
 def test_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
@@ -105,21 +130,23 @@ def test_without_a_checkout_one_line_says_so(tmp_path: Path, monkeypatch: pytest
     assert not (tmp_path / "demo").exists()
 
 
-def test_lines_to_look_at_the_tables_name_the_first_mode(tmp_path: Path, environment: None) -> None:
-    lines = look_at(demo_job(tmp_path))
-    assert len(lines) == 3
-    assert str(tmp_path / "tables" / "mirror" / "shop" / "orders") in lines[1]
+@pytest.mark.parametrize(
+    ("sink", "name"), [(TableFormat.DELTA, "tables/mirror/shop/orders"), (TableFormat.ICEBERG, "mirror.shop.orders")]
+)
+def test_lines_to_look_at_the_tables_name_the_first_mode(tmp_path: Path, sink: TableFormat, name: str) -> None:
+    job = demo_job(tmp_path, sink)
+    assert job.sink.format is sink
+    assert name in "\n".join(look_at(job))
 
 
-def test_process_that_fails_is_told_with_its_last_line(tmp_path: Path) -> None:
-    reports: list[WriterReport] = []
-    arguments = ["--no-such-option"]
-    with ReportingProcess(
-        "binlog_streaming.demo.live_writer", arguments, log_file=tmp_path / "log", listener=reports.append
-    ) as process:
-        with pytest.raises(DemoError, match=r"exit status 2: .*required"):
-            process.wait_for_first_report()
-        assert reports == []
+def test_picture_stays_when_all_else_is_removed(tmp_path: Path) -> None:
+    prepare_directory(tmp_path / "demo")
+    for name in ("demo.png", "job.log", "log/binlog-000000.ibb"):
+        (tmp_path / "demo" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "demo" / name).touch()
+    run.remove_all_but_the_picture(tmp_path / "demo")
+    assert {path.name for path in (tmp_path / "demo").iterdir()} == {run.MARK, "demo.png"}
+    prepare_directory(tmp_path / "demo")
 
 
 def test_writer_process_waits_and_then_writes_the_workload(tmp_path: Path) -> None:
@@ -127,7 +154,7 @@ def test_writer_process_waits_and_then_writes_the_workload(tmp_path: Path) -> No
     paths = ["--directory", str(tmp_path / "log"), "--truth", str(tmp_path / "truth")]
     with ReportingProcess(
         "binlog_streaming.demo.live_writer",
-        [*paths, "--rows", "1000", "--seconds", "0.1", "--wait"],
+        [*paths, "--rows", "1000", "--seconds", "0.1", "--wait", "--alter"],
         log_file=tmp_path / "errors",
         listener=reports.append,
     ) as process:
@@ -137,12 +164,13 @@ def test_writer_process_waits_and_then_writes_the_workload(tmp_path: Path) -> No
         process.wait()
     assert reports[-1].is_done
     assert sum(reports[-1].changes.values()) >= 1000
-    assert {truth.name for truth in load(tmp_path / "truth")} == {
-        "shop.customers",
-        "shop.orders",
-        "shop.order_lines",
-        "shop.events",
-    }
+    assert [one.statement for one in reports[-1].alterations] == [one.statement for one in ALTERATIONS]
+    truths = {truth.name: truth for truth in load(tmp_path / "truth")}
+    assert set(truths) == {"shop.customers", "shop.orders", "shop.order_lines", "shop.events"}
+    for truth in truths.values():
+        assert truth.changes is not None
+        assert truth.versions is not None
+        assert truth.versions.num_rows > truth.rows.num_rows
 
 
 # --- what people see ----------------------------------------------------------------------------------------------
@@ -184,12 +212,18 @@ def test_terminal_shows_the_tables_and_their_numbers() -> None:
         assert text in output.getvalue()
 
 
+def test_what_happens_is_told_between_the_lines() -> None:
+    view, output = printed(is_terminal=False)
+    view.mark(Mark(1_790_000_012.0, MarkKind.KILLED, "kill -9 of [the] job"), 12.0)
+    assert output.getvalue() == " 12.0 s  kill -9 of [the] job\n"
+
+
 def test_result_shows_differences_and_does_not_say_equal() -> None:
     view, output = printed(is_terminal=False)
     difference = Difference("id=7", "country", "'DE'", "'XX'")
     comparisons = [
-        Comparison("shop.customers", "mirror", "t", 10, 10, (difference,), 1),
-        Comparison("shop.orders", "mirror", "t", 5, 5, (), 0),
+        Comparison("shop.customers", "mirror", 10, 10, (difference,), 1),
+        Comparison("shop.orders", "mirror", 5, 5, (), 0),
     ]
     view.result(comparisons)
     view.verdict(comparisons)

@@ -1,0 +1,112 @@
+"""The job in the demo: `run_job` runs it in a process of its own, kills it in the middle of a batch, runs it again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from binlog_streaming.demo.alterations import ALTERATIONS
+from binlog_streaming.demo.crash import BatchKiller, is_done
+from binlog_streaming.demo.processes import JobProcess
+from binlog_streaming.demo.state import MarkKind
+
+if TYPE_CHECKING:
+    from binlog_streaming.demo.reports import JobReport
+    from binlog_streaming.demo.sources import LogSource
+    from binlog_streaming.demo.state import DemoState
+    from binlog_streaming.demo.view import DemoView
+    from binlog_streaming.settings import Job
+
+STANDSTILL_S = 240.0
+"""When the log is complete, the job runs, and no batch ends for so long, what there is is compared."""
+
+
+def run_job(job_file: Path, job: Job, source: LogSource, state: DemoState, view: DemoView) -> None:
+    """Run the job until everything that *source* writes is in the tables, or nothing moves any more.
+
+    When all ALTER TABLE statements are in the log, the job is killed in the middle of the next batch, and then started
+    again.
+
+    Raises:
+        BinlogError: The source or the job has failed.
+    """
+    run = _Run(job_file, job, source, state, view)
+    try:
+        with view.step("Starting Spark", f"Spark runs the job conf/{job_file.name}, in a process of its own"):
+            run.process.wait_for_first_report()
+        view.progress(state.snapshot, run.is_complete)
+    finally:
+        run.end()
+    left = state.snapshot()
+    if left.total_applied < left.total_in_log:
+        view.note(f"[red]Nothing has moved for {STANDSTILL_S:.0f} s; what there is is compared.[/]")
+    if not any(mark.kind is MarkKind.REPEATED for mark in state.marks()):
+        view.note("[yellow]The job was not killed in a batch: none began behind the last ALTER TABLE.[/]")
+
+
+class _Run:
+    # The job's process, and the one that takes its place.
+    def __init__(self, job_file: Path, job: Job, source: LogSource, state: DemoState, view: DemoView) -> None:
+        self._job_file = job_file
+        self._job = job
+        self._source = source
+        self._state = state
+        self._view = view
+        self._is_live = False
+        self._batches = -1
+        self._moved_at = time.monotonic()
+        self._killer = BatchKiller(job, self._kill_and_restart)
+        # Held while one process takes the place of another.
+        self._lock = threading.Lock()
+        self._is_restarting = False
+        self.process = self._start()
+
+    def is_complete(self) -> bool:
+        """Look at everything; whether all is in the tables, or nothing moves."""
+        self._source.check()
+        self._killer.check()
+        with self._lock:
+            self.process.check()
+        now = self._state.snapshot()
+        if now.batches and not self._is_live:
+            # Behind the first batch the job is warm, and the live part begins.
+            self._is_live = True
+            self._state.go_live()
+            self._source.go_on()
+        if self._state.alteration_count == len(ALTERATIONS) and not self._killer.is_armed:
+            self._killer.arm()
+        for mark in self._state.take_marks():
+            self._view.mark(mark, mark.at - self._state.started_at)
+        if now.batches != self._batches or not now.is_written or self._is_restarting:
+            self._moved_at, self._batches = time.monotonic(), now.batches
+        everything = now.is_written and now.total_applied >= now.total_in_log and not self._state.is_cut_off
+        return everything or time.monotonic() - self._moved_at > STANDSTILL_S
+
+    def end(self) -> None:
+        """Stop the job, in order."""
+        self._killer.disarm()
+        self.process.stop()
+
+    def _start(self) -> JobProcess:
+        log_file = Path(self._job.checkpoint).with_name("job.log")
+        return JobProcess(self._job_file, log_file=log_file, listener=self._heard)
+
+    def _heard(self, report: JobReport) -> None:
+        if report.event == "started" and self._is_restarting:
+            self._is_restarting = False
+            self._state.was_restarted("Spark is up again, and the job goes on where its checkpoint is")
+        self._state.job_said(report)
+
+    def _kill_and_restart(self, batch_id: int, commits: int) -> bool:
+        # Whether the batch was cut off.
+        with self._lock:
+            count = self.process.kill()
+            is_cut_off = not is_done(self._job, batch_id)
+            where = f"in the middle of batch {batch_id}, behind {commits} commits" if is_cut_off else "between batches"
+            text = f"kill -9 of the job, {count} processes with Java and Spark's workers, {where}; started again"
+            self._state.was_killed(batch_id if is_cut_off else None, text)
+            self._is_restarting = True
+            self.process = self._start()
+        return is_cut_off

@@ -1,0 +1,63 @@
+"""Read target tables as anybody would who has not written them: `read_target(sink, uri)`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from binlog_streaming.settings import TableFormat
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from binlog_streaming.settings import Sink
+
+
+def read_target(sink: Sink, uri: str) -> pa.Table | None:
+    """All rows of the table at *uri*, in no order; None when there is no table."""
+    return _iceberg(sink, uri) if sink.format is TableFormat.ICEBERG else _delta(uri)
+
+
+def reading_code(sink: Sink, uri: str) -> list[str]:
+    """Lines of Python that read the table into the name `table`."""
+    if sink.format is TableFormat.ICEBERG:
+        catalog, name = _iceberg_names(sink, uri)
+        return [
+            "from pyiceberg.catalog.sql import SqlCatalog",
+            f'catalog = SqlCatalog("binlog_stream", uri="{catalog}", warehouse="{sink.directory}")',
+            f'table = catalog.load_table("{".".join(name)}").scan().to_arrow()',
+        ]
+    return ["from deltalake import DeltaTable", f'table = DeltaTable("{uri}").to_pyarrow_table()']
+
+
+def commits(sink: Sink) -> int:
+    """Commits so far in all tables of three-part targets, as files: cheap enough to look a hundred times a second."""
+    names = "metadata/*.metadata.json" if sink.format is TableFormat.ICEBERG else "_delta_log/*.json"
+    return sum(1 for _ in Path(sink.directory).glob(f"*/*/*/{names}"))
+
+
+def _delta(uri: str) -> pa.Table | None:
+    from deltalake import DeltaTable
+
+    return DeltaTable(uri).to_pyarrow_table() if DeltaTable.is_deltatable(uri) else None
+
+
+def _iceberg(sink: Sink, uri: str) -> pa.Table | None:
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.exceptions import NoSuchTableError
+
+    location, name = _iceberg_names(sink, uri)
+    catalog = SqlCatalog("binlog_stream", uri=location, warehouse=sink.directory)
+    try:
+        return catalog.load_table(name).scan().to_arrow()
+    except NoSuchTableError:
+        return None
+    finally:
+        catalog.close()
+
+
+def _iceberg_names(sink: Sink, uri: str) -> tuple[str, tuple[str, ...]]:
+    # The catalog's address, and what the table is called there.
+    from binlog_streaming.tables.iceberg_catalog import CATALOG_FILE, identifier
+
+    return f"sqlite:///{Path(sink.directory, CATALOG_FILE).absolute()}", identifier(sink.directory, uri)
