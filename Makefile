@@ -10,6 +10,7 @@ PYSPARK ?= 4.1.4
 COMPAT := .venv-pyspark-$(PYSPARK)
 COMPAT_INSTALLED := $(COMPAT)/.installed
 SOURCE ?= workload
+SINK ?= delta
 PYTEST_ARGS ?=
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?=
@@ -37,8 +38,8 @@ java:
 
 setup: $(INSTALLED) java ## Make the virtual environment and see that Java is there
 
-demo: setup ## Run the main job on a live log and compare every table with the truth (SOURCE=mariadb: with a real server)
-	@$(BIN)/binlog-stream demo --source $(SOURCE)
+demo: setup ## Run the main job on a live log, kill it, and compare every table with the truth (SOURCE=mariadb, SINK=iceberg)
+	@$(BIN)/binlog-stream demo --source $(SOURCE) --sink $(SINK)
 
 test: setup ## Run all tests
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -53,8 +54,9 @@ $(COMPAT_INSTALLED): pyproject.toml
 	@$(COMPAT)/bin/python -m pip install --quiet --editable '.[all]' 'pyspark==$(PYSPARK)' --group test
 	@touch $@
 
-test-compat: $(COMPAT_INSTALLED) java ## Run the Spark source's tests on an older PySpark, in its own environment (PYSPARK=4.1.4)
+test-compat: $(COMPAT_INSTALLED) java ## Run the tests of the Spark source and of Spark's own writers on an older PySpark (PYSPARK=4.1.4)
 	@PYSPARK_EXPECTED=$(PYSPARK) $(COMPAT)/bin/python -m pytest -m spark tests/connector $(PYTEST_ARGS)
+	@$(COMPAT)/bin/python -m pytest -m spark tests/streaming/tables/test_spark_writers.py $(PYTEST_ARGS)
 
 soak: setup java ## Kill the Spark driver 50 times while a writer runs, and see that each change arrives exactly once (KILLS=...)
 	@$(BIN)/python -m tests.soak.kills --kills $(KILLS)

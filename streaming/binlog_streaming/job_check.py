@@ -16,6 +16,7 @@ from binlog_streaming.checkpoint import read_checkpoint
 from binlog_streaming.job_record import START_OPTIONS, RecordKeeper
 from binlog_streaming.job_tables import TableReport, report_table
 from binlog_streaming.log_tables import SCAN_SIZE, find_tables
+from binlog_streaming.settings_model import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
@@ -113,6 +114,10 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     """
     options = SourceOptions.parse({"path": job.source.path, **job.source_options()})
     options.check_streaming()
+    if job.sink.writer is Writer.SPARK:
+        from binlog_streaming.spark_jars import session_settings  # Spark is loaded only by who uses it
+
+        session_settings(job.sink.format, {name: str(value) for name, value in job.spark.settings.items()})
     checkpoint = read_checkpoint(job.checkpoint)
     with WatchedLog(job.source.path, options.format, bound=options.bound) as watched:
         log = _log_report(watched)

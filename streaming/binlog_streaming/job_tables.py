@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.errors import BinlogError, OptionError
 from binlog_format.rows.arrow_schema import arrow_schema
-from binlog_streaming.settings_model import Deletes, Mode, TableFormat
+from binlog_streaming.settings_model import Deletes, Mode, TableFormat, Writer
 from binlog_streaming.tables.evolution import common_schema
 from binlog_streaming.tables.mode_columns import mode_schema
 from binlog_streaming.tables.row_keys import key_columns
@@ -168,6 +168,8 @@ class _Look:
                 if schema is not None:
                     self._check_columns(None, schema)
                 return TargetReport(str(self.mode), uri, exists), None  # a look would make the catalog
+            if sink.writer is Writer.SPARK and "://" in sink.directory:
+                return TargetReport(str(self.mode), uri, exists), None  # Spark knows its way there, this look does not
             with contextlib.closing(sink_type(sink.format).at(sink, uri)) as target:
                 exists = target.properties() is not None
                 if schema is not None:
@@ -176,6 +178,8 @@ class _Look:
         except OptionError:
             raise
         except BinlogError as error:
+            if sink.writer is Writer.SPARK and error.subclass == "TABLE_FEATURE":
+                return TargetReport(str(self.mode), uri, exists=True), None  # Spark may write it; this look cannot
             return TargetReport(str(self.mode), uri, exists), _told(self.found.name, error)
         return TargetReport(str(self.mode), uri, exists), None
 

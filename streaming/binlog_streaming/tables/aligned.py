@@ -80,8 +80,8 @@ def aligned(source_table: str, pieces: Sequence[Piece], decoding: Decoding) -> t
 def _aligned(piece: Piece, schema: pa.Schema, common: pa.Schema) -> Piece:
     if schema.equals(common):
         return piece
-    places = {name: index for index, name in enumerate(schema.names)}
-    images = AlignedImages(piece.images, common, tuple(places.get(name) for name in common.names))
+    places = {name.casefold(): index for index, name in enumerate(schema.names)}
+    images = AlignedImages(piece.images, common, tuple(places.get(name.casefold()) for name in common.names))
     return replace(piece, images=cast("Images", images))
 
 

@@ -59,6 +59,8 @@ class _Columns:
 
     def rename(self, renamed: Mapping[str, str]) -> None:
         olds = {name.casefold(): name for name in self.types}
+        # Of a column that the target lacks, or has renamed already, the rows bring what its new name stands for.
+        self.dropped -= {new for old, new in renamed.items() if old.casefold() not in olds}
         pairs = {olds[old.casefold()]: new for old, new in renamed.items() if old.casefold() in olds}
         self.renamed = {old: new for old, new in pairs.items() if old != new}
         taken = set(self.renamed.values()) - set(self.renamed)

@@ -19,14 +19,16 @@ from binlog_connector.schema.table_changes import TableRenamed
 from binlog_format.errors import BinlogError, SchemaError, TableError
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_streaming.settings import Mode
-from binlog_streaming.tables.evolution import reconciled
+from binlog_streaming.tables.alteration import Alteration
+from binlog_streaming.tables.evolution import fitting, reconciled
+from binlog_streaming.tables.log_facts import LogFacts
 from binlog_streaming.tables.pieces import Piece, load_pieces
 from binlog_streaming.tables.plan import COLUMNS_STEP, ROWS_STEP, RowsStep
 from binlog_streaming.tables.progress import Note, Outcome, ProgressTally
 from binlog_streaming.tables.renames import check_old_is_kept, renamed_away, taken_over
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
 from binlog_streaming.tables.sinks import sink_type
-from binlog_streaming.tables.statements import Occasion, has_rows, held_keys, work_of
+from binlog_streaming.tables.statements import Occasion, dropped_columns, has_rows, held_keys, work_of
 from binlog_streaming.tables.steps import Step, reached
 from binlog_streaming.tables.target import Ticket
 
@@ -43,8 +45,8 @@ if TYPE_CHECKING:
     from binlog_streaming.tables.statements import Work
     from binlog_streaming.tables.target import Target, TargetFactory
 
-ATTEMPTS_MAX = 2
-"""A second try when somebody else (an OPTIMIZE, our own dying twin) committed between the look and the write."""
+ATTEMPTS_MAX = 4
+"""Another try when somebody else (an OPTIMIZE, our own dying twin) committed between the look and the write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,7 @@ class _ComponentRun:
             raise naming(error, name) from error
         if not pieces:
             return
-        content = RowsContent(name, pieces, self._run.decoding, table.rule)
+        content = RowsContent(name, pieces, self._run.decoding, table.rule, LogFacts(self._log))
         for mode in table.rule.modes:
             self._write_rows(table, mode, step, content)
 
@@ -230,7 +232,7 @@ class _ComponentRun:
         source = self._looks.at(old.uri(self._run.sink.directory, occasion.mode))
         held = held_keys(source.properties() or {})
         source.check_owner(self._ticket(old, occasion.mode, occasion.step.number, held, "", None))
-        return taken_over(occasion, source, target)
+        return taken_over(occasion, source, target, old.rule.deletes)
 
     def _with_target(self, table: KeptTable, mode: Mode, write: Callable[[Target, ProgressTally], int]) -> None:
         uri = table.uri(self._run.sink.directory, mode)
@@ -303,16 +305,20 @@ def _fit_columns(target: Target, ticket: Ticket, schema: pa.Schema) -> None:
         target.create(schema, ticket)
         return
     ticket = replace(ticket, step=ticket.step - ROWS_STEP + COLUMNS_STEP)
-    wanted = target.stored_schema(schema)
+    there, wanted = target.schema(), target.stored_schema(schema)
     try:
-        asked = reconciled(target.schema(), wanted, ticket.source_table)
+        asked = Alteration(reconciled(there, wanted, ticket.source_table))
     except SchemaError:
-        if has_rows(target):
+        if not has_rows(target):
+            target.replace(pa.RecordBatchReader.from_batches(wanted, []), ticket)
+            return
+        held = fitting(there, wanted)
+        removed = tuple(name for name in there.names if name not in held.names)
+        if not set(removed) <= set(dropped_columns(target)):
             raise
-        target.replace(pa.RecordBatchReader.from_batches(wanted, []), ticket)
-        return
+        asked = Alteration(reconciled(held, wanted, ticket.source_table), removed)
     if asked:
-        target.evolve(asked, ticket)
+        asked.bring_into(target, ticket)
 
 
 def _is_last(target: Target, ticket: Ticket) -> bool:

@@ -18,14 +18,19 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from binlog_connector.schema.definitions import TableName
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.settings import Sink, TableRule
     from binlog_streaming.tables.plan import Component
     from binlog_streaming.tables.progress import TableProgress
+    from binlog_streaming.tables.target import TargetFactory
 
 THREADS = 2
 """Components that a task writes at a time."""
+
+DRIVER_THREADS = 4
+"""Components that the driver writes at a time, where Spark itself writes: mostly they wait for it."""
 
 # What a plan needs of a row of the view `tables`.
 PLAN_COLUMNS = ("database", "table", "start", "end", "inserts", "updates", "deletes", "ddl", "index")
@@ -43,6 +48,8 @@ class BatchContext:
         rules: The job's tables.
         decoding: How rows become values.
         gtid_position: What the log has up to the batch's end, as text; None: not known.
+        written: Tables of batches before; None: not known.
+        targets: Makes targets that the driver writes; None: tasks write, with libraries of their own.
     """
 
     query_id: str
@@ -52,6 +59,8 @@ class BatchContext:
     rules: tuple[TableRule, ...]
     decoding: Decoding
     gtid_position: str | None = None
+    written: frozenset[TableName] | None = None
+    targets: TargetFactory | None = None
 
     def run(self, position: Position) -> BatchRun:
         """What all tables share; *position* is where the log goes on behind the batch."""
@@ -70,21 +79,30 @@ class ComponentWriter:
     run: BatchRun
     log_path: str
 
-    def write(self, components: Iterable[Component]) -> list[tuple[str, list[TableProgress] | BinlogError]]:
+    def write(
+        self, components: Iterable[Component], targets: TargetFactory | None = None, *, threads: int = THREADS
+    ) -> list[tuple[str, list[TableProgress] | BinlogError]]:
         """Write *components*, several at a time.
+
+        Args:
+            components: What to write.
+            targets: As for `apply_component`.
+            threads: How many at a time.
 
         Returns:
             Of each a name, and what became of its targets, or the error that ended it; the others go on. A named error
             is given back, not raised: so it reaches the driver whole, and Spark does not print a stack trace for it.
         """
         # The work is done outside of Python's lock, by kernels, Arrow and the libraries of the sinks.
-        with ThreadPoolExecutor(THREADS) as pool:
-            return list(pool.map(self._write, components))
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(lambda component: self._write(component, targets), components))
 
-    def _write(self, component: Component) -> tuple[str, list[TableProgress] | BinlogError]:
+    def _write(
+        self, component: Component, targets: TargetFactory | None
+    ) -> tuple[str, list[TableProgress] | BinlogError]:
         try:
             with open_log(self.log_path) as log:  # one for each: they are not for several threads
-                return component.name, apply_component(self.run, component, log)
+                return component.name, apply_component(self.run, component, log, targets)
         except BinlogError as error:
             return component.name, error
 
@@ -97,10 +115,12 @@ def write_batch(frame: DataFrame, context: BatchContext) -> list[TableProgress]:
             not change.
     """
     rows = [row.asDict(recursive=True) for row in frame.select(*PLAN_COLUMNS).collect()]
-    plan = plan_batch(rows, context.decoding, KeptTables(context.rules))
+    plan = plan_batch(rows, context.decoding, KeptTables(context.rules), context.written)
     if plan.end is None or not plan.components:
         return []
     writer = ComponentWriter(context.run(plan.end), context.log_path)
+    if context.targets is not None:
+        return _joined(writer.write(plan.components, context.targets, threads=DRIVER_THREADS))
     spark_context = frame.sparkSession.sparkContext
     # No more tasks than run at once: each of them costs tens of milliseconds, even without a table.
     piles = [pickle.dumps(pile) for pile in spread(plan.components, spark_context.defaultParallelism)]

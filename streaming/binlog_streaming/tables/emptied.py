@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.tables.conforming import conformed
+from binlog_streaming.tables.evolution import fitting
 from binlog_streaming.tables.mode_columns import DELETED, DELETED_AT, IS_CURRENT, VALID_TO
 
 if TYPE_CHECKING:
@@ -24,26 +25,22 @@ def keeps_rows(mode: Mode, deletes: Deletes) -> bool:
     return mode is Mode.SCD2 or (mode is Mode.MIRROR and deletes is Deletes.MARK)
 
 
-def emptied_rows(
-    target: Target, mode: Mode, deletes: Deletes, commit_time: int, schema: pa.Schema
-) -> pa.RecordBatchReader:
-    """All rows of *target* as they are when no row of the source table is there any more.
+def emptied_rows(target: Target, mode: Mode, commit_time: int, schema: pa.Schema) -> pa.RecordBatchReader:
+    """All rows of *target*, which keeps them, as they are when no row of the source table is there any more.
 
     Args:
         target: As it is; it is there.
         mode: What it holds.
-        deletes: What a deleted row becomes.
         commit_time: When the rows went, seconds since 1970 UTC.
-        schema: Columns that the rows get.
+        schema: Columns that the rows get; null where they have none of that name, or one with values of another kind.
     """
-    if not keeps_rows(mode, deletes):
-        return pa.RecordBatchReader.from_batches(schema, [])
-    return pa.RecordBatchReader.from_batches(schema, _ended(target, mode, commit_time, schema))
+    # Opened here: within the write that takes the rows, a library may not begin to read.
+    return pa.RecordBatchReader.from_batches(schema, _ended(target.read(), mode, commit_time, schema))
 
 
-def _ended(target: Target, mode: Mode, commit_time: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _ended(rows: pa.RecordBatchReader, mode: Mode, commit_time: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     flag, when = (IS_CURRENT, VALID_TO) if mode is Mode.SCD2 else (DELETED, DELETED_AT)
-    for batch in target.read():
+    for batch in rows:
         flags = batch.column(flag)
         # A row ended before keeps its time; a mirror's rows have null where they were never deleted.
         lives = pc.fill_null(flags, False) if mode is Mode.SCD2 else pc.invert(pc.fill_null(flags, False))
@@ -51,4 +48,5 @@ def _ended(target: Target, mode: Mode, commit_time: int, schema: pa.Schema) -> I
         ended = {flag: pa.repeat(pa.scalar(mode is not Mode.SCD2), batch.num_rows)}
         ended[when] = pc.if_else(lives, at, batch.column(when))
         arrays = [ended.get(name, column) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
-        yield conformed(pa.RecordBatch.from_arrays(arrays, schema=batch.schema), schema)
+        kept = fitting(batch.schema, schema).names
+        yield conformed(pa.RecordBatch.from_arrays(arrays, schema=batch.schema).select(kept), schema)

@@ -47,7 +47,8 @@ def reconciled(there: pa.Schema, wanted: pa.Schema, source_table: str) -> Schema
     """What lets a target with the columns *there* take rows with the columns *wanted*.
 
     Columns that rows do not have any more stay, and are null in new rows; a column whose type was made smaller keeps
-    its type, as all values fit.
+    its type, as all values fit. Names that differ in upper and lower case alone are those of one column, as they are to
+    the server; it is renamed.
 
     Args:
         there: `Target.schema()`.
@@ -57,7 +58,10 @@ def reconciled(there: pa.Schema, wanted: pa.Schema, source_table: str) -> Schema
     Raises:
         SchemaError: `SCHEMA_CHANGED`: a type became another one that does not hold all values of the one before.
     """
-    types = {column.name: column.type for column in there}
+    spelled = {column.name.casefold(): column.name for column in wanted}
+    renamed = {name: spelled.get(name.casefold(), name) for name in there.names if name not in wanted.names}
+    renamed = {old: new for old, new in renamed.items() if old != new and new not in there.names}
+    types = {renamed.get(column.name, column.name): column.type for column in there}
     retyped: dict[str, pa.DataType] = {}
     for column in wanted:
         if column.name not in types:
@@ -67,7 +71,15 @@ def reconciled(there: pa.Schema, wanted: pa.Schema, source_table: str) -> Schema
             raise schema_changed(source_table, column.name, types[column.name], column.type)
         if not common.equals(types[column.name]):
             retyped[column.name] = common
-    return SchemaChange(retyped=retyped, added=pa.schema([column for column in wanted if column.name not in types]))
+    added = pa.schema([column for column in wanted if column.name not in types])
+    return SchemaChange(renamed=renamed, retyped=retyped, added=added)
+
+
+def fitting(there: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+    """The columns of *there* but those whose values *wanted* cannot take."""
+    types = {column.name.casefold(): column.type for column in wanted}
+    wider = {column.name: common_type(column.type, types.get(column.name.casefold(), column.type)) for column in there}
+    return pa.schema([column for column in there if wider[column.name] is not None])
 
 
 def common_schema(schemas: Sequence[pa.Schema], source_table: str) -> pa.Schema:

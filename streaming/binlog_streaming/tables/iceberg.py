@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from binlog_streaming.tables.change import Change
     from binlog_streaming.tables.evolution import SchemaChange
 
-_SOMETIMES = (GTID_KEY, GTID_POSITION_KEY)
+SOMETIMES = (GTID_KEY, GTID_POSITION_KEY)
 """What not every step says; it is not to stay from an earlier one."""
 
 _STEP_PROPERTIES = frozenset(
@@ -313,7 +313,7 @@ class IcebergTarget(Target):
         said = ticket.batch_properties()
         commit = Commit(
             properties=said,
-            cleared=_SOMETIMES,
+            cleared=SOMETIMES,
             schema=schema,
             snapshot=snapshot,
             replaced=replaced,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CATALOG_NAME = "binlog_stream"
 CATALOG_FILE = "iceberg-catalog.db"
 _LOCK_FILE = ".iceberg-catalog.lock"
-_WAIT_S = 60
+WAIT_S = 60
 """How long a commit waits for others that commit into the same catalog; they take milliseconds."""
 
 
@@ -53,7 +53,7 @@ def open_catalog(directory: str) -> SqlCatalog:
     """The catalog of *directory*; it is made when it is not there. To be closed."""
     Path(directory).mkdir(parents=True, exist_ok=True)
     file = Path(directory, CATALOG_FILE).absolute()
-    properties = {"uri": f"sqlite:///{file}?timeout={_WAIT_S}", "warehouse": directory}
+    properties = {"uri": f"sqlite:///{file}?timeout={WAIT_S}", "warehouse": directory}
     if file.exists() and file.stat().st_size:
         return _Catalog(CATALOG_NAME, **properties)
     with _locked(directory):  # two that make the same SQL tables would fail

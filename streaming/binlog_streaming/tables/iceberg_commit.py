@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.table import Transaction
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Summary
-from pyiceberg.table.update import AddSchemaUpdate, AssertTableUUID, SetCurrentSchemaUpdate
+from pyiceberg.table.update import AddSchemaUpdate, AssertTableUUID, SetCurrentSchemaUpdate, SetSnapshotRefUpdate
 from pyiceberg.table.update.snapshot import _ManifestMergeManager, _MergeAppendFiles, _OverwriteFiles
 
 from binlog_streaming.tables.iceberg_files import remove_files
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update import TableUpdate
 
     Producer = _OverwriteFiles | _MergeAppendFiles
 
@@ -46,6 +48,7 @@ class Commit:
         summary: What the snapshot says beside its counts.
         is_step: `SNAPSHOT_PROPERTY` names the snapshot from now on.
         keeps_rows: The rows stay as they are; who follows the snapshots can pass over this one.
+        staged: A snapshot that is in the table's metadata, made by another writer, and becomes the current one.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -57,6 +60,7 @@ class Commit:
     summary: Mapping[str, str] = field(default_factory=dict)
     is_step: bool = False
     keeps_rows: bool = False
+    staged: int | None = None
 
     def on(self, table: Table) -> Table:
         """Make the commit.
@@ -70,10 +74,14 @@ class Commit:
         transaction = _OneTry(table)
         transaction._stage((), (_Unchanged.since(table.metadata),))
         if self.schema is not None and self.schema.fields != table.metadata.schema().fields:
-            transaction._stage((AddSchemaUpdate(schema=self.schema), SetCurrentSchemaUpdate()))
+            transaction._stage(_schema_updates(table.metadata, self.schema))
+        if self.staged is not None:
+            transaction._stage((_current_snapshot(self.staged),))
         producer: Producer | None = None
         try:
             said = dict(self.properties)
+            if self.staged is not None and self.is_step:
+                said[SNAPSHOT_PROPERTY] = str(self.staged)
             if self.snapshot:
                 producer = self._produce(transaction)
                 if self.is_step:
@@ -110,6 +118,16 @@ class Commit:
         if producer is not None:
             producer._clean_all_uncommitted()
         remove_files(table.io, [file.file_path for file in self.added])
+
+
+def _schema_updates(metadata: TableMetadata, schema: Schema) -> tuple[TableUpdate, ...]:
+    if any(one.schema_id == schema.schema_id for one in metadata.schemas):
+        return (SetCurrentSchemaUpdate.model_validate({"schema-id": schema.schema_id}),)
+    return (AddSchemaUpdate(schema=schema), SetCurrentSchemaUpdate())
+
+
+def _current_snapshot(snapshot_id: int) -> TableUpdate:
+    return SetSnapshotRefUpdate.model_validate({"ref-name": MAIN_BRANCH, "type": "branch", "snapshot-id": snapshot_id})
 
 
 class _OneTry(Transaction):

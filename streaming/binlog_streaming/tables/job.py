@@ -16,18 +16,22 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
+from binlog_connector.schema.definitions import TableName
 from binlog_connector.spark.options import SourceOptions
 from binlog_format import open_log
 from binlog_format.classic.layout import VIRTUAL_PAGE_SIZE
 from binlog_format.errors import BinlogError
 from binlog_streaming.checkpoint import read_offset
+from binlog_streaming.settings import Writer
+from binlog_streaming.spark_jars import session_settings
 from binlog_streaming.spark_session import local_session
 from binlog_streaming.tables.batch import BatchContext, write_batch
 from binlog_streaming.tables.failures import named_error
 from binlog_streaming.tables.progress import NOTE_TEXTS, BatchProgress, Progress
+from binlog_streaming.tables.spark_sessions import spark_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from binlog_format.position import Position
     from binlog_streaming.settings import Job
     from binlog_streaming.tables.progress import BatchListener, Note, TableProgress
+    from binlog_streaming.tables.target import TargetFactory
 
 logger = logging.getLogger(__name__)
 
@@ -50,16 +55,26 @@ class TablesJob:
         job: The settings.
         session: A Spark session to use; default: one of its own, which ends with the job.
         listener: Called behind every batch, on a thread of Spark's; what it raises ends the job.
+        written: Says which tables (database and name) have been written in batches before; None: nobody knows.
     """
 
-    def __init__(self, job: Job, *, session: SparkSession | None = None, listener: BatchListener | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        *,
+        session: SparkSession | None = None,
+        listener: BatchListener | None = None,
+        written: Callable[[], Iterable[tuple[str, str]]] | None = None,
+    ) -> None:
         self.job = job
         self.progress = Progress()
         self._session = session
         self._owns_session = session is None
         self._listener = listener
+        self._written = written
         self._query: StreamingQuery | None = None
         self._log: Log | None = None
+        self._targets: TargetFactory | None = None
         self._failure: BinlogError | None = None
         self._ending: Exception | None = None
         self._noted: set[tuple[str, Note]] = set()
@@ -80,15 +95,15 @@ class TablesJob:
         options = self.job.source_options()
         # What is wrong with the log or the options is said at once, not when Java has started.
         SourceOptions.parse({"path": self.job.source.path, **options})
+        settings = self._session_settings()
         self._log = open_log(self.job.source.path)
         if self._session is None:
             self._session = local_session(
-                self.job.name,
-                master=self.job.spark.master,
-                settings={key: _spark_value(value) for key, value in self.job.spark.settings.items()},
-                log_file=self.spark_log,
+                self.job.name, master=self.job.spark.master, settings=settings, log_file=self.spark_log
             )
         try:
+            if self.job.sink.writer is Writer.SPARK:
+                self._targets = spark_targets(self._session, self.job.sink)
             frame = self._session.readStream.format("binlog-stream").options(**options).load(self.job.source.path)
             writer = frame.writeStream.foreachBatch(self._write_batch).queryName(self.job.name)
             writer = writer.option("checkpointLocation", self.job.checkpoint)
@@ -97,6 +112,9 @@ class TablesJob:
             else:
                 writer = writer.trigger(processingTime=f"{self.job.trigger.interval_ms} milliseconds")
             self._query = writer.start()
+        except BinlogError:
+            self._close()
+            raise
         except Exception as error:
             self._close()
             raise named_error(str(error)) or error from error
@@ -148,6 +166,12 @@ class TablesJob:
             self._ending = error
         self._wake.set()
 
+    def _session_settings(self) -> dict[str, str]:
+        settings = {key: _spark_value(value) for key, value in self.job.spark.settings.items()}
+        if self._session is None and self.job.sink.writer is Writer.SPARK:
+            return session_settings(self.job.sink.format, settings)
+        return settings
+
     def _write_batch(self, frame: DataFrame, batch_id: int) -> None:
         self._idle.clear()
         started = time.monotonic()
@@ -162,6 +186,8 @@ class TablesJob:
                 rules=self.job.tables,
                 decoding=self.job.source.decoding(),
                 gtid_position=self._gtid_position(batch_id),
+                written=None if self._written is None else frozenset(TableName(*name) for name in self._written()),
+                targets=self._targets,
             )
             tables = write_batch(frame, context)
             self._say_notes(tables)

@@ -29,7 +29,7 @@ from binlog_streaming.settings import OnStatement
 from binlog_streaming.tables.kept import KeptTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from binlog_connector.schema.table_changes import TableChange
     from binlog_format.rows.decoding import Decoding
@@ -165,6 +165,7 @@ class BatchPlan:
 class _Planning:
     # What is collected on the way; `links` has a pair of names for each RENAME between tables of the job.
     kept: KeptTables
+    written: Collection[TableName] | None = None
     tables: dict[TableName, KeptTable] = field(default_factory=dict)
     parts: dict[TableName, list[IndexPart]] = field(default_factory=dict)
     changes: list[ChangeStep] = field(default_factory=list)
@@ -179,19 +180,22 @@ class _Planning:
         return self.tables[name]
 
 
-def plan_batch(rows: Iterable[Row], decoding: Decoding, kept: KeptTables) -> BatchPlan:
+def plan_batch(
+    rows: Iterable[Row], decoding: Decoding, kept: KeptTables, written: Collection[TableName] | None = None
+) -> BatchPlan:
     """Put what a batch holds in order.
 
     Args:
         rows: Of the view `tables`, in any order.
         decoding: How rows become values.
         kept: The job's tables.
+        written: Tables that the job has written in batches before; None: that is not known.
 
     Raises:
         SchemaError: `DDL_NOT_PARSED`: a DROP DATABASE of which is not known which tables it drops.
         BinlogError: What parsing statements raises.
     """
-    planning = _Planning(kept)
+    planning = _Planning(kept, written)
     statements: list[DdlStatement] = []
     end: Position | None = None
     for row in rows:
@@ -272,14 +276,15 @@ def _tables_of(planning: _Planning, change: TableChange) -> tuple[TableName, ...
 
 def _tables_of_database(planning: _Planning, database: str) -> tuple[TableName, ...]:
     rules = [rule for rule in planning.kept.rules_about(database) if rule.on_drop is not OnStatement.IGNORE]
-    names = tuple(name for name in (*planning.parts, *planning.tables) if name.database == database)
-    if rules and not names:
+    known = (*planning.parts, *planning.tables, *(planning.written or ()))
+    names = tuple(name for name in dict.fromkeys(known) if name.database == database and planning.find(name))
+    if rules and not names and planning.written is None:
         raise SchemaError(
             "DDL_NOT_PARSED",
             f"DROP DATABASE {database}: the log does not say which tables it drops, and on_drop asks for them",
             hint='Set on_drop = "ignore" for these tables, start the job again, and remove their targets by hand',
         )
-    return tuple(dict.fromkeys(names)) if rules else ()
+    return names if rules else ()
 
 
 def _components(planning: _Planning) -> Iterator[Component]:

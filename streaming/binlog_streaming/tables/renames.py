@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from binlog_format.errors import SchemaError
-from binlog_streaming.settings import Mode, OnStatement
+from binlog_streaming.settings import Deletes, Mode, OnStatement
+from binlog_streaming.tables.conforming import conformed
+from binlog_streaming.tables.mode_columns import DELETED, MARK_FIELDS, mode_schema
 from binlog_streaming.tables.statements import Work, held_keys
-from binlog_streaming.tables.target import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY
+from binlog_streaming.tables.target import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY, joined_keys
 
 if TYPE_CHECKING:
     from binlog_connector.schema.table_changes import TableRenamed
@@ -34,24 +39,59 @@ def check_old_is_kept(occasion: Occasion, change: TableRenamed, old: KeptTable |
         )
 
 
-def taken_over(occasion: Occasion, source: Target, target: Target) -> Work | None:
-    """What makes *target* hold what *source* does."""
+def taken_over(occasion: Occasion, source: Target, target: Target, deletes: Deletes) -> Work | None:
+    """What makes *target* hold what *source* does.
+
+    Args:
+        occasion: The RENAME, and *target*.
+        source: Of the old name.
+        target: Of the new one.
+        deletes: What a deleted row becomes in *source*.
+    """
     there, properties = target.properties(), source.properties()
     if properties is None:
-        return None if there is None else Work(occasion.emptied, held_keys(there), {DROPPED_PROPERTY: ""})
+        if there is None:
+            return None
+        # Nothing is known of the new table: any column may have gone, or be another one of that name.
+        columns = joined_keys(tuple(target.schema().names)) if occasion.keeps_rows else ""
+        said = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: columns}
+        return Work(occasion.emptied, held_keys(there), said)
 
     said = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: properties.get(DROPPED_COLUMNS_PROPERTY) or ""}
     new = {name: text for name, text in said.items() if (there or {}).get(name, "") != text}
 
     def copy(target: Target, ticket: Ticket) -> bool:
+        rows = source.read()
+        if occasion.mode is Mode.MIRROR and deletes is not occasion.table.rule.deletes:
+            rows = _without_marks(rows) if deletes is Deletes.MARK else _with_marks(rows)
         if target.properties() is None:
-            target.create(source.schema(), ticket)
+            target.create(rows.schema, ticket)
         # Before the commit: afterwards *source* may hold another table's rows already.
         target.describe(ticket, said=new)
-        target.replace(source.read(), ticket)
+        target.replace(rows, ticket)
         return True
 
     return Work(copy, held_keys(properties))
+
+
+def _with_marks(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    schema = mode_schema(Mode.MIRROR, rows.schema, Deletes.MARK)
+
+    def marked(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return conformed(batch.append_column(DELETED, pa.repeat(False, batch.num_rows)), schema)
+
+    return pa.RecordBatchReader.from_batches(schema, map(marked, rows))
+
+
+def _without_marks(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    marks = {field.name for field in MARK_FIELDS}
+    schema = pa.schema([field for field in rows.schema if field.name not in marks])
+
+    def kept(batch: pa.RecordBatch) -> pa.RecordBatch:
+        lives = pc.invert(pc.fill_null(batch.column(DELETED), False))
+        return batch.filter(lives).select(schema.names)
+
+    return pa.RecordBatchReader.from_batches(schema, map(kept, rows))
 
 
 def renamed_away(occasion: Occasion, target: Target) -> Work | None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.settings import TableRule
     from binlog_streaming.tables.change import Change
+    from binlog_streaming.tables.log_facts import LogFacts
     from binlog_streaming.tables.target import Target, Ticket
 
 
@@ -42,12 +43,14 @@ class RowsContent:
         pieces: By their first image; at least one.
         decoding: How rows become values.
         rule: What the job says of the table.
+        facts: Of columns that images leave out; None: what the layouts say.
     """
 
     source_table: str
     pieces: Sequence[Piece]
     decoding: Decoding
     rule: TableRule
+    facts: LogFacts | None = None
 
     @cached_property
     def last(self) -> Piece:
@@ -58,7 +61,8 @@ class RowsContent:
     def images(self) -> tuple[pa.Schema, StepImages]:
         """All images under the same columns, and these."""
         schema, pieces = aligned(self.source_table, self.pieces, self.decoding)
-        return schema, StepImages(self.source_table, tuple(pieces))
+        known = None if self.facts is None else self.facts.of(self.pieces)
+        return schema, StepImages(self.source_table, tuple(pieces), known)
 
     def keys(self, mode: Mode) -> tuple[str, ...]:
         """Key columns of a target; empty for a changelog, and where the whole row is the key.
@@ -68,7 +72,8 @@ class RowsContent:
         """
         if mode is Mode.CHANGELOG:
             return ()
-        keys = [self._keys_of(piece, mode) for piece in self.pieces]
+        spelled = {name.casefold(): name for name in self.images[0].names}
+        keys = [tuple(spelled[key.casefold()] for key in self._keys_of(piece, mode)) for piece in self.pieces]
         for other in keys[1:]:
             if other != keys[0]:
                 raise SchemaError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +24,7 @@ from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE
 from binlog_streaming.settings import Mode, OnStatement, UnknownValues
 from binlog_streaming.tables.alteration import alteration
 from binlog_streaming.tables.emptied import emptied_rows, keeps_rows
-from binlog_streaming.tables.evolution import reconciled
+from binlog_streaming.tables.evolution import fitting, reconciled
 from binlog_streaming.tables.mode_columns import mode_schema
 from binlog_streaming.tables.row_keys import key_columns
 from binlog_streaming.tables.target import (
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from binlog_connector.schema.table_changes import ColumnFacts
+    from binlog_format.events.table_map import Column
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.tables.kept import KeptTable
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     """Does it in one commit; False: there was nothing to commit."""
 
 _MICROS = 1_000_000
+_UNSETTLED = "a default whose bytes depend on the server, as the log has them"
 _PLACE_DTYPE = np.dtype([("file_no", np.int64), ("page", np.int64), ("chunk", np.int64)])
 
 
@@ -83,20 +85,38 @@ class Occasion:
     mode: Mode
     decoding: Decoding
 
-    def layout(self, facts: Sequence[ColumnFacts]) -> TableLayout:
+    def layout(self, columns: Sequence[Column]) -> TableLayout:
         """A table of these columns."""
-        columns = tuple(fact.column for fact in facts)
-        return TableLayout(*self.table.name, columns, (), "", b"", self.step.statement.vendor)
+        return TableLayout(*self.table.name, tuple(columns), (), "", b"", self.step.statement.vendor)
 
     def schema_of(self, facts: Sequence[ColumnFacts]) -> pa.Schema:
         """Columns as rows have them."""
-        return arrow_schema(self.layout(facts), self.decoding)
+        return arrow_schema(self.layout([fact.column for fact in facts]), self.decoding)
 
-    def emptied(self, target: Target, ticket: Ticket) -> bool:
-        """All rows of the source table go."""
-        schema = target.schema()
-        deletes, when = self.table.rule.deletes, self.step.statement.commit_time
-        target.replace(emptied_rows(target, self.mode, deletes, when, schema), ticket)
+    def settled(self, facts: Sequence[ColumnFacts]) -> tuple[ColumnFacts, ...]:
+        """Columns that rows will have with the same type whether or not their table map is completed by a schema.
+
+        A UUID is text where the schema says so, and bytes where nobody does. Such a column comes with its first rows.
+        """
+        bare = arrow_schema(self.layout([replace(fact.column, declared=None) for fact in facts]), self.decoding)
+        return tuple(
+            fact
+            for fact, here, there in zip(facts, self.schema_of(facts), bare, strict=True)
+            if here.type == there.type
+        )
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether rows that are gone stay in the target; one that is kept aside may become another's, and has none."""
+        return keeps_rows(self.mode, self.table.rule.deletes) and not self.table.is_aside
+
+    def emptied(self, target: Target, ticket: Ticket, schema: pa.Schema | None = None) -> bool:
+        """All rows of the source table go; *schema*: the target's columns behind it, where they change."""
+        schema = target.schema() if schema is None else schema
+        rows = pa.RecordBatchReader.from_batches(schema, [])
+        if self.keeps_rows:
+            rows = emptied_rows(target, self.mode, self.step.statement.commit_time, schema)
+        target.replace(rows, ticket)
         return True
 
     @property
@@ -143,6 +163,11 @@ def work_of(occasion: Occasion, target: Target) -> Work | None:
 def held_keys(properties: Mapping[str, str]) -> tuple[str, ...]:
     """The key columns of a target."""
     return split_keys(properties.get(KEYS_PROPERTY) or "")
+
+
+def dropped_columns(target: Target) -> tuple[str, ...]:
+    """Columns of a target that its source table does not have any more."""
+    return split_keys((target.properties() or {}).get(DROPPED_COLUMNS_PROPERTY) or "")
 
 
 def _emptied(
@@ -196,9 +221,10 @@ def _created(occasion: Occasion, target: Target, change: TableCreated) -> Work |
     keys = _created_keys(occasion, change, properties)
     wanted = None
     if change.columns is not None:
-        wanted = mode_schema(occasion.mode, occasion.schema_of(change.columns), occasion.table.rule.deletes)
+        columns = occasion.schema_of(occasion.settled(change.columns))
+        wanted = mode_schema(occasion.mode, columns, occasion.table.rule.deletes)
     if properties is None:
-        if wanted is None or (occasion.mode is Mode.SCD2 and not keys):
+        if wanted is None or not set(keys) <= set(wanted.names) or (occasion.mode is Mode.SCD2 and not keys):
             return None
         made = wanted
 
@@ -211,17 +237,29 @@ def _created(occasion: Occasion, target: Target, change: TableCreated) -> Work |
     if occasion.mode is Mode.CHANGELOG or (change.if_not_exists and not was_dropped):
         return None
 
-    def begin_anew(target: Target, ticket: Ticket) -> bool:
-        rule, there = occasion.table.rule, target.schema()
-        schema = there if wanted is None else target.stored_schema(wanted)
-        if keeps_rows(occasion.mode, rule.deletes):
-            schema = reconciled(there, schema, str(occasion.table.name)).applied_to(there)
-        when = occasion.step.statement.commit_time
-        target.replace(emptied_rows(target, occasion.mode, rule.deletes, when, schema), ticket)
-        return True
+    return _begun_anew(occasion, target, wanted, keys)
 
-    said = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: ""}
-    return Work(begin_anew, keys, {name: text for name, text in said.items() if properties.get(name)})
+
+def _begun_anew(occasion: Occasion, target: Target, wanted: pa.Schema | None, keys: tuple[str, ...]) -> Work:
+    schema = target.schema()
+    # Where nothing is known of the new table, any column may have gone, or be another one of that name.
+    dropped = tuple(schema.names) if occasion.keeps_rows else ()
+    if wanted is not None:
+        wanted = target.stored_schema(wanted)
+        if occasion.keeps_rows:
+            # As by DROP COLUMN and ADD COLUMN: a new column that does not hold the values before takes their place.
+            held, live = fitting(schema, wanted), {name.casefold() for name in wanted.names}
+            dropped = tuple(name for name in held.names if name.casefold() not in live)
+            schema = reconciled(held, wanted, str(occasion.table.name)).applied_to(held)
+        else:
+            schema = wanted
+
+    def begin_anew(target: Target, ticket: Ticket) -> bool:
+        return occasion.emptied(target, ticket, schema)
+
+    before = target.properties() or {}
+    said = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: joined_keys(dropped)}
+    return Work(begin_anew, keys, {name: text for name, text in said.items() if before.get(name, "") != text})
 
 
 def _created_keys(occasion: Occasion, change: TableCreated, properties: Mapping[str, str] | None) -> tuple[str, ...]:
@@ -231,14 +269,15 @@ def _created_keys(occasion: Occasion, change: TableCreated, properties: Mapping[
     if change.columns is None:
         return rule.keys if properties is None else held_keys(properties)
     if rule.keys:
-        key_columns(occasion.layout(change.columns), rule.keys)  # refuses what is no column
+        key_columns(occasion.layout([fact.column for fact in change.columns]), rule.keys)  # refuses what is no column
     return rule.keys or change.primary_key
 
 
 def _altered(occasion: Occasion, target: Target, change: TableAltered, properties: Mapping[str, str]) -> Work:
     rule = occasion.table.rule
-    before = split_keys(properties.get(DROPPED_COLUMNS_PROPERTY) or "")
+    before = dropped_columns(target)
     _check_known(occasion, target, change)
+    change = replace(change, added=occasion.settled(change.added), modified=occasion.settled(change.modified))
     added = target.stored_schema(occasion.schema_of(change.added))
     asked = alteration(
         target.schema(),
@@ -248,7 +287,7 @@ def _altered(occasion: Occasion, target: Target, change: TableAltered, propertie
         has_rows=lambda: has_rows(target),
         dropped_before=before,
     )
-    renamed = {old.casefold(): new for old, new in change.renamed.items()}
+    renamed = {old.casefold(): new for old, new in {**asked.change.renamed, **change.renamed}.items()}
     keys = change.primary_key
     if keys is None:
         keys = tuple(renamed.get(key.casefold(), key) for key in held_keys(properties))
@@ -265,12 +304,22 @@ def _check_known(occasion: Occasion, target: Target, change: TableAltered) -> No
     if occasion.table.rule.unknown_values is UnknownValues.NULL:
         return
     there = set(target.schema().names)
-    unknown = [fact for fact in change.added if fact.unknown is not None and fact.name not in there]
-    if unknown and has_rows(target):
+    settled = {fact.name for fact in occasion.settled(change.added)}
+    reasons = {
+        fact.name: fact.unknown or _UNSETTLED
+        for fact in change.added
+        if fact.name not in there
+        and (
+            fact.unknown is not None
+            or (fact.name not in settled and fact.existing is not None and fact.existing.is_valid)
+        )
+    }
+    if reasons and has_rows(target):
+        name, reason = next(iter(reasons.items()))
         raise SchemaError(
             "SCHEMA_CHANGED",
-            f"{occasion.table.name}: column {unknown[0].name} is new, and the log does not say what the rows that are "
-            f"there hold in it: {unknown[0].unknown}",
+            f"{occasion.table.name}: column {name} is new, and the log does not say what the rows that are "
+            f"there hold in it: {reason}",
             hint='Set unknown_values = "null" for this table to go on with null in these rows, or leave the table out '
             "(source.excludeTables)",
         )

@@ -244,7 +244,7 @@ class Target(ABC):
                 f"{ticket.source_table}: {self.uri} was made with mode {mode}, the job now says {ticket.mode}",
                 hint="Give the new mode another target, and start it with a new checkpoint; or set the mode back",
             )
-        if keys != joined_keys(ticket.keys):
+        if (keys or "").casefold() != joined_keys(ticket.keys).casefold():
             raise TableError(
                 "KEYS_CHANGED",
                 f"{ticket.source_table}: {self.uri} was made with keys {keys}, now they are {joined_keys(ticket.keys)}",

@@ -16,9 +16,10 @@ from binlog_streaming.tables.kept import KeptTables
 from binlog_streaming.tables.plan import plan_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
+    from binlog_connector.schema.definitions import TableName
     from binlog_format.log import Log
     from binlog_streaming.tables.plan import BatchPlan
     from binlog_streaming.tables.progress import TableProgress
@@ -54,14 +55,15 @@ def plan(
     decoding: Decoding = DEFAULT_DECODING,
     *,
     partitions: int = PARTITIONS,
+    written: Collection[TableName] | None = None,
 ) -> BatchPlan:
     """The plan of a batch that is read in several partitions, which come in any order."""
     rows: list[dict[str, object]] = []
-    view = TablesView(find_statements=find_statement_rows)
+    view = TablesView(decoding=decoding, find_statements=find_statement_rows)
     for low, high in _cut(log, batch, partitions):
         for found in view.batches(log.committed_blocks(low, high)):
             rows[:0] = found.to_pylist()
-    return plan_batch(rows, decoding, KeptTables(rules))
+    return plan_batch(rows, decoding, KeptTables(rules), written)
 
 
 def run(
@@ -82,9 +84,10 @@ def write(
     query_id: str = "q-1",
     sink: Sink | None = None,
     decoding: Decoding = DEFAULT_DECODING,
+    written: Collection[TableName] | None = None,
 ) -> list[TableProgress]:
     """Write a batch, component by component."""
-    planned = plan(log, batch, rules, decoding)
+    planned = plan(log, batch, rules, decoding, written=written)
     if planned.end is None:
         return []
     of_all = replace(run(directory, batch_id, planned.end, query_id, sink), decoding=decoding)

@@ -32,15 +32,20 @@ DDL_FLAGS = GTID_FLAG_STANDALONE | GTID_FLAG_DDL
 
 
 class ShopLog:
-    """A live log; every call writes one transaction. Use it in a `with` block."""
+    """A live log; every call that changes rows or tables writes one transaction. Use it in a `with` block.
 
-    def __init__(self, directory: Path) -> None:
+    Args:
+        directory: Of the files; a log that is there is gone on with.
+        first: Number in the GTIDs before the first one.
+    """
+
+    def __init__(self, directory: Path, first: int = 0) -> None:
         self._writer = BinlogWriter(
             directory,
             WriterOptions(max_binlog_size=1 << 20, sync=False),
             format_description=encode_format_description("12.3.1-MariaDB-log", SECOND, ORIGIN),
         )
-        self._seqno = 0
+        self._seqno = first
         self._table_id = 100
 
     def insert(self, spec: TableSpec, *rows: Row) -> None:
@@ -64,6 +69,14 @@ class ShopLog:
         query = encode_query(text, ORIGIN, QueryContext(database))
         self._writer.write_group(gtid, encode_gtid(gtid, SECOND, flags=DDL_FLAGS), [query])
         self._writer.checkpoint()
+
+    def flush(self) -> None:
+        """FLUSH BINARY LOGS: a new file begins."""
+        self._writer.flush_logs()
+
+    def purge(self, *, before: int) -> None:
+        """PURGE BINARY LOGS: files with numbers below *before* go."""
+        self._writer.purge(before)
 
     def _encoder(self, spec: TableSpec) -> TableEncoder:
         self._table_id += 1  # as after a FLUSH TABLES: a table's number is worth nothing

@@ -103,20 +103,16 @@ def test_tables_equal_the_server(tmp_path: Path, table_format: TableFormat, mode
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step_no", [1, 4, 5, 19, 31])
+@pytest.mark.parametrize("step_no", [1, 5, 19])
 @pytest.mark.parametrize(("table_format", "mode"), CASES, ids=IDS)
 def test_kill_at_a_step_then_the_same_batches_again(
     tmp_path: Path, table_format: TableFormat, mode: Mode, step_no: int
 ) -> None:
-    """Every table of every batch has three or four steps; the checkpoint knows of nothing."""
+    """Every table of every batch has two steps or more; the checkpoint knows of nothing."""
     arguments = [str(tmp_path), str(table_format), str(mode), str(step_no)]
     killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False, capture_output=True, timeout=120)
-    if table_format is TableFormat.DELTA and step_no > 28:
-        assert killed.returncode == 0, killed.stderr  # Delta has fewer steps: two, and one more for the first batch
-    else:
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
-    outcomes = resume(tmp_path, table_format, mode)
-    assert Outcome.WRITTEN in outcomes or killed.returncode == 0
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert Outcome.WRITTEN in resume(tmp_path, table_format, mode)
     check(tmp_path, table_format, mode)
 
 

@@ -68,6 +68,14 @@ def test_new_columns_come_last_and_old_ones_stay() -> None:
     assert change.applied_to(there).names == ["id", "gone", "new"]
 
 
+def test_other_spelling_is_the_same_column() -> None:
+    there = pa.schema([("id", pa.int8()), ("Name", pa.string()), ("both", pa.int8()), ("old", pa.int8())])
+    wanted = pa.schema([("ID", pa.int32()), ("name", pa.string()), ("both", pa.int8())])
+    change = reconciled(there, wanted, "shop.orders")
+    assert change == SchemaChange(renamed={"id": "ID", "Name": "name"}, retyped={"ID": pa.int32()})
+    assert change.applied_to(there).names == ["ID", "name", "both", "old"]
+
+
 def test_common_schema_has_the_columns_of_all() -> None:
     parts = [pa.schema([("id", pa.int8())]), pa.schema([("a", pa.string()), ("id", pa.int64())])]
     assert common_schema(parts, "shop.orders") == pa.schema([("id", pa.int64()), ("a", pa.string())])

@@ -1,4 +1,4 @@
-"""A live MariaDB under random rows and statements: mirrors equal SELECT, in random batches, whatever is cut off."""
+"""A live MariaDB under random rows and statements: tables equal SELECT, in every mode, whatever is cut off."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import random
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from deltalake import DeltaTable
 
+from binlog_connector.schema.definitions import TableName
 from binlog_format import open_log
-from binlog_streaming.settings import TableRule
+from binlog_streaming.settings import Deletes, Mode, Sink, TableFormat, TableRule
 from binlog_streaming.tables.steps import watched
 from tests.streaming.tables.batches import cut, write
 from tests.streaming.tables.ddl_histories import ModelServer
+from tests.streaming.tables.sink_cases import Place
 from tests.streaming.tables.test_ddl_histories import CutOff, CutOffError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     import pymysql
@@ -28,19 +29,24 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-RULE = TableRule(select=r"shop\.(orders|items)")
+BATCHES = 5
+MODES = ((Mode.MIRROR, Deletes.REMOVE), (Mode.MIRROR, Deletes.MARK), (Mode.SCD2, Deletes.REMOVE))
 
 
 class LiveShop:
     """What `ShopLog` writes itself, a server does: the same calls are its statements."""
 
-    def __init__(self, connection: pymysql.connections.Connection) -> None:
+    def __init__(self, connection: pymysql.connections.Connection, chance: random.Random) -> None:
         self._connection = connection
+        self._chance = chance
 
     def insert(self, spec: TableSpec, *rows: Row) -> None:
-        """One INSERT."""
+        """One INSERT; null, or the default of the server."""
         for row in rows:
-            self._run(f"INSERT INTO `{spec.table}` VALUES ({', '.join(['%s'] * len(row))})", row)
+            values = zip((column.name for column in spec.columns), row, strict=True)
+            given = {name: value for name, value in values if value is not None or self._chance.random() < 0.5}
+            names = ", ".join(f"`{name}`" for name in given)
+            self._run(f"INSERT INTO `{spec.table}` ({names}) VALUES ({', '.join(['%s'] * len(given))})", given.values())
 
     def update(self, spec: TableSpec, *pairs: tuple[Row, Row]) -> None:
         """One UPDATE by the key."""
@@ -69,33 +75,53 @@ class LiveShop:
             cursor.execute(text, None if values is None else tuple(values))
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_mirrors_equal_select(mariadb_server: MariaDbServer, tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "image", "table_format"),
+    [
+        (1, "FULL", TableFormat.DELTA),
+        (2, "FULL", TableFormat.ICEBERG),
+        (3, "MINIMAL", TableFormat.DELTA),
+        (4, "MINIMAL", TableFormat.ICEBERG),
+        (5, "NOBLOB", TableFormat.DELTA),
+    ],
+)
+def test_tables_equal_select(
+    mariadb_server: MariaDbServer, tmp_path: Path, seed: int, image: str, table_format: TableFormat
+) -> None:
     chance = random.Random(seed)
     with mariadb_server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("CREATE DATABASE shop")
         cursor.execute("USE shop")
-        shop = LiveShop(connection)
+        cursor.execute("SET SESSION binlog_row_image = %s", (image,))
+        shop = LiveShop(connection, chance)
         server = ModelServer(cast("ShopLog", shop), chance)
         server.create()
         server.create()
         server.live(60)
         truth = {name: shop.rows(name) for name in server.tables}
-    with open_log(str(mariadb_server.binlog_directory)) as log:
-        write_with_faults(log, tmp_path / "tables", chance)
-    for name, rows in truth.items():
-        path = tmp_path / "tables" / "shop" / name
-        found = DeltaTable(str(path)).to_pyarrow_table().sort_by("id").to_pylist()
-        columns = [column.name for column in server.tables[name][0].columns]
-        assert [{column: row[column] for column in columns} for row in found] == rows, name
+    for mode, deletes in MODES if image == "FULL" else MODES[:2]:
+        rule = TableRule(select=r"shop\.(orders|items)", mode=mode, deletes=deletes)
+        directory = tmp_path / f"{mode}-{deletes}"
+        with open_log(str(mariadb_server.binlog_directory)) as log:
+            write_with_faults(log, Sink(directory=str(directory), format=table_format), chance, (rule,))
+        for name, rows in truth.items():
+            found = Place(directory, table_format, f"shop/{name}").content().sort_by("id").to_pylist()
+            columns = [column.name for column in server.tables[name][0].columns]
+            there = [row for row in found if row.get("_is_current", True) and not row.get("_deleted")]
+            assert [{column: row[column] for column in columns} for row in there] == rows, (name, mode, deletes)
 
 
-def write_with_faults(log: Log, directory: Path, chance: random.Random) -> None:
-    for batch_id, batch in enumerate(cut(log, 5)):
+def write_with_faults(
+    log: Log, sink: Sink, chance: random.Random, rules: Sequence[TableRule], batches: int = BATCHES
+) -> None:
+    """Write *log* in batches; some are cut off somewhere before they are done as a whole."""
+    written: set[TableName] = set()
+    for batch_id, batch in enumerate(cut(log, batches)):
         for _ in range(chance.randrange(2)):
             try:
                 with watched(CutOff(chance.randint(1, 12))):
-                    write(log, batch, directory, batch_id, (RULE,))
+                    write(log, batch, sink.directory, batch_id, rules, sink=sink, written=written)
             except CutOffError:
                 continue
-        write(log, batch, directory, batch_id, (RULE,))
+        for table in write(log, batch, sink.directory, batch_id, rules, sink=sink, written=written):
+            written.add(TableName(*table.source_table.split(".", 1)))

@@ -2,141 +2,49 @@
 
 from __future__ import annotations
 
-import datetime as dt
+import contextlib
+import subprocess
+import sys
+from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
 
+from binlog_connector.schema.definitions import TableName
 from binlog_format import open_log
 from binlog_format.errors import SchemaError, TableError
 from binlog_format.events.table_encoding import ColumnSpec, TableSpec
-from binlog_streaming.settings import Deletes, Mode, OnStatement, TableRule, UnknownValues
+from binlog_streaming.settings import Deletes, Mode, OnStatement, TableFormat, TableRule, UnknownValues
 from binlog_streaming.tables.progress import Note
 from binlog_streaming.tables.steps import watched
 from binlog_streaming.tables.target import DROPPED_PROPERTY, GTID_POSITION_KEY, KEYS_PROPERTY
-from tests.streaming.tables.batches import MIRROR, cut, write
+from tests.streaming.tables.batches import cut, plan
 from tests.streaming.tables.memory_target import MemoryTargets
-from tests.streaming.tables.shop import SECOND, ShopLog
+from tests.streaming.tables.sink_cases import MIRROR_SINKS, Place
+from tests.streaming.tables.statement_stories import (
+    ID,
+    NAME,
+    ONLY,
+    ORDERS,
+    PRICED,
+    STEPS_MAX,
+    STORIES,
+    WHEN,
+    gh_ost,
+    kept,
+    rows_of,
+    truncate,
+    wanted,
+    write_story,
+)
 from tests.streaming.tables.test_ddl_histories import CutOff, CutOffError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from binlog_streaming.tables.progress import TableProgress
-    from binlog_streaming.tables.target import TargetFactory
-
-    Story = Callable[[ShopLog], None]
-
-ID, NAME = ColumnSpec("id", "int"), ColumnSpec("name", "varchar(20)", nullable=True)
-PRICE = ColumnSpec("price", "int", nullable=True)
-ORDERS = TableSpec("shop", "orders", (ID, NAME), ("id",))
-PRICED = TableSpec("shop", "orders", (ID, NAME, PRICE), ("id",))
-WHEN = dt.datetime.fromtimestamp(SECOND, dt.UTC)
-STEPS_MAX = 60
-
-
-def wanted(table: str, *columns: ColumnSpec) -> TableSpec:
-    return TableSpec("shop", table, columns, ("id",))
-
-
-def write_story(
-    folder: Path, story: Story, rules: Sequence[TableRule] = (MIRROR,), targets: TargetFactory | None = None
-) -> list[TableProgress]:
-    """One batch of what *story* writes."""
-    if not (folder / "log").exists():
-        with ShopLog(folder / "log") as log:
-            story(log)
-    with open_log(str(folder / "log")) as opened:
-        (batch,) = cut(opened, 1)
-        return write(opened, batch, folder / "tables", rules=rules, targets=targets)
-
-
-def kept(
-    folder: Path, story: Story, rule: TableRule = MIRROR, others: Sequence[TableRule] = ()
-) -> dict[str, list[tuple[object, ...]]]:
-    """Rows of all tables behind *story*, in memory."""
-    targets = MemoryTargets()
-    write_story(folder, story, (rule, *others), targets)
-    return rows_of(targets)
-
-
-def rows_of(targets: MemoryTargets) -> dict[str, list[tuple[object, ...]]]:
-    return {
-        name.removeprefix("shop/"): sorted((tuple(row.values()) for row in table.rows), key=str)
-        for name, table in targets.tables.items()
-    }
-
-
-def add_with_default(log: ShopLog) -> None:
-    log.insert(ORDERS, (1, "a"))
-    log.statement("ALTER TABLE orders ADD COLUMN price INT DEFAULT 5")
-    log.insert(PRICED, (2, "b", 7))
-
-
-def rename_and_modify(log: ShopLog) -> None:
-    log.insert(PRICED, (1, "a", 3))
-    log.statement("ALTER TABLE orders CHANGE price cost BIGINT NULL, RENAME COLUMN name TO title")
-    cost = ColumnSpec("cost", "bigint", nullable=True)
-    log.insert(wanted("orders", ID, ColumnSpec("title", "varchar(20)"), cost), (2, "b", 2**40))
-
-
-def drop_and_add_again(log: ShopLog) -> None:
-    log.insert(PRICED, (1, "a", 3))
-    log.statement("ALTER TABLE orders DROP COLUMN price")
-    log.insert(ORDERS, (2, "b"))
-    log.statement("ALTER TABLE orders ADD COLUMN price VARCHAR(20) DEFAULT 'none'")
-    log.insert(wanted("orders", ID, NAME, ColumnSpec("price", "varchar(20)")), (3, "c", "7"))
-
-
-def truncate(log: ShopLog) -> None:
-    log.insert(ORDERS, (1, "a"), (2, "b"))
-    log.statement("TRUNCATE orders")
-    log.insert(ORDERS, (2, "c"))
-
-
-def drop_and_create(log: ShopLog) -> None:
-    log.insert(ORDERS, (1, "a"))
-    log.statement("DROP TABLE orders")
-    log.statement("CREATE TABLE orders (id INT PRIMARY KEY, price INT)")
-    log.insert(wanted("orders", ID, PRICE), (1, 9))
-
-
-def swap(log: ShopLog) -> None:
-    log.insert(ORDERS, (1, "a"))
-    log.insert(wanted("items", ID, PRICE), (7, 70))
-    log.statement("RENAME TABLE orders TO other.tmp, items TO orders, other.tmp TO items")
-    log.insert(wanted("items", ID, NAME), (2, "b"))
-    log.insert(wanted("orders", ID, PRICE), (8, 80))
-
-
-def gh_ost(log: ShopLog) -> None:
-    log.insert(ORDERS, (1, "a"), (2, "b"))
-    log.statement("CREATE TABLE _orders_gho LIKE orders")
-    log.statement("ALTER TABLE _orders_gho ADD COLUMN price INT DEFAULT 5")
-    ghost = wanted("_orders_gho", ID, NAME, PRICE)
-    log.insert(ghost, (1, "a", 5), (2, "b", 5))
-    log.insert(ORDERS, (3, "c"))
-    log.insert(ghost, (3, "c", 5))
-    log.statement("RENAME TABLE orders TO _orders_del, _orders_gho TO orders")
-    log.insert(PRICED, (4, "d", 9))
-
-
-STORIES: dict[str, tuple[Story, dict[str, list[tuple[object, ...]]]]] = {
-    "add with default": (add_with_default, {"orders": [(1, "a", 5), (2, "b", 7)]}),
-    "rename and modify": (rename_and_modify, {"orders": [(1, "a", 3), (2, "b", 2**40)]}),
-    "drop and add again": (
-        drop_and_add_again,
-        {"orders": [(1, "a", "none"), (2, "b", "none"), (3, "c", "7")]},
-    ),
-    "truncate": (truncate, {"orders": [(2, "c")]}),
-    "drop and create": (drop_and_create, {"orders": [(1, 9)]}),
-    "swap": (swap, {"orders": [(7, 70), (8, 80)], "items": [(1, "a"), (2, "b")]}),
-    "gh-ost": (gh_ost, {"orders": [(1, "a", 5), (2, "b", 5), (3, "c", 5), (4, "d", 9)]}),
-}
-ONLY = TableRule(select=r"shop\.(orders|items)")
-"""Neither the ghost nor `other.tmp` is selected."""
+    from tests.streaming.tables.shop import ShopLog
 
 
 @pytest.mark.parametrize("name", STORIES)
@@ -168,24 +76,18 @@ def test_statement_cut_off_at_any_step_and_repeated_does_the_same(tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", STORIES)
-def test_delta_table_survives_a_cut_at_any_step(tmp_path: Path, name: str) -> None:
-    story, held = STORIES[name]
-    for step in range(1, STEPS_MAX):
-        folder = tmp_path / str(step)
-        cut_off = False
-        try:
-            with watched(CutOff(step)):
-                write_story(folder, story, (ONLY,))
-        except CutOffError:
-            cut_off = True
-        write_story(folder, story, (ONLY,))
-        for table, rows in held.items():
-            found = DeltaTable(str(folder / "tables" / "shop" / table)).to_pyarrow_table().to_pylist()
-            assert sorted((tuple(row.values()) for row in found), key=str) == rows, step
-        if not cut_off:
-            return
-    raise AssertionError("there are more steps")
+@pytest.mark.parametrize("table_format", MIRROR_SINKS, ids=str)
+def test_kill_at_any_step_then_the_same_batch_again(tmp_path: Path, table_format: TableFormat) -> None:
+    """kill -9 in the middle of a batch with statements; no step is left out."""
+    names = ("drop and add again", "swap", "gh-ost")
+    program = [sys.executable, "-m", "tests.streaming.tables.killed_writes", str(tmp_path), str(table_format), *names]
+    done = subprocess.run(program, check=False, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    places = [(name, place) for name in names for place in (tmp_path / name).iterdir() if place.name.isdecimal()]
+    assert len(places) > 25
+    for name, place in places:
+        for table, rows in STORIES[name][1].items():
+            assert sorted(Place(place / "tables", table_format, f"shop/{table}").rows(), key=str) == rows, place
 
 
 def test_repeated_batch_commits_nothing(tmp_path: Path) -> None:
@@ -206,6 +108,23 @@ def test_marked_rows_and_versions_stay_when_their_table_is_truncated(tmp_path: P
         (2, "b", WHEN, False),
         (2, "c", None, True),
     ]
+
+
+def test_marked_rows_stay_when_their_table_is_made_anew_with_other_columns(tmp_path: Path) -> None:
+    """A column with values of another kind takes the place of the one before; one that has gone is a dropped one."""
+
+    def story(log: ShopLog) -> None:
+        log.insert(PRICED, (1, "a", 3))
+        log.statement("DROP TABLE orders")
+        log.statement("CREATE TABLE orders (id INT PRIMARY KEY, name DECIMAL(5,2))")
+        log.statement("ALTER TABLE orders ADD price VARCHAR(20) DEFAULT 'x'")
+        log.insert(wanted("orders", ID, ColumnSpec("name", "decimal(5,2)"), ColumnSpec("price", "varchar(20)")), NEW)
+
+    NEW = (1, Decimal("1.50"), "y")
+    targets = MemoryTargets()
+    write_story(tmp_path, story, (TableRule(deletes=Deletes.MARK),), targets)
+    (row,) = targets.tables["shop/orders"].rows
+    assert row == {"id": 1, "name": Decimal("1.50"), "price": "y", "_deleted": False, "_deleted_at": None}
 
 
 def test_changelog_keeps_its_rows_and_says_what_happened(tmp_path: Path) -> None:
@@ -281,6 +200,29 @@ def test_unknown_values_are_refused_or_null(tmp_path: Path) -> None:
     ]
 
 
+def test_column_that_only_a_statement_knows_the_type_of_comes_with_its_rows(tmp_path: Path) -> None:
+    """Rows have a UUID as bytes, where no schema says what it is, and as text where one does."""
+    uuid = ColumnSpec("u", "binary(16)", nullable=True)
+
+    def story(log: ShopLog) -> None:
+        log.statement("CREATE TABLE orders (id INT PRIMARY KEY, u UUID, name VARCHAR(20))")
+        log.insert(wanted("orders", ID, uuid, NAME), (1, b"0123456789abcdef", "a"))
+        log.statement("ALTER TABLE orders ADD v INET6, DROP COLUMN u")
+        log.insert(wanted("orders", ID, NAME, replace(uuid, name="v")), (2, "b", b"fedcba9876543210"))
+
+    def unknown(log: ShopLog) -> None:
+        log.insert(ORDERS, (1, "a"))
+        log.statement("ALTER TABLE orders ADD u UUID NOT NULL")
+
+    assert kept(tmp_path / "known", story)["orders"] == [
+        (1, "a", b"0123456789abcdef", None),
+        (2, "b", None, b"fedcba9876543210"),
+    ]
+    with pytest.raises(SchemaError, match=r"SCHEMA_CHANGED\] shop\.orders: column u is new"):
+        kept(tmp_path / "unknown", unknown)
+    assert kept(tmp_path / "unknown", unknown, TableRule(unknown_values=UnknownValues.NULL))["orders"] == [(1, "a")]
+
+
 def test_type_that_holds_other_values_is_refused_unless_there_are_none(tmp_path: Path) -> None:
     def story(log: ShopLog) -> None:
         log.insert(ORDERS, (1, "a"))
@@ -306,6 +248,60 @@ def test_rows_of_a_table_that_is_not_kept_are_not_made_up(tmp_path: Path) -> Non
         kept(tmp_path, story, ONLY)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "rows"),
+    [
+        (Deletes.MARK, Deletes.REMOVE, [(2, "b")]),
+        (Deletes.REMOVE, Deletes.MARK, [(2, "b", False, None)]),
+        (Deletes.MARK, Deletes.MARK, [(1, "a", True, WHEN), (2, "b", False, None)]),
+    ],
+)
+def test_renamed_table_has_the_marks_that_its_new_rule_asks_for(
+    tmp_path: Path, before: Deletes, after: Deletes, rows: list[tuple[object, ...]]
+) -> None:
+    def story(log: ShopLog) -> None:
+        log.insert(wanted("draft", ID, NAME), (1, "a"), (2, "b"))
+        log.delete(wanted("draft", ID, NAME), (1, "a"))
+        log.statement("RENAME TABLE draft TO orders")
+
+    draft = TableRule(select=r"shop\.draft", deletes=before)
+    assert kept(tmp_path, story, draft, [TableRule(deletes=after)])["orders"] == rows
+
+
+def test_column_may_be_spelled_otherwise(tmp_path: Path) -> None:
+    """With a statement that says so, or without one; also a key."""
+
+    def story(log: ShopLog) -> None:
+        log.insert(ORDERS, (1, "a"))
+        log.statement("ALTER TABLE orders MODIFY Name VARCHAR(30), MODIFY ID BIGINT NOT NULL")
+        log.update(BIG, ((1, "a"), (2, "b")))
+        log.insert(TableSpec("shop", "orders", (ColumnSpec("Id", "bigint"), NAME), ("Id",)), (3, "c"))
+
+    big = ColumnSpec("ID", "bigint")
+    BIG = TableSpec("shop", "orders", (big, replace(NAME, name="Name")), ("ID",))
+    targets = MemoryTargets()
+    write_story(tmp_path, story, targets=targets)
+    assert rows_of(targets)["orders"] == [(2, "b"), (3, "c")]
+    assert [name.casefold() for name in targets.tables["shop/orders"].schema.names] == ["id", "name"]
+
+
+def test_column_that_takes_the_name_of_a_dropped_one_is_no_dropped_column(tmp_path: Path) -> None:
+    """Also where the process ends between the commit and what the target says of itself."""
+
+    def story(log: ShopLog) -> None:
+        log.insert(PRICED, (1, "a", 3))
+        log.statement("ALTER TABLE orders DROP COLUMN price")
+        log.statement("ALTER TABLE orders RENAME COLUMN name TO price")
+        log.statement("ALTER TABLE orders ADD COLUMN IF NOT EXISTS price INT DEFAULT 5")
+
+    for step in range(1, STEPS_MAX):
+        targets = MemoryTargets()
+        with contextlib.suppress(CutOffError), watched(CutOff(step)):
+            write_story(tmp_path, story, targets=targets)
+        write_story(tmp_path, story, targets=targets)
+        assert rows_of(targets)["orders"] == [(1, "a")], step
+
+
 def test_dropped_database_takes_the_tables_that_are_known(tmp_path: Path) -> None:
     def story(log: ShopLog) -> None:
         log.insert(ORDERS, (1, "a"))
@@ -319,6 +315,12 @@ def test_dropped_database_takes_the_tables_that_are_known(tmp_path: Path) -> Non
     assert kept(tmp_path / "ignored", story)["orders"] == [(1, "a")]
     with pytest.raises(SchemaError, match=r"DDL_NOT_PARSED\] DROP DATABASE shop"):
         kept(tmp_path / "unknown", unknown, apply)
+    with open_log(str(tmp_path / "unknown" / "log")) as log:
+        (batch,) = cut(log, 1)
+        (component,) = plan(
+            log, batch, (apply,), written=[TableName("shop", "items"), TableName("crm", "a")]
+        ).components
+    assert list(component.tables) == [TableName("shop", "items")]
     assert kept(tmp_path / "unknown", unknown, TableRule(select=r"crm\..*", on_drop=OnStatement.APPLY)) == {}
 
 

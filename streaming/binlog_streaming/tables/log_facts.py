@@ -1,0 +1,60 @@
+"""What statements in the log say of columns that row images leave out: `LogFacts(log).of(pieces)`."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_connector.following.watched import WatchedLog
+from binlog_connector.spark.table_schemas import RangeSchemas
+from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_streaming.tables.absent_columns import AbsentFacts, absent_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_format.events.table_map import TableLayout
+    from binlog_format.log import Log
+    from binlog_streaming.tables.pieces import Piece
+
+# What a process knows of a log's statements is shared, and not made for several threads.
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """Table maps say what columns are, but not their defaults, nor which of them are computed; statements do.
+
+    The log is read for them from its start, the first time that images lack columns; later on from there.
+
+    Attributes:
+        log: Where to look.
+    """
+
+    log: Log
+
+    def of(self, pieces: Sequence[Piece]) -> AbsentFacts | None:
+        """What is known of columns that images of one step leave out; None: none do."""
+        # Layouts that differ with no statement between them hardly do so in this; a later one knows better.
+        lacking = {
+            (piece.layout.digest, piece.layout.completion): piece for piece in pieces if piece.images.has_absent()
+        }
+        if not lacking:
+            return None
+        facts = [self._of(piece) for piece in lacking.values()]
+        defaults = {name: value for one in facts for name, value in one.defaults.items()}
+        return AbsentFacts(defaults, frozenset().union(*(one.computed for one in facts)))
+
+    def _of(self, piece: Piece) -> AbsentFacts:
+        if piece.layout.completion:
+            return absent_facts(piece.layout, piece.decoding)
+        schema, facts = arrow_schema(piece.layout, piece.decoding), absent_facts(self._defined(piece), piece.decoding)
+        # Of a type that only a statement tells (UUID, INET6) the rows have the bytes, and the default is a text.
+        fitting = {name: value for name, value in facts.defaults.items() if value.type.equals(schema.field(name).type)}
+        return AbsentFacts(fitting, facts.computed)
+
+    def _defined(self, piece: Piece) -> TableLayout:
+        position, _ = piece.last_change()
+        with _lock, WatchedLog(self.log.path, self.log.format_name) as watched:
+            return RangeSchemas(watched, position, None).defined(piece.layout, position)

@@ -1,0 +1,199 @@
+"""Spark's own writers keep to what the other sinks do: the same cases, fewer of them, as each takes Spark seconds.
+
+A session needs its jars from the start, so this file is run by itself (`make test-compat`).
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+import pyspark
+import pytest
+
+from binlog_format.errors import OptionError
+from binlog_streaming.settings import Mode, Sink, TableFormat, TableRule, Writer
+from binlog_streaming.spark_jars import packages, require_writer, session_settings
+from binlog_streaming.spark_session import local_session
+from binlog_streaming.tables.evolution import SchemaChange
+from binlog_streaming.tables.progress import Outcome
+from binlog_streaming.tables.spark_sessions import SparkWriteError, spark_targets
+from binlog_streaming.tables.steps import Step, watched
+from tests.streaming.tables import test_sinks as cases
+from tests.streaming.tables.sink_cases import MIRROR_TICKET, Place, change_of, numbers, rows_of
+from tests.streaming.tables.spark_place import SparkPlace
+from tests.streaming.tables.test_apply_sinks import check
+from tests.streaming.tables.test_job import job_for, run_once
+from tests.streaming.tables.test_sinks import OPERATIONS, WIDE, WIDE_ROWS, Cut, CutAt, Prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+FORMATS = (TableFormat.DELTA, TableFormat.ICEBERG)
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(
+        any(packages(one) is None for one in FORMATS),
+        reason=f"there are no jars of Delta and Iceberg for PySpark {pyspark.__version__}",
+    ),
+    # PySpark 4.1 leaves the sockets of collected results to the garbage collector.
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def writers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with the jars of both formats."""
+    settings = session_settings(TableFormat.ICEBERG, session_settings(TableFormat.DELTA, {}))
+    folder = tmp_path_factory.mktemp("writers")
+    settings["spark.sql.warehouse.dir"] = str(folder / "warehouse")
+    session = local_session("writers", settings=settings, log_file=folder / "spark.log")
+    try:
+        for one in FORMATS:
+            require_writer(one, session)
+    except OptionError:
+        pytest.skip("this process has started Spark without the jars: run this file by itself")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=FORMATS, ids=str)
+def place(request: pytest.FixtureRequest, writers: SparkSession, tmp_path: Path) -> SparkPlace:
+    place = SparkPlace(tmp_path, request.param, session=writers)
+    return replace(place, targets=spark_targets(writers, place.sink))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        cases.test_every_type_comes_back_as_it_was,
+        cases.test_every_type_survives_that_its_file_is_written_anew,
+        cases.test_a_column_of_every_type_is_added,
+        cases.test_a_type_that_no_format_has_is_refused,
+        cases.test_two_creations_at_once_are_a_conflict,
+        cases.test_steps_of_a_batch_follow_each_other_on_one_look,
+        cases.test_columns_change_between_two_merges_on_one_look,
+        cases.test_table_says_new_things_about_itself_once,
+        cases.test_only_current_rows_are_there,
+        cases.test_odd_column_names_work,
+        cases.test_rows_and_columns_are_replaced,
+        cases.test_empty_append_still_counts,
+    ],
+    ids=lambda case: case.__name__.removeprefix("test_"),
+)
+def test_case_of_all_sinks(place: SparkPlace, case: Callable[[Place], None]) -> None:
+    case(place)
+
+
+def test_all_at_once(place: SparkPlace) -> None:
+    """Upserts, deletes, patches and appends are one commit."""
+    place.append(0, rows_of(WIDE, WIDE_ROWS), MIRROR_TICKET)
+    cases.test_upserts_deletes_patches_and_appends_are_one_commit(place)
+
+
+@pytest.mark.parametrize(
+    "name", ["merge with patches and appends", "new column", "renamed and wider", "replace by nothing"]
+)
+def test_a_repeated_step_changes_nothing(place: SparkPlace, name: str) -> None:
+    cases.test_a_repeated_step_changes_nothing(prepared(place, name))
+
+
+@pytest.mark.parametrize("name", ["merge", "new column with a value"])
+def test_cut_off_at_any_step_then_again(place: SparkPlace, name: str) -> None:
+    for number, step in enumerate(Step):
+        other = replace(place, name=f"shop/table_{number}")
+        cases.test_cut_off_at_any_step_then_again(prepared(other, name), step)
+
+
+def prepared(place: SparkPlace, name: str) -> Prepared:
+    assert place.append(0, numbers(1, 2, 3), MIRROR_TICKET)
+    return Prepared(place, OPERATIONS[name], replace(MIRROR_TICKET, batch_id=1, step=3))
+
+
+def test_twin_with_the_same_step_does_not_write_it_again(place: SparkPlace) -> None:
+    """Delta leaves such a write out, Iceberg's commit fails."""
+    twin = prepared(place, "merge")
+    with closing(place.target()) as late:
+        assert not late.is_done(twin.ticket)
+        assert twin.step()
+        before = place.state()
+        if place.format is TableFormat.DELTA:
+            twin.write(late)
+        else:
+            with pytest.raises(Exception, match=r".") as caught:
+                twin.write(late)
+            assert late.is_conflict(caught.value)
+        assert place.format is TableFormat.ICEBERG or place.state() == before
+    assert not twin.step()
+    twin.check()
+
+
+def test_columns_are_changed_back_when_their_rows_do_not_come(writers: SparkSession, tmp_path: Path) -> None:
+    """Behind a kill the job may want something else: Iceberg's columns are those of before."""
+    place = SparkPlace(tmp_path, TableFormat.ICEBERG, session=writers)
+    place = replace(place, targets=spark_targets(writers, place.sink))
+    place.append(0, numbers(1, 2), MIRROR_TICKET)
+    ticket = replace(MIRROR_TICKET, batch_id=1)
+    change = SchemaChange(renamed={"value": "name"}, filled={"name": pa.scalar("n")})
+    with pytest.raises(Cut), watched(CutAt(Step.FILES_WRITTEN)):
+        place.evolve(change, ticket)
+    with closing(place.target()) as target:
+        assert target.schema().names == ["id", "value"]
+        assert target.read().read_all().sort_by("id").to_pylist() == numbers(1, 2).to_pylist()
+    assert place.bring(change_of([(2, "y")]), batch_id=1)
+    assert place.sorted_rows() == [(1, "x"), (2, "y")]
+
+
+@pytest.mark.parametrize("table_format", FORMATS, ids=str)
+def test_embedded_writer_sees_what_is_done(writers: SparkSession, tmp_path: Path, table_format: TableFormat) -> None:
+    """Both remember steps alike."""
+    place = SparkPlace(tmp_path, table_format, session=writers)
+    place = replace(place, targets=spark_targets(writers, place.sink))
+    embedded = Place(tmp_path, table_format)
+    assert place.append(0, numbers(1), MIRROR_TICKET)
+    assert not embedded.append(0, numbers(1), MIRROR_TICKET)
+    assert embedded.merge(1, [(None, (2, "y"))])
+    assert not place.merge(1, [(None, (2, "y"))])
+    assert place.merge(2, [((1, "x"), (1, "z"))])
+    assert embedded.sorted_rows() == [(1, "z"), (2, "y")]
+
+
+def test_rows_of_more_than_one_piece(place: SparkPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is large goes through files, which are removed again."""
+    monkeypatch.setattr("binlog_streaming.tables.spark_rows.PIECE_BYTES", 1)
+    place.append(0, numbers(1), MIRROR_TICKET)
+    rows = pa.concat_tables([numbers(2, 3), numbers(), numbers(4)])
+    assert place.replace(rows, replace(MIRROR_TICKET, batch_id=1))
+    assert place.ids() == [2, 3, 4]
+    assert not list(place.directory.rglob("staging-*"))
+
+
+def test_errors_of_java_are_one_line(place: SparkPlace) -> None:
+    place.append(0, numbers(1))
+    for file in (place.directory / place.name).rglob("*.parquet"):
+        file.unlink()
+    with closing(place.target()) as target, pytest.raises(Exception, match=r".") as caught:
+        target.merge(change_of([(1, "y")]), replace(MIRROR_TICKET, batch_id=1))
+    assert isinstance(caught.value, target.write_errors)
+    if isinstance(caught.value, SparkWriteError):
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("table_format", FORMATS, ids=str)
+def test_a_whole_job(writers: SparkSession, tmp_path: Path, table_format: TableFormat) -> None:
+    """Mirrors equal the server; a batch that the checkpoint forgot is not doubled."""
+    sink = Sink(directory=str(tmp_path / "tables"), format=table_format, writer=Writer.SPARK)
+    job = msgspec.structs.replace(job_for(tmp_path, (TableRule(mode=Mode.MIRROR),), bytes_max="300k"), sink=sink)
+    batches = run_once(job, writers)
+    assert len(batches) > 1
+    for name in (f"{batches[-1].batch_id}", f".{batches[-1].batch_id}.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink()
+    (again,) = run_once(job, writers)
+    assert {table.outcome for table in again.tables} == {Outcome.REPEATED}
+    check(tmp_path / "tables", table_format, Mode.MIRROR)
