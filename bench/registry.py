@@ -18,6 +18,7 @@ MODULES = (
     "bench.spark_planning",
     "bench.spark_latency",
     "bench.tables",
+    "bench.table_live",
 )
 """Imported to fill the list; the order here is the order of the table."""
 

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
     from bench.datasets import KeptLog
 
+WARM_UP = 3
+"""Runs before those that count: the first starts the workers and loads the kernels, and it takes the JVM two more to
+compile most of its code (4 s of processor time, then 1 s, then 0.5 s)."""
 RUNS = 5
-"""After one that starts the workers, loads the kernels, and has the JVM compile its code; the median counts."""
+"""The median counts."""
 ROW_TRANSACTIONS = 10_000
 """The source that gives row by row reads a smaller log: what it takes grows with the rows."""
 NAME = "binlog-stream"
@@ -78,7 +81,7 @@ def _one_table(transactions: int) -> KeptLog:
 
 def _median_rate(log: KeptLog, **options: str) -> float:
     spark = session()
-    return statistics.median([_run(spark, NAME, log, options) for _ in range(RUNS + 1)][1:])
+    return statistics.median([_run(spark, NAME, log, options) for _ in range(WARM_UP + RUNS)][WARM_UP:])
 
 
 def _run(spark: SparkSession, source: str, log: KeptLog, options: dict[str, str]) -> float:

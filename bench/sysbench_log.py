@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.datasets import FIRST_SECOND, SERVER_ID, SYSBENCH_COLUMNS, Form, kept_log
+from bench.templates import Template, decimal_digits, digit_groups
 from binlog_format.events.encoding import Origin, encode_annotate_rows, encode_gtid, encode_xid
 from binlog_format.events.table_encoding import TableEncoder, TableSpec
 from binlog_format.gtid import Gtid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
     from bench.datasets import GroupWriter, KeptLog
 
@@ -83,7 +82,7 @@ class _Tables:
         self._specs = [_spec(number) for number in range(1, tables + 1)]
         self._encoders = [TableEncoder(spec, 20 + i) for i, spec in enumerate(self._specs)]
         self._templates = [_Template(encoder) for encoder in self._encoders]
-        self._c_texts, self._pad_texts = _digit_groups(numbers, 10), _digit_groups(numbers, 5)
+        self._c_texts, self._pad_texts = (digit_groups(numbers, size, count=TEXTS) for size in (10, 5))
         shape = (tables, rows)
         self._k = numbers.integers(1, rows, shape, dtype=np.int32)
         self._c = numbers.integers(0, TEXTS, shape, dtype=np.int32)
@@ -122,7 +121,7 @@ class _Tables:
             template.fill(events, _XID, seqnos[chosen], np.uint64)
             template.fill(events, _SECOND, FIRST_SECOND + seqnos[chosen] // 1000, np.uint32)
             template.fill(events, _ID, rows[chosen] + 1, np.int32)
-            template.fill_text(events, _ID_TEXT, _decimal(rows[chosen] + 1, len(_ID_TEXT)))
+            template.fill_text(events, _ID_TEXT, decimal_digits(rows[chosen] + 1, len(_ID_TEXT)))
             for k_mark, values in zip(_K, (before[0], before[0] + 1, new_k), strict=True):
                 template.fill(events, k_mark, values[chosen], np.int32)
             for c_mark, texts in zip(_C, (before[1], updated_c, new_c), strict=True):
@@ -137,8 +136,8 @@ class _Tables:
         yield from made
 
 
-class _Template:
-    # One transaction with marks in it, and where the marks are.
+class _Template(Template):
+    # One transaction with marks in it.
     def __init__(self, encoder: TableEncoder) -> None:
         origin = Origin(_SECOND, SERVER_ID)
         name = encoder.spec.table
@@ -164,38 +163,8 @@ class _Template:
             encode_xid(_XID, origin),
         ]
         self.gtid_size = len(events[0])
-        self._content = b"".join(events)
-
-    def copies(self, count: int) -> NDArray[np.uint8]:
-        return np.tile(np.frombuffer(self._content, np.uint8), (count, 1))
-
-    def fill(self, events: NDArray[np.uint8], mark: int, values: NDArray[np.generic], kind: type[np.integer]) -> None:
-        wanted = np.ascontiguousarray(values.astype(np.dtype(kind).newbyteorder("<")))
-        size = wanted.dtype.itemsize
-        self._replace(events, mark.to_bytes(size, "little"), wanted.view(np.uint8).reshape(-1, size))
-
-    def fill_text(self, events: NDArray[np.uint8], mark: str, texts: NDArray[np.uint8]) -> None:
-        self._replace(events, mark.encode(), texts)
-
-    def _replace(self, events: NDArray[np.uint8], mark: bytes, values: NDArray[np.uint8]) -> None:
-        start = self._content.find(mark)
-        assert start >= 0
-        while start >= 0:
-            events[:, start : start + len(mark)] = values
-            start = self._content.find(mark, start + len(mark))
+        super().__init__(b"".join(events))
 
 
 def _spec(number: int) -> TableSpec:
     return TableSpec("sbtest", f"sbtest{number}", SYSBENCH_COLUMNS, ("id",))
-
-
-def _digit_groups(numbers: np.random.Generator, groups: int) -> NDArray[np.uint8]:
-    # sysbench's texts: groups of eleven digits, joined by dashes; one text a row.
-    texts = numbers.integers(ord("0"), ord("9") + 1, (TEXTS, 12 * groups - 1), dtype=np.uint8)
-    texts[:, 11::12] = ord("-")
-    return texts
-
-
-def _decimal(values: NDArray[np.int64], width: int) -> NDArray[np.uint8]:
-    powers = 10 ** np.arange(width - 1, -1, -1)
-    return (values[:, None] // powers % 10 + ord("0")).astype(np.uint8)

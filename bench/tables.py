@@ -1,94 +1,152 @@
-"""The main job, end to end: a log in sysbench's shape into four tables of each format, with `local[2]`."""
+"""The main job, end to end: a backlog of 1 GB in sysbench's shape into four tables of each format, with `local[2]`.
+
+The log fills the tables, 250,000 rows each, and then changes rows anywhere in them: 70 of a hundred row changes are
+updates, 15 deletes, 15 inserts. What is timed is the job (`TablesJob`, which is what `binlog-stream run` starts) from
+the start of its first batch to the end of its last: reading, merging, commits, and planning and checkpoints between
+batches. Not timed are the start of Spark, of its workers and of the query's planner, and loading and compiling kernels:
+a small log goes through the same session before.
+"""
 
 from __future__ import annotations
 
-import shutil
-import statistics
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.backlog import GIGABYTE_TRANSACTIONS, ROWS_PER_TABLE, TABLES, backlog
+from bench.processes import Role
 from bench.registry import benchmark
-from bench.sysbench_log import sysbench_log
+from bench.table_run import RunPlan, measured_run
 
 if TYPE_CHECKING:
-    from binlog_streaming.settings import Mode, TableFormat
-    from binlog_streaming.tables.progress import BatchProgress
+    from bench.table_run import TableRun
 
-RUNS = 2
-"""After a first one that starts the workers and loads the kernels; the median counts."""
-
-BYTES_PER_TRIGGER = "64m"
-"""The default of a job."""
+LARGE_ROWS = 5_000_000
+LARGE_TRANSACTIONS = 20_000
+"""On one table of that many rows: 400,000 row changes behind a load of 1 GB."""
+WARM_UP_TRANSACTIONS = 2_000
+WARM_UP_ROWS = 2_000
+MARKED = ("merge", "deletionVectors")
+HALF = GIGABYTE_TRANSACTIONS // 2
 
 
 @benchmark("tables.delta.changelog.rows_per_s", unit="rows/s")
 def changelog() -> float:
-    """Row changes into four Delta tables, mode changelog: from the start of the first batch to the last commit."""
-    from binlog_streaming.settings import Mode, TableFormat
+    """Row changes into four Delta tables, mode changelog: all of the log, from the start of the first batch."""
+    return _run("changelog", has_limit=True).rows_per_s
 
-    return _changes_per_second(Mode.CHANGELOG, TableFormat.DELTA)
+
+@benchmark("tables.delta.changelog.rows_per_cpu_s", unit="rows/s")
+def changelog_work() -> float:
+    """Row changes of that run in a processor second of all its processes, the query's start included."""
+    return _run("changelog", has_limit=True).rows_per_cpu_s
+
+
+@benchmark("tables.delta.changelog.append_ratio", unit="x")
+def changelog_limit() -> float:
+    """The time of that run, by what deltalake takes to append the same Arrow data out of memory, in the same run."""
+    run = _run("changelog", has_limit=True)
+    assert run.limit_s is not None
+    return sum(batch.seconds for batch in run.batches) / run.limit_s
 
 
 @benchmark("tables.delta.mirror.rows_per_s", unit="rows/s")
 def mirror() -> float:
-    """Row changes into four Delta tables, mode mirror (merge), 10,000 rows each: measured in the same way."""
-    from binlog_streaming.settings import Mode, TableFormat
+    """Row changes into four Delta tables of 250,000 rows, mode mirror (merge): all of the log, measured in this way."""
+    return _run("mirror", has_limit=True).rows_per_s
 
-    return _changes_per_second(Mode.MIRROR, TableFormat.DELTA)
+
+@benchmark("tables.delta.mirror.rows_per_cpu_s", unit="rows/s")
+def mirror_work() -> float:
+    """Row changes of that run in a processor second of all its processes, the query's start included."""
+    return _run("mirror", has_limit=True).rows_per_cpu_s
+
+
+@benchmark("tables.delta.mirror.merged_rows_per_s", unit="rows/s")
+def mirror_merged() -> float:
+    """The same without the load: from the first batch on of which more than half are updates."""
+    return _run("mirror", has_limit=True).merged_rows_per_s
+
+
+@benchmark("tables.delta.mirror.merge_ratio", unit="x")
+def mirror_limit() -> float:
+    """The time of the last batch, by what deltalake's MERGE takes for the same changed rows alone, in the same run."""
+    run = _run("mirror", has_limit=True)
+    assert run.limit_s is not None
+    return run.batches[-1].seconds / run.limit_s
+
+
+@benchmark("tables.delta.mirror5m.rows_per_s", unit="rows/s")
+def large_mirror() -> float:
+    """Row changes anywhere in one Delta table of 5,000,000 rows, mode mirror; the load is not timed."""
+    return _large_run().merged_rows_per_s
+
+
+@benchmark("tables.delta.mirror.vectors.merged_rows_per_s", unit="rows/s")
+def marked_mirror() -> float:
+    """`tables.delta.mirror.merged_rows_per_s` with `merge = "deletionVectors"`: rows are marked, files stay."""
+    return _run("mirror", MARKED).merged_rows_per_s
+
+
+@benchmark("tables.delta.mirror5m.vectors.rows_per_s", unit="rows/s")
+def marked_large_mirror() -> float:
+    """`tables.delta.mirror5m.rows_per_s` with `merge = "deletionVectors"`."""
+    return _large_run(MARKED).merged_rows_per_s
 
 
 @benchmark("tables.iceberg.changelog.rows_per_s", unit="rows/s")
 def iceberg_changelog() -> float:
-    """The same into Iceberg tables, mode changelog."""
-    from binlog_streaming.settings import Mode, TableFormat
-
-    return _changes_per_second(Mode.CHANGELOG, TableFormat.ICEBERG)
+    """The backlog into Iceberg tables, mode changelog."""
+    return _run("changelog", ("format", "iceberg")).rows_per_s
 
 
 @benchmark("tables.iceberg.mirror.rows_per_s", unit="rows/s")
 def iceberg_mirror() -> float:
-    """The same into Iceberg tables, mode mirror."""
-    from binlog_streaming.settings import Mode, TableFormat
-
-    return _changes_per_second(Mode.MIRROR, TableFormat.ICEBERG)
+    """The backlog into Iceberg tables, mode mirror."""
+    return _run("mirror", ("format", "iceberg")).rows_per_s
 
 
 @benchmark("tables.parquet.changelog.rows_per_s", unit="rows/s")
 def parquet_changelog() -> float:
-    """The same into plain Parquet files, mode changelog."""
-    from binlog_streaming.settings import Mode, TableFormat
-
-    return _changes_per_second(Mode.CHANGELOG, TableFormat.PARQUET)
+    """The backlog into plain Parquet files, mode changelog."""
+    return _run("changelog", ("format", "parquet")).rows_per_s
 
 
-def _changes_per_second(mode: Mode, table_format: TableFormat) -> float:
-    return statistics.median([_one_run(mode, table_format) for _ in range(RUNS + 1)][1:])
+@benchmark("tables.driver.rss_mb", unit="MB")
+def driver_memory() -> float:
+    """Most memory of the Python driver while the backlog went into mirrors."""
+    return _peak_mb(Role.DRIVER)
 
 
-def _one_run(mode: Mode, table_format: TableFormat) -> float:
-    from binlog_streaming.settings import Job, Sink, Source, TableRule
-    from binlog_streaming.spark_session import local_session  # Spark is imported only when it is measured
-    from binlog_streaming.tables.job import TablesJob
+@benchmark("tables.jvm.rss_mb", unit="MB")
+def jvm_memory() -> float:
+    """Most memory of the JVM in that run."""
+    return _peak_mb(Role.JVM)
 
-    data = sysbench_log()
-    work = Path(tempfile.mkdtemp(prefix="binlog-stream-bench-"))
-    # The session stays up for the next run; its messages go where it was started.
-    spark = local_session("bench", master="local[2]", log_file=Path(tempfile.gettempdir()) / "binlog-stream-bench.log")
-    job = Job(
-        source=Source(path=str(data.path), max_bytes_per_trigger=BYTES_PER_TRIGGER),
-        sink=Sink(directory=str(work / "tables"), format=table_format),
-        checkpoint=str(work / "checkpoint"),
-        tables=(TableRule(mode=mode),),
-    )
-    batches: list[BatchProgress] = []
-    try:
-        running = TablesJob(job, session=spark, listener=batches.append)
-        running.start(once=True)
-        running.wait()
-    finally:
-        shutil.rmtree(work)
-    changes = sum(batch.changes for batch in batches)
-    assert changes == data.changes, f"{changes} changes were applied, the log has {data.changes}"
-    # Between batches Spark plans the next one and writes its checkpoint: that counts.
-    return changes / (batches[-1].finished_at - (batches[0].finished_at - batches[0].seconds))
+
+@benchmark("tables.workers.rss_mb", unit="MB")
+def workers_memory() -> float:
+    """Most memory of all Python workers together in that run, what they share counted once."""
+    return _peak_mb(Role.WORKERS)
+
+
+@benchmark("tables.half.workers.rss_mb", unit="MB")
+def half_workers_memory() -> float:
+    """The same for half of the backlog: the batch decides, not what is behind it."""
+    return _run("mirror", transactions=HALF).peaks[Role.WORKERS] / 1e6
+
+
+def _peak_mb(role: Role) -> float:
+    return _run("mirror", has_limit=True).peaks[role] / 1e6
+
+
+def _run(
+    mode: str, *sink: tuple[str, str], transactions: int = GIGABYTE_TRANSACTIONS, has_limit: bool = False
+) -> TableRun:
+    log = backlog(transactions=transactions, tables=TABLES, rows_per_table=ROWS_PER_TABLE)
+    warm_up = backlog(transactions=WARM_UP_TRANSACTIONS, tables=TABLES, rows_per_table=WARM_UP_ROWS)
+    return measured_run(RunPlan(str(log.path), log.changes, str(warm_up.path), mode, sink, has_limit=has_limit))
+
+
+def _large_run(*sink: tuple[str, str]) -> TableRun:
+    log = backlog(transactions=LARGE_TRANSACTIONS, tables=1, rows_per_table=LARGE_ROWS)
+    warm_up = backlog(transactions=WARM_UP_TRANSACTIONS, tables=1, rows_per_table=WARM_UP_ROWS)
+    return measured_run(RunPlan(str(log.path), log.changes, str(warm_up.path), "mirror", sink))

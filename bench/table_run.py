@@ -1,0 +1,178 @@
+"""One run of a job over a log, in a process of its own: `measured_run(...)` gives a `TableRun`.
+
+A new process each time: so the memory is that of the run, and no run profits from what another has compiled. In it the
+job first runs over a small log with the same tables; that starts Spark and its workers, loads the kernels, and has the
+JVM compile most of what it runs. Then the clock starts, with the first batch of the log that is measured.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bench.processes import MemoryWatch, Role, cpu_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from binlog_streaming.tables.progress import BatchProgress
+
+_ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What is run.
+
+    Attributes:
+        log: Directory of the log.
+        changes: Row changes in it.
+        warm_up: Directory of a small one in the same shape.
+        mode: Of all tables.
+        sink: Settings of the sink, beside the directory.
+        source: Settings of the source, beside the path.
+        has_limit: Whether the limit is measured too.
+    """
+
+    log: str
+    changes: int
+    warm_up: str
+    mode: str
+    sink: tuple[tuple[str, str], ...] = ()
+    source: tuple[tuple[str, str], ...] = ()
+    has_limit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRun:
+    """A batch.
+
+    Attributes:
+        changes: Row changes.
+        updates: Those that are updates.
+        seconds: From the end of the batch before; of the first one, from its start.
+    """
+
+    changes: int
+    updates: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TableRun:
+    """What came out.
+
+    Attributes:
+        batches: From the first to the last.
+        cpu_s: Processor seconds, by role, from when the query was asked for to its end.
+        peaks: Most memory in that time, in bytes, by role.
+        peak: The same of all at once.
+        limit_s: Seconds that deltalake took for the same data without a log, behind the run: to append all of them in
+            mode changelog, to merge those of the last batch in mode mirror. None: not for such tables.
+    """
+
+    batches: tuple[BatchRun, ...]
+    cpu_s: dict[str, float]
+    peaks: dict[str, int]
+    peak: int
+    limit_s: float | None
+
+    @property
+    def rows_per_s(self) -> float:
+        """Row changes in a second of the time between the start of the first batch and the end of the last."""
+        return _rate(self.batches)
+
+    @property
+    def rows_per_cpu_s(self) -> float:
+        """Row changes in a processor second of all processes: what the machine does beside hardly matters for it."""
+        return sum(batch.changes for batch in self.batches) / sum(self.cpu_s.values())
+
+    @property
+    def merged_rows_per_s(self) -> float:
+        """The same without the load: from the first batch on of which more than half are updates."""
+        first = next(number for number, batch in enumerate(self.batches) if 2 * batch.updates > batch.changes)
+        return _rate(self.batches[first:])
+
+
+@functools.cache
+def measured_run(plan: RunPlan) -> TableRun:
+    """Run it; once for all benchmarks of this process that want it."""
+    command = [sys.executable, "-m", "bench.table_run", msgspec.json.encode(plan).decode()]
+    result = subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd=_ROOT)
+    run = msgspec.json.decode(result.stdout.splitlines()[-1], type=TableRun)
+    found = sum(batch.changes for batch in run.batches)
+    assert found == plan.changes, f"{found} changes were applied, the log has {plan.changes}"
+    return run
+
+
+def run_here(plan: RunPlan) -> TableRun:
+    """Run it in this process."""
+    from binlog_streaming.spark_session import local_session  # Spark is imported only where it is measured
+
+    work = Path(tempfile.mkdtemp(prefix="binlog-stream-bench-"))
+    spark = local_session("bench", master="local[2]", log_file=Path(tempfile.gettempdir()) / "binlog-stream-bench.log")
+    try:
+        _run(spark, plan, plan.warm_up, work / "warm-up")
+        before = cpu_seconds()
+        watch = MemoryWatch()
+        watch.start()
+        batches = _run(spark, plan, plan.log, work / "measured")
+        watch.stop()
+        behind = cpu_seconds()
+        limit_s = _limit(plan, work / "measured" / "tables", work) if plan.has_limit else None
+    finally:
+        shutil.rmtree(work)
+        spark.stop()
+    starts = [batches[0].finished_at - batches[0].seconds, *(batch.finished_at for batch in batches)]
+    return TableRun(
+        batches=tuple(
+            BatchRun(batch.changes, sum(table.updates for table in batch.tables), batch.finished_at - start)
+            for batch, start in zip(batches, starts, strict=False)
+        ),
+        cpu_s={role: behind[role] - before[role] for role in Role},
+        peaks={role: watch.peaks[role] for role in Role},
+        peak=watch.peak,
+        limit_s=limit_s,
+    )
+
+
+def _limit(plan: RunPlan, tables: Path, work: Path) -> float:
+    from bench.table_limits import append_seconds, merge_seconds
+
+    folders = sorted(folder.parent for folder in tables.glob("*/*/_delta_log"))
+    return append_seconds(folders, work) if plan.mode == "changelog" else merge_seconds(folders, work, key="id")
+
+
+def _run(spark: SparkSession, plan: RunPlan, log: str, work: Path) -> list[BatchProgress]:
+    from binlog_streaming.settings import Job
+    from binlog_streaming.tables.job import TablesJob
+
+    sections = {
+        "source": {"path": log, **dict(plan.source)},
+        "sink": {"directory": str(work / "tables"), **dict(plan.sink)},
+        "tables": [{"mode": plan.mode}],
+        "checkpoint": str(work / "checkpoint"),
+    }
+    batches: list[BatchProgress] = []
+    running = TablesJob(msgspec.convert(sections, Job), session=spark, listener=batches.append)
+    running.start(once=True)
+    running.wait()
+    return batches
+
+
+def _rate(batches: Sequence[BatchRun]) -> float:
+    return sum(batch.changes for batch in batches) / sum(batch.seconds for batch in batches)
+
+
+if __name__ == "__main__":
+    print(msgspec.json.encode(run_here(msgspec.json.decode(sys.argv[1], type=RunPlan))).decode())
