@@ -44,8 +44,8 @@ demo: setup ## Run the main job on a live log, kill it, and compare every table 
 test: setup ## Run all tests
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-test-fast: setup ## Run the tests that need neither Spark nor a server
-	@$(BIN)/python -m pytest -m "not spark and not server and not slow" $(PYTEST_ARGS)
+test-fast: setup ## Run the tests that need neither Spark nor a server nor long, on all cores
+	@$(BIN)/python -m pytest -n auto --dist loadfile -m "not spark and not server and not slow" $(PYTEST_ARGS)
 
 $(COMPAT_INSTALLED): pyproject.toml
 	@echo "Setting up $(COMPAT) (once, about a minute)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,6 @@ from hypothesis import settings
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -19,6 +19,30 @@ if TYPE_CHECKING:
 # Kernels are compiled at their first call: the first example of a test may take a second.
 settings.register_profile("kernels", deadline=None)
 settings.load_profile("kernels")
+
+
+TESTS = Path(__file__).parent
+SLOW = (
+    "fuzz",
+    "truth",
+    "test_peers_mistakes.py",
+    "connector/schema/test_table_changes_corpus.py",
+    "streaming/simulation",
+    "streaming/tables/test_iceberg_maintenance.py",
+    "streaming/tables/test_sinks.py",
+    "streaming/test_cli_pipes.py",
+    "streaming/test_cli_tail.py",
+    "streaming/test_replay.py",
+)
+"""Whole modules and folders whose tests take long together: they are marked `slow`, as single tests are."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is in `SLOW`."""
+    slow = [TESTS / part for part in SLOW]
+    for item in items:
+        if any(item.path == one or one in item.path.parents for one in slow):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(wrapper=True)
