@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from pyarrow import fs
 
 from binlog_connector.following.offsets import SourceOffset
 from binlog_format.errors import OptionError
 from binlog_format.position import Place
-
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
+from binlog_streaming.state_files import StateFolder
 
 _HEADER_LINES = 2
 """Of a file in `offsets`: the version of the file, and what the batch knew of time and settings."""
@@ -42,19 +37,19 @@ def read_checkpoint(directory: str) -> Checkpoint | None:
     Raises:
         OptionError: `INVALID_VALUE`: it is not the checkpoint of a stream from a log.
     """
-    files, root = open_directory(directory)
-    metadata = _read(files, f"{root}/metadata")
+    folder = StateFolder(directory)
+    metadata = folder.read("metadata")
     if metadata is None:
         return None
     try:
         query_id = str(json.loads(metadata)["id"])
-        batch_id = max(_numbers(files, f"{root}/commits"), default=None)
-        begun = max(_numbers(files, f"{root}/offsets"), default=None)
+        batch_id = max(_numbers(folder, "commits"), default=None)
+        begun = max(_numbers(folder, "offsets"), default=None)
         return Checkpoint(
             query_id,
             batch_id,
-            None if batch_id is None else _offset(files, root, batch_id),
-            None if begun is None or begun == batch_id else _offset(files, root, begun),
+            None if batch_id is None else _offset(folder, batch_id),
+            None if begun is None or begun == batch_id else _offset(folder, begun),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise OptionError(
@@ -67,35 +62,18 @@ def read_checkpoint(directory: str) -> Checkpoint | None:
 
 def read_offset(directory: str, batch_id: int) -> SourceOffset | None:
     """Where a batch ends; None: the checkpoint does not know it."""
-    files, root = open_directory(directory)
-    return _offset(files, root, batch_id)
+    return _offset(StateFolder(directory), batch_id)
 
 
-def open_directory(directory: str) -> tuple[FileSystem, str]:
-    """The file system that *directory* (a folder or URL) is in, and its path there."""
-    if "://" in directory:
-        files, root = fs.FileSystem.from_uri(directory)
-        return files, str(root).rstrip("/")
-    return fs.LocalFileSystem(), directory.rstrip("/")
-
-
-def _offset(files: FileSystem, root: str, batch_id: int) -> SourceOffset | None:
-    content = _read(files, f"{root}/offsets/{batch_id}")
+def _offset(folder: StateFolder, batch_id: int) -> SourceOffset | None:
+    content = folder.read(f"offsets/{batch_id}")
     if content is None:
         return None
-    lines = content.splitlines()[_HEADER_LINES:]
+    lines = content.decode().splitlines()[_HEADER_LINES:]
     if len(lines) != 1:
         raise ValueError(f"offsets/{batch_id}: expected one source, got {len(lines)}")
     return SourceOffset.from_json(json.loads(lines[0]))
 
 
-def _numbers(files: FileSystem, directory: str) -> list[int]:
-    found = files.get_file_info(fs.FileSelector(directory, allow_not_found=True))
-    return [int(info.base_name) for info in found if info.base_name.isdecimal()]
-
-
-def _read(files: FileSystem, path: str) -> str | None:
-    if files.get_file_info(path).type is not fs.FileType.File:
-        return None
-    with files.open_input_stream(path) as stream:
-        return bytes(stream.read()).decode()
+def _numbers(folder: StateFolder, name: str) -> list[int]:
+    return [int(number) for number in folder.names(name) if number.isdecimal()]

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
-from pyarrow import fs
 
 from binlog_format.errors import AccessError, OptionError
 from binlog_format.position import Place
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.checkpoint import open_directory, read_checkpoint
+from binlog_streaming.checkpoint import read_checkpoint
 from binlog_streaming.settings_model import Mode, TableRule
+from binlog_streaming.state_files import StateFolder
 from binlog_streaming.table_patterns import added_patterns
 from binlog_streaming.tables.target import target_uri
 
@@ -158,12 +158,9 @@ class RecordKeeper:
         return f"{self._job.checkpoint.rstrip('/')}/{RECORD_FILE}"
 
     def _read(self) -> JobRecord | None:
-        files, root = open_directory(self._job.checkpoint)
-        file = f"{root}/{RECORD_FILE}"
-        if files.get_file_info(file).type is not fs.FileType.File:
+        content = StateFolder(self._job.checkpoint).read(RECORD_FILE)
+        if content is None:
             return None
-        with files.open_input_stream(file) as stream:
-            content = bytes(stream.read())
         try:
             return msgspec.json.decode(content, type=JobRecord)
         except msgspec.MsgspecError as error:
@@ -176,14 +173,8 @@ class RecordKeeper:
 
     def _write(self) -> None:
         content = msgspec.json.format(msgspec.json.encode(JobRecord.of(self._job, self._tables)), indent=2)
-        files, root = open_directory(self._job.checkpoint)
-        file = f"{root}/{RECORD_FILE}"
         try:
-            files.create_dir(root, recursive=True)
-            # Whole or not at all, also when the disk is full.
-            with files.open_output_stream(f"{file}.new") as stream:
-                stream.write(content)
-            files.move(f"{file}.new", file)
+            StateFolder(self._job.checkpoint).write(RECORD_FILE, content)
         except OSError as error:
             raise AccessError("DENIED", f"cannot write it: {error}", at=Place(self.path)) from error
 

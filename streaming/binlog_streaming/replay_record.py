@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import msgspec
-from pyarrow import fs
 
 from binlog_format.errors import AccessError, OptionError
 from binlog_format.position import Place
-from binlog_streaming.checkpoint import open_directory
-
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
+from binlog_streaming.state_files import StateFolder
 
 RECORD_FILE = "binlog-stream-replay.json"
 """In the replay's checkpoint; Spark does not look at it."""
@@ -66,7 +61,7 @@ class ReplayCheckpoint:
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
-        self._files, self._root = open_directory(directory)
+        self._folder = StateFolder(directory)
 
     def read(self) -> ReplayRecord | None:
         """What was begun there and is not complete; None: nothing.
@@ -74,7 +69,7 @@ class ReplayCheckpoint:
         Raises:
             OptionError: `INVALID_VALUE`: the record is none.
         """
-        content = _read(self._files, f"{self._root}/{RECORD_FILE}")
+        content = self._folder.read(RECORD_FILE)
         if content is None:
             return None
         try:
@@ -98,33 +93,17 @@ class ReplayCheckpoint:
         """
         try:
             self.remove()  # what is left of one whose removal was cut off
-            self._files.create_dir(self._root, recursive=True)
             # Spark takes the id that is there, so tables can be given to the query before it runs.
-            self._write("metadata", json.dumps({"id": record.query_id}).encode())
-            self._write(RECORD_FILE, msgspec.json.format(msgspec.json.encode(record), indent=2))
+            self._folder.write("metadata", json.dumps({"id": record.query_id}).encode())
+            self._folder.write(RECORD_FILE, msgspec.json.format(msgspec.json.encode(record), indent=2))
         except OSError as error:
             raise AccessError("DENIED", f"cannot write it: {error}", at=Place(self.directory)) from error
 
     def forget(self, name: str) -> None:
         """Remove a file of it, if it is there."""
-        if self._files.get_file_info(f"{self._root}/{name}").type is fs.FileType.File:
-            self._files.delete_file(f"{self._root}/{name}")
+        self._folder.forget(name)
 
     def remove(self) -> None:
         """Remove all of it, the record first: the rest without it is nothing to go on with."""
-        self.forget(RECORD_FILE)
-        if self._files.get_file_info(self._root).type is fs.FileType.Directory:
-            self._files.delete_dir(self._root)
-
-    def _write(self, name: str, content: bytes) -> None:
-        # Whole or not at all, also when the disk is full.
-        with self._files.open_output_stream(f"{self._root}/{name}.new") as stream:
-            stream.write(content)
-        self._files.move(f"{self._root}/{name}.new", f"{self._root}/{name}")
-
-
-def _read(files: FileSystem, path: str) -> bytes | None:
-    if files.get_file_info(path).type is not fs.FileType.File:
-        return None
-    with files.open_input_stream(path) as stream:
-        return bytes(stream.read())
+        self._folder.forget(RECORD_FILE)
+        self._folder.remove()
