@@ -51,9 +51,6 @@ class View(StrEnum):
     TABLES = "tables"
 
 
-_TYPED_VIEWS = (View.CHANGES, View.CHANGEFEED)
-
-
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """All options of one query, checked.

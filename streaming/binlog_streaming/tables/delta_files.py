@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from binlog_streaming.tables.conforming import conformed
-from binlog_streaming.tables.delta_log import Add, milliseconds, statistics_text
+from binlog_streaming.tables.delta_log import Add, milliseconds, statistics_of, statistics_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -190,6 +190,12 @@ def row_count(folder: str, add: Add) -> int:
     """Rows of a file, those that its deletion vector takes out included."""
     with _opened(folder, add) as file:
         return int(file.metadata.num_rows)
+
+
+def recorded_count(folder: str, add: Add) -> int:
+    """The same as the log says; the file is looked at only where it does not."""
+    count = statistics_of(add).get("numRecords")
+    return count if isinstance(count, int) else row_count(folder, add)
 
 
 def file_statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, object]:

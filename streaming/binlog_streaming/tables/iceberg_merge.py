@@ -17,7 +17,9 @@ from pyiceberg.types import IntegerType, LongType
 from binlog_streaming.tables.conforming import conformed, conformed_table
 from binlog_streaming.tables.iceberg_files import rows_of
 from binlog_streaming.tables.iceberg_schema import arrow_schema
+from binlog_streaming.tables.key_lookup import KeyLookup
 from binlog_streaming.tables.key_ranges import key_cover, meeting
+from binlog_streaming.tables.row_values import one_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,9 +82,9 @@ class Rewriting:
         """
         untouched = []
         columns = [*self._wanted.column_names, *([self._change.current] if self._change.current else [])]
-        finder = _Finder(self._wanted)
+        lookup = KeyLookup(self._wanted)
         for file, may_hold in zip(self._files, self._admitting(), strict=True):
-            found = self._found(file, finder, columns) if may_hold else None
+            found = self._found(file, lookup, columns) if may_hold else None
             if found is None:
                 untouched.append(file)
                 continue
@@ -98,13 +100,15 @@ class Rewriting:
             if rows is not None:
                 yield from (conformed(batch, self._schema) for batch in rows.to_batches())
 
-    def _found(self, file: DataFile, finder: _Finder, columns: Sequence[str]) -> Indices | None:
+    def _found(self, file: DataFile, lookup: KeyLookup, columns: Sequence[str]) -> Indices | None:
         # For every row of the file, the number of the wanted key that it has, or -1; None where none has any.
         batches = list(rows_of(self._metadata, self._io, file, columns))
         if not batches:
             return None
         there = pa.Table.from_batches(batches)
-        found = finder(there.select(self._wanted.column_names))
+        rows, numbers = lookup.find([one_array(there.column(name)) for name in self._wanted.column_names])
+        found = np.full(there.num_rows, -1, np.int64)
+        found[rows] = numbers
         if self._change.current:
             counts = pc.fill_null(there.column(self._change.current), False)
             found[~counts.to_numpy()] = -1
@@ -162,37 +166,6 @@ def to_be_joined(files: Sequence[DataFile], *, file_size: int) -> list[DataFile]
     return chosen
 
 
-class _Finder:
-    # Calls give, for every row of a table of keys, the number of the wanted key that it has, or -1.
-
-    def __init__(self, wanted: pa.Table) -> None:
-        self._wanted = wanted
-        self._sorted: tuple[Indices, Indices] | None = None
-        if wanted.num_columns == 1 and pa.types.is_integer(wanted.schema.types[0]):
-            values = wanted.column(0).to_numpy()
-            order = np.argsort(values, kind="stable")
-            self._sorted = values[order], order
-        names = [f"k{number}" for number in range(wanted.num_columns)]
-        self._numbered = wanted.rename_columns(names).append_column("wanted", pa.array(np.arange(wanted.num_rows)))
-
-    def __call__(self, there: pa.Table) -> Indices:
-        found = np.full(there.num_rows, -1, np.int64)
-        if self._sorted is not None:
-            values, order = self._sorted
-            keys = there.column(0)
-            has_key = keys.is_valid().to_numpy()
-            numbers = pc.fill_null(keys, 0).to_numpy()
-            places = np.minimum(np.searchsorted(values, numbers), len(values) - 1)
-            hit = has_key & (values[places] == numbers)
-            found[hit] = order[places[hit]]
-            return found
-        names = self._numbered.column_names[:-1]
-        rows = there.rename_columns(names).append_column("row", pa.array(np.arange(there.num_rows)))
-        both = rows.join(self._numbered, names, join_type="inner")
-        found[both.column("row").to_numpy()] = both.column("wanted").to_numpy()
-        return found
-
-
 class _Overlay:
     # Values that take the place of others, in the types of the table's columns.
     #
@@ -204,7 +177,7 @@ class _Overlay:
         self._first = first
         self._count = rows.num_rows
         self._values = {
-            name: _one_array(rows.column(name).cast(schema.field(name).type))
+            name: one_array(rows.column(name).cast(schema.field(name).type))
             for name in rows.column_names
             if name not in keys and name in schema.names
         }
@@ -225,11 +198,6 @@ class _Overlay:
             taken = values.take(pa.array(numbers, mask=~changes))
             columns[index] = pc.if_else(pa.array(changes), taken, columns[index])
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.combine_chunks()
-    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 
 
 def _by_least_key(files: Sequence[DataFile], metadata: TableMetadata, keys: Sequence[str]) -> list[DataFile]:

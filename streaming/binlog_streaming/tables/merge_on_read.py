@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from binlog_streaming.tables.conforming import conformed_table
 from binlog_streaming.tables.deletion_vectors import VectorFile, read_vector
-from binlog_streaming.tables.delta_files import DataFiles, key_batches, row_count, rows_at
+from binlog_streaming.tables.delta_files import DataFiles, key_batches, recorded_count, rows_at
 from binlog_streaming.tables.delta_log import (
     Commit,
     Protocol,
@@ -31,6 +31,7 @@ from binlog_streaming.tables.delta_log import (
 )
 from binlog_streaming.tables.key_lookup import KeyLookup
 from binlog_streaming.tables.key_ranges import key_cover, meeting
+from binlog_streaming.tables.row_values import one_array
 from binlog_streaming.tables.steps import Step, reached
 
 if TYPE_CHECKING:
@@ -156,9 +157,9 @@ class _Overlay:
             if field.name not in self.rows.column_names:
                 columns.append(old.column(field.name))
                 continue
-            value = _whole(self.rows.column(field.name).take(at))
+            value = one_array(self.rows.column(field.name).take(at))
             if field.name in self.present.column_names:
-                flags = _whole(self.present.column(field.name).take(at))
+                flags = one_array(self.present.column(field.name).take(at))
                 value = pc.if_else(flags, value, old.column(field.name))
             columns.append(value)
         return pa.table(columns, schema=schema)
@@ -268,10 +269,7 @@ class Marking:
 
     def _supersede(self, add: Add, marked: Indices) -> None:
         self._actions.append(("remove", add.removed(data_change=True)))
-        statistics = statistics_of(add)
-        count = statistics.get("numRecords")
-        if not isinstance(count, int):
-            count = row_count(self._folder, add)
+        statistics, count = statistics_of(add), recorded_count(self._folder, add)
         if len(marked) == count:
             return
         # Least and greatest values may be those of marked rows; how many there are must be said beside a vector.
@@ -296,8 +294,3 @@ def files_that_may_hold(log: TableLog, keys: pa.Table) -> Iterator[Add]:
                 break
         else:
             yield add
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.combine_chunks()
-    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole

@@ -88,7 +88,9 @@ class KeyTable:
             ranks: A permutation: the place of each image in the order that counts; None: as they stand.
         """
         order = np.arange(self.rows.num_rows, dtype=np.int64) if ranks is None else ranks
-        return np.sort(_unranked(self._aggregate(order, "max"), ranks))
+        ranked = self.rows.append_column("rank", numbers_array(order))
+        last = ranked.group_by(self.rows.column_names).aggregate([("rank", "max")]).column("rank_max").to_numpy()
+        return np.sort(_unranked(last, ranks))
 
     def ids(self) -> tuple[Indices, int]:
         """A number for each image, from 0 on, the same for the same key; and how many there are."""
@@ -97,12 +99,6 @@ class KeyTable:
     def taken(self, images: Indices) -> pa.Table:
         """The keys of some images, under their own names."""
         return self.rows.take(numbers_array(images)).rename_columns(list(self.names))
-
-    def _aggregate(self, order: Indices, how: str) -> Indices:
-        ranked = self.rows.append_column("rank", numbers_array(order))
-        grouped = ranked.group_by(self.rows.column_names).aggregate([("rank", how)])
-        result: Indices = grouped.column(f"rank_{how}").to_numpy()
-        return result
 
 
 def _unranked(ranks_found: Indices, ranks: Indices | None) -> Indices:

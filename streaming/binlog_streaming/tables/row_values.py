@@ -36,8 +36,15 @@ def comparable(array: pa.Array) -> list[pa.Array]:
 
 def comparable_table(arrays: Iterable[pa.Array | pa.ChunkedArray]) -> pa.Table:
     """The same for the columns of a table; they are called c0, c1 and so on."""
-    parts = [part for array in arrays for part in comparable(_whole(array))]
+    parts = [part for array in arrays for part in comparable(one_array(array))]
     return pa.Table.from_arrays(parts, names=[f"c{number}" for number in range(len(parts))])
+
+
+def one_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """All chunks as one array."""
+    if not isinstance(array, pa.ChunkedArray):
+        return array
+    return array.chunk(0) if array.num_chunks == 1 else pa.concat_arrays(array.chunks or [pa.array([], array.type)])
 
 
 def row_ids(rows: pa.Table) -> tuple[Indices, int]:
@@ -48,7 +55,7 @@ def row_ids(rows: pa.Table) -> tuple[Indices, int]:
     """
     names = [f"c{number}" for number in range(rows.num_columns)]
     numbered = pa.Table.from_arrays([*rows.columns, pa.array(np.arange(rows.num_rows))], names=[*names, "row"])
-    lists = _whole(numbered.group_by(names, use_threads=False).aggregate([("row", "list")]).column("row_list"))
+    lists = one_array(numbered.group_by(names, use_threads=False).aggregate([("row", "list")]).column("row_list"))
     counts = np.diff(lists.offsets.to_numpy())
     ids = np.empty(rows.num_rows, dtype=np.int64)
     ids[lists.flatten().to_numpy()] = np.repeat(np.arange(len(counts)), counts)
@@ -79,7 +86,7 @@ def rows_with(reader: pa.RecordBatchReader, keys: pa.Table) -> pa.Table:
     for batch in reader:
         mask = np.ones(batch.num_rows, dtype=np.bool_)
         for name in keys.column_names:
-            values = _whole(keys.column(name)).cast(batch.schema.field(name).type)
+            values = one_array(keys.column(name)).cast(batch.schema.field(name).type)
             mask &= pc.is_in(batch.column(name), value_set=values).to_numpy(zero_copy_only=False)
         found.append(batch.filter(mask_array(mask)))
     return pa.Table.from_batches(found, reader.schema)
@@ -98,9 +105,3 @@ def _list_bytes(array: pa.Array) -> pa.Array:
     whole = pa.Array.from_buffers(pa.large_binary(), len(array), [None, pa.py_buffer(edges), held])
     validity = fixed_array(pa.int8(), np.zeros(len(array), np.int8), valid).buffers()[0]
     return pa.Array.from_buffers(pa.large_binary(), len(array), [validity, *whole.buffers()[1:]])
-
-
-def _whole(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if not isinstance(array, pa.ChunkedArray):
-        return array
-    return array.chunk(0) if array.num_chunks == 1 else pa.concat_arrays(array.chunks or [pa.array([], array.type)])

@@ -15,8 +15,8 @@ import pyarrow as pa
 from deltalake.exceptions import CommitFailedError
 
 from binlog_streaming.tables.deletion_vectors import VECTOR_FILE, read_vector, vector_path
-from binlog_streaming.tables.delta_files import DataFiles, row_count, rows_at
-from binlog_streaming.tables.delta_log import milliseconds, read_log, statistics_of
+from binlog_streaming.tables.delta_files import DataFiles, recorded_count, row_count, rows_at
+from binlog_streaming.tables.delta_log import milliseconds, read_log
 from binlog_streaming.tables.merge_on_read import information, make_commit, markable_log
 
 if TYPE_CHECKING:
@@ -89,9 +89,7 @@ def worth_purging(folder: str, files: Iterable[Add], *, size_max: int) -> list[A
     shares = []
     for add in files:
         if add.deletion_vector is not None:
-            count = statistics_of(add).get("numRecords")
-            count = count if isinstance(count, int) else row_count(folder, add)
-            shares.append((add.deletion_vector.cardinality / max(count, 1), add))
+            shares.append((add.deletion_vector.cardinality / max(recorded_count(folder, add), 1), add))
     chosen: list[Add] = []
     for share, add in sorted(shares, key=lambda pair: -pair[0]):
         size_max -= add.size
