@@ -151,15 +151,6 @@ def plan(directory: Path, **options: str) -> tuple[list[dict[str, object]], list
     return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()], parts
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Transactions 1 to 300, a second apart, in several files."""
-    directory = tmp_path_factory.mktemp("small")
-    with Shop(directory, files_of=8 * 16384) as shop:
-        shop.sell(300)
-    return directory
-
-
 def seqnos(rows: list[dict[str, object]]) -> list[int]:
     return sorted({int(str(row["gtid"]).rpartition("-")[2]) for row in rows})
 

@@ -14,21 +14,11 @@ from binlog_connector.spark.source import BinlogDataSource
 from binlog_connector.spark.spark_api import ReadAllAvailable, ReadMaxBytes
 from binlog_format.errors import BinlogError
 from binlog_format.gtid_set import parse_gtids
-from tests.connector.shop import Shop
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_connector.spark.stream_reader import BinlogStreamReader
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Transactions 1 to 300, in several files."""
-    directory = tmp_path_factory.mktemp("small")
-    with Shop(directory, files_of=8 * 16384) as shop:
-        shop.sell(300)
-    return directory
 
 
 def stream_of(directory: Path, **options: str) -> BinlogStreamReader:
