@@ -46,28 +46,27 @@ def resident_bytes() -> dict[Role, int]:
 
 
 class MemoryWatch(threading.Thread):
-    """Looks at the memory several times a second, from `start` to `stop`.
+    """Looks at the memory several times a second, within `with`.
 
     Attributes:
         peaks: The most that each role had, in bytes.
-        peak: The most that all together had at a time.
     """
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.peaks = dict.fromkeys(Role, 0)
-        self.peak = 0
         self._ends = threading.Event()
 
     def run(self) -> None:
         """Look until it is stopped."""
         while not self._ends.wait(INTERVAL_S):
             now = resident_bytes()
-            self.peak = max(self.peak, sum(now.values()))
             self.peaks = {role: max(self.peaks[role], now[role]) for role in Role}
 
-    def stop(self) -> None:
-        """Look no more."""
+    def __enter__(self) -> None:
+        self.start()
+
+    def __exit__(self, *_: object) -> None:
         self._ends.set()
         self.join()
 

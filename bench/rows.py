@@ -159,7 +159,7 @@ def decode(path: Path) -> int:
     with open_log(str(path)) as log:
         for block in log.committed_blocks():
             for touched in selection.of(block):
-                images = read_images(block.data, block.events, touched.events, touched.layout, extents=block.extents)
+                images = read_images(block.data, block.events, touched.events, touched.layout, place=block.place)
                 for column in range(len(touched.layout.columns)):
                     images.column(column)
                 found += int(np.count_nonzero(images.table["kind"] != ImageKind.UPDATE_BEFORE))

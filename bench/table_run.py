@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +43,7 @@ class RunPlan:
         sink: Settings of the sink, beside the directory.
         source: Settings of the source, beside the path.
         has_limit: Whether the limit is measured too.
+        watches_memory: Whether memory is looked at; while it is, the kernel holds up those that take some.
     """
 
     log: str
@@ -51,6 +53,7 @@ class RunPlan:
     sink: tuple[tuple[str, str], ...] = ()
     source: tuple[tuple[str, str], ...] = ()
     has_limit: bool = False
+    watches_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +78,7 @@ class TableRun:
     Attributes:
         batches: From the first to the last.
         cpu_s: Processor seconds, by role, from when the query was asked for to its end.
-        peaks: Most memory in that time, in bytes, by role.
-        peak: The same of all at once.
+        peaks: Most memory in that time, in bytes, by role; none where it was not looked at.
         limit_s: Seconds that deltalake took for the same data without a log, behind the run: to append all of them in
             mode changelog, to merge those of the last batch in mode mirror. None: not for such tables.
     """
@@ -84,7 +86,6 @@ class TableRun:
     batches: tuple[BatchRun, ...]
     cpu_s: dict[str, float]
     peaks: dict[str, int]
-    peak: int
     limit_s: float | None
 
     @property
@@ -117,17 +118,18 @@ def measured_run(plan: RunPlan) -> TableRun:
 
 def run_here(plan: RunPlan) -> TableRun:
     """Run it in this process."""
-    from binlog_streaming.spark_session import local_session  # Spark is imported only where it is measured
+    # Spark is imported only where it is measured.
+    from binlog_streaming.spark_session import PLANNING_ONLY, local_session
 
     work = Path(tempfile.mkdtemp(prefix="binlog-stream-bench-"))
-    spark = local_session("bench", master="local[2]", log_file=Path(tempfile.gettempdir()) / "binlog-stream-bench.log")
+    log_file = Path(tempfile.gettempdir()) / "binlog-stream-bench.log"
+    spark = local_session("bench", master="local[2]", settings=PLANNING_ONLY, log_file=log_file)
+    watch = MemoryWatch()
     try:
         _run(spark, plan, plan.warm_up, work / "warm-up")
         before = cpu_seconds()
-        watch = MemoryWatch()
-        watch.start()
-        batches = _run(spark, plan, plan.log, work / "measured")
-        watch.stop()
+        with watch if plan.watches_memory else nullcontext():
+            batches = _run(spark, plan, plan.log, work / "measured")
         behind = cpu_seconds()
         limit_s = _limit(plan, work / "measured" / "tables", work) if plan.has_limit else None
     finally:
@@ -140,8 +142,7 @@ def run_here(plan: RunPlan) -> TableRun:
             for batch, start in zip(batches, starts, strict=False)
         ),
         cpu_s={role: behind[role] - before[role] for role in Role},
-        peaks={role: watch.peaks[role] for role in Role},
-        peak=watch.peak,
+        peaks={role: watch.peaks[role] for role in Role} if plan.watches_memory else {},
         limit_s=limit_s,
     )
 

@@ -40,7 +40,7 @@ def decode(path: str, *, full: bool, end: Position | None = None) -> Found:
     with open_log(path) as log:
         for block in log.committed_blocks(end=end):
             for touched in selection.of(block):
-                images = read_images(block.data, block.events, touched.events, touched.layout, extents=block.extents)
+                images = read_images(block.data, block.events, touched.events, touched.layout, place=block.place)
                 for column in range(len(touched.layout.columns)):
                     _add(found, images.column(column), full=full)
                 kinds += np.bincount(images.table["kind"], minlength=len(kinds))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def test_rates_count_all_batches_or_those_behind_the_load() -> None:
     batches = (BatchRun(60, 0, 0.5), BatchRun(40, 10, 0.5), BatchRun(40, 30, 2.0), BatchRun(20, 0, 2.0))
-    run = TableRun(batches, {"driver": 1.0, "jvm": 3.0}, {}, 0, None)
+    run = TableRun(batches, {"driver": 1.0, "jvm": 3.0}, {}, None)
     assert (run.rows_per_s, run.merged_rows_per_s, run.rows_per_cpu_s) == (32.0, 15.0, 40.0)
 
 
@@ -30,7 +30,8 @@ def test_a_run_counts_every_change_and_says_what_it_took(tmp_path: Path, mode: s
     changes, _ = write_log(tmp_path / "log", Form.INNODB, write)
     assert changes == 50 * CHANGES + 2000
     log = str(tmp_path / "log")
-    run = measured_run(RunPlan(log, changes, log, mode, source=(("maxBytesPerTrigger", "500k"),), has_limit=True))
+    source = (("maxBytesPerTrigger", "500k"),)
+    run = measured_run(RunPlan(log, changes, log, mode, source=source, has_limit=True, watches_memory=True))
     assert len(run.batches) > 1
     assert sum(batch.updates for batch in run.batches) == 50 * 14
     assert run.rows_per_s > 0

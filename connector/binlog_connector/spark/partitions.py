@@ -26,6 +26,10 @@ PARTITION_SIZE_MAX = 128 << 20
 """A partition is one Spark task: the unit that is retried, and that is spread over executors; of files Spark takes as
 much. A task costs 40 ms and more of processor time, however little it reads."""
 
+_REST_MAX = PARTITION_SIZE_MAX // 8
+"""What is over is read along up to this: a batch ends behind the transaction with which it is full, and would be a task
+more than there are processors."""
+
 
 @dataclass(frozen=True)
 class RangePartition(InputPartition):
@@ -77,10 +81,11 @@ def with_gap(parts: list[RangePartition], gap: str | None, start: Position) -> l
 
 def partition_count(size: int, *, count_min: int | None, parallelism: int) -> int:
     """Number of partitions for *size* bytes: enough work for each task, and enough tasks for each processor."""
+    by_size = -(-(size - _REST_MAX) // PARTITION_SIZE_MAX)
     if count_min is not None:
-        return max(count_min, -(-size // PARTITION_SIZE_MAX))
+        return max(count_min, by_size)
     by_processors = min(parallelism, size // PARTITION_SIZE_MIN)
-    return max(1, by_processors, -(-size // PARTITION_SIZE_MAX))
+    return max(1, by_processors, by_size)
 
 
 def _size_between(log: Log, start: Position, end: Position) -> int:

@@ -23,20 +23,24 @@ _SIMPLE_TYPES: dict[pa.DataType, spark.DataType] = {
 
 
 def to_spark(schema: pa.Schema) -> spark.StructType:
-    """The Spark schema whose Arrow form is `as_spark_sees_it(schema)`; every column is nullable."""
-    return spark.StructType([spark.StructField(field.name, _spark_type(field.type)) for field in schema])
+    """The Spark schema whose Arrow form is `as_spark_sees_it(schema)`."""
+    return spark.StructType([_spark_column(field) for field in schema])
 
 
 def as_spark_sees_it(schema: pa.Schema) -> pa.Schema:
-    """*schema* with the inner names and nullability that Spark gives Arrow types; it compares them exactly."""
+    """*schema* with the inner names that Spark gives Arrow types; it compares them exactly."""
     return pa.schema([_spark_field(field) for field in schema])
+
+
+def _spark_column(field: pa.Field) -> spark.StructField:
+    return spark.StructField(field.name, _spark_type(field.type), field.nullable)
 
 
 def _spark_type(data_type: pa.DataType) -> spark.DataType:
     if arrow.is_struct(data_type):
-        return spark.StructType([spark.StructField(field.name, _spark_type(field.type)) for field in data_type.fields])
+        return spark.StructType([_spark_column(field) for field in data_type.fields])
     if arrow.is_list(data_type):
-        return spark.ArrayType(_spark_type(data_type.value_type))
+        return spark.ArrayType(_spark_type(data_type.value_type), data_type.value_field.nullable)
     if arrow.is_decimal128(data_type):
         return spark.DecimalType(data_type.precision, data_type.scale)
     return _SIMPLE_TYPES[data_type]
@@ -48,4 +52,4 @@ def _spark_field(field: pa.Field) -> pa.Field:
         data_type = pa.struct([_spark_field(inner) for inner in data_type.fields])
     elif arrow.is_list(data_type):
         data_type = pa.list_(_spark_field(data_type.value_field).with_name("element"))
-    return pa.field(field.name, data_type, nullable=True)
+    return pa.field(field.name, data_type, nullable=field.nullable)

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.rows.arrow_arrays import mask_array, numbers_array
-from binlog_format.rows.images import ImageKind
 from binlog_format.views.gtid_kernels import gtid_offsets, write_gtids
+from binlog_format.views.place_kernels import fill_places, pair_changes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,6 +29,8 @@ POSITION_TYPE = pa.struct(
         pa.field("chunk", pa.int32()),
     ]
 )
+SURE_POSITION_TYPE = pa.struct([field.with_nullable(False) for field in POSITION_TYPE])
+"""`POSITION_TYPE` where every row has a position."""
 COMMIT_TIME_TYPE = pa.timestamp("us", "UTC")
 
 
@@ -49,14 +51,11 @@ class Pairs:
 
 def pair_images(images: Images) -> Pairs:
     """Bring the two images of each update together."""
-    kinds = images.table["kind"]
-    first = np.flatnonzero(kinds != ImageKind.UPDATE_AFTER)
-    kind = kinds[first]
-    before = np.where(kind == ImageKind.INSERT, -1, first)
-    after = np.where(kind == ImageKind.UPDATE_BEFORE, first + 1, np.where(kind == ImageKind.INSERT, first, -1))
-    paired = np.flatnonzero(kinds == ImageKind.UPDATE_AFTER)
-    assert np.array_equal(paired, first[kind == ImageKind.UPDATE_BEFORE] + 1), "an update has two images"
-    return Pairs(first, before, after)
+    kinds = np.ascontiguousarray(images.table["kind"])
+    first, before, after = (np.empty(len(kinds), dtype=np.int64) for _ in range(3))
+    count = pair_changes(kinds, first, before, after)
+    assert count >= 0, "an update has two images"
+    return Pairs(first[:count], before[:count], after[:count])
 
 
 class PlaceColumns:
@@ -70,19 +69,34 @@ class PlaceColumns:
     """
 
     def __init__(self, events: Table, groups: Table, rows: Int64s, sources: tuple[GtidSource, ...] = ()) -> None:
-        self._events = events
         self._groups = groups
-        self._rows = rows
         self._sources = sources
-        self._group = events["group"][rows]
+        self._group, self._file_no, self._page, self._micros, self._server_id = (
+            np.empty(len(rows), dtype=np.int64) for _ in range(5)
+        )
+        self._chunk, self._event_no = (np.empty(len(rows), dtype=np.int32) for _ in range(2))
+        unknown = fill_places(
+            events,
+            groups,
+            np.ascontiguousarray(rows),
+            self._group,
+            self._file_no,
+            self._page,
+            self._chunk,
+            self._event_no,
+            self._micros,
+            self._server_id,
+        )
+        assert unknown < 0, f"row {unknown} belongs to no event or group that is given"
 
-    def position(self) -> pa.Array:
-        """`POSITION_TYPE`: the position of the row's group."""
-        return position_array(self._groups, self._group)
+    def position(self, kind: pa.StructType = POSITION_TYPE) -> pa.Array:
+        """The position of the row's group; *kind*: `POSITION_TYPE` or `SURE_POSITION_TYPE`."""
+        arrays = [numbers_array(numbers) for numbers in (self._file_no, self._page, self._chunk)]
+        return pa.StructArray.from_arrays(arrays, fields=list(kind))
 
     def event_no(self) -> pa.Array:
         """Number of the row's event in its group."""
-        return numbers_array(self._events["event_no"][self._rows].astype(np.int32))
+        return numbers_array(self._event_no)
 
     def gtid(self) -> pa.Array:
         """GTID of the group as text; null without."""
@@ -90,12 +104,11 @@ class PlaceColumns:
 
     def commit_time(self) -> pa.Array:
         """Time of the group's first event."""
-        micros = self._groups["timestamp"][self._group].astype(np.int64) * 1_000_000
-        return numbers_array(micros, COMMIT_TIME_TYPE)
+        return numbers_array(self._micros, COMMIT_TIME_TYPE)
 
     def server_id(self) -> pa.Array:
         """Server on which the change was made."""
-        return numbers_array(self._events["server_id"][self._rows].astype(np.int64))
+        return numbers_array(self._server_id)
 
 
 def position_array(groups: Table, rows: Int64s) -> pa.Array:

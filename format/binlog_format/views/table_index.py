@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from binlog_format.block import ORIGIN_DTYPE
 from binlog_format.errors import UnsupportedError
 from binlog_format.events.table_map import TableLayout, parse_table_map
 from binlog_format.extent_kernels import gather
@@ -30,6 +31,7 @@ from binlog_format.gtid import GtidSource
 from binlog_format.kernels import empty_bytes
 from binlog_format.log import BLOCK_SIZE
 from binlog_format.vendor import Vendor
+from binlog_format.views.index_kernels import index_events
 from binlog_format.views.index_reading import (
     DIFFERENCE_COLUMNS,
     EVENT_COLUMNS,
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
 VERSION = 2
 _METADATA_KEY = "binlog_index"
 _NO_LIMIT = 1 << 62
+_NO_ORIGINS = np.empty(0, dtype=ORIGIN_DTYPE)
 
 STORED_COLUMNS = ("plain_size", "inner_no")
 COLUMNS = (
@@ -74,23 +77,15 @@ class TableIndexBuilder:
 
     def __init__(self, layout: TableLayout) -> None:
         self._layout = layout
-        self._parts: list[dict[str, Int64s]] = []
+        self._parts: list[Int64s] = []
         self._checksum = 0
         self._gtid_sources: tuple[GtidSource, ...] = ()
 
     def add(self, block: Block, rows: Int64s) -> None:
         """Take the events *rows* of *block*, ascending; blocks come in log order."""
-        events = block.events.take(rows)
-        groups = block.groups.take(events["group"])
-        event, part = _extents_of(block, rows)
-        part |= {name: events[name].astype(np.int64)[event] for name in EVENT_COLUMNS}
-        part |= {name: groups[name].astype(np.int64)[event] for name in GROUP_COLUMNS}
-        for name in DIFFERENCE_COLUMNS:
-            part[f"{name}_more"] = events[name].astype(np.int64)[event] - part[name]
-        self._parts.append(part)
+        self._parts.append(_columns_of(block, rows))
         self._gtid_sources = block.gtid_sources
-        starts = np.ascontiguousarray(events["start"])
-        sizes = np.ascontiguousarray(events["size"])
+        starts, sizes = block.events["start"][rows], block.events["size"][rows]
         joined = empty_bytes(int(sizes.sum()))
         done = gather(block.data, starts, sizes, joined, np.cumsum(sizes) - sizes)
         assert done, "an event table points outside of its block"
@@ -98,7 +93,7 @@ class TableIndexBuilder:
 
     def build(self) -> TableIndex:
         """The index of what was added."""
-        columns = {name: np.concatenate([part[name] for part in self._parts]) for name in COLUMNS}
+        columns = dict(zip(COLUMNS, np.concatenate(self._parts, axis=1), strict=True))
         if not self._gtid_sources:
             return TableIndex(self._layout, columns, self._checksum)
         # Of the sources that the log has seen, those that are needed.
@@ -108,37 +103,18 @@ class TableIndexBuilder:
         return TableIndex(self._layout, columns, self._checksum, sources)
 
 
-def _extents_of(block: Block, rows: Int64s) -> tuple[Int64s, dict[str, Int64s]]:
-    """Where events of a block are stored: for each extent the event (0-based, of *rows*), and columns of the index."""
-    events = block.events.take(rows)
-    starts, sizes = events["start"], events["size"]
-    plain_sizes = np.zeros(len(events), dtype=np.int64)
-    inner_nos = np.full(len(events), -1, dtype=np.int64)
-    # A payload larger than a block is not in the block's data: the event's own, empty extent says where it is.
-    is_elsewhere = np.zeros(len(events), dtype=np.bool_)
-    if block.origins is not None:
-        origins = block.origins.take(rows)
-        is_elsewhere = origins["start"] < 0
-        plain_sizes = np.where(origins["start"] == starts, 0, sizes)
-        inner_nos = origins["inner_no"]
-        starts, sizes = np.where(is_elsewhere, starts, origins["start"]), origins["size"]
-    ends = starts + np.where(is_elsewhere, 1, sizes)
-    data_starts = block.extents["data_start"]
-    first = np.searchsorted(data_starts, starts, side="right") - 1
-    counts = np.where(is_elsewhere, 1, np.searchsorted(data_starts, ends, side="left") - first)
-    event = np.repeat(np.arange(len(events)), counts)
-    within = np.arange(len(event)) - np.repeat(np.cumsum(counts) - counts, counts)
-    extents = block.extents[first[event] + within]
-    piece_start = np.where(is_elsewhere[event], extents["data_start"], np.maximum(starts[event], extents["data_start"]))
-    piece_end = np.minimum(ends[event], extents["data_start"] + extents["size"])
-    return event, {
-        "extent_file_no": extents["file_no"],
-        "extent_offset": extents["file_offset"] + piece_start - extents["data_start"],
-        "extent_size": np.where(is_elsewhere[event], sizes[event], piece_end - piece_start),
-        "continues": (within > 0).astype(np.int64),
-        "plain_size": plain_sizes[event],
-        "inner_no": inner_nos[event],
-    }
+def _columns_of(block: Block, rows: Int64s) -> Int64s:
+    """The columns of an index (`COLUMNS`) for events of a block, one row for each extent."""
+    origins = _NO_ORIGINS if block.origins is None else block.origins
+    room = len(rows) + len(rows) // 8 + 1  # pages are larger than most events, so few events are cut
+    while True:
+        columns = np.empty((len(COLUMNS), room), dtype=np.int64)
+        unsigned = columns.view(np.uint64)
+        count = index_events(block.events, block.groups, rows, origins, block.extents, columns, unsigned)
+        assert count >= 0, "the tables of a block do not fit each other"
+        if count <= room:
+            return columns[:, :count]
+        room = count
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +182,7 @@ class TableIndex:
             raise UnsupportedError("VERSION", f"table index: expected version {VERSION}, got {described['version']}")
         table = file.read(use_threads=False)
         columns = {
-            name: np.full(table.num_rows, described["constant"][name], dtype=np.int64)
+            name: np.broadcast_to(np.int64(described["constant"][name]), table.num_rows)
             if name in described["constant"]
             else table.column(name).to_numpy()
             for name in COLUMNS

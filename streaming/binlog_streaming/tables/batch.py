@@ -7,10 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from binlog_connector.spark.worker_process import settle
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_streaming.tables.apply import BatchRun, apply_component
 from binlog_streaming.tables.kept import KeptTables
+from binlog_streaming.tables.missing import check_folders
 from binlog_streaming.tables.plan import plan_batch, spread
 
 if TYPE_CHECKING:
@@ -18,11 +20,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from binlog_connector.schema.definitions import TableName
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.settings import Sink, TableRule
-    from binlog_streaming.tables.plan import Component
+    from binlog_streaming.tables.plan import BatchPlan, Component, Written
     from binlog_streaming.tables.progress import TableProgress
     from binlog_streaming.tables.target import TargetFactory
 
@@ -48,7 +49,7 @@ class BatchContext:
         rules: The job's tables.
         decoding: How rows become values.
         gtid_position: What the log has up to the batch's end, as text; None: not known.
-        written: Tables of batches before; None: not known.
+        written: Tables of batches before, and which of their targets are there since; None: not known.
         targets: Makes targets that the driver writes; None: tasks write, with libraries of their own.
     """
 
@@ -59,7 +60,7 @@ class BatchContext:
     rules: tuple[TableRule, ...]
     decoding: Decoding
     gtid_position: str | None = None
-    written: frozenset[TableName] | None = None
+    written: Written | None = None
     targets: TargetFactory | None = None
 
     def run(self, position: Position) -> BatchRun:
@@ -95,7 +96,9 @@ class ComponentWriter:
         """
         # The work is done outside of Python's lock, by kernels, Arrow and the libraries of the sinks.
         with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(lambda component: self._write(component, targets), components))
+            results = list(pool.map(lambda component: self._write(component, targets), components))
+        settle()
+        return results
 
     def _write(
         self, component: Component, targets: TargetFactory | None
@@ -107,8 +110,11 @@ class ComponentWriter:
             return component.name, error
 
 
-def write_batch(frame: DataFrame, context: BatchContext) -> list[TableProgress]:
+def write_batch(frame: DataFrame, context: BatchContext) -> tuple[BatchPlan, list[TableProgress]]:
     """Write a micro-batch of the view `tables`: one Spark job reads the log, one writes the tables.
+
+    Returns:
+        What was to be done, and what became of the targets.
 
     Raises:
         BinlogError: What one failing table says. Other tables of the batch may have been written; written again they do
@@ -117,16 +123,17 @@ def write_batch(frame: DataFrame, context: BatchContext) -> list[TableProgress]:
     rows = [row.asDict(recursive=True) for row in frame.select(*PLAN_COLUMNS).collect()]
     plan = plan_batch(rows, context.decoding, KeptTables(context.rules), context.written)
     if plan.end is None or not plan.components:
-        return []
+        return plan, []
+    check_folders(plan.components, context.sink.directory)
     writer = ComponentWriter(context.run(plan.end), context.log_path)
     if context.targets is not None:
-        return _joined(writer.write(plan.components, context.targets, threads=DRIVER_THREADS))
+        return plan, _joined(writer.write(plan.components, context.targets, threads=DRIVER_THREADS))
     spark_context = frame.sparkSession.sparkContext
     # No more tasks than run at once: each of them costs tens of milliseconds, even without a table.
     piles = [pickle.dumps(pile) for pile in spread(plan.components, spark_context.defaultParallelism)]
     tasks = spark_context.parallelize(piles, len(piles))
     results = tasks.flatMap(lambda pile: writer.write(pickle.loads(pile))).collect()
-    return _joined(results)
+    return plan, _joined(results)
 
 
 def _joined(results: Sequence[tuple[str, list[TableProgress] | BinlogError]]) -> list[TableProgress]:

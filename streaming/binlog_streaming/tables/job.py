@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
-from binlog_connector.schema.definitions import TableName
 from binlog_connector.spark.options import SourceOptions
 from binlog_format import open_log
 from binlog_format.classic.layout import VIRTUAL_PAGE_SIZE
@@ -24,7 +23,7 @@ from binlog_format.errors import BinlogError
 from binlog_streaming.checkpoint import read_offset
 from binlog_streaming.settings import Writer
 from binlog_streaming.spark_jars import session_settings
-from binlog_streaming.spark_session import local_session
+from binlog_streaming.spark_session import PLANNING_ONLY, local_session
 from binlog_streaming.tables.batch import BatchContext, write_batch
 from binlog_streaming.tables.failures import named_error
 from binlog_streaming.tables.progress import NOTE_TEXTS, BatchProgress, Progress
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from binlog_format.log import Log
     from binlog_format.position import Position
     from binlog_streaming.settings import Job
+    from binlog_streaming.tables.plan import Written
     from binlog_streaming.tables.progress import BatchListener, Note, TableProgress
     from binlog_streaming.tables.target import TargetFactory
 
@@ -55,7 +55,8 @@ class TablesJob:
         job: The settings.
         session: A Spark session to use; default: one of its own, which ends with the job.
         listener: Called behind every batch, on a thread of Spark's; what it raises ends the job.
-        written: Says which tables (database and name) have been written in batches before; None: nobody knows.
+        written: Says which tables have been written in batches before, and which of their targets are there since;
+            None: nobody knows.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class TablesJob:
         *,
         session: SparkSession | None = None,
         listener: BatchListener | None = None,
-        written: Callable[[], Iterable[tuple[str, str]]] | None = None,
+        written: Callable[[], Written] | None = None,
     ) -> None:
         self.job = job
         self.progress = Progress()
@@ -168,9 +169,9 @@ class TablesJob:
 
     def _session_settings(self) -> dict[str, str]:
         settings = {key: _spark_value(value) for key, value in self.job.spark.settings.items()}
-        if self._session is None and self.job.sink.writer is Writer.SPARK:
-            return session_settings(self.job.sink.format, settings)
-        return settings
+        if self.job.sink.writer is not Writer.SPARK:
+            return PLANNING_ONLY | settings
+        return settings if self._session is not None else session_settings(self.job.sink.format, settings)
 
     def _write_batch(self, frame: DataFrame, batch_id: int) -> None:
         self._idle.clear()
@@ -186,10 +187,10 @@ class TablesJob:
                 rules=self.job.tables,
                 decoding=self.job.source.decoding(),
                 gtid_position=self._gtid_position(batch_id),
-                written=None if self._written is None else frozenset(TableName(*name) for name in self._written()),
+                written=None if self._written is None else self._written(),
                 targets=self._targets,
             )
-            tables = write_batch(frame, context)
+            plan, tables = write_batch(frame, context)
             self._say_notes(tables)
             batch = BatchProgress(
                 batch_id=batch_id,
@@ -197,6 +198,7 @@ class TablesJob:
                 seconds=time.monotonic() - started,
                 finished_at=time.time(),
                 bytes_behind=self._bytes_behind(max((table.position for table in tables), default=None)),
+                gone=plan.gone,
             )
             self.progress.add(batch)
             if self._listener is not None:

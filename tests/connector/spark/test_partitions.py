@@ -28,7 +28,8 @@ if TYPE_CHECKING:
         (PARTITION_SIZE_MIN * 30, None, 8, 8),
         (PARTITION_SIZE_MAX * 100, None, 8, 100),
         (1000, 5, 8, 5),
-        (PARTITION_SIZE_MAX * 100 + 1, 5, 8, 101),
+        (PARTITION_SIZE_MAX * 100 + PARTITION_SIZE_MAX // 4, 5, 8, 101),
+        (PARTITION_SIZE_MAX * 2 + 1, None, 2, 2),
     ],
 )
 def test_partitions_are_neither_tiny_nor_huge(

@@ -181,7 +181,7 @@ def test_damaged_page_is_one_readable_line(spark: SparkSession, log: Path, tmp_p
         file.write(b"\xa5" * 8)
     with pytest.raises(PySparkException) as raised:
         frame.collect()
-    assert_is_first_line(raised.value, "[BINLOG_CORRUPT.PAGE_CHECKSUM] binlog-000001.ibb: page 3, byte 0xc")
+    assert_is_first_line(raised.value, f"[BINLOG_CORRUPT.PAGE_CHECKSUM] {damaged}/binlog-000001.ibb: page 3, byte 0xc")
 
 
 def test_lost_data_ends_a_stream_with_one_readable_line(spark: SparkSession, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_lost_data_ends_a_stream_with_one_readable_line(spark: SparkSession, tmp
 
 def assert_is_first_line(error: PySparkException, line: str) -> None:
     """Our line follows Spark's own condition, and no traceback of Python stands before or behind it."""
-    text = str(error)
+    text = str(error).strip()
     assert "Traceback" not in text
     assert text.index(line) < 400
     assert line in "\n".join(text.splitlines()[:2])

@@ -1,0 +1,106 @@
+"""Kernels behind the columns that say where a change is: `fill_places`, `pair_changes`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_format.kernels import kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Table
+    from binlog_format.kernels import Bytes
+
+    Int32s = NDArray[np.int32]
+    Int64s = NDArray[np.int64]
+
+# `ImageKind`, as numbers that a kernel can take in.
+_INSERT = 0
+_UPDATE_BEFORE = 1
+_UPDATE_AFTER = 2
+
+_MICROS = 1_000_000
+
+
+@kernel
+def pair_changes(kinds: Bytes, first: Int64s, before: Int64s, after: Int64s) -> int:
+    """Find the images of each change.
+
+    Args:
+        kinds: `ImageKind` of each image.
+        first: Gets of each change its first image; as long as *kinds*, as are the others.
+        before: Gets the image before it, -1 for an insert.
+        after: Gets the image after it, -1 for a delete.
+
+    Returns:
+        The number of changes; -1 when an update lacks one of its two images.
+    """
+    count = 0
+    row = 0
+    while row < len(kinds):
+        kind = kinds[row]
+        first[count] = row
+        before[count] = -1 if kind == _INSERT else row
+        after[count] = row if kind == _INSERT else -1
+        if kind == _UPDATE_AFTER:
+            return -1
+        if kind == _UPDATE_BEFORE:
+            row += 1
+            if row == len(kinds) or kinds[row] != _UPDATE_AFTER:
+                return -1
+            after[count] = row
+        count += 1
+        row += 1
+    return count
+
+
+@kernel
+def fill_places(
+    events: Table,
+    groups: Table,
+    rows: Int64s,
+    group_rows: Int64s,
+    file_no: Int64s,
+    page: Int64s,
+    chunk: Int32s,
+    event_no: Int32s,
+    micros: Int64s,
+    server_id: Int64s,
+) -> int:
+    """Bring together what the groups and events of some rows say.
+
+    Args:
+        events: `EVENT_DTYPE`.
+        groups: `GROUP_DTYPE`, what `events["group"]` counts.
+        rows: Of *events*.
+        group_rows: Gets for each of *rows* its group; as long as *rows*, as are all that follow.
+        file_no: Gets the file of the group's position.
+        page: Gets its page.
+        chunk: Gets its chunk.
+        event_no: Gets the number of the event in its group.
+        micros: Gets the time of the group's first event, microseconds since 1970 UTC.
+        server_id: Gets the server of the event.
+
+    Returns:
+        The first row whose event or group is not there; -1 when all are.
+    """
+    event_groups, event_nos, servers = events["group"], events["event_no"], events["server_id"]
+    file_nos, pages, chunks, seconds = groups["file_no"], groups["page"], groups["chunk"], groups["timestamp"]
+    for row in range(len(rows)):
+        event = rows[row]
+        if event < 0 or event >= len(events):
+            return row
+        group = event_groups[event]
+        if group < 0 or group >= len(groups):
+            return row
+        group_rows[row] = group
+        file_no[row] = file_nos[group]
+        page[row] = pages[group]
+        chunk[row] = chunks[group]
+        event_no[row] = event_nos[event]
+        micros[row] = np.int64(seconds[group]) * _MICROS
+        server_id[row] = servers[event]
+    return -1
