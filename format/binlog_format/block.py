@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from binlog_format.position import Place
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from binlog_format.gtid import GtidSource
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from binlog_format.position import Position
 
     Table = NDArray[np.void]
+    PlaceOf = Callable[[int], Place | None]
 
 # One row per event group (transaction or standalone statement), in commit order.
 GROUP_DTYPE = np.dtype(
@@ -98,6 +102,7 @@ class Block:
         origins: `ORIGIN_DTYPE`, one row for each event, in blocks in which events have been expanded
             (`binlog_format.events.expansion`): the bytes of those stand in `data` behind all that is in the files, and
             `extents` give them the place of the stored event. None: every event is as it is stored.
+        path_of: Path of a file, by its number, for messages.
     """
 
     data: Bytes
@@ -108,6 +113,17 @@ class Block:
     vendor: Vendor = Vendor.MARIADB
     gtid_sources: tuple[GtidSource, ...] = ()
     origins: Table | None = None
+    path_of: Callable[[int], str] = "binlog file {}".format
+
+    def place(self, byte: int) -> Place | None:
+        """Where in the files *byte* of `data` is, for messages; None where `extents` do not say it."""
+        row = int(np.searchsorted(self.extents["data_start"], byte, side="right")) - 1
+        if row < 0:
+            return None
+        extent = self.extents[row]
+        # An empty extent stands before the bytes of an expanded event: they are nowhere in the files, but it is.
+        within = byte - int(extent["data_start"]) if extent["size"] else 0
+        return Place(self.path_of(int(extent["file_no"])), byte=int(extent["file_offset"]) + within)
 
 
 def copied(table: Table) -> Table:

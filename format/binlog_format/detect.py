@@ -89,7 +89,7 @@ def _format_of_file(directory: Directory, name: str) -> str:
     raise UnsupportedError(
         "FORMAT",
         f"the file begins with {head.hex(' ') or 'nothing'}, as no binlog file does",
-        at=Place(name, byte=0),
+        at=Place(directory.path_of(name), byte=0),
         hint=_ONE_FILE_HINT,
     )
 
@@ -109,4 +109,5 @@ def _head(directory: Directory, name: str, size: int = len(CLASSIC_MAGIC)) -> by
 def _encrypted(directory: Directory, name: str) -> UnsupportedError:
     from binlog_format.classic.file import encrypted_by_mysql
 
-    return encrypted_by_mysql(_head(directory, name, MYSQL_ENCRYPTION_HEADER_SIZE), Place(name, byte=0))
+    head = _head(directory, name, MYSQL_ENCRYPTION_HEADER_SIZE)
+    return encrypted_by_mysql(head, Place(directory.path_of(name), byte=0))

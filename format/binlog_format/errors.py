@@ -169,6 +169,7 @@ class TableError(BinlogError):
             "OTHER_WRITER",
             "CHECKPOINT_BEHIND",
             "STANDS_ELSEWHERE",
+            "TARGET_GONE",
             "SAME_TARGET",
             "MODE_CHANGED",
             "KEYS_CHANGED",

@@ -58,7 +58,7 @@ def read_extents(extents: Table, open_file: Callable[[int], SourceFile]) -> Byte
                 raise DataLossError(
                     "TRUNCATED_TRANSACTION",
                     f"the file ends at byte {run_start + count:#x}, expected data up to {run_start + len(buffer):#x}",
-                    at=Place(opened.name, byte=run_start + count),
+                    at=Place(opened.path, byte=run_start + count),
                 )
             gather(buffer, starts[first:end] - run_start, sizes[first:end], result, targets[first:end])
     finally:

@@ -42,7 +42,7 @@ class Place:
     """Where in a file an error was found; only for messages, never to read from.
 
     Attributes:
-        file: Name of the file, without its directory.
+        file: Path of the file, as far as it is known.
         page: Page in the file, where the format has pages.
         byte: Byte in the file.
     """
@@ -50,6 +50,11 @@ class Place:
     file: str
     page: int | None = None
     byte: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the file, without its directory."""
+        return self.file.rpartition("/")[2]
 
     def __str__(self) -> str:
         parts = []

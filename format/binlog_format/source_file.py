@@ -29,9 +29,15 @@ class FileEntry:
 
 
 class SourceFile(Protocol):
-    """An open file, read at any place."""
+    """An open file, read at any place.
+
+    Attributes:
+        name: Without its directory.
+        path: With it, for messages.
+    """
 
     name: str
+    path: str
 
     def size(self) -> int:
         """Present size in bytes; a live file changes."""
@@ -47,6 +53,10 @@ class Directory(Protocol):
     """A folder that holds binlog files."""
 
     path: str
+
+    def path_of(self, name: str) -> str:
+        """Path of a file that is in it, or might be, for messages."""
+        return f"{self.path.rstrip('/')}/{name}"
 
     def entries(self) -> list[FileEntry]:
         """Its files, in no order."""
@@ -71,10 +81,11 @@ class LocalFile:
 
     def __init__(self, path: Path) -> None:
         self.name = path.name
+        self.path = str(path)
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except PermissionError as error:
-            raise _denied(path.name, "open", error) from error
+            raise _denied(self.path, "open", error) from error
 
     def size(self) -> int:
         """Present size in bytes."""
@@ -102,7 +113,7 @@ class LocalFile:
             self.close()
 
 
-class LocalDirectory:
+class LocalDirectory(Directory):
     """A folder of the local file system."""
 
     def __init__(self, path: str) -> None:
@@ -150,11 +161,10 @@ class LocalDirectory:
 class ArrowFile:
     """A file of a `pyarrow.fs` file system."""
 
-    def __init__(self, filesystem: pyarrow.fs.FileSystem, path: str) -> None:
+    def __init__(self, filesystem: pyarrow.fs.FileSystem, inner_path: str, path: str) -> None:
         self.name = path.rpartition("/")[2]
-        self._filesystem = filesystem
-        self._path = path
-        self._handle = filesystem.open_input_file(path)
+        self.path = path
+        self._handle = filesystem.open_input_file(inner_path)
 
     def size(self) -> int:
         """Size in bytes when it was opened; object stores do not grow objects."""
@@ -170,7 +180,7 @@ class ArrowFile:
         self._handle.close()
 
 
-class ArrowDirectory:
+class ArrowDirectory(Directory):
     """A folder of a `pyarrow.fs` file system."""
 
     def __init__(self, path: str, filesystem: pyarrow.fs.FileSystem, root: str) -> None:
@@ -197,7 +207,7 @@ class ArrowDirectory:
 
     def open(self, name: str) -> SourceFile:
         """Open a file of it."""
-        return ArrowFile(self._filesystem, f"{self._root}/{name}")
+        return ArrowFile(self._filesystem, f"{self._root}/{name}", self.path_of(name))
 
 
 def open_directory(path: str) -> tuple[Directory, str | None]:
@@ -240,10 +250,10 @@ def _not_found(path: str) -> StartError:
     )
 
 
-def _denied(name: str, action: str, error: PermissionError) -> AccessError:
+def _denied(path: str, action: str, error: PermissionError) -> AccessError:
     return AccessError(
         "DENIED",
         f"cannot {action} it: {error.strerror}",
-        at=Place(name),
+        at=Place(path),
         hint="Run as a user who may read the server's files, for example in the group mysql",
     )

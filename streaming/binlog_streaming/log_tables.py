@@ -180,7 +180,7 @@ class _Finder:
         if found.problem is not None:
             return
         try:
-            images = read_images(block.data, block.events, touched.events, found.layout, extents=block.extents)
+            images = read_images(block.data, block.events, touched.events, found.layout, place=block.place)
         except BinlogError as error:
             found.problem = error
             return

@@ -8,16 +8,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pyarrow import fs
-
-from binlog_format.errors import OptionError
+from binlog_format.errors import AccessError, OptionError
 from binlog_format.position import Place
 from binlog_streaming.settings import check_job_values, parse_job
 from binlog_streaming.settings_model import Job, Mode, Sink, Source, TableFormat, TableRule
 from binlog_streaming.settings_text import job_text
+from binlog_streaming.state_files import StateFolder
 
 OWN_FOLDER = ".binlog-stream"
 """In the target directory. No database has a dot in its folder's name: there it is written otherwise."""
+
+_FILE = "job.toml"
 
 
 def mirror_job(
@@ -51,26 +52,19 @@ def remember(job: Job) -> None:
     """Write down what *job* is, or see that it is what was written down.
 
     Raises:
+        AccessError: It cannot be written.
         OptionError: `INVALID_VALUE`: the folder belongs to a job with other options.
     """
-    files, file, path = _file(job)
-    if files.get_file_info(file).type is not fs.FileType.NotFound:
-        with files.open_input_stream(file) as stream:
-            known = parse_job(stream.read().decode(), file=Path(path))
-        _compare(known, job, path)
+    directory = f"{job.sink.directory}/{OWN_FOLDER}"
+    folder, path = StateFolder(directory), f"{directory}/{_FILE}"
+    content = folder.read(_FILE)
+    if content is None:
+        try:
+            folder.write(_FILE, job_text(job).encode())
+        except OSError as error:
+            raise AccessError("DENIED", f"cannot write it: {error}", at=Place(path)) from error
         return
-    files.create_dir(file.rpartition("/")[0], recursive=True)
-    with files.open_output_stream(file) as stream:
-        stream.write(job_text(job).encode())
-
-
-def _file(job: Job) -> tuple[fs.FileSystem, str, str]:
-    # Where `remember` writes: file system, path in it, and what people call it.
-    path = f"{job.sink.directory}/{OWN_FOLDER}/job.toml"
-    if "://" not in path:
-        return fs.LocalFileSystem(), path, path
-    files, inner = fs.FileSystem.from_uri(path)
-    return files, inner, path
+    _compare(parse_job(content.decode(), file=Path(path)), job, path)
 
 
 def _compare(known: Job, job: Job, path: str) -> None:

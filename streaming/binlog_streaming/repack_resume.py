@@ -26,7 +26,7 @@ from binlog_format.errors import StartError
 from binlog_format.events.gtid import XaName, parse_gtid_event
 from binlog_format.events.layout import EVENT_HEADER_STRUCT, EventType
 from binlog_format.innodb.compressed_int_kernels import decode_compressed_int
-from binlog_format.innodb.header import file_name, file_number, read_header
+from binlog_format.innodb.header import file_number, read_header
 from binlog_format.innodb.layout import (
     HEADER_SIZE,
     XA_COMPLETE_COMMIT,
@@ -102,9 +102,9 @@ def _begun_files(directory: Path) -> list[int]:
         number = file_number(path.name)
         if number is None:
             continue
-        with (directory / file_name(number)).open("rb") as file:
+        with path.open("rb") as file:
             head = file.read(HEADER_SIZE)
-        if len(head) == HEADER_SIZE and read_header(head, path.name, number) is not None:
+        if len(head) == HEADER_SIZE and read_header(head, str(path), number) is not None:
             begun.append(number)
     return sorted(begun)
 

@@ -10,6 +10,7 @@ import pytest
 from binlog_format import BinlogError, Position, open_log
 from binlog_format.innodb.header import FileHeader, encode_header_page
 from tests.corpus import SERVER_CASES
+from tests.format.innodb.inspection.small_logs import mixed_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,6 +55,26 @@ def test_single_files_are_told_by_their_first_bytes(tmp_path: Path) -> None:
         assert [file.name for file in log.files()] == ["copied"]
     with open_log(str(CLASSIC_CASE / "mysql-bin.000001")) as log:
         assert log.format_name == "classic"
+
+
+def test_places_name_the_file_with_its_directory(tmp_path: Path) -> None:
+    """However the log was named; a block says it too, for what is found when its events are decoded."""
+    mixed_log(tmp_path, page_size=512, pages=64)
+    file = CLASSIC_CASE / "mysql-bin.000001"
+    named = {
+        str(tmp_path): f"{tmp_path}/binlog-000000.ibb",
+        str(tmp_path / "binlog-000000.ibb"): f"{tmp_path}/binlog-000000.ibb",
+        str(CLASSIC_CASE): str(file),
+        str(file): str(file),
+        f"file://{CLASSIC_CASE}": f"file://{file}",
+    }
+    for path, expected in named.items():
+        with open_log(path) as log:
+            block = next(iter(log.blocks()))
+            place = block.place(int(block.events["start"][0]))
+        assert place is not None
+        assert str(place) == f"{expected}: byte {place.byte:#x}"
+        assert place.name == expected.rpartition("/")[2]
 
 
 def test_missing_path_is_named(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_verify_prints_each_finding_with_its_place(log: Path) -> None:
     result = run("verify", log, "--quiet")
     assert result.exit_code == 1
     for file, page in (("binlog-000001.ibb", 3), ("binlog-000004.ibb", 7)):
-        expected = f"BINLOG_CORRUPT.PAGE_CHECKSUM  {file}: page {page}, byte {page * PAGE_SIZE:#x}: page CRC-32C"
+        expected = f"BINLOG_CORRUPT.PAGE_CHECKSUM  {log}/{file}: page {page}, byte {page * PAGE_SIZE:#x}: page CRC-32C"
         assert [line for line in result.stdout.splitlines() if line.startswith(expected)] != []
     found = [line for line in lines("verify", log) if line["severity"] == "error"]
     assert set(found[0]) == {"severity", "condition", "file", "page", "byte", "reason", "hint"}

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from binlog_format.errors import OptionError
+from binlog_format.errors import AccessError, OptionError
 from binlog_streaming.mirror_job import OWN_FOLDER, mirror_job, remember
 from binlog_streaming.settings import Mode, TableFormat, load_job
 from tests.streaming.tables.oltp import CHANGES, OLTP, TABLES, mirror, truth
+from tests.streaming.tables.test_faults import files_up_to
 
 PROGRAM = str(Path(sys.executable).with_name("binlog-stream"))
 COMMANDS = ("init", "check", "run", "mirror")
@@ -101,6 +102,12 @@ def test_mirror_is_a_job_like_any_other(tmp_path: Path, monkeypatch: pytest.Monk
     remember(job)
     assert load_job(tmp_path / "lake" / OWN_FOLDER / "job.toml") == job
     remember(job)  # again the same
+
+
+def test_what_a_folder_belongs_to_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    with files_up_to(10), pytest.raises(AccessError, match=r"DENIED\] .*/job\.toml: cannot write it: .*large"):
+        remember(mirror_job(str(OLTP), str(tmp_path)))
+    remember(mirror_job(str(OLTP), str(tmp_path), mode=Mode.CHANGELOG))  # nothing was remembered
 
 
 def test_folder_stays_with_the_options_it_was_begun_with(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def _upper_end_is_gone(watched: WatchedLog, offset: SourceOffset, left: dict[int
 
 def _other_file(watched: WatchedLog, offset: SourceOffset, names: dict[int, str], identity: str) -> Decision:
     file_no = offset.position.file_no
-    at = Place(names[file_no])
+    at = Place(watched.path_of(names[file_no]))
     reason = f"this is not the file that was read before: identity stored {offset.fingerprint}, now {identity}"
     lowest = min(names)
     if written_order(watched.identity(lowest)) > written_order(offset.fingerprint):
@@ -119,7 +119,7 @@ def _compare_bytes(watched: WatchedLog, offset: SourceOffset, name: str) -> Deci
     computed = watched.consumed_crc(position)
     if computed == offset.last_page_crc:
         return Decision(offset, "what was consumed is still there")
-    at = Place(name, page=position.page)
+    at = Place(watched.path_of(name), page=position.page)
     if computed is None:
         reason = f"the log was read up to {position}, but ends before that now"
         end = end_of_log(watched)

@@ -57,7 +57,8 @@ class WatchedLog:
 
     def __init__(self, path: str, format_name: str | None = None, *, bound: Bound = Bound.VISIBLE) -> None:
         self.log: Log = open_log(path, format_name=format_name, bound=bound)
-        directory, only = open_directory(path)
+        self._directory, only = open_directory(path)
+        directory = self._directory
         self._files: _Files = (
             _InnodbFiles(directory, only) if self.log.format_name == "innodb" else _ClassicFiles(directory, only)
         )
@@ -81,6 +82,10 @@ class WatchedLog:
         if self._names is None:
             self._names = self._files.names()
         return self._names
+
+    def path_of(self, name: str) -> str:
+        """Path of the file of that name, for messages."""
+        return self._directory.path_of(name)
 
     def last_number(self) -> int:
         """Number of the last file that is there, written or not."""

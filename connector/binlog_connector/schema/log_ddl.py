@@ -23,7 +23,6 @@ from binlog_format.events.query_status import parse_query_status
 from binlog_format.gtid_groups import gtid_of
 from binlog_format.position import Position
 from binlog_format.rows.declared_defaults import Moment
-from binlog_format.rows.places import place_of
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -156,7 +155,7 @@ def _statements(
             query = parse_query(content)
             status = parse_query_status(content)
         except CorruptError as error:
-            raise CorruptError(error.subclass, error.reason, at=place_of(block.extents, start)) from error
+            raise CorruptError(error.subclass, error.reason, at=block.place(start)) from error
         if not status.takes_effect:
             continue
         text = decode_statement(query.text, status.client_charset)

@@ -94,7 +94,7 @@ class ClassicFile:
 
     def place(self, file_offset: int) -> Place:
         """A place in this file, for messages."""
-        return Place(self.name, byte=file_offset)
+        return Place(self.source.path, byte=file_offset)
 
     def size(self) -> int:
         """Present size in bytes."""
@@ -113,7 +113,7 @@ class ClassicFile:
         magic = self.read(0, MAGIC_SIZE).tobytes()
         if len(magic) < MAGIC_SIZE:
             return
-        check_magic(magic, self.name, self.read(0, MYSQL_ENCRYPTION_HEADER_SIZE).tobytes())
+        check_magic(magic, self.source.path, self.read(0, MYSQL_ENCRYPTION_HEADER_SIZE).tobytes())
         event = self._read_event(MAGIC_SIZE)
         if event is None:
             return
@@ -164,12 +164,12 @@ class ClassicFile:
         return body
 
 
-def check_magic(magic: bytes, name: str, head: bytes = b"") -> None:
+def check_magic(magic: bytes, path: str, head: bytes = b"") -> None:
     """See that *magic* begins a binlog file that can be read.
 
     Args:
         magic: The file's first bytes.
-        name: Its name.
+        path: Its path.
         head: More of them, to say which key encrypts it.
 
     Raises:
@@ -177,10 +177,10 @@ def check_magic(magic: bytes, name: str, head: bytes = b"") -> None:
         UnsupportedError: `ENCRYPTED`.
     """
     if magic == MAGIC_ENCRYPTED:
-        raise encrypted_by_mysql(head, Place(name, byte=0))
+        raise encrypted_by_mysql(head, Place(path, byte=0))
     if magic != MAGIC:
         raise CorruptError(
-            "HEADER", f"magic number: stored {magic.hex(' ')}, expected {MAGIC.hex(' ')}", at=Place(name, byte=0)
+            "HEADER", f"magic number: stored {magic.hex(' ')}, expected {MAGIC.hex(' ')}", at=Place(path, byte=0)
         )
 
 

@@ -66,7 +66,7 @@ def _only_file(directory: Directory, name: str) -> dict[int, FileEntry]:
         raise StartError("NO_LOG_FILES", f"{name} is not named like a binlog file, <base>.NNNNNN")
     head = _read_head(directory, name)
     if len(head) >= MAGIC_SIZE:
-        check_magic(head[:MAGIC_SIZE], name, head)
+        check_magic(head[:MAGIC_SIZE], directory.path_of(name), head)
     return {int(match["number"]): entry}
 
 
@@ -76,7 +76,7 @@ def _is_binlog(directory: Directory, files: dict[int, FileEntry]) -> bool:
             continue  # made this moment, or by a server that was killed then
         head = _read_head(directory, entry.name)
         if head[:MAGIC_SIZE] == MAGIC_ENCRYPTED:
-            check_magic(MAGIC_ENCRYPTED, entry.name, head)
+            check_magic(MAGIC_ENCRYPTED, directory.path_of(entry.name), head)
         return head[:MAGIC_SIZE] == MAGIC
     return False
 

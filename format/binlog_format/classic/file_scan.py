@@ -91,6 +91,7 @@ class Piece:
         checksum_size: Bytes behind each event, which its size does not count.
         vendor: Whose server wrote the file.
         gtid_sources: What `gtid_source` counts.
+        path: Path of the file, for messages.
     """
 
     data: Bytes
@@ -101,6 +102,7 @@ class Piece:
     checksum_size: int
     vendor: Vendor
     gtid_sources: tuple[GtidSource, ...]
+    path: str
 
 
 @dataclass
@@ -269,6 +271,7 @@ class FileScan:
             checksum_size=self._checksum_size,
             vendor=self._vendor,
             gtid_sources=self.scratch.sources.known(),
+            path=self.file.source.path,
         )
 
     def _error(self, scan: Scan, offset: int) -> BinlogError:

@@ -39,7 +39,8 @@ def open_file(directory: Directory, file_no: int, entry: FileEntry) -> ClassicFi
     try:
         return ClassicFile(directory.open(entry.name), file_no)
     except FileNotFoundError as error:
-        raise DataLossError("FILE_PURGED", "the file is not there any more", at=Place(entry.name)) from error
+        at = Place(directory.path_of(entry.name))
+        raise DataLossError("FILE_PURGED", "the file is not there any more", at=at) from error
 
 
 class LogScan:

@@ -286,7 +286,7 @@ def _group_ends(piece: Piece, ended: Table) -> NDArray[np.int64]:
 
 
 def _block(piece: Piece) -> Block:
-    last = piece.groups[-1]
+    last, path = piece.groups[-1], piece.path
     extents = np.zeros(1, dtype=EXTENT_DTYPE)
     extents["file_no"] = last["file_no"]
     extents["file_offset"] = piece.file_offset
@@ -300,4 +300,5 @@ def _block(piece: Piece) -> Block:
         next_position=position_of(int(last["file_no"]), next_offset),
         vendor=piece.vendor,
         gtid_sources=piece.gtid_sources,
+        path_of=lambda _: path,  # all of it is in one file
     )

@@ -83,7 +83,8 @@ class ClassicCheck:
             if number != expected:
                 said = str(expected) if number == expected + 1 else f"{expected} to {number - 1}"
                 reason = f"files with the numbers {said} are not there, but those before and behind are"
-                yield Finding.of(DataLossError("FILE_PURGED", reason, at=Place(listing[number].name)))
+                at = Place(self._directory.path_of(listing[number].name))
+                yield Finding.of(DataLossError("FILE_PURGED", reason, at=at))
                 self._forget()
             expected = number + 1
             try:

@@ -12,12 +12,11 @@ from binlog_format.errors import CorruptError
 from binlog_format.events import compression_kernels as kernels
 from binlog_format.events.compression_layout import PLAIN_TYPES
 from binlog_format.events.layout import EventType
-from binlog_format.rows.places import place_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from binlog_format.block import Table
+    from binlog_format.block import PlaceOf, Table
     from binlog_format.kernels import Bytes
 
     Int64s = NDArray[np.int64]
@@ -65,13 +64,13 @@ class CompressedEvents:
         )
 
 
-def find_streams(data: Bytes, events: Table, *, extents: Table | None = None) -> CompressedEvents:
+def find_streams(data: Bytes, events: Table, *, place: PlaceOf | None = None) -> CompressedEvents:
     """Take compressed events apart; nothing is decompressed yet.
 
     Args:
         data: What the events point into.
         events: `EVENT_DTYPE`, all of types that `PLAIN_TYPES` knows.
-        extents: `Block.extents`; only lets errors say where in the files the damage is.
+        place: `Block.place`; only lets errors say where in the files the damage is.
 
     Raises:
         CorruptError: `BAD_EVENT`: an event is not what MariaDB writes, or claims a size that cannot be.
@@ -87,12 +86,12 @@ def find_streams(data: Bytes, events: Table, *, extents: Table | None = None) ->
         data, found.starts, found.sizes, found.types, found.head_sizes, found.plain_sizes, found.stream_starts
     )
     if code != kernels.STREAM_FOUND:
-        raise _error(found, event, _REASONS[code], extents)
+        raise _error(found, event, _REASONS[code], place)
     return found
 
 
 def expand_streams(
-    data: Bytes, compressed: CompressedEvents, target: Bytes, target_starts: Int64s, *, extents: Table | None = None
+    data: Bytes, compressed: CompressedEvents, target: Bytes, target_starts: Int64s, *, place: PlaceOf | None = None
 ) -> None:
     """Write the plain events.
 
@@ -103,7 +102,7 @@ def expand_streams(
         compressed: The events.
         target: Gets the plain events.
         target_starts: Byte in *target* of each.
-        extents: `Block.extents`; only lets errors say where in the files the damage is.
+        place: `Block.place`; only lets errors say where in the files the damage is.
 
     Raises:
         CorruptError: `BAD_EVENT`: a stream is damaged, or not of the size that its event claims.
@@ -133,16 +132,16 @@ def expand_streams(
             # One byte more than there should be, so that the end of the stream is looked at too.
             content = stream.decompress(source[start:end], size + 1)
         except zlib.error as error:
-            raise _error(compressed, number, f"its zlib stream is damaged ({error})", extents) from error
+            raise _error(compressed, number, f"its zlib stream is damaged ({error})", place) from error
         if len(content) != size or not stream.eof or stream.unused_data:
             reason = f"its zlib stream gives {'more' if len(content) > size else len(content)} of {size} bytes claimed"
             if len(content) == size:
                 reason = "there are bytes behind its zlib stream" if stream.eof else "its zlib stream does not end"
-            raise _error(compressed, number, reason, extents)
+            raise _error(compressed, number, reason, place)
         plain[to:to_end] = content
 
 
-def _error(compressed: CompressedEvents, event: int, reason: str, extents: Table | None) -> CorruptError:
+def _error(compressed: CompressedEvents, event: int, reason: str, place: PlaceOf | None) -> CorruptError:
     name = EventType(int(compressed.types[event])).name
     size, start = int(compressed.sizes[event]), int(compressed.starts[event])
-    return CorruptError("BAD_EVENT", f"{name} event of {size} bytes: {reason}", at=place_of(extents, start))
+    return CorruptError("BAD_EVENT", f"{name} event of {size} bytes: {reason}", at=place and place(start))

@@ -27,7 +27,6 @@ from binlog_format.events.payload import Payload, find_payloads, payload_pieces,
 from binlog_format.kernels import empty_bytes
 from binlog_format.log import BLOCK_SIZE
 from binlog_format.position import Position
-from binlog_format.rows.places import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -129,7 +128,7 @@ class _Expander:
         data = empty_bytes(int(ends[-1]))
         data[:stored_size] = block.data[low : low + stored_size]
         rows, chosen = _between(stored.compressed_rows, first, end)
-        expand_streams(block.data, stored.compressed[rows], data, starts[chosen], extents=block.extents)
+        expand_streams(block.data, stored.compressed[rows], data, starts[chosen], place=block.place)
         rows, chosen = _between(stored.payload_rows, first, end)
         inner, inner_counts = read_payloads(stored.payloads[rows], data, starts[chosen], ends[chosen])
         counts = np.ones(len(events), dtype=np.int64)
@@ -213,16 +212,16 @@ def _look(block: Block) -> _Stored:
         raise UnsupportedError(
             "EVENT_TYPE",
             f"event type {code} ({EventType(code).name}): a fragment of a large row event, which is not read",
-            at=place_of(block.extents, int(events["start"][fragments[0]])),
+            at=block.place(int(events["start"][fragments[0]])),
             hint="Set binlog_row_event_fragment_threshold of the server to its maximum",
         )
     rows = np.flatnonzero(forms == FORM_COMPRESSED)
-    compressed = find_streams(block.data, events[rows], extents=block.extents)
+    compressed = find_streams(block.data, events[rows], place=block.place)
     plain_sizes: Int64s = events["size"].copy()
     plain_sizes[rows] = compressed.plain_sizes
     payload_rows = np.flatnonzero(forms == FORM_PAYLOAD)
     stored = events[payload_rows]
-    payloads = find_payloads(block.data, stored["start"], stored["size"], extents=block.extents)
+    payloads = find_payloads(block.data, stored["start"], stored["size"], place=block.place)
     plain_sizes[payload_rows] = [payload.plain_size for payload in payloads]
     return _Stored(plain_sizes, rows, compressed, payload_rows, payloads)
 
@@ -278,7 +277,7 @@ def _require_one_extent(block: Block, event: np.void) -> None:
     data_starts = block.extents["data_start"]
     if np.searchsorted(data_starts, start, side="right") < np.searchsorted(data_starts, end):
         reason = "TRANSACTION_PAYLOAD event: it does not lie in one piece in its file, as MySQL writes it"
-        raise CorruptError("BAD_EVENT", reason, at=place_of(block.extents, start))
+        raise CorruptError("BAD_EVENT", reason, at=block.place(start))
 
 
 def _next_position(block: Block, end: int) -> Position:

@@ -13,15 +13,15 @@ from binlog_format.events import payload_kernels as kernels
 from binlog_format.events.compression_layout import PAYLOAD_COMPRESSION_NONE, STORED_FORMS
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_SIZE_MAX, EVENT_SIZE_OFFSET
 from binlog_format.kernels import empty_bytes
-from binlog_format.rows.places import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from binlog_format.block import Table
+    from binlog_format.block import PlaceOf, Table
     from binlog_format.kernels import Bytes
+    from binlog_format.position import Place
 
     Int64s = NDArray[np.int64]
 
@@ -47,8 +47,8 @@ class Payload(NamedTuple):
         compression: `PAYLOAD_COMPRESSION_...`.
         plain_size: Bytes of all inner events; claimed, and checked when they are read.
         is_simple: The content is one zstd frame, which claims the same size.
-        start: Byte of the event, and
-        extents: where that is in the files, for messages.
+        start: Byte of the event.
+        place: Says where that is in the files, for messages.
     """
 
     content: memoryview
@@ -56,11 +56,12 @@ class Payload(NamedTuple):
     plain_size: int
     is_simple: bool
     start: int
-    extents: Table | None
+    place: PlaceOf | None
 
     def error(self, reason: str) -> CorruptError:
         """`BAD_EVENT`, with the place of the event."""
-        return CorruptError("BAD_EVENT", f"TRANSACTION_PAYLOAD event: {reason}", at=place_of(self.extents, self.start))
+        at = self.place and self.place(self.start)
+        return CorruptError("BAD_EVENT", f"TRANSACTION_PAYLOAD event: {reason}", at=at)
 
 
 class PayloadPiece(NamedTuple):
@@ -94,14 +95,14 @@ class _Uncompressed:
         return size
 
 
-def find_payloads(data: Bytes, starts: Int64s, sizes: Int64s, *, extents: Table | None = None) -> list[Payload]:
+def find_payloads(data: Bytes, starts: Int64s, sizes: Int64s, *, place: PlaceOf | None = None) -> list[Payload]:
     """Take TRANSACTION_PAYLOAD events apart; nothing is decompressed yet.
 
     Args:
         data: What the events are in.
         starts: Byte of each event's header.
         sizes: Of each event, checksum not counted.
-        extents: `Block.extents`; only lets errors say where in the files the damage is.
+        place: `Block.place`; only lets errors say where in the files the damage is.
 
     Raises:
         CorruptError: `BAD_EVENT`: the fields do not fit into an event, or claim what cannot be; a zstd frame is cut.
@@ -111,18 +112,17 @@ def find_payloads(data: Bytes, starts: Int64s, sizes: Int64s, *, extents: Table 
     code, event = kernels.locate_payloads(data, np.ascontiguousarray(starts), np.ascontiguousarray(sizes), found)
     ends = starts + sizes
     if code != kernels.PAYLOAD_FOUND:
-        raise _error(code, found[event], place_start=int(starts[event]), extents=extents)
+        raise _error(code, found[event], at=place and place(int(starts[event])))
     view = data.data
     return [
-        Payload(view[content:end], compression, plain_size, bool(is_simple), start, extents)
+        Payload(view[content:end], compression, plain_size, bool(is_simple), start, place)
         for (content, compression, plain_size, _, is_simple), start, end in zip(
             found.tolist(), starts.tolist(), ends.tolist(), strict=True
         )
     ]
 
 
-def _error(code: int, found: Int64s, *, place_start: int, extents: Table | None) -> CorruptError | UnsupportedError:
-    at = place_of(extents, place_start)
+def _error(code: int, found: Int64s, *, at: Place | None) -> CorruptError | UnsupportedError:
     if code == kernels.PAYLOAD_ALGORITHM:
         algorithm = int(found[kernels.COMPRESSION])
         reason = f"TRANSACTION_PAYLOAD event: compressed with algorithm {algorithm}, which is not known"

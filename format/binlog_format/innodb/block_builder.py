@@ -317,7 +317,8 @@ class BlockBuilder:
         self._data[: size - end] = data[end:size]
         self._used[_SIZE] = size - end
         is_sparse = end < len(data) // 2
-        return Block(data[:end].copy() if is_sparse else data[:end], groups, events, given, next_position)
+        data = data[:end].copy() if is_sparse else data[:end]
+        return Block(data, groups, events, given, next_position, path_of=self._files.path)
 
     def _reserve(self, size: int, group_count: int, extent_count: int) -> None:
         """Make room for so much more."""
@@ -355,7 +356,7 @@ class BlockBuilder:
         return CorruptError(
             "BAD_EVENT",
             reason,
-            at=Place(self._files.name(file_no), byte=byte),
+            at=Place(self._files.path(file_no), byte=byte),
             hint="The pages have good checksums, but not what a server writes; restore the file",
         )
 

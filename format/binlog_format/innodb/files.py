@@ -66,7 +66,7 @@ class OpenFile:
 
     def place(self, page: int, byte_in_page: int = 0) -> Place:
         """A place in this file for an error."""
-        return Place(self.name, page=page, byte=page * self.page_size + byte_in_page)
+        return Place(self.source.path, page=page, byte=page * self.page_size + byte_in_page)
 
 
 class LogFiles:
@@ -104,6 +104,10 @@ class LogFiles:
         """Name of file *file_no*."""
         return self._names.get(file_no, file_name(file_no))
 
+    def path(self, file_no: int) -> str:
+        """Path of file *file_no*, for messages."""
+        return self._directory.path_of(self.name(file_no))
+
     def size(self, file_no: int) -> int | None:
         """Size in bytes of file *file_no*, begun or not; None: it is not there."""
         entry = self._directory.entry(self.name(file_no))
@@ -130,7 +134,7 @@ class LogFiles:
         if header is None:
             source.close()
             return None
-        self._check_page_size(source.name, header)
+        self._check_page_size(source.path, header)
         opened = OpenFile(file_no, source, header)
         self._keep(opened)
         return opened
@@ -145,15 +149,15 @@ class LogFiles:
         opened = self.begun(file_no)
         if opened is not None:
             return opened
-        name = self.name(file_no)
+        path = self.path(file_no)
         if self.size(file_no) is None:
             raise DataLossError(
                 "FILE_PURGED",
                 "the file is not there, but it is needed",
-                at=Place(name),
+                at=Place(path),
                 hint="The server has purged it, or it was not copied; start from a later position, or bring it back",
             )
-        raise CorruptError("HEADER", "the file is empty, but it should hold data", at=Place(name, page=0, byte=0))
+        raise CorruptError("HEADER", "the file is empty, but it should hold data", at=Place(path, page=0, byte=0))
 
     def later_begun(self, file_no: int) -> int | None:
         """Number of a file behind *file_no* + 1 that has been begun; None: there is none."""
@@ -172,7 +176,7 @@ class LogFiles:
             raise DataLossError(
                 "LOG_RESET",
                 f"another file has taken its name: LSN {file.header.lsn} before, {now.header.lsn} now",
-                at=Place(file.name, page=0, byte=0),
+                at=file.place(0),
                 hint="The log was begun anew (RESET MASTER); what was not read of the old one is gone",
             )
 
@@ -208,7 +212,7 @@ class LogFiles:
         head = empty_bytes(self._page_size or PAGE_SIZE_DEFAULT)
         if source.read_into(0, head) == len(head):
             with contextlib.suppress(BinlogError):
-                header = _verified_header(head.data, source.name, file_no)
+                header = _verified_header(head.data, source.path, file_no)
                 if header is not None:
                     return header
         head = empty_bytes(PAGE_SIZE_MAX)
@@ -219,7 +223,7 @@ class LogFiles:
             if size < HEADER_SIZE:
                 return None
             try:
-                return _verified_header(head[:size].data, source.name, file_no)
+                return _verified_header(head[:size].data, source.path, file_no)
             except BinlogError as error:
                 if attempt < READ_ATTEMPTS:
                     continue
@@ -232,12 +236,12 @@ class LogFiles:
         number = file_number(name)
         return number is not None and all(self.begun(later) is None for later in self._listed() if later > number)
 
-    def _check_page_size(self, name: str, header: FileHeader) -> None:
+    def _check_page_size(self, path: str, header: FileHeader) -> None:
         if self._page_size is None:
             self._page_size = header.page_size
         elif self._page_size != header.page_size:
             reason = f"page size: the other files have {self._page_size}, this one has {header.page_size}"
-            raise CorruptError("HEADER", reason, at=Place(name, page=0, byte=4))
+            raise CorruptError("HEADER", reason, at=Place(path, page=0, byte=4))
 
 
 def _is_unfinished_header(head: memoryview, error: BinlogError) -> bool:
@@ -254,12 +258,12 @@ def _is_unfinished_header(head: memoryview, error: BinlogError) -> bool:
     return any(not rest[:start].strip(b"\0") and not rest[end:].strip(b"\0") for start, end in ends)
 
 
-def _verified_header(head: memoryview, name: str, file_no: int | None) -> FileHeader | None:
-    header = read_header(bytes(head[:HEADER_SIZE]), name, file_no)
+def _verified_header(head: memoryview, path: str, file_no: int | None) -> FileHeader | None:
+    header = read_header(bytes(head[:HEADER_SIZE]), path, file_no)
     if header is None:
         if head.tobytes().strip(b"\0"):
             reason = "the header is empty, but there are data behind it"
-            raise CorruptError("HEADER", reason, at=Place(name, page=0, byte=0), hint=_HEADER_HINT)
+            raise CorruptError("HEADER", reason, at=Place(path, page=0, byte=0), hint=_HEADER_HINT)
         return None
     if len(head) < header.page_size:
         return None
@@ -269,7 +273,7 @@ def _verified_header(head: memoryview, name: str, file_no: int | None) -> FileHe
         raise CorruptError(
             "PAGE_CHECKSUM",
             f"page CRC-32C: stored {stored:#010x}, computed {computed:#010x}",
-            at=Place(name, page=0, byte=0),
+            at=Place(path, page=0, byte=0),
             hint=_HEADER_HINT,
         )
     return header

@@ -177,4 +177,4 @@ class Forest:
         return self._error(place, "it lies before the record that comes before it")
 
     def _error(self, place: FilePlace, reason: str) -> CorruptError:
-        return bad_reference(Place(self._files.name(place[0]), byte=place[1]), reason)
+        return bad_reference(Place(self._files.path(place[0]), byte=place[1]), reason)

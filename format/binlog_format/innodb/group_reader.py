@@ -137,7 +137,7 @@ class GroupReader:
         values = np.zeros(COMMIT_HEADER_INTS_MAX, dtype=np.uint64)
         header_size = read_commit_integers(head, len(head), values)
         if header_size < 0:
-            place = Place(self._files.name(position.file_no), page=position.page, byte=record.file_offset)
+            place = Place(self._files.path(position.file_no), page=position.page, byte=record.file_offset)
             raise CorruptError("BAD_CHUNK", "the header of the commit record cannot be read", at=place)
         count, *places = (int(value) for value in values)
         first = OobSet(count, (places[0], places[1]), (places[2], places[3]))

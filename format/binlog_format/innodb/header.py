@@ -88,14 +88,14 @@ def file_number(name: str) -> int | None:
     return number if number <= FILE_NO_MAX else None
 
 
-def read_header(head: bytes, name: str, file_no: int | None = None) -> FileHeader | None:
+def read_header(head: bytes, path: str, file_no: int | None = None) -> FileHeader | None:
     """Decode and verify the first bytes of a file.
 
     The checksum of the whole header page is left to the caller, who knows the page size only after this.
 
     Args:
         head: At least 512 bytes; more are ignored.
-        name: Of the file, for errors.
+        path: Of the file, for errors.
         file_no: The number in the file's name, to be compared; None: any.
 
     Returns:
@@ -111,23 +111,23 @@ def read_header(head: bytes, name: str, file_no: int | None = None) -> FileHeade
     magic, page_size_log2, major, minor, number, page_count, lsn, interval, oob_reference, xa_reference = fields
     if magic != MAGIC:
         magic_bytes = head[MAGIC_OFFSET : MAGIC_OFFSET + MAGIC_SIZE].hex(" ")
-        raise _bad_header(name, 0, f"expected the magic bytes fe fe 0d 01, got {magic_bytes}")
+        raise _bad_header(path, 0, f"expected the magic bytes fe fe 0d 01, got {magic_bytes}")
     stored = PAGE_CHECKSUM_STRUCT.unpack_from(head, HEADER_CHECKSUM_OFFSET)[0]
     computed = crc32c(head[:HEADER_CHECKSUM_OFFSET])
     if stored != computed:
         reason = f"header CRC-32C: stored {stored:#010x}, computed {computed:#010x}"
-        raise _bad_header(name, HEADER_CHECKSUM_OFFSET, reason)
+        raise _bad_header(path, HEADER_CHECKSUM_OFFSET, reason)
     if major > VERSION_MAJOR:
         raise UnsupportedError(
             "VERSION",
             f"format version {major}.{minor}, this program reads up to {VERSION_MAJOR}",
-            at=Place(name, page=0, byte=8),
+            at=Place(path, page=0, byte=8),
             hint="Update binlog-stream",
         )
     if not PAGE_SIZE_LOG2_MIN <= page_size_log2 <= PAGE_SIZE_LOG2_MAX:
-        raise _bad_header(name, 4, f"log2 of the page size: expected 9 to 16, got {page_size_log2}")
+        raise _bad_header(path, 4, f"log2 of the page size: expected 9 to 16, got {page_size_log2}")
     if file_no is not None and number != file_no:
-        raise _bad_header(name, 16, f"file number: the name says {file_no}, the header says {number}")
+        raise _bad_header(path, 16, f"file number: the name says {file_no}, the header says {number}")
     xa_file = None if xa_reference == NO_XA_REFERENCE else xa_reference
     return FileHeader(number, page_count, lsn, interval, oob_reference, xa_file, page_size_log2, major, minor)
 
@@ -155,5 +155,5 @@ def encode_header_page(header: FileHeader) -> bytes:
     return bytes(page)
 
 
-def _bad_header(name: str, byte: int, reason: str) -> CorruptError:
-    return CorruptError("HEADER", reason, at=Place(name, page=0, byte=byte), hint=_INCOMPLETE_HINT)
+def _bad_header(path: str, byte: int, reason: str) -> CorruptError:
+    return CorruptError("HEADER", reason, at=Place(path, page=0, byte=byte), hint=_INCOMPLETE_HINT)

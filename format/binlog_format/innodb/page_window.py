@@ -63,6 +63,10 @@ class PageWindow:
         self._retains = False
         self._past: list[tuple[Bytes, list[PageRun]]] = []
 
+    def path(self, file_no: int) -> str:
+        """Path of a file, for messages."""
+        return self._reader.files.path(file_no)
+
     def fill(self, limit: Position | None, page_count: int) -> None:
         """Read on until the buffer is full, *limit* is reached, or nothing more is there.
 

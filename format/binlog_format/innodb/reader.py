@@ -180,18 +180,18 @@ class InnodbLog(Log):
         if start.file_no not in numbers:
             if start == Position(numbers[-1] + 1, min(start.page, FIRST_DATA_PAGE), 0):
                 return None
-            name = self._files.name(start.file_no)
+            at = Place(self._files.path(start.file_no))
             if start.file_no > numbers[-1]:
                 raise StartError(
                     "POSITION_NOT_FOUND",
                     f"position {start}: the last file is {self._files.name(numbers[-1])}",
-                    at=Place(name),
+                    at=at,
                     hint="The log may have been begun anew (RESET MASTER)",
                 )
             raise DataLossError(
                 "FILE_PURGED",
                 f"position {start}: the file is not there; the first one is {self._files.name(numbers[0])}",
-                at=Place(name),
+                at=at,
                 hint="The server has purged it; start from the earliest position, or bring the file back",
             )
         range_end = self._range_end()

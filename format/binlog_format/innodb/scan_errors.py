@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import CorruptError, DataLossError, StartError
-from binlog_format.innodb.header import file_name
 from binlog_format.innodb.layout import CHUNK_HEADER_SIZE, CHUNK_KIND_MASK, FIRST_DATA_PAGE, NESTED_KINDS
 from binlog_format.innodb.scan_kernels import LINK_MISSING_END
 from binlog_format.position import Place
@@ -20,12 +19,12 @@ _COPY_AGAIN = "The file was cut off or copied before it was complete; copy it ag
 _DAMAGED = "The page has a good checksum, but not what a server writes; restore the file"
 
 
-def no_position(position: Position, reason: str) -> StartError:
-    """Reading cannot start at *position*."""
+def no_position(path: str, position: Position, reason: str) -> StartError:
+    """Reading cannot start at *position*, which is in the file at *path*."""
     return StartError(
         "POSITION_NOT_FOUND",
         f"position {position}: {reason}",
-        at=Place(file_name(position.file_no), page=position.page),
+        at=Place(path, page=position.page),
         hint="The log may have been cut back after a crash of the server, or begun anew",
     )
 
@@ -83,5 +82,5 @@ def page_no(pages: PageWindow, page: int) -> int:
 
 def _place(pages: PageWindow, page: int, byte: int) -> Place:
     """The place of a byte of the window."""
-    name = file_name(int(pages.file_no[page]))
-    return Place(name, page=page_no(pages, page), byte=int(pages.page_start[page]) + byte - page * pages.page_size)
+    path = pages.path(int(pages.file_no[page]))
+    return Place(path, page=page_no(pages, page), byte=int(pages.page_start[page]) + byte - page * pages.page_size)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_format.block import Table
+    from binlog_format.errors import StartError
     from binlog_format.innodb.pages import PageReader
 
 CHUNKS_PER_WINDOW = 32768
@@ -162,7 +163,7 @@ class CommitScanner:
             return
         page_count = file.page_count()
         if self._start.page > page_count or (self._start.page == page_count and self._start.chunk > 0):
-            raise scan_errors.no_position(self._start, "the file ends before it")
+            raise self._no_position("the file ends before it")
         pages = PageWindow(self._reader, file, self._start.page, self._window_size)
         self._chunks = np.empty(CHUNKS_PER_WINDOW + pages.page_size // CHUNK_HEADER_SIZE, dtype=CHUNK_DTYPE)
         self._records = np.empty(len(self._chunks), dtype=RECORD_DTYPE)
@@ -170,7 +171,7 @@ class CommitScanner:
             error = self._fill(pages)
             if pages.count == 0:
                 if error is None and self._first_chunk > 0 and pages.at_end and pages.next_is_empty():
-                    error = scan_errors.no_position(self._start, "nothing has been written there")
+                    error = self._no_position("nothing has been written there")
                 if error is not None:
                     raise error
                 return
@@ -181,6 +182,9 @@ class CommitScanner:
             if step.finished:
                 return
             self._advance(pages, step)
+
+    def _no_position(self, reason: str) -> StartError:
+        return scan_errors.no_position(self._reader.files.path(self._start.file_no), self._start, reason)
 
     def _fill(self, pages: PageWindow) -> BinlogError | None:
         """Read on. Damage is given back, not raised: good pages may come before it."""
@@ -197,7 +201,7 @@ class CommitScanner:
             pages.data, pages.count, pages.page_size, self._first_chunk, self._chunks
         )
         if code == SCAN_NO_SUCH_CHUNK:
-            raise scan_errors.no_position(self._start, f"its page has {chunk} chunks")
+            raise self._no_position(f"its page has {chunk} chunks")
         chunks = self._chunks[:rows]
         link_code, count, open_kind, open_first, boundary, self._skipping, reached = link_records(
             chunks, rows, self._open_kind, self._skipping, self._records

@@ -17,13 +17,12 @@ from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.image_kernels import fill_whole_images
 from binlog_format.rows.partial_image_kernels import PARTIAL_FIELDS, count_images, fill_images
 from binlog_format.rows.partial_values import PartialValueError, with_whole_values
-from binlog_format.rows.places import place_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from binlog_format.block import Table
+    from binlog_format.block import PlaceOf, Table
     from binlog_format.events.table_map import TableLayout
     from binlog_format.kernels import Bytes
 
@@ -138,7 +137,7 @@ def read_images(
     rows: Int64s,
     layout: TableLayout,
     *,
-    extents: Table | None = None,
+    place: PlaceOf | None = None,
     decoding: Decoding = DEFAULT_DECODING,
 ) -> Images:
     """Find every value in the row events of one layout.
@@ -148,7 +147,7 @@ def read_images(
         events: `EVENT_DTYPE`.
         rows: Which of them; all are row events of *layout*.
         layout: Of the table maps before them.
-        extents: `Block.extents`; only lets errors say where in the files the damage is.
+        place: `Block.place`; only lets errors say where in the files the damage is.
         decoding: How the values become Arrow arrays.
 
     Raises:
@@ -172,7 +171,7 @@ def read_images(
         event = events[error.row]
         reason = f"{layout.full_name}: event of {int(event['size'])} bytes, row {error.row_no}: "
         reason += error.reason or _reason(error.code, layout, error.detail)
-        raise CorruptError("BAD_EVENT", reason, at=place_of(extents, int(event["start"]))) from error
+        raise CorruptError("BAD_EVENT", reason, at=place and place(int(event["start"]))) from error
 
 
 class _EventError(Exception):

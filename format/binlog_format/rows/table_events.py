@@ -13,7 +13,6 @@ from binlog_format.events.table_map import parse_table_map, unread_layout
 from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET
 from binlog_format.kernels import empty_bytes
 from binlog_format.rows import table_kernels as kernels
-from binlog_format.rows.places import place_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -126,7 +125,7 @@ class TableMaps:
         try:
             layout = parse_table_map(content, block.vendor)
         except (CorruptError, UnsupportedError) as error:
-            problem = type(error)(error.subclass, error.reason, at=place_of(block.extents, start), hint=error.hint)
+            problem = type(error)(error.subclass, error.reason, at=block.place(start), hint=error.hint)
             named = unread_layout(content, block.vendor, problem)
             if named is None:
                 raise problem from error
@@ -169,7 +168,7 @@ def _error(block: Block, code: int, row: int) -> BinlogError:
     event = block.events[row]
     kind, start, size = int(event["type"]), int(event["start"]), int(event["size"])
     name = EventType(kind).name
-    at = place_of(block.extents, start)
+    at = block.place(start)
     if code == kernels.NOT_EXPANDED:
         return UnsupportedError("EVENT_TYPE", f"event type {kind} ({name}): it has not been expanded", at=at)
     if code == kernels.NO_TABLE_MAP:

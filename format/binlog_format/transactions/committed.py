@@ -22,7 +22,6 @@ from binlog_format.detect import INNODB
 from binlog_format.errors import CorruptError
 from binlog_format.events.expansion import expanded
 from binlog_format.events.layout import EventType
-from binlog_format.rows.places import place_of
 from binlog_format.transactions import mark_kernels as kernels
 from binlog_format.transactions.fate import Fate, fate_at, fate_of
 from binlog_format.transactions.marks import is_kind, read_marks
@@ -163,7 +162,7 @@ class _Stage:
                 raise CorruptError(
                     "BAD_EVENT",
                     "an event group takes back rows, though it begins as one that does not",
-                    at=place_of(block.extents, int(block.events["start"][mark.event])),
+                    at=block.place(int(block.events["start"][mark.event])),
                 )
         return Fate()
 

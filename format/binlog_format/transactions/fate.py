@@ -15,7 +15,6 @@ import numpy as np
 
 from binlog_format.errors import CorruptError
 from binlog_format.events.expansion import expanded
-from binlog_format.rows.places import place_of
 from binlog_format.transactions.marks import Mark, read_marks
 from binlog_format.transactions.slicing import blocks_of_group
 from binlog_format.transactions.statements import StatementKind
@@ -95,7 +94,7 @@ class FateReader:
             raise CorruptError(
                 "BAD_EVENT",
                 f"a rollback to the savepoint {name}, which the event group does not have",
-                at=place_of(block.extents, int(block.events["start"][mark.event])),
+                at=block.place(int(block.events["start"][mark.event])),
             )
         while (last := next(reversed(self._points))) != name:
             del self._points[last]

@@ -10,7 +10,6 @@ import numpy as np
 from binlog_format.errors import CorruptError
 from binlog_format.events.gtid import parse_xa_prepare_event
 from binlog_format.events.layout import EventType
-from binlog_format.rows.places import place_of
 from binlog_format.transactions import mark_kernels as kernels
 from binlog_format.transactions.statements import Statement, StatementKind, parse_statement
 from binlog_format.transactions.xa import XaId
@@ -89,7 +88,7 @@ class Marks:
             try:
                 name, one_phase = parse_xa_prepare_event(self.block.data[start:end].tobytes())
             except CorruptError as error:
-                raise CorruptError(error.subclass, error.reason, at=place_of(self.block.extents, start)) from error
+                raise CorruptError(error.subclass, error.reason, at=self.block.place(start)) from error
             return Mark(event, event_no, None, XaId(name.gtrid, name.bqual, name.format_id & 0xFFFFFFFF), one_phase)
         if kind == kernels.MARK_PAYLOAD:
             return None
@@ -110,7 +109,7 @@ def read_marks(block: Block) -> Marks:
     code, found = kernels.find_marks(block.data, block.events, table)
     if code != kernels.MARKS_DONE:
         size = int(block.events["size"][found])
-        at = place_of(block.extents, int(block.events["start"][found]))
+        at = block.place(int(block.events["start"][found]))
         raise CorruptError("BAD_EVENT", f"Query event of {size} bytes: it is too short", at=at)
     return Marks(block, table[:found])
 

@@ -84,7 +84,7 @@ def _payload_fates(marks: Marks, group_count: int) -> dict[int, Fate]:
     if len(rows) == 0:
         return {}
     events = block.events[rows]
-    payloads = find_payloads(block.data, events["start"], events["size"], extents=block.extents)
+    payloads = find_payloads(block.data, events["start"], events["size"], place=block.place)
     decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_SIZE_MAX)
     fates = {}
     for payload, group in zip(payloads, events["group"].tolist(), strict=True):

@@ -162,7 +162,7 @@ class ChangefeedView:
                     block.events,
                     touched.events,
                     touched.layout,
-                    extents=block.extents,
+                    place=block.place,
                     decoding=self._decoding,
                 )
                 read.append(images)

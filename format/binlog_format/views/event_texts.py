@@ -11,7 +11,6 @@ from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EventType
 from binlog_format.extent_kernels import gather
 from binlog_format.kernels import empty_bytes
-from binlog_format.rows.places import place_of
 from binlog_format.views.event_text_kernels import find_texts
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def text_places(block: Block) -> Int64s:
         raise CorruptError(
             "BAD_EVENT",
             f"an event of type {events['type'][damaged]} with {size} bytes is too short for what it says",
-            at=place_of(block.extents, start),
+            at=block.place(start),
         )
     return places
 

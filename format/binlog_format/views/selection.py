@@ -10,7 +10,6 @@ import numpy as np
 
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
-from binlog_format.rows.places import place_of
 from binlog_format.rows.table_events import TableEvents, TableMaps
 
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ class _CompletedLayouts:
 
 def event_place(block: Block, event: int) -> Place | None:
     """Where an event of *block* begins, for messages."""
-    return place_of(block.extents, int(block.events["start"][event]))
+    return block.place(int(block.events["start"][event]))
 
 
 def _position(block: Block, group: int) -> Position:

@@ -75,7 +75,7 @@ class _Touched:
 
     def add(self, block: Block, touched: TableEvents, decoding: Decoding) -> None:
         images = read_images(
-            block.data, block.events, touched.events, touched.layout, extents=block.extents, decoding=decoding
+            block.data, block.events, touched.events, touched.layout, place=block.place, decoding=decoding
         )
         self.counts += np.bincount(images.table["kind"], minlength=len(ImageKind))
         self.builder.add(block, touched.events)

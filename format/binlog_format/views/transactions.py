@@ -122,7 +122,7 @@ class TransactionsView:
             layout = one.layout
             if self._tables is not None and not self._tables.accepts(layout):
                 continue
-            images = read_images(block.data, events, one.events, layout, extents=block.extents).table
+            images = read_images(block.data, events, one.events, layout, place=block.place).table
             group = events["group"][images["event"]]
             for number, kind in enumerate(_KINDS):
                 rows[number] += np.bincount(group[images["kind"] == kind], minlength=len(groups))

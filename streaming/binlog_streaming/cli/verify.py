@@ -64,7 +64,7 @@ def _json(finding: Finding) -> dict[str, object]:
     return {
         "severity": "error" if finding.is_error else "remark",
         "condition": finding.condition,
-        "file": None if at is None else at.file,
+        "file": None if at is None else at.name,
         "page": None if at is None else at.page,
         "byte": None if at is None else at.byte,
         "reason": finding.reason,

@@ -53,7 +53,11 @@ def open_catalog(directory: str) -> SqlCatalog:
     """The catalog of *directory*; it is made when it is not there. To be closed."""
     Path(directory).mkdir(parents=True, exist_ok=True)
     file = Path(directory, CATALOG_FILE).absolute()
-    properties = {"uri": f"sqlite:///{file}?timeout={WAIT_S}", "warehouse": directory}
+    properties = {
+        "uri": f"sqlite:///{file}?timeout={WAIT_S}",
+        "warehouse": directory,
+        "py-io-impl": "binlog_streaming.tables.iceberg_io.SyncedFileIO",
+    }
     if file.exists() and file.stat().st_size:
         return _Catalog(CATALOG_NAME, **properties)
     with _locked(directory):  # two that make the same SQL tables would fail

@@ -163,7 +163,8 @@ class _Files:
 
     def abandon(self) -> None:
         if self._open is not None:
-            with suppress(OSError, pa.ArrowException):
+            # A writer that could not end before raises RuntimeError.
+            with suppress(OSError, pa.ArrowException, RuntimeError):
                 self._open[1].close()
         remove_files(self._io, self._paths)
 

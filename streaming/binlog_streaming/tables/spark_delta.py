@@ -26,7 +26,7 @@ from binlog_streaming.tables.target import BATCH_KEY, LAST_CHANGE_KEY, STEP_KEY,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from binlog_streaming.settings import Sink
     from binlog_streaming.tables.change import Change
@@ -224,8 +224,8 @@ class SparkDeltaTarget(Target):
         jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(java)  # Delta looks at its settings as well
         nothing = jvm.scala.Option.empty()
         with saying(self._session, {}):
-            log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(java, self.uri)
-            self._snapshot = log.update(False, nothing, nothing)
+            self._log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(java, self.uri)
+            self._snapshot = self._log.update(False, nothing, nothing)
         self._metadata: dict[str, Any] = {}
         if self._snapshot.version() >= 0:
             self._metadata = json.loads(self._snapshot.metadata().json())["metaData"]
@@ -234,16 +234,27 @@ class SparkDeltaTarget(Target):
         return self._session.read.format("delta").option("versionAsOf", self._snapshot.version()).load(self.uri)
 
     def _overwrite(self, frame: DataFrame, ticket: Ticket, renamed: Mapping[str, str] | None = None) -> None:
-        partitions = [(renamed or {}).get(name, name) for name in self._metadata["partitionColumns"]]
-        writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        self._save(writer.partitionBy(*(name for name in partitions if name in frame.columns)), ticket)
+        # On the version that was looked at: a DataFrame's own writer begins with whatever version there is by then, and
+        # takes away what others have committed meanwhile. What they commit from here on Delta compares itself.
+        jvm, java = self._session._jvm, self._session._jsparkSession
+        assert jvm is not None
+        python, delta = jvm.org.apache.spark.api.python.PythonUtils, jvm.org.apache.spark.sql.delta
+        mode, nothing = jvm.org.apache.spark.sql.SaveMode.Overwrite, jvm.scala.Option.empty()
+        before = [(renamed or {}).get(name, name) for name in self._metadata["partitionColumns"]]
+        partitions = python.toSeq([name for name in before if name in frame.columns])
+        operation = getattr(delta, "DeltaOperations$Write")(mode, jvm.scala.Some(partitions), *[nothing] * 7)
+        with saying(self._session, _said(ticket)):
+            options = delta.DeltaOptions(python.toScalaMap({"overwriteSchema": "true"}), java.sessionState().conf())
+            write = delta.commands.WriteIntoDelta(
+                self._log, mode, options, partitions, python.toScalaMap({}), frame._jdf, nothing, nothing, False
+            )
+            transaction = self._log.startTransaction(nothing, jvm.scala.Some(self._snapshot))
+            transaction.commit(write.write(transaction, java, nothing, False), operation)
+        self._committed()
 
     def _append(self, frame: DataFrame, ticket: Ticket, **options: str) -> None:
-        self._save(frame.write.format("delta").mode("append").options(**options), ticket)
-
-    def _save(self, writer: DataFrameWriter, ticket: Ticket) -> None:
         with saying(self._session, _said(ticket)):
-            writer.save(self.uri)
+            frame.write.format("delta").mode("append").options(**options).save(self.uri)
         self._committed()
 
     def _committed(self) -> None:

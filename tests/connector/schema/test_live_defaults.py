@@ -103,7 +103,7 @@ def _held(path: Path, history: SchemaHistory, decoding: Decoding) -> dict[str, H
                     continue
                 layout = history.completed(touched.layout, history.statements[-1].position)
                 images = read_images(
-                    block.data, block.events, touched.events, layout, extents=block.extents, decoding=decoding
+                    block.data, block.events, touched.events, layout, place=block.place, decoding=decoding
                 )
                 kinds, values = images.table["kind"].tolist(), images.column(1)
                 for kind, value in zip(kinds, values, strict=True):

@@ -74,6 +74,7 @@ class MemoryFile:
 
     def __init__(self, name: str, content: bytes) -> None:
         self.name = name
+        self.path = f"memory/{name}"
         self._content = content
 
     def size(self) -> int:
@@ -95,6 +96,9 @@ class MemoryDirectory:
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
+
+    def path_of(self, name: str) -> str:
+        return f"memory/{name}"
 
     def entries(self) -> list[FileEntry]:
         return [FileEntry(name, len(content)) for name, content in self.files.items()]

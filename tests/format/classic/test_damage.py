@@ -93,7 +93,7 @@ def test_flipped_bit_names_place_and_checksums() -> None:
     _, error = read_until_error(bytes(data))
     assert error is not None
     assert error.condition == "BINLOG_CORRUPT.EVENT_CHECKSUM"
-    assert str(error.at) == "bin.000001: byte 0x24b"  # the event that begins at byte 587
+    assert str(error.at) == "memory/bin.000001: byte 0x24b"  # the event that begins at byte 587
     assert "stored 0x" in error.reason
     assert "computed 0x" in error.reason
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_format.block import EVENT_DTYPE, EXTENT_DTYPE
+from binlog_format.block import EVENT_DTYPE
 from binlog_format.errors import CorruptError
 from binlog_format.events.compression import expand_streams, find_streams
 from binlog_format.events.compression_encoding import compress_event, plain_head_size
@@ -19,12 +19,12 @@ from binlog_format.events.compression_layout import COMPRESSED_MARK, PLAIN_TYPES
 from binlog_format.events.encoding import Origin, QueryContext, encode_event, encode_query
 from binlog_format.events.layout import EVENT_SIZE_MAX, EVENT_SIZE_OFFSET, EventType
 from binlog_format.kernels import as_bytes, empty_bytes
+from binlog_format.position import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ORIGIN = Origin(1_700_000_000, 3)
-EXTENTS = np.array([(0, 7, 1000, 1 << 40)], dtype=EXTENT_DTYPE)
 
 
 def _packed(number: int) -> bytes:
@@ -56,14 +56,18 @@ def queries(draw: st.DrawFn) -> bytes:
 plain_events = st.one_of(row_events(), queries())
 
 
+def place_of(byte: int) -> Place:
+    return Place("/log/bin.000007", byte=1000 + byte)
+
+
 def expand(stored: bytes, size: int | None = None) -> bytes:
     """The plain form of one event."""
     table = np.zeros(1, dtype=EVENT_DTYPE)
     table["size"], table["type"] = len(stored) if size is None else size, stored[4]
     data = as_bytes(stored)
-    found = find_streams(data, table, extents=EXTENTS)
+    found = find_streams(data, table, place=place_of)
     target = empty_bytes(int(found.plain_sizes[0]))
-    expand_streams(data, found, target, np.zeros(1, dtype=np.int64), extents=EXTENTS)
+    expand_streams(data, found, target, np.zeros(1, dtype=np.int64), place=place_of)
     return target.tobytes()
 
 
@@ -104,7 +108,7 @@ def test_damaged_event_is_an_error_or_another_plain_one(event: bytes, data: st.D
     stored[bit // 8] ^= 1 << (bit % 8)
     found = _outcome(bytes(stored))
     if isinstance(found, CorruptError):
-        assert (found.condition, str(found.at)) == ("BINLOG_CORRUPT.BAD_EVENT", "binlog file 7: byte 0x3e8")
+        assert (found.condition, str(found.at)) == ("BINLOG_CORRUPT.BAD_EVENT", "/log/bin.000007: byte 0x3e8")
     else:
         head = plain_head_size(event)
         # The bit is in the head; or it is one that neither MariaDB nor zlib looks at.

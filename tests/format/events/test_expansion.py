@@ -20,7 +20,6 @@ from binlog_format.events.expansion import expanded
 from binlog_format.events.layout import EventType
 from binlog_format.gtid import Gtid
 from binlog_format.log import BLOCK_SIZE
-from binlog_format.rows.places import place_of
 from tests.format.views.made_log import MadeGroup, MadeLog, query, xid
 
 if TYPE_CHECKING:
@@ -132,12 +131,12 @@ def _check_origins(log: MadeLog, block: Block, stored: Stored, first: int) -> No
         start, size = int(origin["start"]), int(origin["size"])
         whole = stored.events[numbers[number]]
         assert size == len(whole)
-        at = place_of(block.extents, int(block.events["start"][row]))
+        at = block.place(int(block.events["start"][row]))
         assert at is not None
         assert at.byte is not None
         if start >= 0:
             assert block.data[start : start + size].tobytes() == whole
-            assert place_of(block.extents, start) == at
+            assert block.place(start) == at
         if whole[4] == EventType.TRANSACTION_PAYLOAD:
             assert origin["inner_no"] == inner[number]
         else:

@@ -11,7 +11,6 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_format.block import EXTENT_DTYPE
 from binlog_format.errors import BinlogError, CorruptError, UnsupportedError
 from binlog_format.events.compression_encoding import encode_payload, packed
 from binlog_format.events.encoding import Origin, encode_event
@@ -21,13 +20,12 @@ from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.position import Place
 
 ORIGIN = Origin(1_700_000_000, 3)
-EXTENTS = np.array([(0, 7, 1234, 1 << 40)], dtype=EXTENT_DTYPE)
-AT = Place("binlog file 7", byte=1234)
+AT = Place("/log/bin.000007", byte=1234)
 
 
 def _payload(stored: bytes) -> Payload:
     starts, sizes = np.zeros(1, dtype=np.int64), np.full(1, len(stored), dtype=np.int64)
-    (payload,) = find_payloads(as_bytes(stored), starts, sizes, extents=EXTENTS)
+    (payload,) = find_payloads(as_bytes(stored), starts, sizes, place=lambda _: AT)
     return payload
 
 

@@ -50,7 +50,7 @@ def test_flipped_bit_is_named_with_its_page(name: str, tmp_path: Path) -> None:
         assert error is not None
         assert error.condition == "BINLOG_CORRUPT.PAGE_CHECKSUM"
         assert error.at is not None
-        assert (error.at.file, error.at.page) == ("binlog-000001.ibb", byte // PAGE_SIZE)
+        assert (error.at.file, error.at.page) == (f"{directory}/binlog-000001.ibb", byte // PAGE_SIZE)
         assert error.at.byte == byte // PAGE_SIZE * PAGE_SIZE
         assert "stored 0x" in str(error)
         assert "computed 0x" in str(error)

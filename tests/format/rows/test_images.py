@@ -51,7 +51,7 @@ def encoded(column: PlainColumn, value: Any) -> bytes | None:
 def read(columns: Sequence[PlainColumn], events: Sequence[bytes], **table: Any) -> Images:
     layout = parse_table_map(table_map(columns, **table))
     block = plain_block([[gtid_event(), *events]])
-    return read_images(block.data, block.events, np.arange(1, len(events) + 1), layout, extents=block.extents)
+    return read_images(block.data, block.events, np.arange(1, len(events) + 1), layout, place=block.place)
 
 
 def rows_of(images: Images) -> list[list[Any]]:

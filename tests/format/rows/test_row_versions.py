@@ -49,7 +49,7 @@ def number(value: int) -> bytes:
 def read(columns: Sequence[PlainColumn], *events: bytes) -> Images:
     layout = parse_table_map(table_map(columns))
     block = plain_block([[gtid_event(), *events]])
-    return read_images(block.data, block.events, np.arange(1, len(events) + 1), layout, extents=block.extents)
+    return read_images(block.data, block.events, np.arange(1, len(events) + 1), layout, place=block.place)
 
 
 def v2(content: bytes, *, extra: bytes = b"\x02\x00") -> bytes:

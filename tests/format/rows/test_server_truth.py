@@ -58,7 +58,7 @@ def _changes_in_log(case: Path) -> Iterator[tuple[str, str, TableLayout, list[An
         block = plain_block(groups)
         found = []
         for touched in TableMaps().resolve(block):
-            images = read_images(block.data, block.events, touched.events, touched.layout, extents=block.extents)
+            images = read_images(block.data, block.events, touched.events, touched.layout, place=block.place)
             rows = _rows(images)
             kinds = images.table["kind"]
             for i in np.flatnonzero(kinds != ImageKind.UPDATE_AFTER):

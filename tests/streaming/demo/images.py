@@ -25,6 +25,6 @@ def images_in(directory: Path, name: str) -> pa.Table:
     with open_log(str(directory)) as opened:
         for block in opened.committed_blocks():
             for touched in selection.of(block):
-                images = read_images(block.data, block.events, touched.events, touched.layout, extents=block.extents)
+                images = read_images(block.data, block.events, touched.events, touched.layout, place=block.place)
                 tables.append(pa.Table.from_batches([changefeed_batch(images, block.events, block.groups)]))
     return pa.concat_tables(tables, promote_options="permissive").sort_by(LOG_ORDER)

@@ -54,6 +54,7 @@ class FileView:
 
     file_no: int
     name: str
+    path: str
     size: int
     page_size: int
     header: FileHeader | None
@@ -67,7 +68,7 @@ class FileView:
 
     def place(self, page: int, byte_in_page: int = 0) -> Place:
         """A place in this file."""
-        return Place(self.name, page=page, byte=page * self.page_size + byte_in_page)
+        return Place(self.path, page=page, byte=page * self.page_size + byte_in_page)
 
 
 def view_files(directory: Directory, only: str | None = None) -> list[FileView]:
@@ -108,7 +109,7 @@ def _view(directory: Directory, name: str, file_no: int) -> tuple[FileView, Byte
         buffer = empty_bytes(PAGE_SIZE_MAX)
         for _ in range(READ_ATTEMPTS):
             head = buffer[: source.read_into(0, buffer)]
-            view = FileView(file_no, name, source.size(), PAGE_SIZE_DEFAULT, None, HeaderState.EMPTY)
+            view = FileView(file_no, name, source.path, source.size(), PAGE_SIZE_DEFAULT, None, HeaderState.EMPTY)
             if len(head) >= HEADER_SIZE:
                 _decode(view, head)
             page = head[: view.page_size].data
@@ -119,7 +120,7 @@ def _view(directory: Directory, name: str, file_no: int) -> tuple[FileView, Byte
 
 def _decode(view: FileView, head: Bytes) -> None:
     try:
-        view.header = read_header(head[:HEADER_SIZE].tobytes(), view.name)
+        view.header = read_header(head[:HEADER_SIZE].tobytes(), view.path)
     except BinlogError as error:
         view.problems.append(error)
         view.state = HeaderState.DAMAGED

@@ -81,7 +81,7 @@ def missing_files(files: list[FileView]) -> Iterator[tuple[int, Finding]]:
                 DataLossError(
                     "FILE_PURGED",
                     f"the file is not there{said}, but those before and behind it are",
-                    at=Place(file_name(before.file_no + 1)),
+                    at=Place(before.path.removesuffix(before.name) + file_name(before.file_no + 1)),
                     hint="The files were not copied together; a server removes only the first ones",
                 )
             ),

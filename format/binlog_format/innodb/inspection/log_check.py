@@ -196,7 +196,7 @@ class InnodbCheck:
         reason = f"a record of kind {kind_name(kind)} begins here that does not end on disk"
         if kind == RecordKind.COMMIT:
             reason += "; its group is not read"
-        at = Place(LogFiles(self._directory, self._only).name(position.file_no), page=position.page)
+        at = Place(LogFiles(self._directory, self._only).path(position.file_no), page=position.page)
         yield Finding.remark(NOT_YET, at, f"position {position}: {reason}")
 
     def _successor(self, files: list[FileView], file: FileView) -> str | None:

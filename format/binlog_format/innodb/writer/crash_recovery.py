@@ -57,8 +57,8 @@ def _zero_rest(file: OpenFile, directory: Path, redo: RedoLog, page_size: int) -
     first = page_no + (page_offset > 0)
     for start in range(first, file.page_count, _ZEROED_PAGES):
         file.zero_pages(start, min(_ZEROED_PAGES, file.page_count - start))
-    name = file_name(file.file_no)
-    with (directory / name).open("rb") as source:
-        header = read_header(source.read(HEADER_SIZE), name, file.file_no)
+    path = directory / file_name(file.file_no)
+    with path.open("rb") as source:
+        header = read_header(source.read(HEADER_SIZE), str(path), file.file_no)
     assert header is not None, "a file that the log has reached has a header, in the file or in the redo log"
     file.set_size(header.page_count)

@@ -51,7 +51,7 @@ def read_steps(path: Path) -> Iterator[PlacedStep]:
         CorruptError: `BAD_ENTRY`: not an operation stream, or an operation that is not one.
     """
     if not is_operation_stream(path):
-        raise CorruptError("BAD_ENTRY", "not an operation stream: it begins otherwise", at=Place(path.name, byte=0))
+        raise CorruptError("BAD_ENTRY", "not an operation stream: it begins otherwise", at=Place(str(path), byte=0))
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         fields = _Fields(data, len(OPERATIONS_MAGIC))
         number = 0
@@ -61,7 +61,7 @@ def read_steps(path: Path) -> Iterator[PlacedStep]:
             try:
                 step = _decode(fields)
             except (struct.error, ValueError) as error:
-                raise bad_entry(path.name, start, where, error) from error
+                raise bad_entry(str(path), start, where, error) from error
             yield PlacedStep(start, fields.at, step, where)
             number += 1
 

@@ -189,7 +189,7 @@ class RecordScan:
         return bytes(self._page_size)
 
     def _bad_page(self, file_no: int, page_no: int, page: bytes, *, is_empty: bool) -> CorruptError:
-        at = Place(file_name(file_no), page_no, page_no * self._page_size)
+        at = Place(str(self._directory / file_name(file_no)), page_no, page_no * self._page_size)
         if is_empty:
             return CorruptError("PAGE_CHECKSUM", "the page is empty, but later ones are not", at=at)
         stored, computed = stored_checksum(page), page_checksum(page)
@@ -197,4 +197,5 @@ class RecordScan:
 
     def _bad_chunk(self, place: PagePlace, problem: str) -> CorruptError:
         byte = place.page_no * self._page_size + place.page_offset
-        return CorruptError("BAD_CHUNK", problem, at=Place(file_name(place.file_no), place.page_no, byte))
+        path = str(self._directory / file_name(place.file_no))
+        return CorruptError("BAD_CHUNK", problem, at=Place(path, place.page_no, byte))

@@ -174,7 +174,7 @@ def _begun_headers(directory: Path, page_size: int) -> tuple[dict[int, FileHeade
         with path.open("rb") as file:
             page = file.read(page_size)
             first_data = file.read(1)
-        header = read_header(page, path.name, file_no) if page.strip(b"\0") else None
+        header = read_header(page, str(path), file_no) if page.strip(b"\0") else None
         if header is None:
             continue
         if header.page_size != page_size:
@@ -187,7 +187,7 @@ def _begun_headers(directory: Path, page_size: int) -> tuple[dict[int, FileHeade
         else:
             stored, computed = stored_checksum(page), page_checksum(page)
             reason = f"page CRC-32C: stored {stored:#010x}, computed {computed:#010x}"
-            raise CorruptError("PAGE_CHECKSUM", reason, at=Place(path.name, page=0, byte=0))
+            raise CorruptError("PAGE_CHECKSUM", reason, at=Place(str(path), page=0, byte=0))
     return headers, is_torn
 
 

@@ -379,7 +379,7 @@ def _first_file_needed_by(path: Path | None, file_no: int) -> int:
     if path is None:
         return file_no
     with path.open("rb") as file:
-        header = read_header(file.read(HEADER_SIZE), path.name, file_no)
+        header = read_header(file.read(HEADER_SIZE), str(path), file_no)
     if header is None:
         return file_no
     needed = min(file_no, header.oob_reference_file_no)

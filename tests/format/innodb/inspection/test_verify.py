@@ -90,7 +90,7 @@ def test_flipped_bit_is_found_with_its_page(byte: int) -> None:
     found = errors(edited(mixed(), name, byte, bytes([mixed()[name][byte] ^ 4])))
     assert found[0].condition == "BINLOG_CORRUPT.PAGE_CHECKSUM"
     assert found[0].at is not None
-    assert (found[0].at.file, found[0].at.page) == (name, byte // PAGE_SIZE)
+    assert (found[0].at.name, found[0].at.page) == (name, byte // PAGE_SIZE)
 
 
 def test_check_goes_on_behind_damage() -> None:
@@ -100,7 +100,9 @@ def test_check_goes_on_behind_damage() -> None:
     for name in names:
         files = edited(files, name, 9 * PAGE_SIZE + 100, bytes([files[name][9 * PAGE_SIZE + 100] ^ 1]))
     found = [finding for finding in errors(files) if finding.condition.endswith("PAGE_CHECKSUM")]
-    assert [str(finding.at) for finding in found] == [f"{name}: page 9, byte {9 * PAGE_SIZE:#x}" for name in names]
+    assert [str(finding.at) for finding in found] == [
+        f"memory/{name}: page 9, byte {9 * PAGE_SIZE:#x}" for name in names
+    ]
 
 
 @pytest.mark.corpus

@@ -207,5 +207,5 @@ def test_damage_in_the_middle_is_an_error_and_not_repaired(tmp_path: Path) -> No
     path.write_bytes(data)
     with pytest.raises(CorruptError) as error:
         BinlogWriter(tmp_path, driver.options)
-    assert str(error.value).startswith("[BINLOG_CORRUPT.PAGE_CHECKSUM] binlog-000000.ibb: page 1, byte 0x4000:")
+    assert str(error.value).startswith(f"[BINLOG_CORRUPT.PAGE_CHECKSUM] {path}: page 1, byte 0x4000:")
     assert path.read_bytes() == bytes(data)
