@@ -10,6 +10,7 @@ from binlog_connector.following.resume import compare
 from binlog_connector.following.starts import initial_offset
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.metrics.lag import LagMeter
+from binlog_connector.schema.definitions import TableName
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.checkpoint import read_checkpoint
@@ -19,12 +20,13 @@ from binlog_streaming.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.settings_model import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence, Set
+    from collections.abc import Sequence
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_streaming.checkpoint import Checkpoint
     from binlog_streaming.log_tables import FoundTable, OnProgress
     from binlog_streaming.settings_model import Job
+    from binlog_streaming.tables.plan import Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     warnings.extend(_excluded_ghosts(job, reports))
     record = RecordKeeper(job)
     changed = tuple(f"{change.setting}: {change.reason}. {change.hint}" for change in record.changes())
-    reports = tuple(_with_missing(report, record.tables) for report in reports)
+    reports = tuple(_with_missing(report, record.written) for report in reports)
     return JobReport(log, start, reports, left_out, found.size, tuple(warnings), changed)
 
 
@@ -225,16 +227,15 @@ def _with_meetings(reports: Sequence[TableReport]) -> tuple[TableReport, ...]:
     return tuple(checked)
 
 
-def _with_missing(report: TableReport, written: Set[tuple[str, str]]) -> TableReport:
-    # The job would not stop at it, but make a table that lacks what came before.
+def _with_missing(report: TableReport, written: Written) -> TableReport:
+    # Of a changelog the job would make one that lacks what came before; at others it stops.
     database, _, name = report.name.partition(".")
-    missing = [target.uri for target in report.targets if not target.exists]
-    if (database, name) not in written or not missing:
-        return report
+    there = written.get(TableName(database, name), frozenset())
     problems = [
-        f"{report.name}: {uri} was written, and is not there any more: it would begin in the middle of the log. Bring "
-        "it back, or start again with a new checkpoint and no tables"
-        for uri in missing
+        f"{report.name}: {target.uri} was written, and is not there any more: it would begin in the middle of the log. "
+        "Bring it back, build it again with binlog-stream replay, or start again with a new checkpoint and no tables"
+        for target in report.targets
+        if not target.exists and target.mode in there
     ]
     return replace(report, problems=(*report.problems, *problems))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import AccessError, OptionError
 from binlog_format.position import Place
 from binlog_format.views.table_filter import TableFilter
@@ -22,9 +23,10 @@ from binlog_streaming.table_patterns import added_patterns
 from binlog_streaming.tables.target import target_uri
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence, Set
+    from collections.abc import Iterable, Sequence
 
     from binlog_streaming.settings_model import Job
+    from binlog_streaming.tables.progress import BatchProgress
 
 RECORD_FILE = "binlog-stream-job.json"
 """In the checkpoint's directory, so that it is copied, restored and deleted with it; Spark does not look at it."""
@@ -45,7 +47,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         format: Of the sink.
         writer: Of the sink.
         rules: `[[tables]]`.
-        tables: Those that have been written, `database.table`.
+        tables: Those that have been written: database and name.
+        targets: Those that are there since: database and name of the table, and mode. Of a table that was dropped, or
+            has another name now, none is: whoever likes may remove them.
     """
 
     path: str
@@ -56,9 +60,10 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     writer: str
     rules: tuple[TableRule, ...]
     tables: tuple[tuple[str, str], ...] = ()
+    targets: tuple[tuple[str, str, str], ...] = ()
 
     @staticmethod
-    def of(job: Job, tables: Iterable[tuple[str, str]] = ()) -> JobRecord:
+    def of(job: Job, tables: Iterable[tuple[str, str]] = (), targets: Iterable[tuple[str, str, str]] = ()) -> JobRecord:
         """The record of *job*."""
         given = job.source.options()
         return JobRecord(
@@ -70,6 +75,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
             writer=str(job.sink.writer),
             rules=job.tables,
             tables=tuple(sorted(tables)),
+            targets=tuple(sorted(targets)),
         )
 
 
@@ -97,7 +103,7 @@ def changes_between(record: JobRecord, now: JobRecord) -> list[Change]:
 
 
 class RecordKeeper:
-    """Keeps the record of a job in its checkpoint; `begin` when the job starts, `saw` whenever it has written tables.
+    """Keeps the record of a job in its checkpoint; `begin` when the job starts, `saw_batch` behind every batch.
 
     Args:
         job: The settings.
@@ -106,6 +112,7 @@ class RecordKeeper:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._tables: set[tuple[str, str]] = set()
+        self._targets: set[tuple[str, str, str]] = set()
 
     def changes(self) -> list[Change]:
         """What the job says otherwise than its checkpoint's record; nothing while no batch was begun.
@@ -120,12 +127,16 @@ class RecordKeeper:
         if record is None:
             return []  # of a version that kept none
         self._tables.update(record.tables)
+        self._targets.update(record.targets)
         return changes_between(record, JobRecord.of(self._job))
 
     @property
-    def tables(self) -> Set[tuple[str, str]]:
-        """Those that the job has written, as far as `changes`, `begin` and `saw` know: database and name."""
-        return self._tables
+    def written(self) -> dict[TableName, frozenset[Mode]]:
+        """Tables that the job has written, and which targets are there since, as far as was read and noted."""
+        written = {TableName(*name): frozenset[Mode]() for name in self._tables}
+        for database, table, mode in self._targets:
+            written[TableName(database, table)] |= {Mode(mode)}
+        return written
 
     def begin(self) -> None:
         """Compare, and write down what the job says from now on.
@@ -141,15 +152,35 @@ class RecordKeeper:
             )
         self._write()
 
-    def saw(self, tables: Iterable[tuple[str, str]]) -> None:
-        """Note that tables have been written: database and name of each.
+    def saw(self, tables: Iterable[tuple[str, str]], targets: Iterable[tuple[str, str, Mode]] = ()) -> None:
+        """Note that tables have been written.
+
+        Args:
+            tables: Database and name of each.
+            targets: Database, name and mode of those targets of theirs that are there.
 
         Raises:
             AccessError: The record cannot be written.
         """
-        new = set(tables) - self._tables
-        if new:
-            self._tables |= new
+        there = ((database, table, str(mode)) for database, table, mode in targets)
+        self._note(self._tables.union(tables), self._targets.union(there))
+
+    def saw_batch(self, batch: BatchProgress) -> None:
+        """Note what a batch has written.
+
+        Raises:
+            AccessError: The record cannot be written.
+        """
+        targets = set(self._targets)
+        for table in batch.tables:
+            database, _, name = table.source_table.partition(".")
+            targets.add((database, name, table.mode))
+        tables = self._tables | {(database, name) for database, name, _ in targets}
+        self._note(tables, {one for one in targets if one[:2] not in batch.gone})
+
+    def _note(self, tables: set[tuple[str, str]], targets: set[tuple[str, str, str]]) -> None:
+        if (tables, targets) != (self._tables, self._targets):
+            self._tables, self._targets = tables, targets
             self._write()
 
     @property
@@ -172,7 +203,9 @@ class RecordKeeper:
             ) from error
 
     def _write(self) -> None:
-        content = msgspec.json.format(msgspec.json.encode(JobRecord.of(self._job, self._tables)), indent=2)
+        content = msgspec.json.format(
+            msgspec.json.encode(JobRecord.of(self._job, self._tables, self._targets)), indent=2
+        )
         try:
             StateFolder(self._job.checkpoint).write(RECORD_FILE, content)
         except OSError as error:

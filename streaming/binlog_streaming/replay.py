@@ -32,8 +32,11 @@ from binlog_streaming.settings_model import Job, Metrics, Source, Writer
 from binlog_streaming.table_patterns import without_tables
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from binlog_connector.following.watched import WatchedLog
     from binlog_format.gtid_set import GtidPoint
+    from binlog_streaming.settings_model import Mode
 
 CHECKPOINT = f"{OWN_FOLDER}/replay-checkpoint"
 """In the target directory."""
@@ -123,14 +126,16 @@ class Replay:
             )
         names = [TableName(*name) for name in self.record.tables]
         count = 0
+        targets: list[tuple[str, str, Mode]] = []
         if has_tables(self.job):
             tables = ReplayTables(self.request.target_job, names)
             if self.record.hand_over:
                 alone = set(self.record.left_alone)
                 tables.take_over((one for one in tables.there() if tuple(one.name) in alone), self.record.query_id)
             count = tables.say_position(self.record.last, self.record.query_id)
+            targets = [(one.name.database, one.name.table, one.mode) for one in tables.there()]
         if self.record.hand_over:
-            _hand_over(self.request.job, self.job.checkpoint, self.record.tables)
+            _hand_over(self.request.job, self.job.checkpoint, self.record.tables, targets)
         else:
             ReplayCheckpoint(self.job.checkpoint).remove()
         return count
@@ -351,7 +356,9 @@ def _job_of(request: ReplayRequest, record: ReplayRecord) -> Job:
     )
 
 
-def _hand_over(job: Job, checkpoint: str, tables: tuple[tuple[str, str], ...]) -> None:
+def _hand_over(
+    job: Job, checkpoint: str, tables: tuple[tuple[str, str], ...], targets: Iterable[tuple[str, str, Mode]]
+) -> None:
     known = read_checkpoint(checkpoint)
     assert known is not None, "a job that has run once has a checkpoint"
     assert known.offset is not None, "without one the job would begin at its start again"
@@ -360,7 +367,7 @@ def _hand_over(job: Job, checkpoint: str, tables: tuple[tuple[str, str], ...]) -
     _move(Path(checkpoint), Path(job.checkpoint))
     keeper = RecordKeeper(job)
     keeper.begin()
-    keeper.saw(tables)
+    keeper.saw(tables, targets)
     ReplayCheckpoint(job.checkpoint).forget(RECORD_FILE)
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import msgspec
 from deltalake import DeltaTable
 
-from binlog_connector.schema.definitions import TableName
 from binlog_connector.spark.source import BinlogDataSource
 from binlog_format import open_log
 from binlog_format.gtid_set import parse_gtids
@@ -21,7 +20,9 @@ from binlog_streaming.replay import ReplayRequest, plan_replay
 from binlog_streaming.settings_model import Job, OnStatement, Sink, Source, TableFormat, TableRule, UnknownValues
 from binlog_streaming.tables.apply import BatchRun, apply_component
 from binlog_streaming.tables.kept import KeptTables
+from binlog_streaming.tables.missing import check_folders
 from binlog_streaming.tables.plan import plan_batch
+from binlog_streaming.tables.progress import BatchProgress
 from tests.truth.cases import case_path
 from tests.truth.replay import row_differences
 from tests.truth.truth_values import typed_difference
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from binlog_streaming.replay import Replay
+    from binlog_streaming.tables.plan import Written
     from tests.truth.truth_case import Case, Row
 
 
@@ -89,8 +91,7 @@ def run(job: Job, *, batches_max: int | None = None, stop: str = "behind", held:
         rows = [
             row for part in reader.partitions(offset, end) for batch in reader.read(part) for row in batch.to_pylist()
         ]
-        tables = _write(job, checkpoint.query_id, batch_id, rows, keeper.tables)
-        keeper.saw(tables)
+        keeper.saw_batch(_write(job, checkpoint.query_id, batch_id, rows, keeper.written))
         done += 1
         if done == batches_max and stop == "before":
             raise Killed
@@ -100,25 +101,19 @@ def run(job: Job, *, batches_max: int | None = None, stop: str = "behind", held:
         offset, batch_id = end, batch_id + 1
 
 
-def _write(
-    job: Job, query_id: str, batch_id: int, rows: list[dict[str, object]], known: Iterable[tuple[str, str]]
-) -> set[tuple[str, str]]:
-    before = frozenset(TableName(*name) for name in known)
-    plan = plan_batch(rows, job.source.decoding(), KeptTables(job.tables), before)
+def _write(job: Job, query_id: str, batch_id: int, rows: list[dict[str, object]], written: Written) -> BatchProgress:
+    plan = plan_batch(rows, job.source.decoding(), KeptTables(job.tables), written)
     if plan.end is None:
-        return set()
+        return BatchProgress(batch_id, (), 0.0, 0.0, None)
+    check_folders(plan.components, job.sink.directory)
     checkpoint = read_checkpoint(job.checkpoint)
     assert checkpoint is not None
     assert checkpoint.pending is not None
     gtid = checkpoint.pending.gtid.advanced_by(checkpoint.pending.skip_gtid)
     batch = BatchRun(query_id, batch_id, job.sink, plan.end, job.source.decoding(), str(gtid))
-    written = set()
     with open_log(job.source.path) as log:
-        for component in plan.components:
-            for table in apply_component(batch, component, log):
-                database, _, name = table.source_table.partition(".")
-                written.add((database, name))
-    return written
+        tables = [table for component in plan.components for table in apply_component(batch, component, log)]
+    return BatchProgress(batch_id, tuple(tables), 0.0, 0.0, None, plan.gone)
 
 
 def plan(

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from binlog_connector.following.offsets import SourceOffset
+from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import AccessError, OptionError
 from binlog_format.position import Position
 from binlog_streaming.job_record import RECORD_FILE, RecordKeeper
@@ -27,6 +28,7 @@ from binlog_streaming.settings import (
     UnknownValues,
     Writer,
 )
+from binlog_streaming.tables.progress import BatchProgress, Outcome, TableProgress
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -188,6 +190,25 @@ def test_tables_seen_are_remembered_by_the_next_run(tmp_path: Path) -> None:
     assert file.stat().st_ino == before  # nothing new, nothing written
     keeper.saw([("shop", "a.b")])
     assert json.loads(file.read_text())["tables"] == [["shop", "a.b"], ["shop", "items"], ["shop", "orders"]]
+
+
+def test_targets_are_to_be_there_until_their_table_is_gone(tmp_path: Path) -> None:
+    begun(tmp_path)
+    tables = tuple(
+        TableProgress(name, "", mode, Outcome.WRITTEN, 1, 0, 0, 1, 0.1, Position(0, 1, 0), 0)
+        for name, mode in (("shop.orders", "mirror"), ("shop.orders", "changelog"), ("shop.a.b", "mirror"))
+    )
+    keeper = RecordKeeper(job(tmp_path))
+    keeper.begin()
+    keeper.saw_batch(BatchProgress(0, tables, 0.1, 0.0, None))
+    both = frozenset({Mode.MIRROR, Mode.CHANGELOG})
+    known = {ORDERS: both, ITEMS: frozenset(), ("shop", "a.b"): frozenset({Mode.MIRROR})}
+    assert keeper.written == {TableName(*name): modes for name, modes in known.items()}
+
+    keeper.saw_batch(BatchProgress(1, tables[2:], 0.1, 0.0, None, frozenset({TableName(*ORDERS)})))
+    again = RecordKeeper(job(tmp_path))
+    again.begin()
+    assert again.written == {TableName(*name): modes for name, modes in (known | {ORDERS: frozenset()}).items()}
 
 
 def test_record_that_cannot_be_written_is_a_named_error(tmp_path: Path) -> None:

@@ -165,6 +165,8 @@ def test_lost_table_of_a_job_is_built_anew_and_the_job_goes_on(tmp_path: Path) -
     owner = checkpoint.query_id
     tables = tmp_path / "tables"
     shutil.rmtree(tables / "t" / "a")
+    with pytest.raises(TableError, match=r"TARGET_GONE\] t\.a: .*/t/a was written by this job \(mirror\)"):
+        run(job)
     replay(job, None, stands)
     for table in TABLES:
         check(case(MARIADB), tables, table, stands)

@@ -52,13 +52,13 @@ def run_job(job: Job, *, once: bool, output: Output, held: Iterable[tuple[str, s
         def listen(batch: BatchProgress) -> None:
             if metrics is not None:
                 metrics.batch(batch)
-            record.saw(_database_and_name(table.source_table) for table in batch.tables)
+            record.saw_batch(batch)
             with reader.may_leave():
                 printer.batch(batch)
             if reader.has_left:
                 running.request_stop()
 
-        running = TablesJob(job, listener=listen, written=lambda: record.tables)
+        running = TablesJob(job, listener=listen, written=lambda: record.written)
         stopped_by: list[int] = []
 
         def stop(number: int, frame: FrameType | None) -> None:
@@ -94,11 +94,6 @@ class _Reader:
             yield
         except BrokenPipeError:
             self.has_left = True
-
-
-def _database_and_name(source_table: str) -> tuple[str, str]:
-    database, _, name = source_table.partition(".")
-    return database, name
 
 
 class LinePrinter:

@@ -16,25 +16,27 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from binlog_connector.schema.table_changes import TableRenamed
-from binlog_format.errors import BinlogError, SchemaError, TableError
+from binlog_format.errors import BinlogError, TableError
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_streaming.settings import Mode
-from binlog_streaming.tables.alteration import Alteration
-from binlog_streaming.tables.evolution import fitting, reconciled
+from binlog_streaming.tables.columns_step import fit_columns
 from binlog_streaming.tables.log_facts import LogFacts
+from binlog_streaming.tables.missing import target_gone
 from binlog_streaming.tables.pieces import Piece, load_pieces
-from binlog_streaming.tables.plan import COLUMNS_STEP, ROWS_STEP, RowsStep
+from binlog_streaming.tables.plan import RowsStep
+from binlog_streaming.tables.positions import BatchPositions
 from binlog_streaming.tables.progress import Note, Outcome, ProgressTally
-from binlog_streaming.tables.renames import check_old_is_kept, renamed_away, taken_over
+from binlog_streaming.tables.renames import origin_of, renamed_away, says_before_commit, taken_over
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
 from binlog_streaming.tables.sinks import sink_type
-from binlog_streaming.tables.statements import Occasion, dropped_columns, has_rows, held_keys, work_of
+from binlog_streaming.tables.statements import Occasion, held_keys, work_of
 from binlog_streaming.tables.steps import Step, reached
 from binlog_streaming.tables.target import Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from binlog_connector.schema.definitions import TableName
     from binlog_format.log import Log
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from binlog_streaming.tables.kept import KeptTable
     from binlog_streaming.tables.plan import ChangeStep, Component, IndexPart
     from binlog_streaming.tables.progress import TableProgress
+    from binlog_streaming.tables.renames import Origin
     from binlog_streaming.tables.statements import Work
     from binlog_streaming.tables.target import Target, TargetFactory
 
@@ -88,8 +91,10 @@ def apply_component(
     factory = sink_type(run.sink.format) if targets is None else targets
     with closing(_Looks(run.sink, factory)) as looks:
         runner = _ComponentRun(run, component, log, looks)
+        runner.check_targets()
         for step in component.steps:
             runner.apply(step)
+        runner.say_positions()
         return runner.progress()
 
 
@@ -126,6 +131,9 @@ class _ComponentRun:
         self._component = component
         self._log = log
         self._tallies: dict[str, ProgressTally] = {}
+        self._positions = BatchPositions(component, run.gtid_position)
+        # Targets whose last commit may be none that says where they stand.
+        self._silent: dict[tuple[TableName, Mode], KeptTable] = {}
         # A part at which several steps have a share is read once.
         rows = [step for step in component.steps if isinstance(step, RowsStep)]
         self._uses = Counter(id(part) for step in rows for part in step.parts)
@@ -143,6 +151,38 @@ class _ComponentRun:
         for name in names:
             for mode in self._component.tables[name].rule.modes:
                 self._apply_change(step, self._component.tables[name], mode)
+
+    def check_targets(self) -> None:
+        """Before all steps: see that targets are there that are to be gone on with.
+
+        Raises:
+            TableError: `TARGET_GONE`.
+        """
+        for table in self._component.tables.values():
+            for mode in sorted(table.known):
+
+                def check(target: Target, tally: ProgressTally, table: KeptTable = table, mode: Mode = mode) -> int:
+                    del tally
+                    if target.properties() is None:
+                        raise target_gone(table, mode, target.uri)
+                    return 0
+
+                self._with_target(table, mode, check)
+
+    def say_positions(self) -> None:
+        """Behind all steps: let targets say where they stand whose last commit did not."""
+        for (name, mode), table in self._silent.items():
+            number = self._positions.last_step(name)
+
+            def say(
+                target: Target, tally: ProgressTally, table: KeptTable = table, mode: Mode = mode, number: int = number
+            ) -> int:
+                del tally
+                held = held_keys(target.properties() or {})
+                self._positions.say_end(target, self._ticket(table, mode, number, held, "", None))
+                return 0
+
+            self._with_target(table, mode, say)
 
     def _apply_rows(self, table: KeptTable, step: RowsStep) -> None:
         name = str(table.name)
@@ -175,14 +215,19 @@ class _ComponentRun:
             if mode is Mode.MIRROR and not keys:
                 tally.notes.add(Note.WHOLE_ROWS)
             tally.commit_time = max(tally.commit_time, content.last.commit_time())
+            if ticket.gtid_position is None:
+                self._silent[table.name, mode] = table
             if target.is_done(ticket):
                 tally.add(Outcome.REPEATED)
                 return 0
             target.check_owner(ticket)
             reached(Step.LOOKED)
             prepared = prepared_rows(content, ticket)
-            _fit_columns(target, ticket, target_schema(content, mode))
+            fit_columns(target, ticket, target_schema(content, mode), self._positions)
+            self._positions.take_back(target, ticket)
             rows_written = prepared.bring_into(target, ticket)
+            if not rows_written:
+                self._silent[table.name, mode] = table
             tally.add(Outcome.WRITTEN if rows_written else Outcome.EMPTY, rows_written)
             return rows_written
 
@@ -194,12 +239,11 @@ class _ComponentRun:
         place = "{}:{}".format(*step.place)
 
         def write(target: Target, tally: ProgressTally) -> int:
+            self._silent[table.name, mode] = table
             held = held_keys(target.properties() or {})
             ticket = self._ticket(table, mode, step.number, held, place, step.statement.gtid)
             is_done = target.is_done(ticket)
-            # What is said behind a commit may not have been said yet; of a copy all is said before it.
-            is_copy = isinstance(change, TableRenamed) and table.name == change.new
-            if is_done and (is_copy or not _is_last(target, ticket)):
+            if is_done and (not _is_last(target, ticket) or self._has_said(occasion, ticket)):
                 tally.add(Outcome.REPEATED)
                 return 0
             target.check_owner(ticket)
@@ -210,6 +254,8 @@ class _ComponentRun:
                 work = work_of(occasion, target)
             if work is None:
                 return 0
+            if not is_done:
+                self._positions.take_back(target, ticket)
             ticket = replace(ticket, keys=work.keys)
             tally.commit_time = max(tally.commit_time, step.statement.commit_time)
             tally.statements += 1
@@ -222,17 +268,31 @@ class _ComponentRun:
         self._with_target(table, mode, write)
 
     def _rename_work(self, occasion: Occasion, change: TableRenamed, target: Target) -> Work | None:
-        tables = self._component.tables
         if occasion.table.name == change.old:
             return renamed_away(occasion, target)
-        old = tables.get(change.old)
-        check_old_is_kept(occasion, change, old)
-        if old is None or occasion.mode is Mode.CHANGELOG:
+        origin = origin_of(occasion, change, self._component.tables.get(change.old))
+        if origin is None:
             return None
-        source = self._looks.at(old.uri(self._run.sink.directory, occasion.mode))
+        source = self._source(origin)
         held = held_keys(source.properties() or {})
-        source.check_owner(self._ticket(old, occasion.mode, occasion.step.number, held, "", None))
-        return taken_over(occasion, source, target, old.rule.deletes)
+        source.check_owner(self._ticket(origin.table, origin.mode, occasion.step.number, held, "", None))
+        return taken_over(occasion, target, source, origin)
+
+    def _has_said(self, occasion: Occasion, ticket: Ticket) -> bool:
+        # Whether behind a commit that is there nothing is left to be said.
+        change = occasion.step.change
+        if not isinstance(change, TableRenamed) or occasion.table.name == change.old:
+            return False
+        origin = origin_of(occasion, change, self._component.tables.get(change.old))
+        source = None if origin is None else self._source(origin)
+        if source is None or says_before_commit(origin, source):
+            return True
+        # What becomes of the old name's target comes later, so then it has been said.
+        applied = source.applied(ticket)
+        return applied is not None and applied.place >= ticket.place
+
+    def _source(self, origin: Origin) -> Target:
+        return self._looks.at(origin.table.uri(self._run.sink.directory, origin.mode))
 
     def _with_target(self, table: KeptTable, mode: Mode, write: Callable[[Target, ProgressTally], int]) -> None:
         uri = table.uri(self._run.sink.directory, mode)
@@ -275,7 +335,7 @@ class _ComponentRun:
             position=str(self._run.position),
             last_change=last_change,
             gtid=gtid,
-            gtid_position=self._run.gtid_position,
+            gtid_position=self._positions.behind(table.name, number),
         )
 
     def _tally(self, table: KeptTable, mode: Mode, uri: str) -> ProgressTally:
@@ -298,27 +358,6 @@ def naming(error: BinlogError, source_table: str) -> BinlogError:
     if source_table in error.reason:
         return error
     return type(error)(error.subclass, f"{source_table}: {error.reason}", at=error.at, hint=error.hint)
-
-
-def _fit_columns(target: Target, ticket: Ticket, schema: pa.Schema) -> None:
-    if target.properties() is None:
-        target.create(schema, ticket)
-        return
-    ticket = replace(ticket, step=ticket.step - ROWS_STEP + COLUMNS_STEP)
-    there, wanted = target.schema(), target.stored_schema(schema)
-    try:
-        asked = Alteration(reconciled(there, wanted, ticket.source_table))
-    except SchemaError:
-        if not has_rows(target):
-            target.replace(pa.RecordBatchReader.from_batches(wanted, []), ticket)
-            return
-        held = fitting(there, wanted)
-        removed = tuple(name for name in there.names if name not in held.names)
-        if not set(removed) <= set(dropped_columns(target)):
-            raise
-        asked = Alteration(reconciled(held, wanted, ticket.source_table), removed)
-    if asked:
-        asked.bring_into(target, ticket)
 
 
 def _is_last(target: Target, ticket: Ticket) -> bool:

@@ -6,14 +6,17 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from binlog_connector.schema.definitions import TableName
 from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.settings_model import Deletes, Mode, OnStatement
 from binlog_streaming.tables.target import target_uri
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from binlog_streaming.settings import Mode, TableRule
+    from binlog_streaming.settings import TableRule
 
 ASIDE_DIRECTORY = ".binlog-stream/staging"
 """In the sink's directory: tables that take the place of a kept one later on."""
@@ -31,11 +34,13 @@ class KeptTable:
         name: In the log.
         rule: What the job says of it.
         is_aside: No rule selects it; it is kept aside, because it may take the place of a table that is selected.
+        known: Targets of which a batch takes it that they are there, as batches before have written them.
     """
 
     name: TableName
     rule: TableRule
     is_aside: bool = False
+    known: frozenset[Mode] = frozenset()
 
     def uri(self, directory: str, mode: Mode) -> str:
         """Place of a target.
@@ -66,9 +71,12 @@ class KeptTables:
         rule = self.rule(name)
         if rule is not None:
             return KeptTable(name, rule)
-        ghost = _GHOST.fullmatch(name.table)
-        rule = None if ghost is None else self.rule(TableName(name.database, ghost["table"]))
-        return None if rule is None else KeptTable(name, rule, is_aside=True)
+        table = ghost_of(name)
+        rule = None if table is None else self.rule(table)
+        # A changelog takes nothing over.
+        if rule is None or set(rule.modes) == {Mode.CHANGELOG}:
+            return None
+        return KeptTable(name, _ghost_rule(rule), is_aside=True)
 
     def rule(self, name: TableName) -> TableRule | None:
         """The rule that selects a table."""
@@ -77,6 +85,18 @@ class KeptTables:
     def rules_about(self, database: str) -> list[TableRule]:
         """Rules that may select tables of a database, as far as their expressions show it."""
         return [rule for _, rule in self._filters if _may_be_about(rule.select, database)]
+
+
+def ghost_of(name: TableName) -> TableName | None:
+    """The table whose place *name* will take, if it is called like what gh-ost or pt-online-schema-change builds."""
+    ghost = _GHOST.fullmatch(name.table)
+    return None if ghost is None else TableName(name.database, ghost["table"])
+
+
+def _ghost_rule(rule: TableRule) -> TableRule:
+    # Whatever is kept of its table: when it takes the place of that, the rows that it has then are all that counts.
+    applies = OnStatement.APPLY
+    return msgspec.structs.replace(rule, mode=Mode.MIRROR, deletes=Deletes.REMOVE, on_truncate=applies, on_drop=applies)
 
 
 def _may_be_about(select: str, database: str) -> bool:

@@ -11,6 +11,7 @@ from binlog_streaming.tables.place_text_kernels import write_places
 
 if TYPE_CHECKING:
     from binlog_format.block import Table
+    from binlog_format.position import Position
 
 # As many digits as there may be: of file_no, page and chunk what `_commit_version` has room for.
 _WIDTHS = np.array([8, 8, 5, 10, 10], dtype=np.int64)
@@ -32,3 +33,9 @@ def place_texts(images: Table, events: Table, groups: Table) -> pa.StringArray:
     write_places(numbers, _WIDTHS, texts)
     offsets = np.arange(len(images) + 1, dtype=np.int32) * np.int32(texts.shape[1])
     return pa.StringArray.from_buffers(len(images), pa.py_buffer(offsets), pa.py_buffer(texts))
+
+
+def place_text(position: Position, event_no: int) -> str:
+    """The same of a statement: it is row 0 of its event."""
+    numbers = (position.file_no, position.page, position.chunk, event_no, 0)
+    return ":".join(f"{number:0{width}}" for number, width in zip(numbers, _WIDTHS.tolist(), strict=True))

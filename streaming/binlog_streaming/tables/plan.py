@@ -12,7 +12,7 @@ Tables that are linked by a RENAME are one `Component`: its steps are done one a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from binlog_connector.schema.definitions import TableName
@@ -20,16 +20,18 @@ from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
     NotUnderstood,
+    TableCreated,
+    TableDropped,
     TableRenamed,
     table_changes,
 )
 from binlog_format.errors import SchemaError
 from binlog_format.position import Position
-from binlog_streaming.settings import OnStatement
+from binlog_streaming.settings import Mode, OnStatement
 from binlog_streaming.tables.kept import KeptTable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from binlog_connector.schema.table_changes import TableChange
     from binlog_format.rows.decoding import Decoding
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     """Position of an event group, and number of an event in it."""
     Row = Mapping[str, object]
     """Of the view `tables`."""
+    Written = Mapping[TableName, frozenset[Mode]]
+    """Tables of batches before, and which of their targets are there since."""
 
 STEPS_PER_CHANGE = 3
 COLUMNS_STEP = 1
@@ -155,17 +159,20 @@ class BatchPlan:
     Attributes:
         components: They do not depend on each other; by their names.
         end: Where the log goes on behind all that was touched; None: nothing was.
+        gone: Tables that were dropped or renamed, and not made again: who likes may remove their targets.
     """
 
     components: tuple[Component, ...]
     end: Position | None
+    gone: frozenset[TableName] = frozenset()
 
 
 @dataclass(slots=True)
 class _Planning:
     # What is collected on the way; `links` has a pair of names for each RENAME between tables of the job.
     kept: KeptTables
-    written: Collection[TableName] | None = None
+    written: Written | None = None
+    gone: set[TableName] = field(default_factory=set)
     tables: dict[TableName, KeptTable] = field(default_factory=dict)
     parts: dict[TableName, list[IndexPart]] = field(default_factory=dict)
     changes: list[ChangeStep] = field(default_factory=list)
@@ -180,16 +187,15 @@ class _Planning:
         return self.tables[name]
 
 
-def plan_batch(
-    rows: Iterable[Row], decoding: Decoding, kept: KeptTables, written: Collection[TableName] | None = None
-) -> BatchPlan:
+def plan_batch(rows: Iterable[Row], decoding: Decoding, kept: KeptTables, written: Written | None = None) -> BatchPlan:
     """Put what a batch holds in order.
 
     Args:
         rows: Of the view `tables`, in any order.
         decoding: How rows become values.
         kept: The job's tables.
-        written: Tables that the job has written in batches before; None: that is not known.
+        written: Tables that the job has written in batches before, and which targets of theirs are there since; None:
+            that is not known.
 
     Raises:
         SchemaError: `DDL_NOT_PARSED`: a DROP DATABASE of which is not known which tables it drops.
@@ -208,7 +214,8 @@ def plan_batch(
         if planning.find(name) is not None:
             planning.parts.setdefault(name, []).append(_part(row, row_end))
     _take_statements(planning, sorted(statements, key=lambda one: (one.position, one.event_no)), decoding)
-    return BatchPlan(tuple(sorted(_components(planning), key=lambda one: one.name)), end)
+    components = sorted(_components(planning), key=lambda one: one.name)
+    return BatchPlan(tuple(components), end, frozenset(planning.gone))
 
 
 def spread(components: Sequence[Component], count: int) -> list[list[Component]]:
@@ -240,6 +247,7 @@ def _take_statements(planning: _Planning, statements: Sequence[DdlStatement], de
         numbered += [(n, change, statement) for n, change in enumerate(changes, len(numbered) + 1)]
     _keep_between_renames(planning, [change for _, change, _ in numbered])
     for number, change, statement in numbered:
+        _take_gone(planning, change)
         names = _tables_of(planning, change)
         if not names:
             continue
@@ -249,6 +257,19 @@ def _take_statements(planning: _Planning, statements: Sequence[DdlStatement], de
         )
         if isinstance(change, TableRenamed):
             planning.links += [(names[0], other) for other in names[1:]]
+
+
+def _take_gone(planning: _Planning, change: TableChange) -> None:
+    if isinstance(change, TableCreated):
+        planning.gone.discard(change.name)
+    elif isinstance(change, TableDropped):
+        planning.gone.add(change.name)
+    elif isinstance(change, TableRenamed):
+        planning.gone.add(change.old)
+        planning.gone.discard(change.new)
+    elif isinstance(change, DatabaseDropped):
+        known = (*planning.parts, *planning.tables, *(planning.written or ()))
+        planning.gone.update(name for name in known if name.database == change.database)
 
 
 def _keep_between_renames(planning: _Planning, changes: Sequence[TableChange]) -> None:
@@ -302,6 +323,7 @@ def _components(planning: _Planning) -> Iterator[Component]:
     for name, table in planning.tables.items():
         tables.setdefault(find(name), {})[name] = table
         about = [change for change in planning.changes if name in change.tables]
+        tables[find(name)][name] = replace(table, known=_known(planning, table, about))
         steps.setdefault(find(name), []).extend(_rows_steps(name, planning.parts.get(name, []), about))
     for change in planning.changes:
         for name in {find(name): None for name in change.tables}:
@@ -309,6 +331,16 @@ def _components(planning: _Planning) -> Iterator[Component]:
     for name, members in tables.items():
         if steps[name]:
             yield Component(members, tuple(sorted(steps[name], key=lambda step: (step.number, _name_of(step)))))
+
+
+def _known(planning: _Planning, table: KeptTable, about: Sequence[ChangeStep]) -> frozenset[Mode]:
+    # A changelog that somebody took away goes on; so does a table that has, or gets, other rows than before.
+    first = about[0].change if about else None
+    begins = isinstance(first, TableCreated) and not first.if_not_exists
+    if begins or isinstance(first, TableDropped | DatabaseDropped):
+        return frozenset()
+    known = (planning.written or {}).get(table.name, frozenset())
+    return known & frozenset(table.rule.modes) - {Mode.CHANGELOG}
 
 
 def _name_of(step: RowsStep | ChangeStep) -> str:

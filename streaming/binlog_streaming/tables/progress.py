@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from binlog_connector.schema.definitions import TableName
     from binlog_format.position import Position
 
     BatchListener = Callable[["BatchProgress"], None]
@@ -138,6 +139,7 @@ class BatchProgress:
         seconds: From the start of the batch to the last commit.
         finished_at: When the batch was in the tables, seconds since 1970 UTC.
         bytes_behind: Bytes of the log behind `position` at that time; None when no table was touched.
+        gone: Tables that were dropped or renamed in it, and not made again.
     """
 
     batch_id: int
@@ -145,6 +147,7 @@ class BatchProgress:
     seconds: float
     finished_at: float
     bytes_behind: int | None
+    gone: frozenset[TableName] = frozenset()
 
     @property
     def position(self) -> Position | None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from binlog_format.errors import SchemaError
+from binlog_format.rows.arrow_arrays import mask_array
 from binlog_streaming.settings import Deletes, Mode, OnStatement
 from binlog_streaming.tables.conforming import conformed
-from binlog_streaming.tables.mode_columns import DELETED, MARK_FIELDS, mode_schema
+from binlog_streaming.tables.cut_over import cut_over
+from binlog_streaming.tables.emptied import live_rows
+from binlog_streaming.tables.kept import ghost_of
+from binlog_streaming.tables.mode_columns import DELETED, mode_schema
 from binlog_streaming.tables.statements import Work, held_keys
 from binlog_streaming.tables.target import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY, joined_keys
 
@@ -21,32 +26,78 @@ if TYPE_CHECKING:
     from binlog_streaming.tables.target import Target, Ticket
 
 
-def check_old_is_kept(occasion: Occasion, change: TableRenamed, old: KeptTable | None) -> None:
-    """See that the rows which a table gets by its new name are known.
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a target gets its rows from, by a RENAME.
+
+    Attributes:
+        table: The old name.
+        mode: Which target of it; never a changelog.
+        is_ghost: Its rows are those of the same table, in other columns: the target keeps what was before.
+    """
+
+    table: KeptTable
+    mode: Mode
+    is_ghost: bool
+
+    @property
+    def deletes(self) -> Deletes:
+        """What a deleted row becomes there."""
+        return self.table.rule.deletes
+
+
+def origin_of(occasion: Occasion, change: TableRenamed, old: KeptTable | None) -> Origin | None:
+    """Where a target gets its rows from.
+
+    Args:
+        occasion: The RENAME, and the target of the new name.
+        change: The RENAME.
+        old: The table of the old name, if it is kept.
+
+    Returns:
+        None: from nowhere, as a changelog; or it is kept aside, and nobody knows its rows.
 
     Raises:
-        SchemaError: `TABLE_RENAMED`: they are not.
+        SchemaError: `TABLE_RENAMED`: its rows are not known.
     """
-    if occasion.mode is Mode.CHANGELOG or occasion.table.is_aside:
-        return
-    if old is None or occasion.mode not in old.rule.modes:
-        raise SchemaError(
-            "TABLE_RENAMED",
-            f"{change.new} was {change.old} before, which the job does not keep with mode {occasion.mode}: its rows "
-            "are not known",
-            hint=f"Keep {change.old} too ([[tables]], with the same mode) in a job that starts before the RENAME, or "
-            f"leave {change.new} out (source.excludeTables)",
-        )
+    mode, table = occasion.mode, occasion.table
+    if mode is Mode.CHANGELOG:
+        return None
+    if old is not None:
+        is_ghost = ghost_of(old.name) == table.name
+        modes = [mode]
+        if is_ghost or old.is_aside or table.is_aside:
+            modes += [Mode.MIRROR, Mode.SCD2]
+        held = next((one for one in modes if one in old.rule.modes), None)
+        if held is not None:
+            # Of rows of another kind nobody knows what was before them, so the target's own past is all there is.
+            return Origin(old, held, occasion.keeps_rows and (is_ghost or held is not mode))
+    if table.is_aside:
+        return None
+    raise SchemaError(
+        "TABLE_RENAMED",
+        f"{change.new} was {change.old} before, which the job does not keep with mode {mode}: its rows are not known",
+        hint=f"Keep {change.old} too ([[tables]], with the same mode) in a job that starts before the RENAME, or "
+        f"leave {change.new} out (source.excludeTables)",
+    )
 
 
-def taken_over(occasion: Occasion, source: Target, target: Target, deletes: Deletes) -> Work | None:
+def says_before_commit(origin: Origin | None, source: Target | None) -> bool:
+    """Whether what `taken_over` lets the target say is said before its commit; else it is said behind it."""
+    return origin is None or (not origin.is_ghost and source is not None and source.properties() is not None)
+
+
+def taken_over(occasion: Occasion, target: Target, source: Target, origin: Origin) -> Work | None:
     """What makes *target* hold what *source* does.
 
     Args:
         occasion: The RENAME, and *target*.
-        source: Of the old name.
-        target: Of the new one.
-        deletes: What a deleted row becomes in *source*.
+        target: Of the new name.
+        source: Of the old one.
+        origin: What *source* is.
+
+    Raises:
+        SchemaError: What `cut_over` raises.
     """
     there, properties = target.properties(), source.properties()
     if properties is None:
@@ -56,14 +107,14 @@ def taken_over(occasion: Occasion, source: Target, target: Target, deletes: Dele
         columns = joined_keys(tuple(target.schema().names)) if occasion.keeps_rows else ""
         said = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: columns}
         return Work(occasion.emptied, held_keys(there), said)
+    if origin.is_ghost:
+        return cut_over(occasion, target, source, origin.mode, origin.deletes)
 
     said = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: properties.get(DROPPED_COLUMNS_PROPERTY) or ""}
     new = {name: text for name, text in said.items() if (there or {}).get(name, "") != text}
 
     def copy(target: Target, ticket: Ticket) -> bool:
-        rows = source.read()
-        if occasion.mode is Mode.MIRROR and deletes is not occasion.table.rule.deletes:
-            rows = _without_marks(rows) if deletes is Deletes.MARK else _with_marks(rows)
+        rows = _rows_for(occasion, source, origin)
         if target.properties() is None:
             target.create(rows.schema, ticket)
         # Before the commit: afterwards *source* may hold another table's rows already.
@@ -74,24 +125,22 @@ def taken_over(occasion: Occasion, source: Target, target: Target, deletes: Dele
     return Work(copy, held_keys(properties))
 
 
+def _rows_for(occasion: Occasion, source: Target, origin: Origin) -> pa.RecordBatchReader:
+    deletes = occasion.table.rule.deletes
+    if origin.mode is occasion.mode and (origin.mode is Mode.SCD2 or origin.deletes is deletes):
+        return source.read()
+    rows = live_rows(source, origin.mode, origin.deletes)
+    return _with_marks(rows) if deletes is Deletes.MARK else rows
+
+
 def _with_marks(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
     schema = mode_schema(Mode.MIRROR, rows.schema, Deletes.MARK)
 
     def marked(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return conformed(batch.append_column(DELETED, pa.repeat(False, batch.num_rows)), schema)
+        unmarked = mask_array(np.zeros(batch.num_rows, dtype=np.bool_))
+        return conformed(batch.append_column(DELETED, unmarked), schema)
 
     return pa.RecordBatchReader.from_batches(schema, map(marked, rows))
-
-
-def _without_marks(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    marks = {field.name for field in MARK_FIELDS}
-    schema = pa.schema([field for field in rows.schema if field.name not in marks])
-
-    def kept(batch: pa.RecordBatch) -> pa.RecordBatch:
-        lives = pc.invert(pc.fill_null(batch.column(DELETED), False))
-        return batch.filter(lives).select(schema.names)
-
-    return pa.RecordBatchReader.from_batches(schema, map(kept, rows))
 
 
 def renamed_away(occasion: Occasion, target: Target) -> Work | None:

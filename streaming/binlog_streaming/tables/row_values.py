@@ -1,4 +1,4 @@
-"""Rows that are the same: `row_ids`, `matching_rows`, `rows_with`; `comparable` makes columns that Arrow can group.
+"""Rows that are the same: `row_ids`, `matching_rows`, `equal_rows`, `rows_with`; `comparable` for what Arrow groups by.
 
 Two rows are the same when all bits of them are: text is compared as it stands, not by a collation, and -0.0 is not 0.0.
 """
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Indices = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
 
 _BITS = {pa.float16(): pa.int16(), pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 
@@ -73,6 +74,16 @@ def matching_rows(rows: pa.Table, wanted: pa.Table) -> Indices:
     places = np.full(count, -1, dtype=np.int64)
     places[ids[wanted.num_rows :]] = np.arange(rows.num_rows)
     return places[ids[: wanted.num_rows]]
+
+
+def equal_rows(left: pa.Table, right: pa.Table) -> Mask:
+    """Which rows of two tables are the same, row by row; their columns are `comparable`, and as many."""
+    equal = np.ones(left.num_rows, dtype=np.bool_)
+    for ours, theirs in zip(left.columns, right.columns, strict=True):
+        same = pc.equal(ours, theirs).fill_null(False).to_numpy()
+        nulls = [column.is_null().to_numpy() for column in (ours, theirs)]
+        equal &= same | (nulls[0] & nulls[1])
+    return equal
 
 
 def rows_with(reader: pa.RecordBatchReader, keys: pa.Table) -> pa.Table:

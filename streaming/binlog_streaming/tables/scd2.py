@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.images import ImageKind
@@ -22,7 +21,7 @@ from binlog_streaming.tables.change import Change, Patches
 from binlog_streaming.tables.mode_columns import IS_CURRENT, VALID_TO, VERSION_FIELDS
 from binlog_streaming.tables.pieces import NO_IMAGE
 from binlog_streaming.tables.row_keys import KeyTable
-from binlog_streaming.tables.row_values import comparable_table
+from binlog_streaming.tables.row_values import comparable_table, equal_rows
 from binlog_streaming.tables.whole_images import WholeImages
 
 if TYPE_CHECKING:
@@ -109,14 +108,5 @@ def _unchanged(whole: WholeImages, after: Indices, keys: Sequence[int]) -> Indic
         if not len(after):
             break
         now, before = (comparable_table([whole.values(column, numbers)]) for numbers in (after, after - 1))
-        after = after[_equal(now, before)]
+        after = after[equal_rows(now, before)]
     return after
-
-
-def _equal(left: pa.Table, right: pa.Table) -> Mask:
-    equal = np.ones(left.num_rows, dtype=np.bool_)
-    for ours, theirs in zip(left.columns, right.columns, strict=True):
-        same = pc.equal(ours, theirs).fill_null(False).to_numpy()
-        nulls = [column.is_null().to_numpy() for column in (ours, theirs)]
-        equal &= same | (nulls[0] & nulls[1])
-    return equal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -160,9 +161,21 @@ def _said_by_delta(target: Target) -> list[str | None]:
     for commit in target.table.history(_COMMITS_MAX):
         if commit.get("operation") == "RESTORE":
             return []  # what it holds now is what it held at some other time
-        if GTID_POSITION_KEY in commit:
-            return [said, str(commit[GTID_POSITION_KEY])]
+        step = _said_by_commit(commit)
+        if step is not None:
+            return [said, step.get(GTID_POSITION_KEY)]
     return [said]
+
+
+def _said_by_commit(commit: Mapping[str, object]) -> Mapping[str, str] | None:
+    # None: it is no step. Spark puts what a commit says into one text.
+    if BATCH_KEY in commit:
+        return {name: str(value) for name, value in commit.items()}
+    try:
+        said = json.loads(str(commit.get("userMetadata")))
+    except ValueError:
+        return None
+    return said if isinstance(said, dict) and BATCH_KEY in said else None
 
 
 def _said_by_iceberg(target: Target) -> list[str | None]:

@@ -6,22 +6,22 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.statement_rows import find_statement_rows
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.views.tables import TablesView
-from binlog_streaming.settings import Sink, TableRule
+from binlog_streaming.settings import Mode, Sink, TableRule
 from binlog_streaming.tables.apply import BatchRun, apply_component
 from binlog_streaming.tables.kept import KeptTables
 from binlog_streaming.tables.plan import plan_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from binlog_connector.schema.definitions import TableName
     from binlog_format.log import Log
-    from binlog_streaming.tables.plan import BatchPlan
+    from binlog_streaming.tables.plan import BatchPlan, Written
     from binlog_streaming.tables.progress import TableProgress
     from binlog_streaming.tables.target import TargetFactory
 
@@ -55,7 +55,7 @@ def plan(
     decoding: Decoding = DEFAULT_DECODING,
     *,
     partitions: int = PARTITIONS,
-    written: Collection[TableName] | None = None,
+    written: Written | None = None,
 ) -> BatchPlan:
     """The plan of a batch that is read in several partitions, which come in any order."""
     rows: list[dict[str, object]] = []
@@ -84,7 +84,7 @@ def write(
     query_id: str = "q-1",
     sink: Sink | None = None,
     decoding: Decoding = DEFAULT_DECODING,
-    written: Collection[TableName] | None = None,
+    written: Written | None = None,
 ) -> list[TableProgress]:
     """Write a batch, component by component."""
     planned = plan(log, batch, rules, decoding, written=written)
@@ -94,3 +94,13 @@ def write(
     return [
         progress for component in planned.components for progress in apply_component(of_all, component, log, targets)
     ]
+
+
+def written_behind(written: Written, planned: BatchPlan, tables: Sequence[TableProgress]) -> Written:
+    """What a job's record knows of its targets behind a batch."""
+    there = dict(written)
+    for table in tables:
+        database, _, name = table.source_table.partition(".")
+        before = there.get(TableName(database, name), frozenset())
+        there[TableName(database, name)] = before | {Mode(table.mode)}
+    return {name: frozenset() if name in planned.gone else modes for name, modes in there.items()}

@@ -10,7 +10,7 @@ from binlog_format.events.table_encoding import ColumnSpec, TableSpec
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from binlog_format.events.value_encoding import Value
     from tests.streaming.tables.shop import Row, ShopLog
@@ -28,15 +28,16 @@ class ModelServer:
         log: Where it writes.
         chance: Decides.
         tables: By name: columns and rows.
+        builds_ghosts: What gh-ost does is done by it; else by ALTER TABLE.
     """
 
     log: ShopLog
     chance: random.Random
     tables: dict[str, tuple[TableSpec, dict[int, Row]]] = field(default_factory=dict)
-    _columns_made: int = 0
+    builds_ghosts: bool = True
 
-    def live(self, count: int) -> None:
-        """Do *count* things."""
+    def live(self, count: int, without: Collection[str] = ()) -> None:
+        """Do *count* things, but none of those that are called so."""
         acts: list[tuple[int, Callable[[], None]]] = [
             (8, self.insert),
             (5, self.update),
@@ -52,6 +53,7 @@ class ModelServer:
             (1, self.swap),
             (1, self.cut_over),
         ]
+        acts = [(weight, act) for weight, act in acts if act.__name__ not in without]
         for _ in range(count):
             self.chance.choices([act for _, act in acts], [weight for weight, _ in acts])[0]()
 
@@ -141,9 +143,12 @@ class ModelServer:
         if name is None or len(self.tables[name][0].columns) < 2:
             return
         spec = self.tables[name][0]
-        place = self.chance.randrange(1, len(spec.columns))
         there = {column.name for column in spec.columns}
-        new = self.chance.choice([other for other in ("c1", "c2", "c3", "c4", "c5", "c6") if other not in there])
+        free = [other for other in ("c1", "c2", "c3", "c4", "c5", "c6") if other not in there]
+        if not free:
+            return
+        place = self.chance.randrange(1, len(spec.columns))
+        new = self.chance.choice(free)
         old = spec.columns[place]
         columns = (*spec.columns[:place], replace(old, name=new), *spec.columns[place + 1 :])
         self._alter(name, f"RENAME COLUMN `{old.name}` TO `{new}`", lambda _: columns)
@@ -187,6 +192,9 @@ class ModelServer:
         ghost, column = f"_{name}_gho", self._column()
         spec, rows = self.tables[name]
         if column.name in {one.name for one in spec.columns}:
+            return
+        if not self.builds_ghosts:
+            self._alter(name, f"ADD COLUMN {column.definition()}", lambda spec: (*spec.columns, column), (None,))
             return
         self.log.statement(f"CREATE TABLE `{ghost}` LIKE `{name}`")
         self.log.statement(f"ALTER TABLE `{ghost}` ADD COLUMN {column.definition()}")

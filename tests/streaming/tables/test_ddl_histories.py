@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from binlog_format import open_log
 from binlog_streaming.settings import Deletes, Mode, TableRule
 from binlog_streaming.tables.steps import watched
-from tests.streaming.tables.batches import cut, write
+from tests.streaming.tables.batches import cut, plan, write, written_behind
 from tests.streaming.tables.ddl_histories import ModelServer
 from tests.streaming.tables.memory_target import MemoryTargets
 from tests.streaming.tables.shop import ShopLog
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pytest
 
     from binlog_format.log import Log
+    from binlog_streaming.tables.plan import Written
     from binlog_streaming.tables.steps import Step
-
 
 RULES = (TableRule(), TableRule(deletes=Deletes.MARK), TableRule(mode=Mode.SCD2))
 
@@ -43,15 +43,24 @@ class CutOff:
 
 
 def write_with_faults(log: Log, targets: MemoryTargets, batches: int, chance: random.Random, rule: TableRule) -> None:
-    """Every batch is done until it is done as a whole, the first tries cut off somewhere."""
+    """Every batch is done until it is done as a whole, the first tries cut off somewhere.
+
+    The targets of tables that are gone are taken away now and then, as people do.
+    """
+    written: Written = {}
     for batch_id, batch in enumerate(cut(log, batches)):
         for _ in range(chance.randrange(3)):
             try:
                 with watched(CutOff(chance.randint(1, 12))):
-                    write(log, batch, "memory", batch_id, (rule,), targets=targets)
+                    write(log, batch, "memory", batch_id, (rule,), targets=targets, written=written)
             except CutOffError:
                 continue
-        write(log, batch, "memory", batch_id, (rule,), targets=targets)
+        tables = write(log, batch, "memory", batch_id, (rule,), targets=targets, written=written)
+        planned = plan(log, batch, (rule,), written=written)
+        written = written_behind(written, planned, tables)
+        for name in sorted(planned.gone):
+            if chance.random() < 0.5:
+                targets.tables.pop(f"{name.database}/{name.table}", None)
 
 
 @settings(max_examples=60)

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from binlog_connector.schema.definitions import TableName
 from binlog_format import open_log
 from binlog_streaming.settings import Deletes, Mode, Sink, TableFormat, TableRule
 from binlog_streaming.tables.steps import watched
-from tests.streaming.tables.batches import cut, write
+from tests.streaming.tables.batches import cut, plan, write, written_behind
 from tests.streaming.tables.ddl_histories import ModelServer
 from tests.streaming.tables.sink_cases import Place
 from tests.streaming.tables.test_ddl_histories import CutOff, CutOffError
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from binlog_format.events.table_encoding import TableSpec
     from binlog_format.log import Log
     from binlog_streaming.demo.mariadb_server import MariaDbServer
+    from binlog_streaming.tables.plan import Written
     from tests.streaming.tables.shop import Row, ShopLog
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -115,7 +115,7 @@ def write_with_faults(
     log: Log, sink: Sink, chance: random.Random, rules: Sequence[TableRule], batches: int = BATCHES
 ) -> None:
     """Write *log* in batches; some are cut off somewhere before they are done as a whole."""
-    written: set[TableName] = set()
+    written: Written = {}
     for batch_id, batch in enumerate(cut(log, batches)):
         for _ in range(chance.randrange(2)):
             try:
@@ -123,5 +123,5 @@ def write_with_faults(
                     write(log, batch, sink.directory, batch_id, rules, sink=sink, written=written)
             except CutOffError:
                 continue
-        for table in write(log, batch, sink.directory, batch_id, rules, sink=sink, written=written):
-            written.add(TableName(*table.source_table.split(".", 1)))
+        tables = write(log, batch, sink.directory, batch_id, rules, sink=sink, written=written)
+        written = written_behind(written, plan(log, batch, rules, written=written), tables)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.definitions import TableName
 from binlog_format import open_log
 from binlog_format.events.table_encoding import ColumnSpec, TableSpec
-from binlog_streaming.settings import TableRule
+from binlog_streaming.settings import Deletes, Mode, TableRule
 from binlog_streaming.tables.kept import KeptTables
 from binlog_streaming.tables.plan import RowsStep, spread
 from tests.streaming.tables.batches import MIRROR, cut, plan
@@ -119,6 +119,15 @@ def test_ghosts_are_kept_with_the_rule_of_their_table() -> None:
     assert not found.is_aside
     for name in ("_orders_del", "_orders_ghc", "_items_gho", "items"):
         assert kept.find(TableName("shop", name)) is None
+
+
+def test_ghost_is_a_plain_mirror_whatever_is_kept_of_its_table() -> None:
+    rule = TableRule(select=r"shop\.orders", mode=(Mode.SCD2, Mode.CHANGELOG), keys=("id",), deletes=Deletes.MARK)
+    found = KeptTables((rule,)).find(TableName("shop", "_orders_gho"))
+    assert found is not None
+    assert (found.rule.modes, found.rule.deletes, found.rule.keys) == ((Mode.MIRROR,), Deletes.REMOVE, ("id",))
+    changelog = TableRule(select=r"shop\.orders", mode=Mode.CHANGELOG)
+    assert KeptTables((changelog,)).find(TableName("shop", "_orders_gho")) is None, "it takes nothing over"
 
 
 def test_rules_that_may_be_about_a_database_are_found() -> None:

@@ -1,0 +1,61 @@
+"""What targets say of where they stand, step by step: `BatchPositions`.
+
+A target stands at its batch's end when it has the batch's last step; before that nobody can say by GTIDs where it is.
+So the last step says it in its commit, and those before it say nothing, and take back what was said.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from binlog_streaming.tables.plan import RowsStep
+from binlog_streaming.tables.target import GTID_POSITION_KEY
+
+if TYPE_CHECKING:
+    from binlog_connector.schema.definitions import TableName
+    from binlog_streaming.tables.plan import Component
+    from binlog_streaming.tables.target import Target, Ticket
+
+
+class BatchPositions:
+    """Where the targets of a component stand.
+
+    Args:
+        component: Its steps.
+        end: What the log has up to the batch's end, as text; None: not known.
+    """
+
+    def __init__(self, component: Component, end: str | None) -> None:
+        self._end = end
+        self._last: dict[TableName, int] = {}
+        for step in component.steps:
+            for name in (step.table,) if isinstance(step, RowsStep) else step.tables:
+                self._last[name] = step.number
+
+    def behind(self, table: TableName, number: int) -> str | None:
+        """Where a target stands behind a step, as far as it may say so."""
+        return self._end if number >= self._last.get(table, number) else None
+
+    def take_back(self, target: Target, ticket: Ticket) -> None:
+        """Before a commit: let *target* not say any more where it stood, unless the commit says where it stands."""
+        said = (target.properties() or {}).get(GTID_POSITION_KEY)
+        if said and ticket.gtid_position is None and self._end is not None:
+            target.describe(ticket, said={GTID_POSITION_KEY: ""})
+
+    def last_step(self, table: TableName) -> int:
+        """Number of the last step about a table."""
+        return self._last[table]
+
+    def say_end(self, target: Target, ticket: Ticket) -> None:
+        """Behind all steps: let *target* say where it stands, if its last step committed nothing that does.
+
+        Args:
+            target: As it is.
+            ticket: Of the last step about its table.
+        """
+        if self._end is None or target.properties() is None:
+            return
+        applied = target.applied(ticket)
+        is_within = applied is not None and applied.batch_id == ticket.batch_id and applied.step < ticket.step
+        if is_within or (target.properties() or {}).get(GTID_POSITION_KEY) == "":
+            target.describe(ticket, said={GTID_POSITION_KEY: self._end})
