@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from bench.datasets import KeptLog
 
 WARM_UP = 6
-"""Runs before those that count: the first starts the workers and loads the kernels, and the JVM compiles its code bit by
-bit (4 s of processor time, then 1 s, 0.5 s in the third, 0.2 s behind the sixth)."""
+"""Runs before those that count: the first starts the workers and loads the kernels, and the JVM compiles its code bit
+by bit (4 s of processor time, then 1 s, 0.5 s in the third, 0.2 s behind the sixth)."""
 RUNS = 5
 """The median counts."""
 ROW_TRANSACTIONS = 40_000
