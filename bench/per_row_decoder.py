@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from binlog_format.events.layout import EventType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from binlog_format.block import Block
 
@@ -26,7 +26,7 @@ _OPS = {
     EventType.DELETE_ROWS_V1: "delete",
 }
 
-Image = tuple[object, ...]
+Image = dict[str, object]
 
 
 class Table(NamedTuple):
@@ -37,8 +37,13 @@ class Table(NamedTuple):
     columns: tuple[tuple[int, int], ...]
 
 
-def changed_rows(block: Block) -> Iterator[tuple[object, ...]]:
-    """The rows of the view `changes`, typed, of one table."""
+def changed_rows(block: Block, names: Sequence[str]) -> Iterator[tuple[object, ...]]:
+    """The rows of the view `changes`, typed, of one table.
+
+    Args:
+        block: Plain events.
+        names: Of the table's columns.
+    """
     data = block.data.tobytes()
     tables: dict[int, Table] = {}
     for event in block.events:
@@ -52,7 +57,7 @@ def changed_rows(block: Block) -> Iterator[tuple[object, ...]]:
             position = (int(group["file_no"]), int(group["page"]), int(group["chunk"]))
             gtid = f"{group['domain']}-{group['server_id']}-{group['seqno']}"
             committed = datetime.fromtimestamp(int(group["timestamp"]), UTC)
-            for row_no, (before, after) in enumerate(_changes(body, kind, table)):
+            for row_no, (before, after) in enumerate(_changes(body, kind, table, names)):
                 yield (
                     position,
                     int(event["event_no"]),
@@ -69,36 +74,36 @@ def changed_rows(block: Block) -> Iterator[tuple[object, ...]]:
                 )
 
 
-def _changes(body: bytes, kind: int, table: Table) -> Iterator[tuple[Image | None, Image | None]]:
+def _changes(body: bytes, kind: int, table: Table, names: Sequence[str]) -> Iterator[tuple[Image | None, Image | None]]:
     at = ROWS_HEADER_SIZE + 1  # fewer than 251 columns: their number is one byte
     at += (len(table.columns) + 7) // 8 * (2 if kind == EventType.UPDATE_ROWS_V1 else 1)
     while at < len(body):
-        image, at = _read_image(body, at, table)
+        image, at = _read_image(body, at, table, names)
         if kind == EventType.WRITE_ROWS_V1:
             yield None, image
         elif kind == EventType.DELETE_ROWS_V1:
             yield image, None
         else:
-            after, at = _read_image(body, at, table)
+            after, at = _read_image(body, at, table, names)
             yield image, after
 
 
-def _read_image(body: bytes, at: int, table: Table) -> tuple[Image, int]:
+def _read_image(body: bytes, at: int, table: Table, names: Sequence[str]) -> tuple[Image, int]:
     nulls = at
     at += (len(table.columns) + 7) // 8
-    values: list[object] = []
-    for number, (kind, length_size) in enumerate(table.columns):
+    image: Image = {}
+    for number, (name, (kind, length_size)) in enumerate(zip(names, table.columns, strict=True)):
         if body[nulls + number // 8] >> number % 8 & 1:
-            values.append(None)
+            image[name] = None
         elif kind == INT:
-            values.append(int.from_bytes(body[at : at + _INT_SIZE], "little", signed=True))
+            image[name] = int.from_bytes(body[at : at + _INT_SIZE], "little", signed=True)
             at += _INT_SIZE
         else:
             size = int.from_bytes(body[at : at + length_size], "little")
             at += length_size
-            values.append(body[at : at + size].decode())
+            image[name] = body[at : at + size].decode()
             at += size
-    return tuple(values), at
+    return image, at
 
 
 def _read_table(body: bytes) -> Table:

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pyspark import cloudpickle
+from pyspark.sql.types import StructType
 
 from bench import per_row_decoder
 from binlog_connector.spark.partitions import RangePartition
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import InputPartition
-    from pyspark.sql.types import StructType
 
 NAME = "binlog-row-by-row"
 
@@ -33,9 +33,12 @@ class RowReader(BinlogStreamReader):
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
         """The rows of *partition*."""
         assert isinstance(partition, RangePartition)
+        image = self._range_reader.schema["before"].dataType
+        assert isinstance(image, StructType)
+        names = image.fieldNames()
         with open_watched(self._options, partition.format) as watched:
             for block in planned_blocks(watched.log, partition):
-                yield from per_row_decoder.changed_rows(block)
+                yield from per_row_decoder.changed_rows(block, names)
 
 
 class RowSource(BinlogDataSource):

@@ -179,7 +179,8 @@ def main() -> int:
     started = time.monotonic()
 
     def tell(number: int) -> None:
-        _say(f"\r{number} of {arguments.kills} kills, {time.monotonic() - started:.0f} s")
+        start, end = ("\r", "") if sys.stdout.isatty() else ("", "\n")
+        _say(f"{start}{number} of {arguments.kills} kills, {time.monotonic() - started:.0f} s{end}")
 
     with tempfile.TemporaryDirectory(prefix="binlog-stream-soak-") as temporary:
         outcome = Soak(arguments.work or Path(temporary), seed=seed).run(arguments.kills, tell)

@@ -41,8 +41,9 @@ GAP_TYPE = "gap"
 BATCH_ROWS_MAX = 65_536
 """Rows of one Arrow batch, at most; Spark keeps a whole batch in memory."""
 BATCH_ROWS_MIN = 16_384
-BATCH_SIZE_MIN = 8 << 20
-"""Batches below both are joined: each costs Spark a fixed time, and a block of the log holds a few thousand rows."""
+BATCH_BLOCKS_MIN = 5
+"""Batches below both are joined: each costs Spark a fixed time, and a block of the log, 2 MiB, holds a few thousand rows
+at most. (Asking each batch for its bytes takes longer than joining it.)"""
 
 
 class BatchView(Protocol):
@@ -276,14 +277,13 @@ def _shaped(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
 def sized_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in batches of a size that suits Spark: small ones are joined, large ones cut."""
     held: list[pa.RecordBatch] = []
-    rows = size = 0
+    rows = 0
     for batch in batches:
         held.append(batch)
         rows += batch.num_rows
-        size += batch.nbytes
-        if rows >= BATCH_ROWS_MIN or size >= BATCH_SIZE_MIN:
+        if rows >= BATCH_ROWS_MIN or len(held) == BATCH_BLOCKS_MIN:
             yield from _joined(held)
-            held, rows, size = [], 0, 0
+            held, rows = [], 0
     yield from _joined(held)
 
 

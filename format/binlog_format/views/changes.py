@@ -184,7 +184,8 @@ class ChangesView:
                 yield from _text_batches(block, parts)
             elif parts:
                 keys = [part.events for part in parts]
-                yield in_order([_typed_batch(block, part) for part in parts], keys), np.sort(np.concatenate(keys))
+                together = keys[0] if len(keys) == 1 else np.sort(np.concatenate(keys))
+                yield in_order([_typed_batch(block, part) for part in parts], keys), together
 
     def _image_type(self) -> pa.DataType | None:
         if self._table is None:
