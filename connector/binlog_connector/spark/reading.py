@@ -42,8 +42,8 @@ BATCH_ROWS_MAX = 65_536
 """Rows of one Arrow batch, at most; Spark keeps a whole batch in memory."""
 BATCH_ROWS_MIN = 16_384
 BATCH_BLOCKS_MIN = 5
-"""Batches below both are joined: each costs Spark a fixed time, and a block of the log, 2 MiB, holds a few thousand rows
-at most. (Asking each batch for its bytes takes longer than joining it.)"""
+"""Batches below both are joined: each costs Spark a fixed time, and a block of the log holds a few thousand rows. (To
+ask each batch for its bytes takes half as long as to join it.)"""
 
 
 class BatchView(Protocol):
