@@ -8,16 +8,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from binlog_format.events.layout import EventType
+from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
+from binlog_format.events.table_map_layout import ColumnType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from binlog_format.block import Block
 
-HEADER_SIZE = 19
 ROWS_HEADER_SIZE = 8
-INT, STRING = 3, 254
 
 _INT_SIZE = 4
 _OPS = {
@@ -48,7 +47,7 @@ def changed_rows(block: Block, names: Sequence[str]) -> Iterator[tuple[object, .
     tables: dict[int, Table] = {}
     for event in block.events:
         start, size, kind = int(event["start"]), int(event["size"]), int(event["type"])
-        body = data[start + HEADER_SIZE : start + size]
+        body = data[start + EVENT_HEADER_SIZE : start + size]
         if kind == EventType.TABLE_MAP:
             tables[_table_id(body)] = _read_table(body)
         elif kind in _OPS:
@@ -95,7 +94,7 @@ def _read_image(body: bytes, at: int, table: Table, names: Sequence[str]) -> tup
     for number, (name, (kind, length_size)) in enumerate(zip(names, table.columns, strict=True)):
         if body[nulls + number // 8] >> number % 8 & 1:
             image[name] = None
-        elif kind == INT:
+        elif kind == ColumnType.LONG:
             image[name] = int.from_bytes(body[at : at + _INT_SIZE], "little", signed=True)
             at += _INT_SIZE
         else:
@@ -116,12 +115,12 @@ def _read_table(body: bytes) -> Table:
     columns = []
     for kind in kinds:
         length_size = 1
-        if kind == STRING:
+        if kind == ColumnType.STRING:
             # The upper bits of a CHAR's length are in its real type, inverted.
             longest = body[at + 1] | ((body[at] & 0x30) ^ 0x30) << 4
             length_size = 2 if longest > 255 else 1
             at += 2
-        elif kind != INT:
+        elif kind != ColumnType.LONG:
             raise ValueError(f"a column of type {kind} in a log that has none")
         columns.append((kind, length_size))
     return Table(database, table, tuple(columns))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # Spark reads Arrow value by value; Arrow's own checks before each take a quarter of the time that the JVM needs for a
 # row. (What a user wants goes into `extraJavaOptions`.)
+_DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _JAVA_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 
 SETTINGS = {
@@ -43,13 +44,13 @@ SETTINGS = {
     # It differs between SQL and RDDs, and would keep each from taking the other's workers.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.driver.defaultJavaOptions": _JAVA_OPTIONS,
+    _DEFAULT_JAVA_OPTIONS: _JAVA_OPTIONS,
 }
 
 PLANNING_ONLY = {
     # Compiling Java code as well as it can be would take a sixth of the processor time that the rows take, for minutes.
     # Without room for classes Java would collect garbage at its start, several times.
-    "spark.driver.defaultJavaOptions": f"{_JAVA_OPTIONS} -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m",
+    _DEFAULT_JAVA_OPTIONS: f"{_JAVA_OPTIONS} -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m",
 }
 """Settings of a session that no rows pass through: Java plans batches and starts tasks, Python reads and writes."""
 
@@ -57,7 +58,6 @@ PLANNING_ONLY = {
 # takes a tenth less. Two collectors are one too many for Java, so a user's choice stands alone.
 _COLLECTOR = "-XX:+UseParallelGC"
 _ANY_COLLECTOR = re.compile(r"-XX:\+Use\w*GC\b")
-_DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _JAVA_OPTION_SETTINGS = (_DEFAULT_JAVA_OPTIONS, "spark.driver.extraJavaOptions")
 _JAVA_OPTION_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 

@@ -58,10 +58,8 @@ class WatchedLog:
     def __init__(self, path: str, format_name: str | None = None, *, bound: Bound = Bound.VISIBLE) -> None:
         self.log: Log = open_log(path, format_name=format_name, bound=bound)
         self._directory, only = open_directory(path)
-        directory = self._directory
-        self._files: _Files = (
-            _InnodbFiles(directory, only) if self.log.format_name == "innodb" else _ClassicFiles(directory, only)
-        )
+        kind = _InnodbFiles if self.log.format_name == "innodb" else _ClassicFiles
+        self._files: _Files = kind(self._directory, only)
         self._names: dict[int, str] | None = None
         if not self.names():
             self.log.close()

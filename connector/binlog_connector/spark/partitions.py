@@ -24,7 +24,7 @@ PARTITION_SIZE_MIN = 4 << 20
 
 PARTITION_SIZE_MAX = 128 << 20
 """A partition is one Spark task: the unit that is retried, and that is spread over executors; of files Spark takes as
-much. A task costs 40 ms and more of processor time, however little it reads."""
+much. A task costs 20 ms and more of processor time, however little it reads."""
 
 _REST_MAX = PARTITION_SIZE_MAX // 8
 """What is over is read along up to this: a batch ends behind the transaction with which it is full, and would be a task

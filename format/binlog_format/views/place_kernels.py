@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.kernels import kernel
+from binlog_format.rows.row_event_kernels import AFTER_KIND, BEFORE_KIND, INSERT_KIND
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,11 +17,6 @@ if TYPE_CHECKING:
 
     Int32s = NDArray[np.int32]
     Int64s = NDArray[np.int64]
-
-# `ImageKind`, as numbers that a kernel can take in.
-_INSERT = 0
-_UPDATE_BEFORE = 1
-_UPDATE_AFTER = 2
 
 _MICROS = 1_000_000
 
@@ -43,13 +39,13 @@ def pair_changes(kinds: Bytes, first: Int64s, before: Int64s, after: Int64s) -> 
     while row < len(kinds):
         kind = kinds[row]
         first[count] = row
-        before[count] = -1 if kind == _INSERT else row
-        after[count] = row if kind == _INSERT else -1
-        if kind == _UPDATE_AFTER:
+        before[count] = -1 if kind == INSERT_KIND else row
+        after[count] = row if kind == INSERT_KIND else -1
+        if kind == AFTER_KIND:
             return -1
-        if kind == _UPDATE_BEFORE:
+        if kind == BEFORE_KIND:
             row += 1
-            if row == len(kinds) or kinds[row] != _UPDATE_AFTER:
+            if row == len(kinds) or kinds[row] != AFTER_KIND:
                 return -1
             after[count] = row
         count += 1

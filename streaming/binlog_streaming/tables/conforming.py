@@ -1,4 +1,4 @@
-"""Rows put into the columns of a table: `conformed`; `changed_rows` brings rows behind a `SchemaChange`."""
+"""Rows put into the columns of a table: `conformed`, `with_values`; `changed_rows`: behind a `SchemaChange`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,17 @@ def conformed(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for field, place in zip(schema, found, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def with_values(rows: pa.RecordBatch, values: Mapping[str, pa.Array | pa.Scalar]) -> pa.RecordBatch:
+    """The same rows with other values in some of their columns, by exact name; others that *values* names are left."""
+    arrays = []
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        value = values.get(field.name, column)
+        if isinstance(value, pa.Scalar):
+            value = pa.repeat(value, rows.num_rows)
+        arrays.append(_cast(value, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
 
 
 def conformed_table(rows: pa.Table, schema: pa.Schema) -> pa.Table:

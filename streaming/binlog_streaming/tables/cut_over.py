@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from binlog_format.errors import SchemaError
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_array
 from binlog_streaming.settings import Mode
-from binlog_streaming.tables.conforming import conformed
+from binlog_streaming.tables.conforming import conformed, with_values
 from binlog_streaming.tables.emptied import ended, live_rows, living, time_scalar
 from binlog_streaming.tables.evolution import fitting, reconciled
 from binlog_streaming.tables.key_lookup import KeyLookup
@@ -29,7 +29,7 @@ from binlog_streaming.tables.statements import Work, dropped_columns, has_rows, 
 from binlog_streaming.tables.target import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY, joined_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -155,7 +155,7 @@ class _GhostRows:
         own = _own_values(occasion, columns.schema)
         live = {column.casefold() for column in columns.live}
         names = [name for name in ghost.schema.names if name.casefold() in live]
-        batches = [_with(conformed(batch.select(names), columns.schema), own) for batch in ghost]
+        batches = [with_values(conformed(batch.select(names), columns.schema), own) for batch in ghost]
         rows = pa.Table.from_batches(batches, columns.schema).combine_chunks()
         numbers = np.arange(len(rows), dtype=np.int64)
         for name in key:
@@ -188,7 +188,7 @@ class _GhostRows:
             name: pc.if_else(mask_array(stays), one_array(self.rows.column(name).take(numbers)), batch.column(name))
             for name in names
         }
-        return _with(batch, changed)
+        return with_values(batch, changed)
 
     def _ghosts_of(self, batch: pa.RecordBatch, wanted: pa.BooleanArray) -> Indices:
         # For each row of the target the ghost's row that it is; -1: there is none, or it holds other values.
@@ -220,14 +220,3 @@ def _own_values(occasion: Occasion, schema: pa.Schema) -> dict[str, pa.Scalar]:
         IS_CURRENT: pa.scalar(True),
         VERSION_POSITION: pa.scalar(place_text(statement.position, statement.event_no)),
     }
-
-
-def _with(batch: pa.RecordBatch, values: Mapping[str, pa.Array | pa.Scalar]) -> pa.RecordBatch:
-    # The same rows, with other values in some columns.
-    arrays = []
-    for field, column in zip(batch.schema, batch.columns, strict=True):
-        value = values.get(field.name, column)
-        if isinstance(value, pa.Scalar):
-            value = pa.repeat(value, batch.num_rows)
-        arrays.append(value if value.type.equals(field.type) else value.cast(field.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)

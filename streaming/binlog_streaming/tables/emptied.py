@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_streaming.settings import Deletes, Mode
-from binlog_streaming.tables.conforming import conformed
+from binlog_streaming.tables.conforming import conformed, with_values
 from binlog_streaming.tables.evolution import fitting
 from binlog_streaming.tables.mode_columns import DELETED, DELETED_AT, IS_CURRENT, VALID_TO, mode_schema
 
@@ -69,8 +69,7 @@ def ended(rows: pa.RecordBatch, mode: Mode, commit_time: int, goes: pa.BooleanAr
         flag: pc.if_else(goes, mode is not Mode.SCD2, rows.column(flag)),
         when: pc.if_else(goes, at, rows.column(when)),
     }
-    arrays = [changed.get(name, column) for name, column in zip(rows.schema.names, rows.columns, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
+    return with_values(rows, changed)
 
 
 def emptied_rows(target: Target, mode: Mode, commit_time: int, schema: pa.Schema) -> pa.RecordBatchReader:

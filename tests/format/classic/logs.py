@@ -15,7 +15,7 @@ import numpy as np
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.gtid_groups import gtid_of
 from binlog_format.log import BLOCK_SIZE
-from binlog_format.source_file import FileEntry, LocalDirectory
+from binlog_format.source_file import Directory, FileEntry, LocalDirectory
 from tests.corpus import SERVER_CASES, corpus
 
 if TYPE_CHECKING:
@@ -89,16 +89,13 @@ class MemoryFile:
         self._content = b""
 
 
-class MemoryDirectory:
+class MemoryDirectory(Directory):
     """A directory of such files."""
 
     path = "memory"
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
-
-    def path_of(self, name: str) -> str:
-        return f"memory/{name}"
 
     def entries(self) -> list[FileEntry]:
         return [FileEntry(name, len(content)) for name, content in self.files.items()]

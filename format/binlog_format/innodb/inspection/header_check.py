@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_format.innodb.inspection.file_views import FileView
+    from binlog_format.source_file import Directory
 
 
 def check_header(file: FileView, before: FileView | None, is_last: bool) -> Iterator[Finding]:
@@ -68,8 +69,8 @@ def _check_size(file: FileView, is_last: bool) -> Iterator[Finding]:
         yield Finding.of(DataLossError("TRUNCATED_TRANSACTION", reason + ": the file was cut off", at=at))
 
 
-def missing_files(files: list[FileView]) -> Iterator[tuple[int, Finding]]:
-    """Gaps between the numbers of *files*, each with the number behind it."""
+def missing_files(files: list[FileView], directory: Directory) -> Iterator[tuple[int, Finding]]:
+    """Gaps between the numbers of *files*, which are in *directory*, each with the number behind it."""
     for before, file in pairwise(files):
         if file.file_no == before.file_no + 1:
             continue
@@ -81,7 +82,7 @@ def missing_files(files: list[FileView]) -> Iterator[tuple[int, Finding]]:
                 DataLossError(
                     "FILE_PURGED",
                     f"the file is not there{said}, but those before and behind it are",
-                    at=Place(before.path.removesuffix(before.name) + file_name(before.file_no + 1)),
+                    at=Place(directory.path_of(file_name(before.file_no + 1))),
                     hint="The files were not copied together; a server removes only the first ones",
                 )
             ),

@@ -88,7 +88,7 @@ class InnodbCheck:
             raise StartError("NO_LOG_FILES", f"{self._directory.path}: there are no binlog files to check")
         # Pages are looked at one by one, then groups are read: each byte counts twice.
         self._total = sum(2 * file.size for file in files)
-        gaps = dict(missing_files(files))
+        gaps = dict(missing_files(files, self._directory))
         begun = [file.file_no for file in files if file.state is not HeaderState.EMPTY]
         log = InnodbLog(self._directory, self._only)
         walk = PageWalk(self._directory)
