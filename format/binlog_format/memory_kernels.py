@@ -1,4 +1,4 @@
-"""Loads and copies for kernels: `load_u8`, `load_u16`, `load_u32`, `load_u64`, `copy_bytes`.
+"""Loads and copies for kernels: `load_u8`, `load_u16`, `load_u32`, `load_u64`, `copy_bytes`; `prefetch`.
 
 Each compiles to one machine instruction or one `memmove`; a loop over single bytes, or a slice assignment, runs at a
 tenth of that speed. They check no bounds and accept no negative index: the kernel that calls them has done so.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit
 from numba.core import cgutils, config, types
 from numba.extending import intrinsic
@@ -62,6 +63,24 @@ def _compiled_copy(_typing: Any, target: Any, to: Any, source: Any, at: Any, siz
     return types.none(target, to, source, at, size), generate
 
 
+def _compiled_prefetch(_typing: Any, data: Any, index: Any) -> Any:
+    if not (_is_byte_buffer(data) and isinstance(index, types.Integer)):
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        index_64 = context.cast(builder, values[1], signature.args[1], types.int64)
+        pointer = _pointer_to(context, builder, signature.args[0], values[0], index_64)
+        word = ir.IntType(32)
+        function_type = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
+        insert: Any = cgutils.get_or_insert_function
+        function = insert(builder.module, function_type, "llvm.prefetch.p0")
+        to_read, into_all_caches, of_data = word(0), word(3), word(1)
+        builder.call(function, [pointer, to_read, into_all_caches, of_data])
+        return context.get_dummy_value()
+
+    return types.none(data, index), generate
+
+
 def _plain_load(size: int) -> Callable[[Bytes, int], int]:
     def load(data: Bytes, index: int) -> int:
         if index < 0 or index + size > len(data):
@@ -75,6 +94,10 @@ def _plain_copy(target: Bytes, to: int, source: Bytes, at: int, size: int) -> No
     if min(to, at, size) < 0 or to + size > len(target) or at + size > len(source):
         raise IndexError(f"{size} bytes from {at} of {len(source)} to {to} of {len(target)}")
     target[to : to + size] = source[at : at + size]
+
+
+def _plain_prefetch(data: Bytes, index: int) -> None:
+    """Nothing: only the processor has caches."""
 
 
 def _checked_load(load: Callable[[Bytes, int], int], size: int) -> Callable[[Bytes, int], int]:
@@ -109,17 +132,21 @@ load_u64: Callable[[Bytes, int], int]
 """The little-endian number of 8 bytes at an index; a uint64 in kernels."""
 copy_bytes: Callable[[Bytes, int, Bytes, int, int], None]
 """Copy from one buffer to another: target, index there, source, index there, size."""
+prefetch: Callable[[Bytes, int], None]
+"""Ask for the cache line of the byte at an index, which is soon to be loaded. A hint: any index will do."""
 
 _config: Any = config
 if _config.DISABLE_JIT:
     load_u8, load_u16, load_u32, load_u64 = (_plain_load(size) for size in (1, 2, 4, 8))
     copy_bytes = _plain_copy
+    prefetch = _plain_prefetch
 else:
     load_u8 = _compiled_load(types.uint8, types.int64)
     load_u16 = _compiled_load(types.uint16, types.int64)
     load_u32 = _compiled_load(types.uint32, types.int64)
     load_u64 = _compiled_load(types.uint64, types.uint64)
     copy_bytes = cast("Callable[[Bytes, int, Bytes, int, int], None]", intrinsic(_compiled_copy))
+    prefetch = cast("Callable[[Bytes, int], None]", intrinsic(_compiled_prefetch))
     if _config.BOUNDSCHECK:
         load_u8, load_u16 = _checked_load(load_u8, 1), _checked_load(load_u16, 2)
         load_u32, load_u64 = _checked_load(load_u32, 4), _checked_load(load_u64, 8)

@@ -1,4 +1,4 @@
-"""Arrow arrays over NumPy arrays, without a copy: `fixed_array`, `text_array`."""
+"""Arrow arrays over NumPy arrays, without a copy: `fixed_array`, `text_array`, `struct_array`."""
 
 from __future__ import annotations
 
@@ -65,6 +65,13 @@ def repeated_text(text: str, count: int) -> pa.Array:
     encoded = text.encode()
     offsets = np.arange(count + 1, dtype=np.int32) * len(encoded)
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(encoded * count))
+
+
+def struct_array(kind: pa.StructType, columns: Sequence[pa.Array], valid: Mask | None = None) -> pa.Array:
+    """Structs of *columns*, of which there is at least one; null where not *valid*."""
+    count = len(columns[0])
+    bitmap, null_count = (None, 0) if valid is None else _bitmap(valid)
+    return pa.Array.from_buffers(kind, count, [bitmap], null_count, children=list(columns))
 
 
 def boolean_array(values: Mask, valid: Mask) -> pa.Array:

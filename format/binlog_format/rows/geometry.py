@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.kernels import empty_bytes
-from binlog_format.rows.arrow_arrays import fixed_array, text_array, validity
+from binlog_format.rows.arrow_arrays import fixed_array, struct_array, text_array, validity
 from binlog_format.rows.binary_kernels import SRID_SIZE, split_geometries
 from binlog_format.rows.column_types import BadValueError, Family, size_prefix
 from binlog_format.rows.text import Values, text_offsets
@@ -37,8 +37,7 @@ def _geometries(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding
     valid = validity(offsets)
     wkb = text_array(pa.binary(), out_offsets, out[: out_offsets[-1]], valid)
     fields = [fixed_array(pa.int32(), srids, valid), wkb]
-    mask = None if valid.all() else pa.array(~valid)
-    return pa.StructArray.from_arrays(fields, fields=list(GEOMETRY_TYPE), mask=mask)
+    return struct_array(GEOMETRY_TYPE, fields, valid)
 
 
 GEOMETRIES = Family(lambda layout, index, decoding: GEOMETRY_TYPE, _geometries)

@@ -1,9 +1,10 @@
-"""The loop behind `read_images` where every image has all columns: `fill_whole_images`, in one pass."""
+"""The loops behind `Images`: `fill_whole_images`, in one pass where every image has all columns; `pick_cells`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from binlog_format.events.look_ahead import expect_row_event
 from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import load_u8
 from binlog_format.rows.row_event_kernels import (
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     Int32s = NDArray[np.int32]
     Int64s = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
 
 
 @kernel
@@ -131,6 +133,7 @@ def fill_whole_images(
     count = widths.size
     bitmap = (count + 7) >> 3
     for i in range(first, rows.size):
+        expect_row_event(data, starts, sizes, rows, i)
         row = rows[i]
         start = starts[row]
         kind = int(types[row])
@@ -152,3 +155,28 @@ def fill_whole_images(
             return images, code, i, changed, column
         images = after
     return images, OK, rows.size, 0, 0
+
+
+@kernel
+def pick_cells(cells: Int32s, slot: int, images: Int64s, missing: Mask, out: Int32s) -> int:
+    """Where the values of a column start in some images.
+
+    Args:
+        cells: Shape (slot_count, image_count).
+        slot: The row of *cells*.
+        images: Numbers of images.
+        missing: Where there is none, whatever its number: `NULL`.
+        out: Gets the places.
+
+    Returns:
+        The first index of an image that is not there; -1 when all are.
+    """
+    for i in range(images.size):
+        image = images[i]
+        if missing[i]:
+            out[i] = NULL
+        elif image < 0 or image >= cells.shape[1]:
+            return i
+        else:
+            out[i] = cells[slot, image]
+    return -1

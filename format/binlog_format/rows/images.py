@@ -14,7 +14,7 @@ from binlog_format.rows import row_event_kernels as codes
 from binlog_format.rows.column_types import column_name, value_widths
 from binlog_format.rows.columns import column_array
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
-from binlog_format.rows.image_kernels import fill_whole_images
+from binlog_format.rows.image_kernels import fill_whole_images, pick_cells
 from binlog_format.rows.partial_image_kernels import PARTIAL_FIELDS, count_images, fill_images
 from binlog_format.rows.partial_values import PartialValueError, with_whole_values
 
@@ -117,8 +117,9 @@ class Images:
         Raises:
             BinlogError: As `column`.
         """
-        offsets = self.column_offsets(column).take(rows)
-        offsets[missing] = NULL
+        offsets = np.empty(len(rows), dtype=np.int32)
+        unknown = pick_cells(self.cells, int(self.slots[column]), rows, missing, offsets)
+        assert unknown < 0, f"image {rows[unknown]} of {len(self)}"
         return column_array(self.layout, column, self.data, offsets, decoding=self.decoding)
 
     def has_absent(self) -> bool:

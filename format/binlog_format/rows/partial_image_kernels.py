@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from binlog_format.events.look_ahead import expect_row_event
 from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import load_u8
 from binlog_format.rows.row_event_kernels import (
@@ -213,7 +214,9 @@ def count_images(
     column_count = widths.size
     images = 0
     partial = 0
-    for row in rows:
+    for index in range(rows.size):
+        expect_row_event(data, starts, sizes, rows, index)
+        row = rows[index]
         start = starts[row]
         kind = int(types[row])
         code, place, before, after = _open_partial(data, start, sizes[row], kind, column_count, present)
@@ -320,13 +323,12 @@ def fill_images(
     Returns:
         The number of images; another one than counted, or -1, means that *data* has changed meanwhile.
     """
-    starts = events["start"]
-    sizes = events["size"]
-    types = events["type"]
-    before_columns = present[0]
-    after_columns = present[1]
+    starts, sizes, types = events["start"], events["size"], events["type"]
+    before_columns, after_columns = present[0], present[1]
     images = found = 0
-    for row in rows:
+    for index in range(rows.size):
+        expect_row_event(data, starts, sizes, rows, index)
+        row = rows[index]
         kind = int(types[row])
         code, place, before, after = _open_partial(data, starts[row], sizes[row], kind, widths.size, present)
         if code != OK:

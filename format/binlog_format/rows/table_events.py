@@ -68,14 +68,16 @@ class TableMaps:
             return []
         state = self._state
         state[kernels.STATE_GROUP] = -1
+        state[kernels.STATE_FOUND] = 0
         if block.groups["begins"][0]:
             state[kernels.STATE_GENERATION] += 1
             state[kernels.STATE_COUNT] = 0
             if self._exemplar_bytes > _EXEMPLAR_BYTES_MAX or block.vendor != self._vendor:
                 self._forget()  # the same bytes of another server may mean something else
                 self._vendor = block.vendor
-        event_layouts = np.empty(len(block.events), dtype=np.int32)
-        code, row = self._walk(block, 0, event_layouts)
+        found = np.empty(len(block.events), dtype=np.int64)
+        layouts = np.empty(len(block.events), dtype=np.int32)
+        code, row = self._walk(block, 0, found, layouts)
         while code != kernels.DONE:
             if code == kernels.NEW_LAYOUT:
                 self._remember(block, row)
@@ -83,20 +85,25 @@ class TableMaps:
                 self._grow_table_map()
             else:
                 raise _error(block, code, row)
-            code, row = self._walk(block, row, event_layouts)
-        rows = np.flatnonzero(event_layouts >= 0)
-        of_rows = event_layouts[rows]
+            code, row = self._walk(block, row, found, layouts)
+        count = int(state[kernels.STATE_FOUND])
+        return self._by_layout(found[:count], layouts[:count])
+
+    def _by_layout(self, rows: NDArray[np.int64], layouts: NDArray[np.int32]) -> list[TableEvents]:
+        counts = np.bincount(layouts)
+        numbers = np.flatnonzero(counts)
+        if len(numbers) == 1:
+            return [TableEvents(self._layouts[numbers[0]], rows)]
         if len(self._layouts) <= _RADIX_SORTED_MAX:
-            of_rows = of_rows.astype(np.uint16)
-        order = np.argsort(of_rows, kind="stable")
-        counts = np.bincount(of_rows, minlength=len(self._layouts))
+            layouts = layouts.astype(np.uint16)
+        order = np.argsort(layouts, kind="stable")
         ends = np.cumsum(counts)
         return [
             TableEvents(self._layouts[number], rows[order[ends[number] - counts[number] : ends[number]]])
-            for number in np.flatnonzero(counts)
+            for number in numbers
         ]
 
-    def _walk(self, block: Block, first: int, event_layouts: NDArray[np.int32]) -> tuple[int, int]:
+    def _walk(self, block: Block, first: int, found: NDArray[np.int64], layouts: NDArray[np.int32]) -> tuple[int, int]:
         return kernels.resolve_events(
             block.data,
             block.events,
@@ -108,7 +115,8 @@ class TableMaps:
             self._hints,
             self._table_map,
             self._state,
-            event_layouts,
+            found,
+            layouts,
         )
 
     def _forget(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_format.events.layout import EventType
+from binlog_format.events.look_ahead import expect_event
 from binlog_format.events.table_map_layout import (
     DUMMY_TABLE_ID,
     TABLE_BODY_OFFSET,
@@ -47,7 +48,8 @@ MAP_FIELDS = 3
 STATE_GENERATION = 0  # of the group at hand; every group has its own
 STATE_COUNT = 1  # table ids of that group in the map
 STATE_GROUP = 2  # row of the group table, -1 at the start of a block
-STATE_FIELDS = 3
+STATE_FOUND = 3  # row events found in the block so far
+STATE_FIELDS = 4
 
 # Fields of an exemplar.
 EXEMPLAR_START = 0
@@ -157,6 +159,14 @@ def _put(table_map: Int64s, state: Int64s, table_id: int, layout: int) -> None:
 
 
 @kernel
+def _note(state: Int64s, found: Int64s, layouts: Int32s, row: int, layout: int) -> None:
+    at = state[STATE_FOUND]
+    found[at] = row
+    layouts[at] = layout
+    state[STATE_FOUND] = at + 1
+
+
+@kernel
 def _enter_group(state: Int64s, group: int) -> None:
     # At the start of a block, a group that goes on from the block before keeps its tables.
     if state[STATE_GROUP] >= 0:
@@ -177,6 +187,7 @@ def resolve_events(
     hints: Int64s,
     table_map: Int64s,
     state: Int64s,
+    found: Int64s,
     layouts: Int32s,
 ) -> tuple[int, int]:
     """Find the layout of every row event from row *first* of *events* on.
@@ -192,7 +203,8 @@ def resolve_events(
         hints: Shape (power of two, 2): table id and its last layout.
         table_map: Shape (power of two, `MAP_FIELDS`): layouts by table id in the group at hand.
         state: `STATE_FIELDS`, carried over from call to call.
-        layouts: Gets the layout of each row event, -1 for all other events.
+        found: As long as *events*: gets the rows of *events* that are row events of a table.
+        layouts: As long: gets the layout of each of them.
 
     Returns:
         A code and the row of *events* that it is about.
@@ -202,7 +214,7 @@ def resolve_events(
     types = events["type"]
     groups = events["group"]
     for row in range(first, len(events)):
-        layouts[row] = -1
+        expect_event(data, starts, row)
         if groups[row] != state[STATE_GROUP]:
             _enter_group(state, groups[row])
         kind = int(types[row])
@@ -224,7 +236,7 @@ def resolve_events(
                 slot = _map_slot(table_map, table_id, generation)
                 if table_map[slot, MAP_GENERATION] != generation:
                     return NO_TABLE_MAP, row
-                layouts[row] = table_map[slot, MAP_LAYOUT]
+                _note(state, found, layouts, row, table_map[slot, MAP_LAYOUT])
             continue
         if 2 * (state[STATE_COUNT] + 1) > len(table_map):
             return NO_ROOM, row

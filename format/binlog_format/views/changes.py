@@ -6,20 +6,27 @@ typed structs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import UnsupportedError
-from binlog_format.rows.arrow_arrays import mask_array, numbers_array, repeated_text, strings_array
+from binlog_format.kernels import as_bytes
+from binlog_format.rows.arrow_arrays import mask_array, numbers_array, repeated_text, strings_array, struct_array
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import read_images
 from binlog_format.views.bounded import bounded
 from binlog_format.views.change_extras import NO_EXTRAS, ChangeExtras, StatementRows
-from binlog_format.views.columns import COMMIT_TIME_TYPE, SURE_POSITION_TYPE, Pairs, PlaceColumns, pair_images
+from binlog_format.views.columns import (
+    COMMIT_TIME_TYPE,
+    SURE_POSITION_TYPE,
+    Pairs,
+    PlaceColumns,
+    pair_images,
+    texts_of_rows,
+)
 from binlog_format.views.event_texts import StatementTexts
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
 from binlog_format.views.image_json import (
@@ -51,7 +58,9 @@ TEXT_SIZE_MAX = 1 << 30
 """Bytes of a batch's texts before (or after) the changes; more are given in several batches."""
 
 _ABSENT_TYPE = pa.list_(pa.string())
-_OPS = strings_array(["insert", "update", "update", "delete"])  # by ImageKind of the first image
+# By `ImageKind` of the first image.
+_OPS = as_bytes(b"insertupdateupdatedelete")
+_OP_OFFSETS = np.array([0, 6, 12, 18, 24], dtype=np.int32)
 
 
 def changes_schema(image_type: pa.DataType, *, query: bool = False) -> pa.Schema:
@@ -79,26 +88,13 @@ def changes_schema(image_type: pa.DataType, *, query: bool = False) -> pa.Schema
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _TableChanges:
+_TEXT_SCHEMA = changes_schema(pa.string())
+
+
+class _TableChanges(NamedTuple):
     # The changes of one table in one block.
     images: Images
     pairs: Pairs
-
-    @property
-    def events(self) -> Int64s:
-        return self.images.table["event"][self.pairs.first].astype(np.int64)
-
-    # Of the first image of each change. (NumPy takes rows of a whole table field by field, many times slower.)
-    @property
-    def row_nos(self) -> NDArray[np.int32]:
-        row_nos: NDArray[np.int32] = self.images.table["row_no"][self.pairs.first]
-        return row_nos
-
-    @property
-    def kinds(self) -> NDArray[np.uint8]:
-        kinds: NDArray[np.uint8] = self.images.table["kind"][self.pairs.first]
-        return kinds
 
 
 class ChangesView:
@@ -127,6 +123,7 @@ class ChangesView:
         self._groups = groups
         self._extras = extras
         self._typed = TypedTable(None, decoding)
+        self._typed_batches: pa.Schema | None = None
 
     def schema(self, layout: TableLayout | None) -> pa.Schema:
         """Schema of the batches; *layout* of the one table, where there is one."""
@@ -179,13 +176,14 @@ class ChangesView:
                 self._typed.check(touched.layout)
         for images in bounded([_read(block, touched, self._decoding) for touched in selected]):
             changes = [_TableChanges(part, pair_images(part)) for part in images]
-            parts = [part for part in changes if len(part.pairs.first)]
+            parts = [part for part in changes if len(part.pairs)]
             if parts and self._table is None:
                 yield from _text_batches(block, parts)
             elif parts:
-                keys = [part.events for part in parts]
+                keys = [part.pairs.events for part in parts]
                 together = keys[0] if len(keys) == 1 else np.sort(np.concatenate(keys))
-                yield in_order([_typed_batch(block, part) for part in parts], keys), together
+                schema = self._typed_schema()
+                yield in_order([_typed_batch(block, part, schema) for part in parts], keys), together
 
     def _image_type(self) -> pa.DataType | None:
         if self._table is None:
@@ -195,17 +193,25 @@ class ChangesView:
             return self._extras.image_type
         return pa.struct(list(arrow_schema(layout, self._decoding)))
 
+    def _typed_schema(self) -> pa.Schema:
+        # Of every batch; a table that has been checked has the columns of the first one.
+        if self._typed_batches is None:
+            layout = self._typed.layout
+            assert layout is not None, "it has been checked"
+            self._typed_batches = changes_schema(pa.struct(list(arrow_schema(layout, self._decoding))))
+        return self._typed_batches
+
 
 def _read(block: Block, touched: TableEvents, decoding: Decoding) -> Images:
     return read_images(block.data, block.events, touched.events, touched.layout, place=block.place, decoding=decoding)
 
 
 def _text_batches(block: Block, parts: list[_TableChanges]) -> Iterator[tuple[pa.RecordBatch, Int64s]]:
-    events = np.concatenate([part.events for part in parts])
+    events = np.concatenate([part.pairs.events for part in parts])
     order = np.argsort(events, kind="stable")
     ranks = np.empty_like(order)
     ranks[order] = np.arange(len(order))
-    counts = [len(part.pairs.first) for part in parts]
+    counts = [len(part.pairs) for part in parts]
     tables = [
         TableTexts(image_rows(part.images), part.pairs, part_ranks)
         for part, part_ranks in zip(parts, np.split(ranks, np.cumsum(counts)[:-1]), strict=True)
@@ -220,8 +226,9 @@ def _text_batches(block: Block, parts: list[_TableChanges]) -> Iterator[tuple[pa
     batch = _batch(
         block,
         events[order],
-        np.concatenate([part.row_nos for part in parts])[order],
-        np.concatenate([part.kinds for part in parts])[order],
+        np.concatenate([part.pairs.row_nos for part in parts])[order],
+        np.concatenate([part.pairs.kinds for part in parts])[order],
+        _TEXT_SCHEMA,
         {
             "database": strings_array([part.images.layout.database for part in parts]).take(owners),
             "table": strings_array([part.images.layout.table for part in parts]).take(owners),
@@ -246,7 +253,7 @@ def _halved(block: Block, parts: list[_TableChanges], ranks: Int64s) -> Iterator
     halves: tuple[list[_TableChanges], list[_TableChanges]] = ([], [])
     start = 0
     for part in parts:
-        part_ranks = ranks[start : start + len(part.pairs.first)]
+        part_ranks = ranks[start : start + len(part.pairs)]
         start += len(part_ranks)
         owner = np.searchsorted(part.pairs.first, np.arange(len(part.images.table)), side="right") - 1
         late = (part_ranks >= len(ranks) // 2)[owner]
@@ -258,32 +265,33 @@ def _halved(block: Block, parts: list[_TableChanges], ranks: Int64s) -> Iterator
         yield from _text_batches(block, half)
 
 
-def _typed_batch(block: Block, part: _TableChanges) -> pa.RecordBatch:
+def _typed_batch(block: Block, part: _TableChanges, schema: pa.Schema) -> pa.RecordBatch:
     layout = part.images.layout
-    count = len(part.pairs.first)
-    fields = list(arrow_schema(layout, part.images.decoding))
+    image_type = schema.field("before").type
+    count = len(part.pairs)
     return _batch(
         block,
-        part.events,
-        part.row_nos,
-        part.kinds,
+        part.pairs.events,
+        part.pairs.row_nos,
+        part.pairs.kinds,
+        schema,
         {
             "database": repeated_text(layout.database, count),
             "table": repeated_text(layout.table, count),
-            "before": _structs(part.images, fields, part.pairs.before),
-            "after": _structs(part.images, fields, part.pairs.after),
+            "before": _structs(part.images, image_type, part.pairs.before),
+            "after": _structs(part.images, image_type, part.pairs.after),
             "absent": _absent(part),
         },
     )
 
 
-def _structs(images: Images, fields: list[pa.Field], rows: Int64s) -> pa.Array:
+def _structs(images: Images, kind: pa.StructType, rows: Int64s) -> pa.Array:
     # Each image is decoded once, right where it stands in the end; null for the row -1.
     missing = rows < 0
     if missing.all():
-        return pa.nulls(len(rows), pa.struct(fields))
-    columns = [images.column_of(index, rows, missing) for index in range(len(fields))]
-    return pa.StructArray.from_arrays(columns, fields=fields, mask=mask_array(missing) if missing.any() else None)
+        return pa.nulls(len(rows), kind)
+    columns = [images.column_of(index, rows, missing) for index in range(kind.num_fields)]
+    return struct_array(kind, columns, ~missing)
 
 
 def _with_query(batch: pa.RecordBatch, events: Int64s, said: tuple[NDArray[np.int32], pa.Array]) -> pa.RecordBatch:
@@ -317,7 +325,12 @@ def _statement_batch(block: Block, statements: StatementRows, image_type: pa.Dat
 
 
 def _batch(
-    block: Block, events: Int64s, row_nos: NDArray[np.int32], kinds: NDArray[np.uint8], columns: dict[str, pa.Array]
+    block: Block,
+    events: Int64s,
+    row_nos: NDArray[np.int32],
+    kinds: NDArray[np.uint8],
+    schema: pa.Schema,
+    columns: dict[str, pa.Array],
 ) -> pa.RecordBatch:
     # kinds: of the first image of each change (`ImageKind`).
     places = PlaceColumns(block.events, block.groups, events, block.gtid_sources)
@@ -328,9 +341,8 @@ def _batch(
         "gtid": places.gtid(),
         "commit_time": places.commit_time(),
         "server_id": places.server_id(),
-        "op": _OPS.take(numbers_array(kinds)),
+        "op": texts_of_rows(_OP_OFFSETS, _OPS, kinds),
     }
-    schema = changes_schema(columns["before"].type)
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
@@ -343,7 +355,7 @@ def _absent_of_all(parts: list[_TableChanges], order: Int64s) -> pa.Array:
 def _absent(part: _TableChanges) -> pa.Array:
     # Columns that the log does not carry in the image after the change (before a delete): what a consumer must leave
     # alone rather than set to null.
-    count = len(part.pairs.first)
+    count = len(part.pairs)
     if not part.images.has_absent():
         return pa.nulls(count, _ABSENT_TYPE)
     image = np.where(part.pairs.after >= 0, part.pairs.after, part.pairs.before)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
+from binlog_format.events.look_ahead import expect_event
 from binlog_format.events.query_layout import (
     LOAD_QUERY_FIXED_SIZE,
     QUERY_DATABASE_SIZE_OFFSET,
@@ -55,6 +56,7 @@ def find_texts(data: Bytes, events: Table, databases: Int64s, tables: Int64s, te
     sizes = events["size"]
     types = events["type"]
     for row in range(len(events)):
+        expect_event(data, starts, row)
         databases[1, row] = tables[1, row] = texts[1, row] = -1
         databases[0, row] = tables[0, row] = texts[0, row] = 0
         start = starts[row]

@@ -1,4 +1,4 @@
-"""Kernels behind the columns that say where a change is: `fill_places`, `pair_changes`."""
+"""Kernels behind the columns that say where a change is: `fill_places`, `pair_changes`, `spread_texts`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.kernels import kernel
+from binlog_format.memory_kernels import copy_bytes
 from binlog_format.rows.row_event_kernels import AFTER_KIND, BEFORE_KIND, INSERT_KIND
 
 if TYPE_CHECKING:
@@ -20,25 +21,36 @@ if TYPE_CHECKING:
 
 _MICROS = 1_000_000
 
+NO_SUCH_TEXT = -1
+
 
 @kernel
-def pair_changes(kinds: Bytes, first: Int64s, before: Int64s, after: Int64s) -> int:
+def pair_changes(
+    images: Table, first: Int64s, before: Int64s, after: Int64s, events: Int64s, row_nos: Int32s, first_kinds: Bytes
+) -> int:
     """Find the images of each change.
 
     Args:
-        kinds: `ImageKind` of each image.
-        first: Gets of each change its first image; as long as *kinds*, as are the others.
+        images: `IMAGE_DTYPE`.
+        first: Gets of each change its first image; as long as *images*, as are all that follow.
         before: Gets the image before it, -1 for an insert.
         after: Gets the image after it, -1 for a delete.
+        events: Gets what *images* say of the first image.
+        row_nos: The same.
+        first_kinds: The same.
 
     Returns:
         The number of changes; -1 when an update lacks one of its two images.
     """
+    kinds, image_events, image_row_nos = images["kind"], images["event"], images["row_no"]
     count = 0
     row = 0
     while row < len(kinds):
         kind = kinds[row]
         first[count] = row
+        events[count] = image_events[row]
+        row_nos[count] = image_row_nos[row]
+        first_kinds[count] = kind
         before[count] = -1 if kind == INSERT_KIND else row
         after[count] = row if kind == INSERT_KIND else -1
         if kind == AFTER_KIND:
@@ -100,3 +112,35 @@ def fill_places(
         micros[row] = np.int64(seconds[group]) * _MICROS
         server_id[row] = servers[event]
     return -1
+
+
+@kernel
+def spread_offsets(offsets: Int32s, rows: NDArray[np.integer], out_offsets: Int32s) -> int:
+    """Where each row's text goes when all are put one after the other.
+
+    Args:
+        offsets: Where each text begins, and the last one ends.
+        rows: Of each row its text.
+        out_offsets: Gets the start of each row's text, and the end of the last; right only if that is no more than 31
+            bits hold.
+
+    Returns:
+        Bytes of all; or `NO_SUCH_TEXT`.
+    """
+    end = 0
+    out_offsets[0] = 0
+    for i in range(len(rows)):
+        row = np.int64(rows[i])
+        if row < 0 or row + 1 >= len(offsets):
+            return NO_SUCH_TEXT
+        end += np.int64(offsets[row + 1]) - offsets[row]
+        out_offsets[i + 1] = end & 0x7FFFFFFF
+    return end
+
+
+@kernel
+def spread_texts(offsets: Int32s, texts: Bytes, rows: NDArray[np.integer], out_offsets: Int32s, out: Bytes) -> None:
+    """Put the texts where `spread_offsets` has said."""
+    for i in range(len(rows)):
+        row = np.int64(rows[i])
+        copy_bytes(out, out_offsets[i], texts, offsets[row], np.int64(offsets[row + 1]) - offsets[row])
