@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from bench.datasets import KeptLog
 
-WARM_UP = 6
+WARM_UP = 10
 """Runs before those that count: the first starts the workers and loads the kernels, and the JVM compiles its code bit
-by bit (4 s of processor time, then 1 s, 0.5 s in the third, 0.2 s behind the sixth)."""
+by bit (3 s of processor time, then 0.7 s in each of some runs, 0.2 s behind the tenth)."""
 RUNS = 5
 """The median counts."""
 ROW_TRANSACTIONS = 40_000
