@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from binlog_format.rows.arrow_arrays import mask_array, numbers_array, repeated_text, strings_array
+from binlog_format.rows.arrow_arrays import mask_array, numbers_array, repeated_text, strings_array, struct_array
 from tests.corpus import SERVER_CASES
 
 CLASSIC_CASE = SERVER_CASES / "mariadb-10.11" / "oltp_small"
@@ -41,6 +41,18 @@ def test_strings_arrays_are_what_arrow_makes() -> None:
     assert strings_array([]).equals(pa.array([], pa.string()))
     assert repeated_text("ü", 3).equals(pa.array(["ü"] * 3))
     assert repeated_text("ü", 0).equals(pa.array([], pa.string()))
+
+
+@pytest.mark.parametrize("valid", [None, [True] * 3, [False, True, False], [False] * 3])
+def test_struct_array_is_what_arrow_makes(valid: list[bool] | None) -> None:
+    kind = pa.struct([pa.field("a", pa.int32(), nullable=False), ("b", pa.string())])
+    columns = [pa.array([1, 2, 3], pa.int32()), pa.array(["x", None, "z"])]
+    mask = None if valid is None else np.array(valid)
+    made = struct_array(kind, columns, mask)
+    made.validate(full=True)
+    assert made.equals(
+        pa.StructArray.from_arrays(columns, fields=list(kind), mask=None if mask is None else pa.array(~mask))
+    )
 
 
 @pytest.mark.parametrize("options", ["", "table='sb.sbtest1'"])
