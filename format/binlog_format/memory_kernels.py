@@ -26,19 +26,24 @@ def _is_byte_buffer(array: Any) -> bool:
     return isinstance(array, types.Array) and array.dtype == types.uint8 and array.ndim == 1 and array.layout == "C"
 
 
-def _pointer_to(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+def _are_buffer_and_index(array: Any, index: Any) -> bool:
+    return _is_byte_buffer(array) and isinstance(index, types.Integer)
+
+
+def _pointer_to(context: Any, builder: Any, signature: Any, values: Any, argument: int = 0) -> Any:
+    # To the byte of the buffer that is that argument, at the index that is the next one.
+    index = context.cast(builder, values[argument + 1], signature.args[argument + 1], types.int64)
     make_proxy: Any = cgutils.create_struct_proxy
-    return builder.gep(make_proxy(array_type)(context, builder, array).data, [index])
+    return builder.gep(make_proxy(signature.args[argument])(context, builder, values[argument]).data, [index])
 
 
 def _compiled_load(word_type: Any, result_type: Any) -> Callable[[Bytes, int], int]:
     def typed(_typing: Any, data: Any, index: Any) -> Any:
-        if not (_is_byte_buffer(data) and isinstance(index, types.Integer)):
+        if not _are_buffer_and_index(data, index):
             return None
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            index_64 = context.cast(builder, values[1], signature.args[1], types.int64)
-            pointer = _pointer_to(context, builder, signature.args[0], values[0], index_64)
+            pointer = _pointer_to(context, builder, signature, values)
             word = builder.bitcast(pointer, context.get_value_type(word_type).as_pointer())
             loaded = builder.load(word, align=1)
             return context.cast(builder, loaded, word_type, result_type)
@@ -53,9 +58,9 @@ def _compiled_copy(_typing: Any, target: Any, to: Any, source: Any, at: Any, siz
         return None
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        to_64, at_64, size_64 = (context.cast(builder, values[i], signature.args[i], types.int64) for i in (1, 3, 4))
-        target_pointer = _pointer_to(context, builder, signature.args[0], values[0], to_64)
-        source_pointer = _pointer_to(context, builder, signature.args[2], values[2], at_64)
+        target_pointer = _pointer_to(context, builder, signature, values)
+        source_pointer = _pointer_to(context, builder, signature, values, 2)
+        size_64 = context.cast(builder, values[4], signature.args[4], types.int64)
         memmove: Any = cgutils.raw_memmove
         memmove(builder, target_pointer, source_pointer, size_64, context.get_constant(types.int64, 1))
         return context.get_dummy_value()
@@ -64,12 +69,11 @@ def _compiled_copy(_typing: Any, target: Any, to: Any, source: Any, at: Any, siz
 
 
 def _compiled_prefetch(_typing: Any, data: Any, index: Any) -> Any:
-    if not (_is_byte_buffer(data) and isinstance(index, types.Integer)):
+    if not _are_buffer_and_index(data, index):
         return None
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        index_64 = context.cast(builder, values[1], signature.args[1], types.int64)
-        pointer = _pointer_to(context, builder, signature.args[0], values[0], index_64)
+        pointer = _pointer_to(context, builder, signature, values)
         word = ir.IntType(32)
         function_type = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
         insert: Any = cgutils.get_or_insert_function

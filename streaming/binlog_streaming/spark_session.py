@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _JAVA_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 
-_STREAMING = "org.apache.spark.sql.execution.streaming"
-_FILE_MANAGER = "FileSystemBasedCheckpointFileManager"
-_HAS_CHECKPOINTING_PACKAGE = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 1)
+_FILE_MANAGER_PACKAGE = "org.apache.spark.sql.execution.streaming" + (
+    "" if pyspark.__version__.startswith("4.0.") else ".checkpointing"
+)
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -48,9 +48,7 @@ SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     # Spark's default starts ten processes (chmod, readlink) for each small file that it writes on a local disk, twenty
     # in a micro-batch: a tenth of a second. This one starts four, and renames a finished file into place just so.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        f"{_STREAMING}.{'checkpointing.' if _HAS_CHECKPOINTING_PACKAGE else ''}{_FILE_MANAGER}"
-    ),
+    "spark.sql.streaming.checkpointFileManagerClass": f"{_FILE_MANAGER_PACKAGE}.FileSystemBasedCheckpointFileManager",
     # It differs between SQL and RDDs, and would keep each from taking the other's workers.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",

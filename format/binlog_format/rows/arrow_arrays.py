@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from binlog_format.kernels import as_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -30,11 +32,11 @@ def fixed_array(kind: pa.DataType, values: NDArray[np.generic], valid: Mask) -> 
     return pa.Array.from_buffers(kind, len(valid), [bitmap, pa.py_buffer(values)], null_count)
 
 
-def text_array(kind: pa.DataType, text_offsets: Int32s, data: Bytes, valid: Mask) -> pa.Array:
-    """An array of `string` or `binary`; *text_offsets* has one element more than *valid*."""
+def text_array(kind: pa.DataType, text_offsets: Int32s, data: Bytes, valid: Mask | None) -> pa.Array:
+    """An array of `string` or `binary`; *text_offsets* has one element more than *valid*. None: all are there."""
     bitmap, null_count = _bitmap(valid)
     buffers = [bitmap, pa.py_buffer(text_offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(kind, len(valid), buffers, null_count)
+    return pa.Array.from_buffers(kind, len(text_offsets) - 1, buffers, null_count)
 
 
 def numbers_array(values: NDArray[np.generic], kind: pa.DataType | None = None) -> pa.Array:
@@ -55,9 +57,14 @@ def mask_array(mask: Mask) -> pa.Array:
 
 def strings_array(texts: Sequence[str]) -> pa.Array:
     """A few texts; without pandas, as `numbers_array`."""
+    offsets, data = joined_texts(texts)
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+def joined_texts(texts: Sequence[str]) -> tuple[Int32s, Bytes]:
+    """Where each of a few texts begins when all are put one after the other, and the last one ends; and the texts."""
     encoded = [text.encode() for text in texts]
-    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
+    return np.cumsum([0, *map(len, encoded)], dtype=np.int32), as_bytes(b"".join(encoded))
 
 
 def repeated_text(text: str, count: int) -> pa.Array:
@@ -70,7 +77,7 @@ def repeated_text(text: str, count: int) -> pa.Array:
 def struct_array(kind: pa.StructType, columns: Sequence[pa.Array], valid: Mask | None = None) -> pa.Array:
     """Structs of *columns*, of which there is at least one; null where not *valid*."""
     count = len(columns[0])
-    bitmap, null_count = (None, 0) if valid is None else _bitmap(valid)
+    bitmap, null_count = _bitmap(valid)
     return pa.Array.from_buffers(kind, count, [bitmap], null_count, children=list(columns))
 
 
@@ -86,7 +93,9 @@ def unsigned_64_array(values: NDArray[np.uint64], valid: Mask) -> pa.Array:
     return fixed_array(pa.decimal128(20, 0), words, valid)
 
 
-def _bitmap(valid: Mask) -> tuple[pa.Buffer | None, int]:
+def _bitmap(valid: Mask | None) -> tuple[pa.Buffer | None, int]:
+    if valid is None:
+        return None, 0
     null_count = len(valid) - int(np.count_nonzero(valid))
     if null_count == 0:
         return None, 0

@@ -35,9 +35,9 @@ def bounded(images: Sequence[Images], *, cells_max: int = CELLS_MAX) -> Iterator
     if cells <= cells_max:
         yield list(images)
         return
-    firsts = [pair_images(part).first for part in images]
-    edges = np.cumsum([len(first) for first in firsts])[:-1]
-    events = np.concatenate([part.table["event"][first] for part, first in zip(images, firsts, strict=True)])
+    pairs = [pair_images(part) for part in images]
+    edges = np.cumsum([len(pair) for pair in pairs])[:-1]
+    events = np.concatenate([pair.events for pair in pairs])
     if len(events) <= 1:
         yield list(images)
         return
@@ -45,8 +45,8 @@ def bounded(images: Sequence[Images], *, cells_max: int = CELLS_MAX) -> Iterator
     is_late[np.argsort(events, kind="stable")] = np.arange(len(events)) >= len(events) // 2
     for wanted in (False, True):
         half = []
-        for part, first, late in zip(images, firsts, np.split(is_late, edges), strict=True):
-            owner = np.searchsorted(first, np.arange(len(part)), side="right") - 1
+        for part, pair, late in zip(images, pairs, np.split(is_late, edges), strict=True):
+            owner = np.searchsorted(pair.first, np.arange(len(part)), side="right") - 1
             chosen = late[owner] == wanted
             if chosen.any():
                 half.append(part.select(chosen))

@@ -6,14 +6,21 @@ typed structs.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import UnsupportedError
-from binlog_format.kernels import as_bytes
-from binlog_format.rows.arrow_arrays import mask_array, numbers_array, repeated_text, strings_array, struct_array
+from binlog_format.rows.arrow_arrays import (
+    joined_texts,
+    mask_array,
+    numbers_array,
+    repeated_text,
+    strings_array,
+    struct_array,
+)
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import read_images
@@ -58,9 +65,7 @@ TEXT_SIZE_MAX = 1 << 30
 """Bytes of a batch's texts before (or after) the changes; more are given in several batches."""
 
 _ABSENT_TYPE = pa.list_(pa.string())
-# By `ImageKind` of the first image.
-_OPS = as_bytes(b"insertupdateupdatedelete")
-_OP_OFFSETS = np.array([0, 6, 12, 18, 24], dtype=np.int32)
+_OPS = joined_texts(["insert", "update", "update", "delete"])  # by `ImageKind` of the first image
 
 
 def changes_schema(image_type: pa.DataType, *, query: bool = False) -> pa.Schema:
@@ -123,7 +128,6 @@ class ChangesView:
         self._groups = groups
         self._extras = extras
         self._typed = TypedTable(None, decoding)
-        self._typed_batches: pa.Schema | None = None
 
     def schema(self, layout: TableLayout | None) -> pa.Schema:
         """Schema of the batches; *layout* of the one table, where there is one."""
@@ -182,8 +186,8 @@ class ChangesView:
             elif parts:
                 keys = [part.pairs.events for part in parts]
                 together = keys[0] if len(keys) == 1 else np.sort(np.concatenate(keys))
-                schema = self._typed_schema()
-                yield in_order([_typed_batch(block, part, schema) for part in parts], keys), together
+                batches = [_typed_batch(block, part, self._typed_schema) for part in parts]
+                yield in_order(batches, keys), together
 
     def _image_type(self) -> pa.DataType | None:
         if self._table is None:
@@ -193,13 +197,10 @@ class ChangesView:
             return self._extras.image_type
         return pa.struct(list(arrow_schema(layout, self._decoding)))
 
+    @functools.cached_property
     def _typed_schema(self) -> pa.Schema:
         # Of every batch; a table that has been checked has the columns of the first one.
-        if self._typed_batches is None:
-            layout = self._typed.layout
-            assert layout is not None, "it has been checked"
-            self._typed_batches = changes_schema(pa.struct(list(arrow_schema(layout, self._decoding))))
-        return self._typed_batches
+        return changes_schema(self._image_type())
 
 
 def _read(block: Block, touched: TableEvents, decoding: Decoding) -> Images:
@@ -341,7 +342,7 @@ def _batch(
         "gtid": places.gtid(),
         "commit_time": places.commit_time(),
         "server_id": places.server_id(),
-        "op": texts_of_rows(_OP_OFFSETS, _OPS, kinds),
+        "op": texts_of_rows(*_OPS, kinds),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from binlog_format.kernels import as_bytes, empty_bytes
-from binlog_format.rows.arrow_arrays import mask_array, numbers_array, struct_array, text_array
+from binlog_format.kernels import empty_bytes
+from binlog_format.rows.arrow_arrays import joined_texts, numbers_array, struct_array, text_array
 from binlog_format.rows.column_types import check_text_size
 from binlog_format.views.gtid_kernels import gtid_offsets, write_gtids
 from binlog_format.views.place_kernels import NO_SUCH_TEXT, fill_places, pair_changes, spread_offsets, spread_texts
@@ -114,8 +114,7 @@ class PlaceColumns:
 
     def gtid(self) -> pa.Array:
         """GTID of the group as text; null without."""
-        has_gtid = self._groups["has_gtid"]
-        valid = None if has_gtid.all() else has_gtid[self._group]
+        valid = self._groups["has_gtid"][self._group]
         return texts_of_rows(*_gtid_bytes(self._groups, self._sources), self._group, valid)
 
     def commit_time(self) -> pa.Array:
@@ -139,9 +138,7 @@ def texts_of_rows(offsets: Int32s, texts: Bytes, rows: NDArray[np.integer], vali
     check_text_size(size)
     out = empty_bytes(size)
     spread_texts(offsets, texts, rows, out_offsets, out)
-    if valid is not None:
-        return text_array(pa.string(), out_offsets, out, valid)
-    return pa.StringArray.from_buffers(len(rows), pa.py_buffer(out_offsets), pa.py_buffer(out))
+    return text_array(pa.string(), out_offsets, out, valid)
 
 
 def position_array(groups: Table, rows: Int64s) -> pa.Array:
@@ -157,19 +154,14 @@ def gtid_texts(groups: Table, sources: tuple[GtidSource, ...] = ()) -> pa.Array:
         groups: `GROUP_DTYPE`.
         sources: `Block.gtid_sources`; a log of MariaDB has none.
     """
-    offsets, data = _gtid_bytes(groups, sources)
-    has_gtid = groups["has_gtid"]
-    validity = None if has_gtid.all() else mask_array(has_gtid).buffers()[1]
-    return pa.StringArray.from_buffers(len(groups), pa.py_buffer(offsets), pa.py_buffer(data), validity)
+    return text_array(pa.string(), *_gtid_bytes(groups, sources), groups["has_gtid"])
 
 
 def _gtid_bytes(groups: Table, sources: tuple[GtidSource, ...]) -> tuple[Int32s, Bytes]:
     # Where the text of each group begins, and the last one ends; and the texts. Without a GTID: whatever.
     domains, servers, seqnos = (groups[name].astype(np.uint64) for name in ("domain", "server_id", "seqno"))
     source = np.ascontiguousarray(groups["gtid_source"])
-    texts = [f"{known}:".encode() for known in sources]
-    prefixes = as_bytes(b"".join(texts))
-    prefix_offsets = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    prefix_offsets, prefixes = joined_texts([f"{known}:" for known in sources])
     unknown, offsets = gtid_offsets(domains, servers, seqnos, source, prefix_offsets)
     assert unknown < 0, f"group {unknown} counts in a source that is not given"
     data = empty_bytes(int(offsets[-1]))
