@@ -69,6 +69,7 @@ class DataLossError(BinlogError):
             "PAGE_REWRITTEN",
             "TRUNCATED_TRANSACTION",
             "XA_PREPARE_MISSING",
+            "LOST_EVENTS",
         }
     )
 

@@ -10,10 +10,18 @@ from binlog_connector.schema.keys import accept_if_exists, parse_key_parts
 from binlog_connector.schema.lexer import DdlSyntaxError, Lexer, TokenReader
 from binlog_connector.schema.operations import (
     AlterTable,
+    ChangeRows,
+    CreateFunction,
     CreateSequence,
+    CreateTemporaryTable,
+    CreateTrigger,
     CreateView,
     DropDatabase,
+    DropFunction,
     DropTables,
+    DropTemporaryTables,
+    DropTrigger,
+    DropViews,
     KeySpec,
     NotParsed,
     RenameTables,
@@ -29,6 +37,7 @@ from binlog_connector.schema.table_parser import (
 )
 
 if TYPE_CHECKING:
+    from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.operations import Operation
     from binlog_connector.schema.session import Session
 
@@ -36,6 +45,8 @@ _TEXT_SHOWN_MAX = 200
 
 DDL_WORDS = frozenset({"CREATE", "ALTER", "DROP", "RENAME"})
 """First keywords of statements that change what tables look like."""
+TRUNCATE = "TRUNCATE"
+"""First keyword of a statement that empties a table and leaves it as it looks."""
 
 # CREATE OR REPLACE DEFINER=... SQL SECURITY ... AGGREGATE FUNCTION: what they make comes behind all that.
 _MADE = frozenset(
@@ -104,26 +115,54 @@ def _operations(reader: TokenReader, session: Session) -> list[Operation]:
 
 
 def _create(reader: TokenReader, session: Session) -> list[Operation]:
-    unique = False
+    unique = temporary = False
     while not (reader.at_end() or reader.at_any(*_MADE)):
-        if reader.accept("TEMPORARY"):
-            return []
         unique |= reader.at("UNIQUE")
+        temporary |= reader.at("TEMPORARY")
         reader.skip()
+    if temporary:
+        return _create_temporary(reader, session)
     if reader.accept("TABLE"):
         return [parse_create_table(reader, session)]
     if reader.accept("SEQUENCE"):
-        return [_create_sequence(reader, session)]
+        sequence = _create_sequence(reader, session)
+        # The one row of a sequence comes, and changes, without a row event.
+        return [sequence, ChangeRows((sequence.name,))]
     if reader.accept("VIEW"):
         accept_if_exists(reader)
         return [CreateView(table_name(reader, session))]
     if reader.accept("INDEX"):
         return [_create_index(reader, session, unique)]
+    if reader.accept("TRIGGER"):
+        return [_create_trigger(reader, session)]
+    if reader.accept("FUNCTION") or reader.accept("PACKAGE"):
+        reader.accept("BODY")
+        accept_if_exists(reader)
+        routine = table_name(reader, session)
+        # One of a shared library cannot change rows.
+        return [] if reader.at("RETURNS") else [CreateFunction(routine)]
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         if_not_exists = accept_if_exists(reader)
         name = reader.name()
         return [SetDatabaseCharset(name, _database_charset(reader) or session.server_charset, if_not_exists)]
     return []
+
+
+def _create_temporary(reader: TokenReader, session: Session) -> list[Operation]:
+    if not (reader.accept("TABLE") or reader.accept("SEQUENCE")):
+        return []
+    accept_if_exists(reader)
+    return [CreateTemporaryTable(table_name(reader, session))]
+
+
+def _create_trigger(reader: TokenReader, session: Session) -> CreateTrigger:
+    accept_if_exists(reader)
+    name = table_name(reader, session)
+    while not reader.accept("ON"):
+        if reader.at_end():
+            raise reader.error("ON expected")
+        reader.take()
+    return CreateTrigger(name, table_name(reader, session))
 
 
 def _create_sequence(reader: TokenReader, session: Session) -> CreateSequence:
@@ -165,6 +204,13 @@ def _alter(reader: TokenReader, session: Session) -> list[Operation]:
     ignore = False
     while reader.at_any("ONLINE", "OFFLINE", "IGNORE"):
         ignore |= reader.take().word == "IGNORE"
+    if reader.accept("SEQUENCE"):
+        accept_if_exists(reader)
+        return [ChangeRows((table_name(reader, session),))]
+    if reader.at_any("ALGORITHM", "DEFINER", "SQL", "VIEW"):
+        while not (reader.at_end() or reader.at_any(*_MADE)):
+            reader.skip()
+        return [CreateView(table_name(reader, session))] if reader.accept("VIEW") else []
     if reader.accept("TABLE"):
         alter = parse_alter_table(reader, session)
         if ignore and any(key.unique for key in alter.new_keys):
@@ -181,12 +227,18 @@ def _alter(reader: TokenReader, session: Session) -> list[Operation]:
 
 
 def _drop(reader: TokenReader, session: Session) -> list[Operation]:
+    temporary = reader.accept("TEMPORARY")
     if reader.accept("TABLE") or reader.accept("TABLES") or reader.accept("SEQUENCE"):
-        accept_if_exists(reader)
-        names = [table_name(reader, session)]
-        while reader.accept_symbol(","):
-            names.append(table_name(reader, session))
-        return [DropTables(tuple(names))]
+        names = _dropped_names(reader, session)
+        return [DropTemporaryTables(names) if temporary else DropTables(names)]
+    if reader.accept("VIEW"):
+        return [DropViews(_dropped_names(reader, session))]
+    if reader.accept("TRIGGER"):
+        return [DropTrigger(_dropped_names(reader, session)[0])]
+    if reader.accept("FUNCTION") or reader.accept("PACKAGE"):
+        # Without its body a package is of no use.
+        reader.accept("BODY")
+        return [DropFunction(_dropped_names(reader, session)[0])]
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         accept_if_exists(reader)
         return [DropDatabase(reader.name())]
@@ -198,6 +250,14 @@ def _drop(reader: TokenReader, session: Session) -> list[Operation]:
             raise reader.error("ON expected")
         return [AlterTable(table_name(reader, session), dropped_keys=(name,))]
     return []
+
+
+def _dropped_names(reader: TokenReader, session: Session) -> tuple[TableName, ...]:
+    accept_if_exists(reader)
+    names = [table_name(reader, session)]
+    while reader.accept_symbol(","):
+        names.append(table_name(reader, session))
+    return tuple(names)
 
 
 def _rename(reader: TokenReader, session: Session) -> RenameTables:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import re
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_format.vendor import Vendor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 # sql_mode bits that change how a statement reads (MariaDB sql/sql_class.h: MODE_*; MySQL the same).
 MODE_REAL_AS_FLOAT = 1 << 0
@@ -128,10 +131,13 @@ class Lexer:
         Raises:
             DdlSyntaxError: A quote without its end.
         """
-        tokens = []
+        return list(self)
+
+    def __iter__(self) -> Iterator[Token]:
+        """The same, one by one: who needs only the head of a long statement does not wait for the rest."""
         while (token := self.first()) is not None:
-            tokens.append(token)
-        return [*tokens, Token(Kind.END, "", len(self._text))]
+            yield token
+        yield Token(Kind.END, "", len(self._text))
 
     def first(self) -> Token | None:
         """The first token from here on, and step over it; None when nothing but spaces and comments is left.
@@ -199,27 +205,27 @@ class Lexer:
         return _ESCAPE.sub(lambda match: _ESCAPES.get(match.group(1), match.group(1)), content)
 
 
-_AHEAD_MAX = 4
-
-
 class TokenReader:
-    """Looks at the tokens of one statement, one after the other.
+    """Looks at the tokens of one statement, one after the other; those that nobody looks at are not read.
 
     Args:
         tokens: With an END as the last one.
     """
 
-    def __init__(self, tokens: list[Token]) -> None:
-        self._tokens = [*tokens, *tokens[-1:] * _AHEAD_MAX]
+    def __init__(self, tokens: Iterable[Token]) -> None:
+        self._rest = iter(tokens)
+        self._tokens: list[Token] = []
         self._index = 0
 
     def peek(self, ahead: int = 0) -> Token:
-        """The token that comes, or one up to `_AHEAD_MAX` behind it; END for ever."""
+        """The token that comes, or one some tokens after it; END for ever."""
+        while len(self._tokens) <= self._index + ahead:
+            self._tokens.append(next(self._rest, None) or self._tokens[-1])
         return self._tokens[self._index + ahead]
 
     def take(self) -> Token:
         """The token that comes, and step over it."""
-        token = self._tokens[self._index]
+        token = self.peek()
         if token.kind is not Kind.END:
             self._index += 1
         return token

@@ -1,19 +1,22 @@
-"""DDL in a log: `ddl_statements(block)` and `table_statements(block)` find it in a block of plain events."""
+"""Statements in a log: `ddl_statements(block)`, `table_statements(block)` and `all_statements(block)` find them."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from binlog_connector.schema.charsets import decode_statement
-from binlog_connector.schema.ddl import DDL_WORDS
+from binlog_connector.schema.ddl import DDL_WORDS, TRUNCATE
+from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.lexer import DdlSyntaxError, Lexer
+from binlog_connector.schema.operations import ChangeRows
+from binlog_connector.schema.row_statements import NO_ROWS_WORDS
 from binlog_connector.schema.session import Session
 from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EventType
-from binlog_format.events.query import parse_query
+from binlog_format.events.query import parse_incident, parse_query
 from binlog_format.events.query_layout import (
     QUERY_DATABASE_SIZE_OFFSET,
     QUERY_FIXED_SIZE,
@@ -23,6 +26,8 @@ from binlog_format.events.query_status import parse_query_status
 from binlog_format.gtid_groups import gtid_of
 from binlog_format.position import Position
 from binlog_format.rows.declared_defaults import Moment
+from binlog_format.transactions.marks import Marks, is_kind, read_marks
+from binlog_format.transactions.statements import StatementKind
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -30,23 +35,23 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from binlog_connector.schema.server_runs import ServerRuns
     from binlog_format.block import Block
 
-TRUNCATE = "TRUNCATE"
-"""First keyword of a statement that empties a table and leaves it as it looks."""
+DELETE = "DELETE"
 
 # What may stand before the first keyword of a statement.
 _BEFORE = b" \t\r\n\f\v/-#("
 
 
-def _pairs(words: frozenset[str]) -> NDArray[np.bool_]:
+def _pairs(words: frozenset[str], before: bytes = _BEFORE) -> NDArray[np.bool_]:
     # By the first two letters of the words.
     table = np.zeros(1 << 16, dtype=np.bool_)
     for start in {word[:2] for word in words}:
         for first in (start[0], start[0].lower()):
             for second in (start[1], start[1].lower()):
                 table[ord(first) << 8 | ord(second)] = True
-    for byte in _BEFORE:
+    for byte in before:
         table[byte << 8 : (byte + 1) << 8] = True
     return table
 
@@ -54,6 +59,21 @@ def _pairs(words: frozenset[str]) -> NDArray[np.bool_]:
 _MAY_BEGIN_DDL = _pairs(DDL_WORDS)
 """By the first two bytes of a statement, the first one high."""
 _MAY_BEGIN_ANY = _pairs(DDL_WORDS | {TRUNCATE})
+_MAY_CHANGE_ROWS = ~_pairs(frozenset({"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "XA"}), before=b"")
+"""What stands in nearly every transaction is passed over; a word that nobody knows is not."""
+
+_TEXT_TYPES = (EventType.QUERY, EventType.EXECUTE_LOAD_QUERY)
+
+
+def _types(*types: EventType) -> NDArray[np.bool_]:
+    table = np.zeros(256, dtype=np.bool_)
+    table[list(types)] = True
+    return table
+
+
+_QUERY_TYPES = _types(EventType.QUERY)
+# In an `.ibb` log a Format_description event stands where the server was started; files of others begin with one.
+_STATEMENT_TYPES = _types(*_TEXT_TYPES, EventType.INCIDENT, EventType.FORMAT_DESCRIPTION)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -73,6 +93,15 @@ class DdlStatement:
         time_zone: Of the session; None: the log does not say.
         explicit_timestamps: `explicit_defaults_for_timestamp`; None: the log does not say.
         gtid: Of its event group; None: it has none.
+        thread_id: Of the session, on the server that ran it.
+        server_id: Of that server.
+        server_run: Number of the file with which a start of the server that wrote the log began, the last one before
+            the statement: temporary tables do not outlive a run. 0: not known.
+        event_type: `EventType`: QUERY, EXECUTE_LOAD_QUERY; INCIDENT: no statement, *text* is the server's message;
+            FORMAT_DESCRIPTION: no statement, the server started here.
+        may_be_undone: Its own transaction takes some of its changes back, or goes on after the block.
+        rows: Of a statement that changes rows and is not DDL, what `row_statements` read, where *text* may be its
+            beginning alone; None: *text* is whole.
     """
 
     position: Position
@@ -87,6 +116,12 @@ class DdlStatement:
     time_zone: str | None = None
     explicit_timestamps: bool | None = None
     gtid: str | None = None
+    thread_id: int = 0
+    server_id: int = 0
+    server_run: int = 0
+    event_type: int = EventType.QUERY
+    may_be_undone: bool = False
+    rows: ChangeRows | None = field(default=None, compare=False)
 
     @property
     def session(self) -> Session:
@@ -107,16 +142,24 @@ class DdlStatement:
 
     def to_row(self) -> dict[str, object]:
         """As a value of `binlog_format.views.tables.STATEMENT_TYPE`; `from_row` reads it."""
-        row: dict[str, object] = {field.name: getattr(self, field.name) for field in fields(self)}
-        return row | {"position": asdict(self.position), "vendor": self.vendor.value}
+        row: dict[str, object] = {one.name: getattr(self, one.name) for one in fields(self)}
+        row |= {"position": asdict(self.position), "vendor": self.vendor.value}
+        if self.rows is not None:
+            names = None if self.rows.names is None else [name._asdict() for name in self.rows.names]
+            row["rows"] = {"names": names, "calls": list(self.rows.calls)}
+        return row
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> DdlStatement:
         """Read what `to_row` gave, a mapping or a row of Spark's."""
-        values = {field.name: row[field.name] for field in fields(cls)}
-        place = values["position"]
+        values = {one.name: row[one.name] for one in fields(cls)}
+        place, rows = values["position"], values["rows"]
         values["position"] = Position(place["file_no"], place["page"], place["chunk"])
         values["vendor"] = Vendor(values["vendor"])
+        if rows is not None:
+            names = rows["names"]
+            tables = None if names is None else tuple(TableName(name["database"], name["table"]) for name in names)
+            values["rows"] = ChangeRows(tables, tuple(rows["calls"]))
         return cls(**values)
 
 
@@ -144,13 +187,50 @@ def table_statements(block: Block) -> Iterator[tuple[int, str, DdlStatement]]:
     return _statements(block, DDL_WORDS | {TRUNCATE}, _MAY_BEGIN_ANY)
 
 
+def all_statements(block: Block, server_runs: ServerRuns | None = None) -> Iterator[tuple[int, str, DdlStatement]]:
+    """What a block says otherwise than by row events, in order: row of the event, first keyword, statement.
+
+    Left out is what changes neither tables nor rows (`NO_ROWS_WORDS`, comments alone). A block of a log in row format
+    has little more than DDL, and costs a look at the types of its events.
+
+    Args:
+        block: Of plain events.
+        server_runs: Of the log, for `DdlStatement.server_run`; None: that is not asked for.
+
+    Raises:
+        CorruptError: `BAD_EVENT`: an event is damaged.
+    """
+    marks: Marks | None = None
+    for row, word, statement in _statements(block, None, _MAY_CHANGE_ROWS):
+        if server_runs is not None:
+            statement = replace(statement, server_run=server_runs.of(statement.position.file_no))
+        if word == DELETE:
+            marks = marks or read_marks(block)
+            statement = replace(statement, may_be_undone=_may_be_undone(block, row, marks))
+        yield row, word, statement
+
+
+def _may_be_undone(block: Block, row: int, marks: Marks) -> bool:
+    number = int(block.events["group"][row])
+    group = block.groups[number]
+    if not (group["begins"] and group["ends"]):
+        return True
+    kinds = (StatementKind.ROLLBACK, StatementKind.ROLLBACK_TO)
+    return any(is_kind(mark, *kinds) for mark in marks.of_group(number))
+
+
 def _statements(
-    block: Block, words: frozenset[str], may_begin: NDArray[np.bool_]
+    block: Block, words: frozenset[str] | None, may_begin: NDArray[np.bool_]
 ) -> Iterator[tuple[int, str, DdlStatement]]:
-    for row in _candidates(block, may_begin):
+    """Statements that begin with one of *words*; None: with any but `NO_ROWS_WORDS`, and what is no statement."""
+    types = _QUERY_TYPES if words is not None else _STATEMENT_TYPES
+    for row in _candidates(block, types, may_begin):
         event = block.events[row]
-        start, size = int(event["start"]), int(event["size"])
+        start, size, event_type = int(event["start"]), int(event["size"]), int(event["type"])
         content = block.data[start : start + size].tobytes()
+        if event_type not in _TEXT_TYPES:
+            yield row, "", _special(block, event, content)
+            continue
         try:
             query = parse_query(content)
             status = parse_query_status(content)
@@ -160,33 +240,47 @@ def _statements(
             continue
         text = decode_statement(query.text, status.client_charset)
         word = _first_word(text, status.sql_mode, block.vendor)
-        if word in words:
-            group = block.groups[int(event["group"])]
-            gtid = gtid_of(group, block.gtid_sources)
-            statement = DdlStatement(
-                Position(int(group["file_no"]), int(group["page"]), int(group["chunk"])),
-                int(event["event_no"]),
-                text,
-                query.database,
-                status.sql_mode,
-                status.server_charset,
-                block.vendor,
-                query.timestamp,
-                status.microseconds,
-                status.time_zone,
-                status.explicit_timestamps,
-                None if gtid is None else str(gtid),
-            )
-            yield row, word, statement
+        if word is None or (word in NO_ROWS_WORDS if words is None else word not in words):
+            continue
+        statement = replace(
+            _special(block, event, content),
+            text=text,
+            database=query.database,
+            sql_mode=status.sql_mode,
+            server_charset=status.server_charset,
+            commit_time=query.timestamp,
+            microseconds=status.microseconds,
+            time_zone=status.time_zone,
+            explicit_timestamps=status.explicit_timestamps,
+            thread_id=query.thread_id,
+        )
+        yield row, word, statement
 
 
-def _candidates(block: Block, may_begin: NDArray[np.bool_]) -> list[int]:
-    """Rows of Query events whose first bytes may be those of DDL, or that are too short for what they say."""
-    rows = np.flatnonzero(block.events["type"] == EventType.QUERY)
+def _special(block: Block, event: np.void, content: bytes) -> DdlStatement:
+    """An event that is no statement: an incident, a start of the server; or what all events have."""
+    group = block.groups[int(event["group"])]
+    gtid = gtid_of(group, block.gtid_sources)
+    return DdlStatement(
+        Position(int(group["file_no"]), int(group["page"]), int(group["chunk"])),
+        int(event["event_no"]),
+        parse_incident(content) if event["type"] == EventType.INCIDENT else "",
+        vendor=block.vendor,
+        commit_time=int(event["timestamp"]),
+        gtid=None if gtid is None else str(gtid),
+        server_id=int(event["server_id"]),
+        event_type=int(event["type"]),
+    )
+
+
+def _candidates(block: Block, types: NDArray[np.bool_], may_begin: NDArray[np.bool_]) -> list[int]:
+    """Rows of events of *types*; of Query events those that *may_begin* so, or that are too short for what they say."""
+    rows = np.flatnonzero(types[block.events["type"]])
     if len(rows) == 0:
         return []
     starts, sizes = block.events["start"][rows], block.events["size"][rows]
-    readable = sizes >= QUERY_FIXED_SIZE
+    # Others are few, and are all looked at: as those that are too short.
+    readable = (sizes >= QUERY_FIXED_SIZE) & (block.events["type"][rows] == EventType.QUERY)
     heads = np.where(readable, starts, starts[0] if readable[0] else 0)
     data = block.data
     if len(data) < QUERY_FIXED_SIZE:
@@ -202,9 +296,10 @@ def _candidates(block: Block, may_begin: NDArray[np.bool_]) -> list[int]:
     return [int(row) for row in rows[~readable | (long_enough & may_begin[pairs])]]
 
 
-def _first_word(text: str, sql_mode: int, vendor: Vendor) -> str:
+def _first_word(text: str, sql_mode: int, vendor: Vendor) -> str | None:
+    """Empty where it begins with something else, None where there is nothing but comments."""
     try:
         first = Lexer(text, sql_mode=sql_mode, vendor=vendor).first()
     except DdlSyntaxError:
         return ""  # it begins with a quote
-    return "" if first is None else first.word
+    return None if first is None else first.word

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from binlog_connector.schema.definitions import TableName  # noqa: TC001 - msgspec looks it up
+
 if TYPE_CHECKING:
     from binlog_connector.schema.columns import ColumnSpec
-    from binlog_connector.schema.definitions import KeyPart, TableName
+    from binlog_connector.schema.definitions import KeyPart
     from binlog_format.rows.declared_defaults import DeclaredDefault
 
 
@@ -143,9 +145,83 @@ class CreateView:
 
 @dataclass(frozen=True, slots=True)
 class TruncateTable:
-    """TRUNCATE: all rows go, the table stays as it looks."""
+    """TRUNCATE: all rows go, the table stays as it looks.
+
+    Attributes:
+        name: Of the table.
+        deletes: It is `DELETE FROM t` without a condition: its own transaction may take it back, triggers run.
+    """
 
     name: TableName
+    deletes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRows:
+    """A statement that changes rows, logged as text: no row event says which rows they are.
+
+    Attributes:
+        names: Tables whose rows it may change; None: any table.
+        calls: What it may call: names before a `(`, case-folded, without their database. Triggers and functions known
+            from elsewhere may change rows of other tables.
+    """
+
+    names: tuple[TableName, ...] | None
+    calls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTemporaryTable:
+    """CREATE TEMPORARY TABLE: until its session ends, the name means this table there."""
+
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class DropTemporaryTables:
+    """DROP TEMPORARY TABLE."""
+
+    names: tuple[TableName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTrigger:
+    """CREATE TRIGGER: statements about *table* may change rows of others."""
+
+    name: TableName
+    table: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class DropTrigger:
+    """DROP TRIGGER."""
+
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFunction:
+    """CREATE FUNCTION, CREATE PACKAGE: statements that call it may change rows of any table.
+
+    Attributes:
+        name: Of the function, or of the package whose functions are called `package.function`.
+    """
+
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class DropFunction:
+    """DROP FUNCTION, DROP PACKAGE."""
+
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class DropViews:
+    """DROP VIEW."""
+
+    names: tuple[TableName, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +267,15 @@ Operation = (
     | RenameTables
     | DropTables
     | CreateView
+    | DropViews
     | TruncateTable
+    | ChangeRows
+    | CreateTemporaryTable
+    | DropTemporaryTables
+    | CreateTrigger
+    | DropTrigger
+    | CreateFunction
+    | DropFunction
     | SetDatabaseCharset
     | DropDatabase
     | UseDatabase

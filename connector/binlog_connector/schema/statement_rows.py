@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.ddl import parse_ddl
-from binlog_connector.schema.log_ddl import TRUNCATE, table_statements
+from binlog_connector.schema.ddl import TRUNCATE, parse_ddl
+from binlog_connector.schema.log_ddl import all_statements, table_statements
 from binlog_connector.schema.operations import (
     AlterTable,
+    ChangeRows,
     CreateSequence,
     CreateTable,
     CreateView,
@@ -18,6 +20,9 @@ from binlog_connector.schema.operations import (
     SetDatabaseCharset,
     TruncateTable,
 )
+from binlog_connector.schema.row_statements import parse_statement
+from binlog_connector.schema.statement_errors import STATEMENT_SHOWN_MAX
+from binlog_format.events.layout import EventType
 from binlog_format.views.change_extras import Statement
 
 if TYPE_CHECKING:
@@ -26,10 +31,14 @@ if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.operations import Operation
+    from binlog_connector.schema.server_runs import ServerRuns
     from binlog_format.block import Block
 
 DDL_OP = "ddl"
 TRUNCATE_OP = "truncate"
+
+_STATEMENT_SIZE_MAX = STATEMENT_SHOWN_MAX + 1
+"""Characters of a statement that changes rows: what messages show, and one that tells that there are more."""
 
 
 def find_statements(block: Block) -> Iterator[Statement]:
@@ -49,19 +58,27 @@ def find_statements(block: Block) -> Iterator[Statement]:
             yield Statement(row, op, database, table, statement.text)
 
 
-def find_statement_rows(block: Block) -> Iterator[tuple[int, dict[str, object]]]:
-    """DDL and TRUNCATE in a block that have to do with tables: row of the event, `DdlStatement.to_row`.
+def find_statement_rows(block: Block, server_runs: ServerRuns | None = None) -> Iterator[tuple[int, dict[str, object]]]:
+    """Statements in a block that have to do with tables or their rows: row of the event, `DdlStatement.to_row`.
 
-    Left out are statements about users, routines, temporary tables and the like.
+    Left out are statements about users, settings and the like. Of a statement that changes rows only the beginning is
+    given, and what was read in it.
 
     Args:
         block: Of plain events.
+        server_runs: Of the log; None: temporary tables are taken to outlive a restart of the server.
 
     Raises:
         CorruptError: `BAD_EVENT`.
     """
-    for row, _, statement in table_statements(block):
-        if parse_ddl(statement.text, statement.session):
+    for row, _, statement in all_statements(block, server_runs):
+        if statement.event_type in (EventType.INCIDENT, EventType.FORMAT_DESCRIPTION):
+            yield row, statement.to_row()
+            continue
+        operations = parse_statement(statement.text, statement.session)
+        if len(operations) == 1 and isinstance(rows := operations[0], ChangeRows):
+            yield row, replace(statement, text=statement.text[:_STATEMENT_SIZE_MAX], rows=rows).to_row()
+        elif operations:
             yield row, statement.to_row()
 
 

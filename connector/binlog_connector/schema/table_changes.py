@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.alteration import Defaults, created, period_columns
 from binlog_connector.schema.charsets import UTF8MB4
 from binlog_connector.schema.columns import resolved
-from binlog_connector.schema.ddl import parse_ddl
 from binlog_connector.schema.definitions import PRIMARY, ColumnDefinition, TableDefinition, TableName
 from binlog_connector.schema.operations import (
     AlterTable,
@@ -19,7 +18,9 @@ from binlog_connector.schema.operations import (
     RenameTables,
     TruncateTable,
 )
+from binlog_connector.schema.row_statements import parse_statement
 from binlog_format.errors import BinlogError
+from binlog_format.events.layout import EventType
 from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.rows.arrow_schema import arrow_type
 from binlog_format.rows.column_types import value_widths
@@ -141,6 +142,30 @@ class DatabaseDropped:
 
 
 @dataclass(frozen=True, slots=True)
+class RowsChanged:
+    """A statement that changes rows and is logged as text: what the rows hold afterwards, no log tells.
+
+    Attributes:
+        names: Tables whose rows it may change; None: any table.
+        reason: Why other tables than those that it names count too, in a few words; empty: they do not.
+    """
+
+    names: tuple[TableName, ...] | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EventsLost:
+    """An INCIDENT event: the server made changes, of any table, that are not in the log.
+
+    Attributes:
+        message: The server's own.
+    """
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class NotUnderstood:
     """A statement that is not understood, or one that moves rows that the log does not name.
 
@@ -156,22 +181,33 @@ class NotUnderstood:
 TableChange = (
     TableCreated | TableAltered | TableRenamed | TableTruncated | TableDropped | DatabaseDropped | NotUnderstood
 )
+StatementChange = TableChange | RowsChanged | EventsLost
+"""What a statement does to tables or to rows: `StatementScope.changes`."""
 
 
 def table_changes(statement: DdlStatement, decoding: Decoding = DEFAULT_DECODING) -> list[TableChange]:
-    """What *statement* does to tables, in order; empty for one that is about none, or that changes no column.
+    """What *statement* does to whole tables, in order; empty for one that is about none, or that changes no column.
 
     Nothing is raised. Where a text column has the character set of a table or a database that the statement does not
     name, the server's default is taken; on the Arrow type this has no bearing, unless that would be `binary`.
+
+    The statement is looked at alone, as if there were no temporary tables; and which rows it changes is not asked:
+    `StatementScope.changes` knows of both.
 
     Args:
         statement: Of a log.
         decoding: How values are read; its schemas are not asked.
     """
-    found: list[TableChange] = []
-    for operation in parse_ddl(statement.text, statement.session):
-        found.extend(_changes(operation, statement, decoding))
-    return found
+    return [change for one in statement_operations(statement) for change in operation_changes(one, statement, decoding)]
+
+
+def statement_operations(statement: DdlStatement) -> list[Operation]:
+    """What *statement* says, as `parse_statement` reads it, also where only its beginning is known."""
+    if statement.event_type in (EventType.INCIDENT, EventType.FORMAT_DESCRIPTION):
+        return []
+    if statement.rows is not None:
+        return [statement.rows]
+    return parse_statement(statement.text, statement.session)
 
 
 def default_facts(
@@ -224,7 +260,8 @@ def _held(layout: TableLayout, index: int, definition: ColumnDefinition, about: 
         return ColumnDefault(None, error.reason)
 
 
-def _changes(operation: Operation, statement: DdlStatement, decoding: Decoding) -> Iterator[TableChange]:
+def operation_changes(operation: Operation, statement: DdlStatement, decoding: Decoding) -> Iterator[TableChange]:
+    """What one operation of *statement* does to tables."""
     match operation:
         case CreateTable():
             yield _created(operation, statement, decoding)
@@ -233,7 +270,8 @@ def _changes(operation: Operation, statement: DdlStatement, decoding: Decoding) 
         case RenameTables():
             yield from (TableRenamed(old, new) for old, new in operation.pairs)
         case TruncateTable():
-            yield TableTruncated(operation.name)
+            if not (operation.deletes and statement.may_be_undone):
+                yield TableTruncated(operation.name)
         case DropTables():
             yield from map(TableDropped, operation.names)
         case DropDatabase():

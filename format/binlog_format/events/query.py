@@ -1,12 +1,23 @@
-"""Query events, statements in the log as text: `parse_query`."""
+"""Query events, statements in the log as text: `parse_query`; and INCIDENT events: `parse_incident`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from binlog_format.errors import CorruptError
-from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT, EVENT_SIZE_OFFSET
-from binlog_format.events.query_layout import QUERY_FIXED_SIZE, QUERY_STRUCT
+from binlog_format.events.layout import (
+    EVENT_HEADER_SIZE,
+    EVENT_HEADER_STRUCT,
+    EVENT_SIZE_OFFSET,
+    EVENT_TYPE_OFFSET,
+    EventType,
+)
+from binlog_format.events.query_layout import (
+    INCIDENT_MESSAGE_OFFSET,
+    LOAD_QUERY_FIXED_SIZE,
+    QUERY_FIXED_SIZE,
+    QUERY_STRUCT,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +42,7 @@ class QueryEvent:
 
 
 def parse_query(event: bytes) -> QueryEvent:
-    """Read a Query event; the status variables are passed over.
+    """Read a Query event, or an Execute_load_query event; the status variables are passed over.
 
     Args:
         event: Header and body, without a checksum.
@@ -39,11 +50,12 @@ def parse_query(event: bytes) -> QueryEvent:
     Raises:
         CorruptError: `BAD_EVENT`: it is too short for what it says.
     """
-    if len(event) < QUERY_FIXED_SIZE:
-        raise CorruptError("BAD_EVENT", f"a Query event of {len(event)} bytes, expected at least {QUERY_FIXED_SIZE}")
+    fixed_size = query_fixed_size(event)
+    if len(event) < fixed_size:
+        raise CorruptError("BAD_EVENT", f"a Query event of {len(event)} bytes, expected at least {fixed_size}")
     (timestamp, *_) = EVENT_HEADER_STRUCT.unpack_from(event)
     thread_id, seconds, database_size, error_code, status_size = QUERY_STRUCT.unpack_from(event, EVENT_HEADER_SIZE)
-    database_start = QUERY_FIXED_SIZE + status_size
+    database_start = fixed_size + status_size
     text_start = database_start + database_size + 1
     if text_start > len(event):
         raise CorruptError(
@@ -51,6 +63,21 @@ def parse_query(event: bytes) -> QueryEvent:
         )
     database = event[database_start : text_start - 1].decode("utf-8", "replace")
     return QueryEvent(timestamp, thread_id, seconds, error_code, database, event[text_start:])
+
+
+def query_fixed_size(event: bytes) -> int:
+    """Bytes before the status variables of a Query event, or of an Execute_load_query event."""
+    return LOAD_QUERY_FIXED_SIZE if event[EVENT_TYPE_OFFSET] == EventType.EXECUTE_LOAD_QUERY else QUERY_FIXED_SIZE
+
+
+def parse_incident(event: bytes) -> str:
+    """The server's message in an INCIDENT event; empty where it gives none.
+
+    Args:
+        event: Header and body, without a checksum.
+    """
+    size = event[INCIDENT_MESSAGE_OFFSET - 1] if len(event) >= INCIDENT_MESSAGE_OFFSET else 0
+    return event[INCIDENT_MESSAGE_OFFSET : INCIDENT_MESSAGE_OFFSET + size].decode("utf-8", "replace")
 
 
 def query_with_text(event: bytes, text: bytes) -> bytes:

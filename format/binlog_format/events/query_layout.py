@@ -35,3 +35,6 @@ QUERY_STATUS_SIZE_OFFSET = EVENT_HEADER_SIZE + 11
 
 LOAD_QUERY_FIXED_SIZE = QUERY_FIXED_SIZE + 13
 """EXECUTE_LOAD_QUERY: file id, where the file's name is in the text, what to do with duplicates; then as above."""
+
+INCIDENT_MESSAGE_OFFSET = EVENT_HEADER_SIZE + 3
+"""INCIDENT: number u16 (1: LOST_EVENTS), length of the message u8, message (MariaDB sql/log_event.h: INCIDENT)."""

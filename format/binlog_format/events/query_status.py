@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from binlog_format.errors import CorruptError
 from binlog_format.events.charset_layout import charset_of_collation
 from binlog_format.events.layout import EVENT_HEADER_SIZE
-from binlog_format.events.query_layout import QUERY_FIXED_SIZE, QUERY_STRUCT
+from binlog_format.events.query import query_fixed_size
+from binlog_format.events.query_layout import QUERY_STRUCT
 from binlog_format.events.query_status_layout import (
     ALTER_COMMIT,
     ALTER_ID_SIZE,
@@ -67,7 +68,8 @@ def parse_query_status(event: bytes) -> QueryStatus:
         CorruptError: `BAD_EVENT`: a variable is longer than all of them.
     """
     *_, status_size = QUERY_STRUCT.unpack_from(event, EVENT_HEADER_SIZE)
-    content = event[QUERY_FIXED_SIZE : QUERY_FIXED_SIZE + status_size]
+    start = query_fixed_size(event)
+    content = event[start : start + status_size]
     values: dict[int, bytes] = {}
     place = 0
     while place < len(content):

@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
     from binlog_format.rows.table_events import TableEvents
 
+ROW_STATEMENT_TYPE = pa.struct(
+    [
+        ("names", pa.list_(pa.struct([("database", pa.string()), ("table", pa.string())]))),  # null: any table
+        ("calls", pa.list_(pa.string())),  # functions that it may call
+    ]
+)
+
 STATEMENT_TYPE = pa.struct(
     [
         ("position", POSITION_TYPE),  # of the statement's event group
@@ -40,9 +47,15 @@ STATEMENT_TYPE = pa.struct(
         ("time_zone", pa.string()),  # of the session
         ("explicit_timestamps", pa.bool_()),  # explicit_defaults_for_timestamp
         ("gtid", pa.string()),
+        ("thread_id", pa.int64()),  # of the session, on the server with the id `server_id`
+        ("server_id", pa.int64()),
+        ("server_run", pa.int64()),  # number of the file that the last start of the log's server began; 0: not known
+        ("event_type", pa.int32()),
+        ("may_be_undone", pa.bool_()),  # its transaction takes some of its changes back
+        ("rows", ROW_STATEMENT_TYPE),  # of a statement that changes rows; `text` is then its beginning
     ]
 )
-"""A statement that changes tables as a whole; null is what the log does not say."""
+"""A statement that changes tables as a whole, or rows without row events; null is what the log does not say."""
 
 TABLES_SCHEMA = pa.schema(
     [

@@ -1,0 +1,62 @@
+"""The errors for what a log does not tell row by row: `statement_error`, `events_lost_error`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import DataLossError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_connector.schema.definitions import TableName
+    from binlog_connector.schema.log_ddl import DdlStatement
+
+STATEMENT_SHOWN_MAX = 200
+"""Characters of a statement in messages, and of one that the view `tables` passes on."""
+
+STATEMENT_HINT = (
+    "Set binlog_format=ROW on the server, for all sessions (those that are open keep the old format), and take the "
+    "tables anew from the server from a position after the last such statement"
+)
+
+
+def statement_error(
+    statement: DdlStatement, names: Sequence[TableName] | None, *, reason: str = ""
+) -> UnsupportedError:
+    """The error for a statement that changes rows and stands in the log as text: `STATEMENT_FORMAT`.
+
+    Args:
+        statement: Of the log.
+        names: Tables of the reader that it concerns; None: any.
+        reason: `RowsChanged.reason`.
+    """
+    about = "any table" if names is None else ", ".join(map(str, names))
+    why = f" ({reason})" if reason else ""
+    return UnsupportedError(
+        "STATEMENT_FORMAT",
+        f"{_place(statement)}: a statement that changes rows of {about}{why} is logged as text, not row by row: "
+        f"{shown(statement)}",
+        hint=STATEMENT_HINT,
+    )
+
+
+def events_lost_error(statement: DdlStatement) -> DataLossError:
+    """The error for an INCIDENT event: `LOST_EVENTS`."""
+    return DataLossError(
+        "LOST_EVENTS",
+        f"{_place(statement)}: the server recorded an incident: changes were made that are not in the log: "
+        f"{shown(statement)}",
+        hint="Take the tables anew from the server and begin after this event",
+    )
+
+
+def shown(statement: DdlStatement) -> str:
+    """The first characters of the statement, in one line."""
+    text = " ".join(statement.text[: STATEMENT_SHOWN_MAX + 1].split())
+    return f"{text[:STATEMENT_SHOWN_MAX]}..." if len(statement.text) > STATEMENT_SHOWN_MAX else text
+
+
+def _place(statement: DdlStatement) -> str:
+    gtid = "" if statement.gtid is None else f"GTID {statement.gtid}, "
+    return f"{gtid}position {statement.position}, event {statement.event_no}"

@@ -1,0 +1,225 @@
+"""Which tables a statement means, by what was logged before it: `StatementScope.changes(statement)`.
+
+A name means a temporary table where the session has one; a trigger, a view, or a function that is called brings tables
+in that the statement does not name. What was made before the first statement observed is not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.operations import (
+    AlterTable,
+    ChangeRows,
+    CreateFunction,
+    CreateTable,
+    CreateTemporaryTable,
+    CreateTrigger,
+    CreateView,
+    DropDatabase,
+    DropFunction,
+    DropTables,
+    DropTemporaryTables,
+    DropTrigger,
+    DropViews,
+    RenameTables,
+    TruncateTable,
+)
+from binlog_connector.schema.row_statements import ANY_CALL
+from binlog_connector.schema.table_changes import (
+    EventsLost,
+    RowsChanged,
+    StatementChange,
+    operation_changes,
+    statement_operations,
+)
+from binlog_format.events.layout import EventType
+from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_connector.schema.operations import Operation
+
+    SessionId = tuple[int, int]
+    """Server and thread."""
+
+
+class StatementScope:
+    """What sessions, triggers, functions and views make of names; observes all statements of a log in its order.
+
+    Give each statement to `changes` or to `observe`, not to both.
+    """
+
+    def __init__(self) -> None:
+        self._server_run = 0
+        self._temporary: dict[SessionId, set[TableName]] = {}
+        self._triggers: dict[TableName, TableName] = {}
+        self._functions: set[TableName] = set()
+        self._views: set[TableName] = set()
+
+    def changes(self, statement: DdlStatement, decoding: Decoding = DEFAULT_DECODING) -> list[StatementChange]:
+        """What *statement* does to tables that are not temporary, in order: `table_changes` with what is known here."""
+        if statement.event_type == EventType.INCIDENT:
+            return [EventsLost(statement.text)]
+        found: list[StatementChange] = []
+        for one in self._observed(statement):
+            found += [one] if isinstance(one, RowsChanged) else operation_changes(one, statement, decoding)
+        return found
+
+    def observe(self, statement: DdlStatement) -> RowsChanged | EventsLost | None:
+        """Which rows *statement* changes that no row event has; None: none."""
+        if statement.event_type == EventType.INCIDENT:
+            return EventsLost(statement.text)
+        return next((one for one in list(self._observed(statement)) if isinstance(one, RowsChanged)), None)
+
+    def to_json(self) -> dict[str, object]:
+        """All that is known, as plain values; `from_json` reads it."""
+        return {
+            "server_run": self._server_run,
+            "temporary": [[*session, sorted(map(list, names))] for session, names in sorted(self._temporary.items())],
+            "triggers": [[*name, *table] for name, table in sorted(self._triggers.items())],
+            "functions": sorted(map(list, self._functions)),
+            "views": sorted(map(list, self._views)),
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> StatementScope:
+        """Read what `to_json` gave; an empty mapping: nothing is known."""
+        scope = cls()
+        scope._server_run = int(values.get("server_run", 0))
+        for server, thread, names in values.get("temporary", ()):
+            scope._temporary[int(server), int(thread)] = {TableName(*name) for name in names}
+        for database, name, table_database, table in values.get("triggers", ()):
+            scope._triggers[TableName(database, name)] = TableName(table_database, table)
+        scope._functions = {TableName(*name) for name in values.get("functions", ())}
+        scope._views = {TableName(*name) for name in values.get("views", ())}
+        return scope
+
+    def _observed(self, statement: DdlStatement) -> Iterator[Operation | RowsChanged]:
+        """What *statement* does to tables that are not temporary."""
+        self._forget_other_runs(statement)
+        session = statement.server_id, statement.thread_id
+        created: TableName | None = None
+        for operation in statement_operations(statement):
+            self._learn(operation, session)
+            match operation:
+                case ChangeRows():
+                    # CREATE TABLE ... SELECT fills the table that it made.
+                    found = self._rows(operation, set() if created else self._temporary.get(session, set()))
+                    if found is not None:
+                        yield found
+                case TruncateTable():
+                    yield from self._truncated(operation, statement, session)
+                case DropTables() | RenameTables() | AlterTable():
+                    yield from self._permanent(operation, session)
+                case _:
+                    created = operation.name if isinstance(operation, CreateTable) else None
+                    yield operation
+
+    def _forget_other_runs(self, statement: DdlStatement) -> None:
+        restarted = statement.event_type == EventType.FORMAT_DESCRIPTION
+        if restarted or statement.server_run not in (0, self._server_run):
+            self._temporary.clear()
+            self._server_run = statement.server_run or self._server_run
+
+    def _learn(self, operation: Operation, session: SessionId) -> None:
+        match operation:
+            case CreateTemporaryTable():
+                self._temporary.setdefault(session, set()).add(operation.name)
+            case DropTemporaryTables():
+                for name in operation.names:
+                    self._forget_temporary(name, session)
+            case CreateTrigger():
+                self._triggers[operation.name] = operation.table
+            case DropTrigger():
+                self._triggers.pop(operation.name, None)
+            case CreateFunction():
+                self._functions.add(operation.name)
+            case DropFunction():
+                self._functions.discard(operation.name)
+            case CreateView():
+                self._views.add(operation.name)
+            case DropViews():
+                self._views.difference_update(operation.names)
+            case DropDatabase():
+                for known in (self._functions, self._views):
+                    known.difference_update([name for name in known if name.database == operation.database])
+                self._drop_triggers({table for table in self._triggers.values() if table[0] == operation.database})
+
+    def _forget_temporary(self, name: TableName, session: SessionId) -> None:
+        names = self._temporary.get(session, set())
+        names.discard(name)
+        if not names:
+            self._temporary.pop(session, None)
+
+    def _drop_triggers(self, tables: set[TableName]) -> None:
+        self._triggers = {name: table for name, table in self._triggers.items() if table not in tables}
+
+    def _rows(self, operation: ChangeRows, temporary: set[TableName]) -> RowsChanged | None:
+        called = self._called(operation.calls)
+        if called is not None:
+            return RowsChanged(None, f"it calls the function {called}")
+        if operation.names is None:
+            return RowsChanged(None)
+        names = tuple(name for name in operation.names if name not in temporary)
+        return self._with_others(names) if names else None
+
+    def _with_others(self, names: tuple[TableName, ...]) -> RowsChanged:
+        for name in names:
+            if name in self._views:
+                return RowsChanged(None, f"{name} is a view")
+            trigger = next((trigger for trigger, table in self._triggers.items() if table == name), None)
+            if trigger is not None:
+                return RowsChanged(None, f"the trigger {trigger} is on {name}")
+        return RowsChanged(names)
+
+    def _called(self, calls: tuple[str, ...]) -> TableName | None:
+        if not calls or not self._functions:
+            return None
+        return next(
+            (name for name in sorted(self._functions) if name.table.casefold() in calls or ANY_CALL in calls), None
+        )
+
+    def _truncated(
+        self, operation: TruncateTable, statement: DdlStatement, session: SessionId
+    ) -> Iterator[Operation | RowsChanged]:
+        if operation.name in self._temporary.get(session, set()):
+            return
+        changed = self._with_others((operation.name,))
+        if operation.deletes and (changed.names is None or statement.may_be_undone):
+            yield changed
+        else:
+            yield operation
+
+    def _permanent(self, operation: DropTables | RenameTables | AlterTable, session: SessionId) -> Iterator[Operation]:
+        """What is left of *operation* where some of its tables are temporary ones."""
+        temporary = self._temporary.get(session, set())
+        if isinstance(operation, DropTables):
+            left = tuple(name for name in operation.names if name not in temporary)
+            for name in set(operation.names) - set(left):
+                self._forget_temporary(name, session)
+            self._drop_triggers(set(left))
+            if left:
+                yield replace(operation, names=left)
+        elif isinstance(operation, RenameTables):
+            pairs = tuple(pair for pair in operation.pairs if not self._renamed(*pair, temporary))
+            if pairs:
+                yield RenameTables(pairs)
+        elif operation.new_name is not None:
+            if not self._renamed(operation.name, operation.new_name, temporary):
+                yield operation
+        elif operation.name not in temporary:
+            yield operation
+
+    def _renamed(self, old: TableName, new: TableName, temporary: set[TableName]) -> bool:
+        """Whether it was a temporary table; triggers go with others."""
+        if old in temporary:
+            temporary.remove(old)
+            temporary.add(new)
+            return True
+        self._triggers = {name: new if table == old else table for name, table in self._triggers.items()}
+        return False
