@@ -171,6 +171,7 @@ class TableError(BinlogError):
             "CHECKPOINT_BEHIND",
             "STANDS_ELSEWHERE",
             "TARGET_GONE",
+            "INCOMPLETE",
             "SAME_TARGET",
             "MODE_CHANGED",
             "KEYS_CHANGED",

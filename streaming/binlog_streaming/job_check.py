@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from binlog_streaming.checkpoint import Checkpoint
     from binlog_streaming.log_tables import FoundTable, OnProgress
     from binlog_streaming.settings_model import Job
-    from binlog_streaming.tables.plan import Written
+    from binlog_streaming.tables.memory import Written
 
 
 @dataclass(frozen=True, slots=True)

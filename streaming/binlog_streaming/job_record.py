@@ -8,18 +8,22 @@ of the tables that have been written, and compared whenever the job starts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.statement_scope import StatementScope
+from binlog_format import open_log
 from binlog_format.errors import AccessError, OptionError
+from binlog_format.events.layout import EventType
 from binlog_format.position import Place
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.checkpoint import read_checkpoint
 from binlog_streaming.settings_model import Mode, TableRule
 from binlog_streaming.state_files import StateFolder
 from binlog_streaming.table_patterns import added_patterns
+from binlog_streaming.tables.memory import JobMemory, SetAside
 from binlog_streaming.tables.target import target_uri
 
 if TYPE_CHECKING:
@@ -33,6 +37,24 @@ RECORD_FILE = "binlog-stream-job.json"
 
 START_OPTIONS = ("startingOffsets", "startingGtid", "startingTimestamp")
 _START_AGAIN = "start again with a new checkpoint and another sink.directory"
+
+
+class ScopeRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A `StatementScope` around a batch, which may have to be done again.
+
+    Attributes:
+        batch_id: Of the batch.
+        before: `StatementScope.to_json`, before its statements.
+        after: The same, after them.
+    """
+
+    batch_id: int = -1
+    before: dict[str, Any] = {}
+    after: dict[str, Any] = {}
+
+    def at(self, batch_id: int) -> dict[str, Any]:
+        """Before the statements of a batch: this one again, or the next one."""
+        return self.before if batch_id <= self.batch_id else self.after
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +72,11 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         tables: Those that have been written: database and name.
         targets: Those that are there since: database and name of the table, and mode. Of a table that was dropped, or
             has another name now, none is: whoever likes may remove them.
+        from_first: The job reads its log from the server's first transaction on; None: not known.
+        complete: Tables all of whose rows lie in what was read: database and name.
+        incomplete: Tables of which earlier changes, or changes by statements, are missing.
+        set_aside: Tables that do not go on, and why.
+        scope: What statements mean for later ones, before and after the newest batch.
     """
 
     path: str
@@ -61,10 +88,15 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[TableRule, ...]
     tables: tuple[tuple[str, str], ...] = ()
     targets: tuple[tuple[str, str, str], ...] = ()
+    from_first: bool | None = None
+    complete: tuple[tuple[str, str], ...] = ()
+    incomplete: tuple[tuple[str, str], ...] = ()
+    set_aside: tuple[SetAside, ...] = ()
+    scope: ScopeRecord = ScopeRecord()
 
     @staticmethod
-    def of(job: Job, tables: Iterable[tuple[str, str]] = (), targets: Iterable[tuple[str, str, str]] = ()) -> JobRecord:
-        """The record of *job*."""
+    def of(job: Job) -> JobRecord:
+        """The record of *job*, before it has written anything."""
         given = job.source.options()
         return JobRecord(
             path=job.source.path,
@@ -74,8 +106,6 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
             format=str(job.sink.format),
             writer=str(job.sink.writer),
             rules=job.tables,
-            tables=tuple(sorted(tables)),
-            targets=tuple(sorted(targets)),
         )
 
 
@@ -103,7 +133,7 @@ def changes_between(record: JobRecord, now: JobRecord) -> list[Change]:
 
 
 class RecordKeeper:
-    """Keeps the record of a job in its checkpoint; `begin` when the job starts, `saw_batch` behind every batch.
+    """Keeps the record of a job in its checkpoint; `begin` when the job starts, `saw_batch` after every batch.
 
     Args:
         job: The settings.
@@ -111,8 +141,8 @@ class RecordKeeper:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._tables: set[tuple[str, str]] = set()
-        self._targets: set[tuple[str, str, str]] = set()
+        self._record = JobRecord.of(job)
+        self._is_new = True
 
     def changes(self) -> list[Change]:
         """What the job says otherwise than its checkpoint's record; nothing while no batch was begun.
@@ -123,18 +153,47 @@ class RecordKeeper:
         checkpoint = read_checkpoint(self._job.checkpoint)
         if checkpoint is None or (checkpoint.offset is None and checkpoint.pending is None):
             return []
+        # A batch that was not finished may have been refused before anything was known.
+        self._is_new = checkpoint.offset is None
         record = self._read()
         if record is None:
             return []  # of a version that kept none
-        self._tables.update(record.tables)
-        self._targets.update(record.targets)
-        return changes_between(record, JobRecord.of(self._job))
+        now = JobRecord.of(self._job)
+        self._record = _with_learned(now, record)
+        return changes_between(record, now)
+
+    @property
+    def record(self) -> JobRecord:
+        """What is known, as far as it was read and noted."""
+        return self._record
+
+    def memory(self, batch_id: int) -> JobMemory:
+        """What the job knows before a batch.
+
+        Raises:
+            BinlogError: The log cannot be read.
+            AccessError: The record cannot be written.
+        """
+        if self._is_new and self._record.from_first is None:
+            source = self._job.source
+            from_first = source.starts_at_the_beginning and begins_with_first(source.path, source.format)
+            self._note(msgspec.structs.replace(self._record, from_first=from_first))
+        record = self._record
+        complete = dict.fromkeys((TableName(*name) for name in record.complete), True)
+        complete |= dict.fromkeys((TableName(*name) for name in record.incomplete), False)
+        return JobMemory(
+            written=self.written,
+            from_first=record.from_first,
+            complete=complete,
+            set_aside={one.name: one for one in record.set_aside},
+            scope=StatementScope.from_json(record.scope.at(batch_id)),
+        )
 
     @property
     def written(self) -> dict[TableName, frozenset[Mode]]:
         """Tables that the job has written, and which targets are there since, as far as was read and noted."""
-        written = {TableName(*name): frozenset[Mode]() for name in self._tables}
-        for database, table, mode in self._targets:
+        written = {TableName(*name): frozenset[Mode]() for name in self._record.tables}
+        for database, table, mode in self._record.targets:
             written[TableName(database, table)] |= {Mode(mode)}
         return written
 
@@ -163,24 +222,56 @@ class RecordKeeper:
             AccessError: The record cannot be written.
         """
         there = ((database, table, str(mode)) for database, table, mode in targets)
-        self._note(self._tables.union(tables), self._targets.union(there))
+        self._note(
+            msgspec.structs.replace(
+                self._record,
+                tables=_sorted(self._record.tables, tables),
+                targets=_sorted(self._record.targets, there),
+            )
+        )
 
-    def saw_batch(self, batch: BatchProgress) -> None:
-        """Note what a batch has written.
+    def inherit(self, record: JobRecord) -> None:
+        """Know from now on what another job has learned; its settings do not count.
 
         Raises:
             AccessError: The record cannot be written.
         """
-        targets = set(self._targets)
-        for table in batch.tables:
-            database, _, name = table.source_table.partition(".")
-            targets.add((database, name, table.mode))
-        tables = self._tables | {(database, name) for database, name, _ in targets}
-        self._note(tables, {one for one in targets if one[:2] not in batch.gone})
+        self._record = _with_learned(JobRecord.of(self._job), record)
+        self._write()
 
-    def _note(self, tables: set[tuple[str, str]], targets: set[tuple[str, str, str]]) -> None:
-        if (tables, targets) != (self._tables, self._targets):
-            self._tables, self._targets = tables, targets
+    def saw_batch(self, batch: BatchProgress) -> None:
+        """Note what a batch has written and learned.
+
+        Raises:
+            AccessError: The record cannot be written.
+        """
+        learned, before = batch.learned, self._record
+        targets = set(before.targets)
+        for table in batch.tables:
+            if table.set_aside is None:
+                database, _, name = table.source_table.partition(".")
+                targets.add((database, name, table.mode))
+        complete = {name for name, is_complete in learned.complete.items() if is_complete}
+        incomplete = set(learned.complete) - complete
+        stopped = {one.name for one in batch.set_aside}
+        scope = learned.scope.to_json()
+        self._note(
+            msgspec.structs.replace(
+                before,
+                tables=_sorted(before.tables, (one[:2] for one in targets)),
+                targets=tuple(sorted(one for one in targets if one[:2] not in learned.gone)),
+                complete=_sorted(complete, set(before.complete) - incomplete),
+                incomplete=_sorted(incomplete, set(before.incomplete) - complete),
+                set_aside=(*(one for one in before.set_aside if one.name not in stopped), *batch.set_aside),
+                scope=ScopeRecord(batch_id=batch.batch_id, before=before.scope.at(batch.batch_id), after=scope),
+            )
+        )
+
+    def _note(self, record: JobRecord) -> None:
+        # A scope that stays the same needs no new file in every batch: before it and after it are one.
+        is_same = msgspec.structs.replace(record, scope=self._record.scope) == self._record
+        if not is_same or record.scope.before != record.scope.after or record.scope.after != self._record.scope.after:
+            self._record = record
             self._write()
 
     @property
@@ -203,13 +294,43 @@ class RecordKeeper:
             ) from error
 
     def _write(self) -> None:
-        content = msgspec.json.format(
-            msgspec.json.encode(JobRecord.of(self._job, self._tables, self._targets)), indent=2
-        )
+        content = msgspec.json.format(msgspec.json.encode(self._record), indent=2)
         try:
             StateFolder(self._job.checkpoint).write(RECORD_FILE, content)
         except OSError as error:
             raise AccessError("DENIED", f"cannot write it: {error}", at=Place(self.path)) from error
+
+
+_Name = TypeVar("_Name", bound=tuple[str, ...])
+_LEARNED = ("tables", "targets", "from_first", "complete", "incomplete", "set_aside", "scope")
+
+
+def _with_learned(record: JobRecord, other: JobRecord) -> JobRecord:
+    return msgspec.structs.replace(record, **{name: getattr(other, name) for name in _LEARNED})
+
+
+def begins_with_first(path: str, format_name: str | None = None) -> bool:
+    """Whether the log at *path* begins with the first transaction that its server ever logged, as far as it can tell.
+
+    It can where transactions have GTIDs. Without any transaction, or GTID, nothing is known.
+
+    Raises:
+        BinlogError: The log cannot be read.
+    """
+    with open_log(path, format_name=format_name) as log:
+        start = log.start_position()
+        if log.gtid_position_at(start):
+            return False
+        for block in log.blocks(start):
+            # In an `.ibb` log a Format_description event is a group of its own.
+            owners = block.events["group"][block.events["type"] != EventType.FORMAT_DESCRIPTION]
+            if len(owners):
+                return bool(block.groups["has_gtid"][int(owners[0])])
+        return False
+
+
+def _sorted(*names: Iterable[_Name]) -> tuple[_Name, ...]:
+    return tuple(sorted({name for some in names for name in some}))
 
 
 def _changed_places(record: JobRecord, now: JobRecord) -> list[Change]:

@@ -22,7 +22,6 @@ from binlog_format.errors import OptionError, StartError, TableError
 from binlog_format.gtid_set import parse_gtids
 from binlog_format.position import Place
 from binlog_streaming.checkpoint import read_checkpoint
-from binlog_streaming.job_record import RECORD_FILE as JOB_RECORD_FILE
 from binlog_streaming.job_record import RecordKeeper
 from binlog_streaming.mirror_job import OWN_FOLDER
 from binlog_streaming.replay_range import ReplayRange, find_range, open_log_of
@@ -135,7 +134,7 @@ class Replay:
             count = tables.say_position(self.record.last, self.record.query_id)
             targets = [(one.name.database, one.name.table, one.mode) for one in tables.there()]
         if self.record.hand_over:
-            _hand_over(self.request.job, self.job.checkpoint, self.record.tables, targets)
+            _hand_over(self.request.job, self.job, self.record.tables, targets)
         else:
             ReplayCheckpoint(self.job.checkpoint).remove()
         return count
@@ -357,17 +356,19 @@ def _job_of(request: ReplayRequest, record: ReplayRecord) -> Job:
 
 
 def _hand_over(
-    job: Job, checkpoint: str, tables: tuple[tuple[str, str], ...], targets: Iterable[tuple[str, str, Mode]]
+    job: Job, replay_job: Job, tables: tuple[tuple[str, str], ...], targets: Iterable[tuple[str, str, Mode]]
 ) -> None:
+    checkpoint = replay_job.checkpoint
     known = read_checkpoint(checkpoint)
     assert known is not None, "a job that has run once has a checkpoint"
     assert known.offset is not None, "without one the job would begin at its start again"
-    # What it says of the job is that of the replay.
-    ReplayCheckpoint(checkpoint).forget(JOB_RECORD_FILE)
-    _move(Path(checkpoint), Path(job.checkpoint))
-    keeper = RecordKeeper(job)
-    keeper.begin()
+    built = RecordKeeper(replay_job)
+    built.changes()
+    # The settings in its record are those of the replay.
+    keeper = RecordKeeper(msgspec.structs.replace(job, checkpoint=checkpoint))
+    keeper.inherit(built.record)
     keeper.saw(tables, targets)
+    _move(Path(checkpoint), Path(job.checkpoint))
     ReplayCheckpoint(job.checkpoint).forget(RECORD_FILE)
 
 

@@ -86,7 +86,7 @@ class ReplayTables:
 
     def __init__(self, job: Job, names: Iterable[TableName], job_checkpoint: Checkpoint | None = None) -> None:
         self._job = job
-        self._kept = KeptTables(job.tables)
+        self._kept = KeptTables(job.tables, job.source.exclude_tables)
         self._names = sorted(names)
         self._job_checkpoint = job_checkpoint
 

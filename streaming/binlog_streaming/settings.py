@@ -25,11 +25,14 @@ from binlog_format.position import Place
 from binlog_streaming.settings_checks import Mistake, check_values
 from binlog_streaming.settings_lines import KeyPath, key_lines, key_text
 from binlog_streaming.settings_model import (
+    Begin,
     Deletes,
     Job,
     Merge,
     Metrics,
     Mode,
+    OnError,
+    OnRowStatement,
     OnStatement,
     Sink,
     Source,
@@ -43,11 +46,14 @@ from binlog_streaming.settings_model import (
 )
 
 __all__ = [
+    "Begin",
     "Deletes",
     "Job",
     "Merge",
     "Metrics",
     "Mode",
+    "OnError",
+    "OnRowStatement",
     "OnStatement",
     "Sink",
     "Source",

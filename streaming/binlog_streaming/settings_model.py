@@ -46,6 +46,30 @@ class UnknownValues(StrEnum):
     NULL = "null"
 
 
+class OnRowStatement(StrEnum):
+    """What a statement that changes rows of a table without row events does to the job."""
+
+    FAIL = "fail"
+    IGNORE = "ignore"
+
+
+class Begin(StrEnum):
+    """From where on a table has to be in the log."""
+
+    CREATED = "created"
+    """From its CREATE TABLE or a TRUNCATE on; or the log begins with the server's first transaction."""
+    EMPTY = "empty"
+    """It counts as empty where the job begins; rows from before then are not in its targets."""
+
+
+class OnError(StrEnum):
+    """What becomes of a job when one of its tables cannot go on."""
+
+    STOP = "stop"
+    SET_ASIDE = "set_aside"
+    """That table stays as it is, and all others go on."""
+
+
 class Writer(StrEnum):
     """What writes the tables."""
 
@@ -137,6 +161,8 @@ class TableRule(Section, frozen=True):
         on_truncate: What a TRUNCATE does to the targets.
         on_drop: What a DROP TABLE or DROP DATABASE does to them.
         unknown_values: What rows that are there get in a new column, where the log does not say it.
+        on_statement: What a statement that changes rows without row events does to the job.
+        begin: From where on the table has to be in the log, for modes that hold its rows.
     """
 
     select: str = ".*"
@@ -147,6 +173,8 @@ class TableRule(Section, frozen=True):
     on_truncate: OnStatement = OnStatement.APPLY
     on_drop: OnStatement = OnStatement.IGNORE
     unknown_values: UnknownValues = UnknownValues.FAIL
+    on_statement: OnRowStatement = OnRowStatement.FAIL
+    begin: Begin = Begin.CREATED
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -218,12 +246,14 @@ class Job(Section, frozen=True):
     Attributes:
         name: What the job is called in Spark and in messages; default: the file's name.
         checkpoint: Directory of Spark's checkpoint: it holds how far the job has come.
+        on_error: What becomes of the job when one of its tables cannot go on.
     """
 
     source: Source
     sink: Sink
     checkpoint: str
     name: str = "binlog-stream"
+    on_error: OnError = OnError.STOP
     tables: tuple[TableRule, ...] = (TableRule(),)
     trigger: Trigger = Trigger()
     metrics: Metrics = Metrics()

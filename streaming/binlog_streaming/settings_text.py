@@ -48,6 +48,11 @@ TOP = (
         "How far the job has come. It belongs to the tables below: with another (or a new) checkpoint, a job refuses "
         "to write into tables that are there already, because it would double or lose rows.",
     ),
+    Setting(
+        "on_error",
+        "When one table cannot go on (a statement that is not understood, lost column names, a foreign writer, a type "
+        "that does not fit): stop (the job), or set_aside (this table stays as it is and is named; all others go on).",
+    ),
 )
 SOURCE = (
     Setting("path", "Directory of the server's binlog files, one file of it, or a URL (s3://...)."),
@@ -123,6 +128,17 @@ TABLES = (
         "unknown_values",
         "What rows that are there get in a new column where the log does not say what they hold (an expression as "
         "default, AUTO_INCREMENT, a generated column): fail (the job stops before it), or null.",
+    ),
+    Setting(
+        "on_statement",
+        "What a statement does that changes rows of the table without row events (binlog_format=MIXED or STATEMENT): "
+        "fail (the job stops before it), or ignore (the table lacks these changes).",
+    ),
+    Setting(
+        "begin",
+        "Where a mirror or scd2 table may begin: created (its CREATE TABLE or a TRUNCATE lies in what is read, or the "
+        "log begins with the server's first transaction; otherwise the job stops), or empty (it was empty where the "
+        "job begins, or gaps are wanted).",
     ),
 )
 SINK = (

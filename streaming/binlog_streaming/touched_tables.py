@@ -38,7 +38,7 @@ class TouchedTables:
 
     def __init__(self, watched: WatchedLog, job: Job) -> None:
         self._watched = watched
-        self._kept = KeptTables(job.tables)
+        self._kept = KeptTables(job.tables, job.source.exclude_tables)
         self._decoding = job.source.decoding()
         self._options = SourceOptions.parse({"path": job.source.path, **job.source_options()})
         self._between: dict[tuple[str, str], frozenset[TableName] | None] = {}

@@ -18,10 +18,9 @@ from binlog_streaming.checkpoint import read_checkpoint
 from binlog_streaming.job_record import RecordKeeper
 from binlog_streaming.replay import ReplayRequest, plan_replay
 from binlog_streaming.settings_model import Job, OnStatement, Sink, Source, TableFormat, TableRule, UnknownValues
-from binlog_streaming.tables.apply import BatchRun, apply_component
-from binlog_streaming.tables.kept import KeptTables
+from binlog_streaming.tables.apply import apply_component
+from binlog_streaming.tables.batch import BatchContext
 from binlog_streaming.tables.missing import check_folders
-from binlog_streaming.tables.plan import plan_batch
 from binlog_streaming.tables.progress import BatchProgress
 from tests.truth.cases import case_path
 from tests.truth.replay import row_differences
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from binlog_streaming.replay import Replay
-    from binlog_streaming.tables.plan import Written
+    from binlog_streaming.tables.memory import JobMemory
     from tests.truth.truth_case import Case, Row
 
 
@@ -91,7 +90,7 @@ def run(job: Job, *, batches_max: int | None = None, stop: str = "behind", held:
         rows = [
             row for part in reader.partitions(offset, end) for batch in reader.read(part) for row in batch.to_pylist()
         ]
-        keeper.saw_batch(_write(job, checkpoint.query_id, batch_id, rows, keeper.written))
+        keeper.saw_batch(_write(job, checkpoint.query_id, batch_id, rows, keeper.memory(batch_id)))
         done += 1
         if done == batches_max and stop == "before":
             raise Killed
@@ -101,19 +100,20 @@ def run(job: Job, *, batches_max: int | None = None, stop: str = "behind", held:
         offset, batch_id = end, batch_id + 1
 
 
-def _write(job: Job, query_id: str, batch_id: int, rows: list[dict[str, object]], written: Written) -> BatchProgress:
-    plan = plan_batch(rows, job.source.decoding(), KeptTables(job.tables), written)
-    if plan.end is None:
-        return BatchProgress(batch_id, (), 0.0, 0.0, None)
-    check_folders(plan.components, job.sink.directory)
+def _write(job: Job, query_id: str, batch_id: int, rows: list[dict[str, object]], memory: JobMemory) -> BatchProgress:
     checkpoint = read_checkpoint(job.checkpoint)
     assert checkpoint is not None
     assert checkpoint.pending is not None
     gtid = checkpoint.pending.gtid.advanced_by(checkpoint.pending.skip_gtid)
-    batch = BatchRun(query_id, batch_id, job.sink, plan.end, job.source.decoding(), str(gtid))
+    context = BatchContext(query_id, batch_id, job, str(gtid), memory)
+    plan = context.plan(rows)
+    if plan.end is None:
+        return BatchProgress(batch_id, (), 0.0, 0.0, None)
+    check_folders(plan.components, job.sink.directory)
+    batch = context.run(plan.end)
     with open_log(job.source.path) as log:
         tables = [table for component in plan.components for table in apply_component(batch, component, log)]
-    return BatchProgress(batch_id, tuple(tables), 0.0, 0.0, None, plan.gone)
+    return BatchProgress(batch_id, tuple(tables), 0.0, 0.0, None, plan.learned)
 
 
 def plan(

@@ -28,6 +28,7 @@ from binlog_streaming.settings import (
     UnknownValues,
     Writer,
 )
+from binlog_streaming.tables.memory import Learned
 from binlog_streaming.tables.progress import BatchProgress, Outcome, TableProgress
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def test_targets_are_to_be_there_until_their_table_is_gone(tmp_path: Path) -> No
     known = {ORDERS: both, ITEMS: frozenset(), ("shop", "a.b"): frozenset({Mode.MIRROR})}
     assert keeper.written == {TableName(*name): modes for name, modes in known.items()}
 
-    keeper.saw_batch(BatchProgress(1, tables[2:], 0.1, 0.0, None, frozenset({TableName(*ORDERS)})))
+    keeper.saw_batch(BatchProgress(1, tables[2:], 0.1, 0.0, None, Learned(frozenset({TableName(*ORDERS)}))))
     again = RecordKeeper(job(tmp_path))
     again.begin()
     assert again.written == {TableName(*name): modes for name, modes in (known | {ORDERS: frozenset()}).items()}

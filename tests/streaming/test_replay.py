@@ -88,12 +88,12 @@ def test_replay_that_is_killed_goes_on(tmp_path: Path, table_format: TableFormat
     replay(job, None, up_to(MARIADB, 10), there)
     planned = plan(job, up_to(MARIADB, 10), up_to(MARIADB, 30), there)
     with pytest.raises(Killed):
-        run(planned.job, batches_max=2, stop=stop)
+        run(planned.job, held=planned.record.continued, batches_max=2, stop=stop)
     with pytest.raises(OptionError, match="a replay --from 0-1011-10 --to 0-1011-30 was begun here"):
         plan(job, up_to(MARIADB, 10), up_to(MARIADB, 29), there)
     again = plan(job, up_to(MARIADB, 10), up_to(MARIADB, 30), there)
     assert again.is_resumed
-    assert run(again.job) > 0
+    assert run(again.job, held=again.record.continued) > 0
     again.finish()
     for table in TABLES:
         check(case(MARIADB), there, table, single(MARIADB, 30))

@@ -58,7 +58,7 @@ def run_job(job: Job, *, once: bool, output: Output, held: Iterable[tuple[str, s
             if reader.has_left:
                 running.request_stop()
 
-        running = TablesJob(job, listener=listen, written=lambda: record.written)
+        running = TablesJob(job, listener=listen, memory=record.memory)
         stopped_by: list[int] = []
 
         def stop(number: int, frame: FrameType | None) -> None:
@@ -132,6 +132,8 @@ class LinePrinter:
                 if (table.source_table, note) not in self._told:
                     self._told.add((table.source_table, note))
                     typer.echo(f"{table.source_table}: {NOTE_TEXTS[note]}")
+        for stopped in batch.set_aside:
+            typer.echo(f"{stopped.name}: set aside at {stopped.gtid or stopped.position}: {stopped.reason}")
 
     def ended(self, running: TablesJob, *, stopped: bool) -> None:
         """Sum up."""

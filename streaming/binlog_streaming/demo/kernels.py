@@ -13,16 +13,13 @@ from pathlib import Path
 
 from binlog_connector.schema.statement_rows import find_statement_rows
 from binlog_format import open_log
-from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.views.tables import TablesView
 from binlog_streaming.demo.alterations import ALTERATIONS
 from binlog_streaming.demo.live_writer import LiveLog, repack_real_log
 from binlog_streaming.demo.real_log import find_real_log
 from binlog_streaming.demo.workload import Workload
-from binlog_streaming.settings import Mode, Sink, TableRule
+from binlog_streaming.settings import Job, Mode, Sink, Source, TableRule
 from binlog_streaming.tables.batch import BatchContext, ComponentWriter
-from binlog_streaming.tables.kept import KeptTables
-from binlog_streaming.tables.plan import plan_batch
 
 ROWS = 400
 BATCHES = 2
@@ -45,15 +42,16 @@ def main() -> int:
 
 
 def _write_tables(path: str, sink: Sink) -> None:
+    job = Job(source=Source(path=path), sink=sink, tables=(_RULE,), checkpoint="")
     with open_log(path) as log:
         start = log.start_position()
         end = log.span(start).end
         edges = [start, *log.split(start, end, BATCHES), end]
         for number, (low, high) in enumerate(pairwise(edges)):
             view = TablesView(find_statements=find_statement_rows)
+            context = BatchContext("kernels", number, job)
             rows = [row for batch in view.batches(log.committed_blocks(low, high)) for row in batch.to_pylist()]
-            plan = plan_batch(rows, DEFAULT_DECODING, KeptTables((_RULE,)))
-            context = BatchContext("kernels", number, path, sink, (_RULE,), DEFAULT_DECODING)
+            plan = context.plan(rows)
             for _, result in ComponentWriter(context.run(plan.end or high), path).write(plan.components):
                 if isinstance(result, Exception):
                     raise result

@@ -7,31 +7,31 @@ is said behind the commit, again when the step is repeated.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from binlog_connector.schema.table_changes import TableRenamed
-from binlog_format.errors import BinlogError, TableError
+from binlog_format.errors import BinlogError, TableError, UnsupportedError
 from binlog_format.rows.decoding import DEFAULT_DECODING
-from binlog_streaming.settings import Mode
+from binlog_streaming.settings import Mode, OnError
+from binlog_streaming.tables.batch_plan import RowsStep
 from binlog_streaming.tables.columns_step import fit_columns
 from binlog_streaming.tables.log_facts import LogFacts
+from binlog_streaming.tables.looks import Looks
+from binlog_streaming.tables.memory import SetAside, can_set_aside
 from binlog_streaming.tables.missing import target_gone
 from binlog_streaming.tables.pieces import Piece, load_pieces
-from binlog_streaming.tables.plan import RowsStep
 from binlog_streaming.tables.positions import BatchPositions
 from binlog_streaming.tables.progress import Note, Outcome, ProgressTally
-from binlog_streaming.tables.renames import origin_of, renamed_away, says_before_commit, taken_over
+from binlog_streaming.tables.renames import begun_empty, origin_of, renamed_away, says_before_commit, taken_over
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
 from binlog_streaming.tables.sinks import sink_type
 from binlog_streaming.tables.statements import Occasion, held_keys, work_of
 from binlog_streaming.tables.steps import Step, reached
-from binlog_streaming.tables.target import Ticket
+from binlog_streaming.tables.target import QUERY_PROPERTY, SET_ASIDE_PROPERTY, Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.settings import Sink
+    from binlog_streaming.tables.batch_plan import ChangeStep, Component, IndexPart, LogPlace
     from binlog_streaming.tables.kept import KeptTable
-    from binlog_streaming.tables.plan import ChangeStep, Component, IndexPart
     from binlog_streaming.tables.progress import TableProgress
     from binlog_streaming.tables.renames import Origin
     from binlog_streaming.tables.statements import Work
@@ -63,6 +63,7 @@ class BatchRun:
         position: Where the log goes on behind the batch.
         decoding: How rows become values.
         gtid_position: What the log has up to the batch's end, as text; None: not known.
+        on_error: What becomes of a component with a table that cannot go on.
     """
 
     query_id: str
@@ -71,6 +72,7 @@ class BatchRun:
     position: Position
     decoding: Decoding = DEFAULT_DECODING
     gtid_position: str | None = None
+    on_error: OnError = OnError.STOP
 
 
 def apply_component(
@@ -84,48 +86,31 @@ def apply_component(
         log: Where the rows are read from.
         targets: Makes targets; default: those of the sink's format, without Spark.
 
+    Tables that the plan sets aside are told so after their last step. With `OnError.SET_ASIDE` what is wrong with a
+    table is not raised: it sets aside all tables of the component, as they depend on each other.
+
     Raises:
         BinlogError: The first thing that is wrong; it names the table. Nothing of this step is in the target for which
             it was raised, and nothing of later steps is in any; steps before it are.
     """
     factory = sink_type(run.sink.format) if targets is None else targets
-    with closing(_Looks(run.sink, factory)) as looks:
+    with contextlib.closing(Looks(run.sink, factory)) as looks:
         runner = _ComponentRun(run, component, log, looks)
-        runner.check_targets()
-        for step in component.steps:
-            runner.apply(step)
+        try:
+            runner.check_targets()
+            for step in component.steps:
+                runner.apply(step)
+        except BinlogError as error:
+            if run.on_error is OnError.STOP or not can_set_aside(error):
+                raise
+            runner.stop_all(error)
+        runner.say_set_aside()
         runner.say_positions()
         return runner.progress()
 
 
-class _Looks:
-    # Targets of the component that have been looked at.
-    def __init__(self, sink: Sink, factory: TargetFactory) -> None:
-        self._sink = sink
-        self._factory = factory
-        self._targets: dict[str, Target] = {}
-
-    @property
-    def errors(self) -> tuple[type[Exception], ...]:
-        return (*self._factory.write_errors, OSError, pa.ArrowException)
-
-    def at(self, uri: str) -> Target:
-        if uri not in self._targets:
-            self._targets[uri] = self._factory.at(self._sink, uri)
-        return self._targets[uri]
-
-    def forget(self, uri: str) -> None:
-        target = self._targets.pop(uri, None)
-        if target is not None:
-            target.close()
-
-    def close(self) -> None:
-        for uri in list(self._targets):
-            self.forget(uri)
-
-
 class _ComponentRun:
-    def __init__(self, run: BatchRun, component: Component, log: Log, looks: _Looks) -> None:
+    def __init__(self, run: BatchRun, component: Component, log: Log, looks: Looks) -> None:
         self._looks = looks
         self._run = run
         self._component = component
@@ -134,6 +119,8 @@ class _ComponentRun:
         self._positions = BatchPositions(component, run.gtid_position)
         # Targets whose last commit may be none that says where they stand.
         self._silent: dict[tuple[TableName, Mode], KeptTable] = {}
+        self._stopped = {name: table.set_aside for name, table in component.tables.items() if table.set_aside}
+        self._reached: tuple[LogPlace, str | None] = ((run.position, 0), None)
         # A part at which several steps have a share is read once.
         rows = [step for step in component.steps if isinstance(step, RowsStep)]
         self._uses = Counter(id(part) for step in rows for part in step.parts)
@@ -144,8 +131,10 @@ class _ComponentRun:
 
     def apply(self, step: RowsStep | ChangeStep) -> None:
         if isinstance(step, RowsStep):
+            self._reached = step.after or (step.parts[0].start, 0), None
             self._apply_rows(self._component.tables[step.table], step)
             return
+        self._reached = step.place, step.statement.gtid
         # Of a RENAME the new table first: it takes over what the old one holds.
         names = reversed(step.tables) if isinstance(step.change, TableRenamed) else step.tables
         for name in names:
@@ -169,9 +158,41 @@ class _ComponentRun:
 
                 self._with_target(table, mode, check)
 
+    def stop_all(self, error: BinlogError) -> None:
+        """Set all tables of the component aside, at the step that was begun last."""
+        for name, table in self._component.tables.items():
+            if not table.is_aside:
+                self._stopped.setdefault(name, SetAside.at(name, *self._reached, error))
+
+    def say_set_aside(self) -> None:
+        """After all steps: let the targets of tables that do not go on state it."""
+        for name, stopped in self._stopped.items():
+            table = self._component.tables[name]
+            for mode in table.rule.modes:
+                tally = self._tally(table, mode, table.uri(self._run.sink.directory, mode))
+                tally.add(Outcome.SET_ASIDE)
+                tally.set_aside = stopped
+                # One that cannot be opened cannot state it; the job's record does.
+                with contextlib.suppress(TableError, UnsupportedError):
+                    self._say_set_aside(table, mode, stopped)
+
+    def _say_set_aside(self, table: KeptTable, mode: Mode, stopped: SetAside) -> None:
+        def say(target: Target, tally: ProgressTally) -> int:
+            del tally
+            properties = target.properties() or {}
+            # Another one's table is not ours to change.
+            if properties.get(QUERY_PROPERTY) == self._run.query_id:
+                ticket = self._ticket(table, mode, 0, held_keys(properties), "", None)
+                target.describe(ticket, said={SET_ASIDE_PROPERTY: f"{stopped.position}: {stopped.reason}"})
+            return 0
+
+        self._with_target(table, mode, say)
+
     def say_positions(self) -> None:
         """Behind all steps: let targets say where they stand whose last commit did not."""
         for (name, mode), table in self._silent.items():
+            if name in self._stopped:
+                continue
             number = self._positions.last_step(name)
 
             def say(
@@ -272,7 +293,7 @@ class _ComponentRun:
             return renamed_away(occasion, target)
         origin = origin_of(occasion, change, self._component.tables.get(change.old))
         if origin is None:
-            return None
+            return begun_empty(occasion, target)
         source = self._source(origin)
         held = held_keys(source.properties() or {})
         source.check_owner(self._ticket(origin.table, origin.mode, occasion.step.number, held, "", None))
@@ -336,6 +357,7 @@ class _ComponentRun:
             last_change=last_change,
             gtid=gtid,
             gtid_position=self._positions.behind(table.name, number),
+            complete=table.complete,
         )
 
     def _tally(self, table: KeptTable, mode: Mode, uri: str) -> ProgressTally:
@@ -348,7 +370,7 @@ class _ComponentRun:
                 inserts=sum(part.inserts for part in parts),
                 updates=sum(part.updates for part in parts),
                 deletes=sum(part.deletes for part in parts),
-                notes={Note.KEPT_ASIDE} if table.is_aside else set(),
+                notes=_notes(table),
             )
         return self._tallies[uri]
 
@@ -358,6 +380,12 @@ def naming(error: BinlogError, source_table: str) -> BinlogError:
     if source_table in error.reason:
         return error
     return type(error)(error.subclass, f"{source_table}: {error.reason}", at=error.at, hint=error.hint)
+
+
+def _notes(table: KeptTable) -> set[Note]:
+    if table.is_aside:
+        return {Note.KEPT_ASIDE}
+    return {Note.INCOMPLETE} if table.complete is False else set()
 
 
 def _is_last(target: Target, ticket: Ticket) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.spark.worker_process import settle
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
+from binlog_streaming.settings import OnError
 from binlog_streaming.tables.apply import BatchRun, apply_component
 from binlog_streaming.tables.kept import KeptTables
 from binlog_streaming.tables.missing import check_folders
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from binlog_format.position import Position
-    from binlog_format.rows.decoding import Decoding
-    from binlog_streaming.settings import Sink, TableRule
-    from binlog_streaming.tables.plan import BatchPlan, Component, Written
+    from binlog_streaming.settings import Job
+    from binlog_streaming.tables.batch_plan import BatchPlan, Component
+    from binlog_streaming.tables.memory import JobMemory
+    from binlog_streaming.tables.plan import Row
     from binlog_streaming.tables.progress import TableProgress
     from binlog_streaming.tables.target import TargetFactory
 
@@ -44,28 +46,44 @@ class BatchContext:
     Attributes:
         query_id: Id of the streaming query.
         batch_id: Number of the batch.
-        log_path: Path of the log.
-        sink: Where the tables go.
-        rules: The job's tables.
-        decoding: How rows become values.
+        job: The settings.
         gtid_position: What the log has up to the batch's end, as text; None: not known.
-        written: Tables of batches before, and which of their targets are there since; None: not known.
+        memory: What the job knows from batches before; None: nothing.
         targets: Makes targets that the driver writes; None: tasks write, with libraries of their own.
     """
 
     query_id: str
     batch_id: int
-    log_path: str
-    sink: Sink
-    rules: tuple[TableRule, ...]
-    decoding: Decoding
+    job: Job
     gtid_position: str | None = None
-    written: Written | None = None
+    memory: JobMemory | None = None
     targets: TargetFactory | None = None
 
     def run(self, position: Position) -> BatchRun:
-        """What all tables share; *position* is where the log goes on behind the batch."""
-        return BatchRun(self.query_id, self.batch_id, self.sink, position, self.decoding, self.gtid_position)
+        """What all tables share; *position* is where the log goes on after the batch."""
+        job = self.job
+        return BatchRun(
+            self.query_id,
+            self.batch_id,
+            job.sink,
+            position,
+            job.source.decoding(),
+            self.gtid_position,
+            job.on_error,
+        )
+
+    def plan(self, rows: Iterable[Row]) -> BatchPlan:
+        """What the batch does; *rows* are those of the view `tables`."""
+        job = self.job
+        kept = KeptTables(job.tables, job.source.exclude_tables)
+        return plan_batch(
+            rows,
+            job.source.decoding(),
+            kept,
+            self.memory,
+            on_error=job.on_error,
+            fail_on_data_loss=job.source.fail_on_data_loss is not False,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +139,12 @@ def write_batch(frame: DataFrame, context: BatchContext) -> tuple[BatchPlan, lis
             not change.
     """
     rows = [row.asDict(recursive=True) for row in frame.select(*PLAN_COLUMNS).collect()]
-    plan = plan_batch(rows, context.decoding, KeptTables(context.rules), context.written)
+    plan = context.plan(rows)
     if plan.end is None or not plan.components:
         return plan, []
-    check_folders(plan.components, context.sink.directory)
-    writer = ComponentWriter(context.run(plan.end), context.log_path)
+    if context.job.on_error is OnError.STOP:
+        check_folders(plan.components, context.job.sink.directory)
+    writer = ComponentWriter(context.run(plan.end), context.job.source.path)
     if context.targets is not None:
         return plan, _joined(writer.write(plan.components, context.targets, threads=DRIVER_THREADS))
     spark_context = frame.sparkSession.sparkContext

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from binlog_format.errors import SchemaError
 from binlog_streaming.tables.alteration import Alteration
+from binlog_streaming.tables.batch_plan import COLUMNS_STEP, ROWS_STEP
 from binlog_streaming.tables.evolution import fitting, reconciled
-from binlog_streaming.tables.plan import COLUMNS_STEP, ROWS_STEP
 from binlog_streaming.tables.statements import dropped_columns, has_rows
 from binlog_streaming.tables.target import DROPPED_COLUMNS_PROPERTY, joined_keys
 

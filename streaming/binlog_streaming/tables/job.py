@@ -30,7 +30,7 @@ from binlog_streaming.tables.progress import NOTE_TEXTS, BatchProgress, Progress
 from binlog_streaming.tables.spark_sessions import spark_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from binlog_format.log import Log
     from binlog_format.position import Position
     from binlog_streaming.settings import Job
-    from binlog_streaming.tables.plan import Written
-    from binlog_streaming.tables.progress import BatchListener, Note, TableProgress
+    from binlog_streaming.tables.memory import JobMemory
+    from binlog_streaming.tables.progress import BatchListener, Note
     from binlog_streaming.tables.target import TargetFactory
 
 logger = logging.getLogger(__name__)
@@ -55,8 +55,7 @@ class TablesJob:
         job: The settings.
         session: A Spark session to use; default: one of its own, which ends with the job.
         listener: Called behind every batch, on a thread of Spark's; what it raises ends the job.
-        written: Says which tables have been written in batches before, and which of their targets are there since;
-            None: nobody knows.
+        memory: Gives what the job knows from the batches before the one with a number; None: nothing is known.
     """
 
     def __init__(
@@ -65,14 +64,14 @@ class TablesJob:
         *,
         session: SparkSession | None = None,
         listener: BatchListener | None = None,
-        written: Callable[[], Written] | None = None,
+        memory: Callable[[int], JobMemory] | None = None,
     ) -> None:
         self.job = job
         self.progress = Progress()
         self._session = session
         self._owns_session = session is None
         self._listener = listener
-        self._written = written
+        self._memory = memory
         self._query: StreamingQuery | None = None
         self._log: Log | None = None
         self._targets: TargetFactory | None = None
@@ -182,24 +181,21 @@ class TablesJob:
             context = BatchContext(
                 query_id=query_id,
                 batch_id=batch_id,
-                log_path=self.job.source.path,
-                sink=self.job.sink,
-                rules=self.job.tables,
-                decoding=self.job.source.decoding(),
+                job=self.job,
                 gtid_position=self._gtid_position(batch_id),
-                written=None if self._written is None else self._written(),
+                memory=None if self._memory is None else self._memory(batch_id),
                 targets=self._targets,
             )
             plan, tables = write_batch(frame, context)
-            self._say_notes(tables)
             batch = BatchProgress(
                 batch_id=batch_id,
                 tables=tuple(tables),
                 seconds=time.monotonic() - started,
                 finished_at=time.time(),
                 bytes_behind=self._bytes_behind(max((table.position for table in tables), default=None)),
-                gone=plan.gone,
+                learned=plan.learned,
             )
+            self._say_notes(batch)
             self.progress.add(batch)
             if self._listener is not None:
                 self._listener(batch)
@@ -216,8 +212,12 @@ class TablesJob:
         gtid = None if offset is None else offset.gtid.advanced_by(offset.skip_gtid)
         return str(gtid) if gtid else None
 
-    def _say_notes(self, tables: Iterable[TableProgress]) -> None:
-        for table in tables:
+    def _say_notes(self, batch: BatchProgress) -> None:
+        for stopped in batch.set_aside:
+            logger.error(
+                "set aside: %s at=%s gtid=%s: %s", stopped.name, stopped.position, stopped.gtid, stopped.reason
+            )
+        for table in batch.tables:
             for note in sorted(table.notes):
                 if (table.source_table, note) not in self._noted:
                     self._noted.add((table.source_table, note))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from binlog_streaming.settings import TableRule
+    from binlog_streaming.tables.memory import SetAside
 
 ASIDE_DIRECTORY = ".binlog-stream/staging"
 """In the sink's directory: tables that take the place of a kept one later on."""
@@ -35,12 +36,16 @@ class KeptTable:
         rule: What the job says of it.
         is_aside: No rule selects it; it is kept aside, because it may take the place of a table that is selected.
         known: Targets of which a batch takes it that they are there, as batches before have written them.
+        complete: Whether all of its rows lie in what was read; None: as its targets state already.
+        set_aside: Why it does not go on; its targets are told.
     """
 
     name: TableName
     rule: TableRule
     is_aside: bool = False
     known: frozenset[Mode] = frozenset()
+    complete: bool | None = None
+    set_aside: SetAside | None = None
 
     def uri(self, directory: str, mode: Mode) -> str:
         """Place of a target.
@@ -61,10 +66,12 @@ class KeptTables:
 
     Args:
         rules: The first one that matches a table counts.
+        exclude: Expressions of tables that none of them selects; nor are these kept aside.
     """
 
-    def __init__(self, rules: Sequence[TableRule]) -> None:
-        self._filters = [(TableFilter(rule.select), rule) for rule in rules]
+    def __init__(self, rules: Sequence[TableRule], exclude: str | None = None) -> None:
+        self._filters = [(TableFilter(rule.select, exclude), rule) for rule in rules]
+        self._not_excluded = TableFilter(None, exclude)
 
     def find(self, name: TableName) -> KeptTable | None:
         """The table, if it is kept."""
@@ -72,7 +79,7 @@ class KeptTables:
         if rule is not None:
             return KeptTable(name, rule)
         table = ghost_of(name)
-        rule = None if table is None else self.rule(table)
+        rule = None if table is None or not self._not_excluded.accepts_name(*name) else self.rule(table)
         # A changelog takes nothing over.
         if rule is None or set(rule.modes) == {Mode.CHANGELOG}:
             return None

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from binlog_streaming.settings import Mode
+    from binlog_streaming.tables.batch_plan import Component
     from binlog_streaming.tables.kept import KeptTable
-    from binlog_streaming.tables.plan import Component
 
 
 def check_folders(components: Iterable[Component], directory: str) -> None:

@@ -19,159 +19,49 @@ from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
+    EventsLost,
     NotUnderstood,
+    RowsChanged,
     TableCreated,
     TableDropped,
     TableRenamed,
-    table_changes,
 )
 from binlog_format.errors import SchemaError
 from binlog_format.position import Position
-from binlog_streaming.settings import Mode, OnStatement
+from binlog_streaming.settings import Mode, OnError, OnStatement
+from binlog_streaming.tables.admission import Admission
+from binlog_streaming.tables.batch_plan import (
+    ROWS_STEP,
+    STEPS_PER_CHANGE,
+    BatchPlan,
+    ChangeStep,
+    Component,
+    IndexPart,
+    RowsStep,
+)
 from binlog_streaming.tables.kept import KeptTable
+from binlog_streaming.tables.memory import JobMemory, Learned, SetAside, can_set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from binlog_connector.schema.table_changes import TableChange
+    from binlog_connector.schema.table_changes import StatementChange, TableChange
     from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.tables.admission import Refusal
+    from binlog_streaming.tables.batch_plan import LogPlace
     from binlog_streaming.tables.kept import KeptTables
 
-    LogPlace = tuple[Position, int]
-    """Position of an event group, and number of an event in it."""
     Row = Mapping[str, object]
     """Of the view `tables`."""
-    Written = Mapping[TableName, frozenset[Mode]]
-    """Tables of batches before, and which of their targets are there since."""
-
-STEPS_PER_CHANGE = 3
-COLUMNS_STEP = 1
-"""Behind a change: columns are made fit for rows."""
-ROWS_STEP = 2
-"""Behind a change: rows."""
-
-COMPONENT_WEIGHT = 1 << 14
-"""What a component costs however little it holds, in bytes of an index."""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexPart:
-    """An index row of one table: its row events in one range of the log.
-
-    Attributes:
-        start: Of the range.
-        end: Behind it.
-        index: Serialised `TableIndex`.
-        inserts: Row changes by kind.
-        updates: The same.
-        deletes: The same.
-    """
-
-    start: Position
-    end: Position
-    index: bytes
-    inserts: int
-    updates: int
-    deletes: int
-
-
-@dataclass(frozen=True, slots=True)
-class RowsStep:
-    """Rows of one table, between two statements about it.
-
-    Attributes:
-        number: `Ticket.step` of the rows; the one before it is that of columns which have to be made fit for them.
-        table: Whose rows.
-        parts: Where they are; parts at the edges may hold others beside them.
-        after: Only rows behind this place.
-        before: Only rows before this place.
-    """
-
-    number: int
-    table: TableName
-    parts: tuple[IndexPart, ...]
-    after: LogPlace | None = None
-    before: LogPlace | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeStep:
-    """What a statement does to tables.
-
-    Attributes:
-        number: `Ticket.step`.
-        change: What it does.
-        statement: Where it stands.
-        tables: Tables of the component that it is about.
-        overwritten: Tables that the same statement puts another content in later on: nobody has to empty them.
-    """
-
-    number: int
-    change: TableChange
-    statement: DdlStatement
-    tables: tuple[TableName, ...]
-    overwritten: frozenset[TableName] = frozenset()
-
-    @property
-    def place(self) -> LogPlace:
-        """Where the statement stands."""
-        return self.statement.position, self.statement.event_no
-
-
-@dataclass(frozen=True, slots=True)
-class Component:
-    """Tables that depend on each other, and what becomes of them, step by step.
-
-    Attributes:
-        tables: By their names in the log.
-        steps: By their numbers.
-    """
-
-    tables: Mapping[TableName, KeptTable]
-    steps: tuple[RowsStep | ChangeStep, ...]
-
-    @property
-    def name(self) -> str:
-        """That of its first table."""
-        return str(min(self.tables))
-
-    @property
-    def weight(self) -> int:
-        """About what it costs, to spread components evenly."""
-        parts = {id(part): part for step in self.steps if isinstance(step, RowsStep) for part in step.parts}
-        return COMPONENT_WEIGHT + sum(len(part.index) for part in parts.values())
-
-    def parts(self, table: TableName) -> list[IndexPart]:
-        """What the batch has of a table, each part once."""
-        found = {
-            id(part): part
-            for step in self.steps
-            if isinstance(step, RowsStep) and step.table == table
-            for part in step.parts
-        }
-        return list(found.values())
-
-
-@dataclass(frozen=True, slots=True)
-class BatchPlan:
-    """A batch.
-
-    Attributes:
-        components: They do not depend on each other; by their names.
-        end: Where the log goes on behind all that was touched; None: nothing was.
-        gone: Tables that were dropped or renamed, and not made again: who likes may remove their targets.
-    """
-
-    components: tuple[Component, ...]
-    end: Position | None
-    gone: frozenset[TableName] = frozenset()
 
 
 @dataclass(slots=True)
 class _Planning:
     # What is collected on the way; `links` has a pair of names for each RENAME between tables of the job.
     kept: KeptTables
-    written: Written | None = None
+    memory: JobMemory
+    refusals: Mapping[TableName, Refusal] = field(default_factory=dict)
+    complete: Mapping[TableName, bool] = field(default_factory=dict)
     gone: set[TableName] = field(default_factory=set)
     tables: dict[TableName, KeptTable] = field(default_factory=dict)
     parts: dict[TableName, list[IndexPart]] = field(default_factory=dict)
@@ -179,6 +69,8 @@ class _Planning:
     links: list[tuple[TableName, TableName]] = field(default_factory=list)
 
     def find(self, name: TableName) -> KeptTable | None:
+        if name in self.memory.set_aside:
+            return None
         if name not in self.tables:
             table = self.kept.find(name)
             if table is None:
@@ -186,22 +78,39 @@ class _Planning:
             self.tables[name] = table
         return self.tables[name]
 
+    def known(self) -> list[TableName]:
+        """Tables of the job that exist, or existed, as far as that is known by now."""
+        names = dict.fromkeys((*self.parts, *self.tables, *(self.memory.written or ())))
+        return [name for name in names if self.find(name) is not None]
 
-def plan_batch(rows: Iterable[Row], decoding: Decoding, kept: KeptTables, written: Written | None = None) -> BatchPlan:
+
+def plan_batch(
+    rows: Iterable[Row],
+    decoding: Decoding,
+    kept: KeptTables,
+    memory: JobMemory | None = None,
+    *,
+    on_error: OnError = OnError.STOP,
+    fail_on_data_loss: bool = True,
+) -> BatchPlan:
     """Put what a batch holds in order.
 
     Args:
         rows: Of the view `tables`, in any order.
         decoding: How rows become values.
         kept: The job's tables.
-        written: Tables that the job has written in batches before, and which targets of theirs are there since; None:
-            that is not known.
+        memory: What the job knows from batches before; default: nothing.
+        on_error: What becomes of a batch with a table that cannot go on.
+        fail_on_data_loss: Stop where the server states that it did not log changes.
 
     Raises:
         SchemaError: `DDL_NOT_PARSED`: a DROP DATABASE of which is not known which tables it drops.
+        UnsupportedError: `STATEMENT_FORMAT`: a statement changes rows of the job's tables.
+        TableError: `INCOMPLETE`: rows of a table that existed before the log was read.
+        DataLossError: `LOST_EVENTS`: the server did not log changes.
         BinlogError: What parsing statements raises.
     """
-    planning = _Planning(kept, written)
+    planning = _Planning(kept, memory or JobMemory())
     statements: list[DdlStatement] = []
     end: Position | None = None
     for row in rows:
@@ -213,9 +122,13 @@ def plan_batch(rows: Iterable[Row], decoding: Decoding, kept: KeptTables, writte
         name = TableName(str(row["database"]), str(row["table"]))
         if planning.find(name) is not None:
             planning.parts.setdefault(name, []).append(_part(row, row_end))
-    _take_statements(planning, sorted(statements, key=lambda one: (one.position, one.event_no)), decoding)
+    statements.sort(key=lambda one: (one.position, one.event_no))
+    changes = [(statement, planning.memory.scope.changes(statement, decoding)) for statement in statements]
+    _admit(planning, changes, on_error, fail_on_data_loss=fail_on_data_loss)
+    _take_statements(planning, changes)
     components = sorted(_components(planning), key=lambda one: one.name)
-    return BatchPlan(tuple(components), end, frozenset(planning.gone))
+    learned = Learned(frozenset(planning.gone), planning.complete, planning.memory.scope)
+    return BatchPlan(tuple(components), end, learned)
 
 
 def spread(components: Sequence[Component], count: int) -> list[list[Component]]:
@@ -240,15 +153,39 @@ def _part(row: Row, end: Position) -> IndexPart:
     return IndexPart(position_of(row["start"]), end, bytes(cast("bytes", row["index"])), *counts)
 
 
-def _take_statements(planning: _Planning, statements: Sequence[DdlStatement], decoding: Decoding) -> None:
-    numbered: list[tuple[int, TableChange, DdlStatement]] = []
-    for statement in statements:
-        changes = table_changes(statement, decoding)
-        numbered += [(n, change, statement) for n, change in enumerate(changes, len(numbered) + 1)]
-    _keep_between_renames(planning, [change for _, change, _ in numbered])
+def _admit(
+    planning: _Planning,
+    changes: Sequence[tuple[DdlStatement, list[StatementChange]]],
+    on_error: OnError,
+    *,
+    fail_on_data_loss: bool,
+) -> None:
+    _keep_between_renames(planning, [change for _, some in changes for change in some])
+    admission = Admission(planning.memory, planning.find, planning.known, fail_on_data_loss)
+    for statement, some in changes:
+        admission.take(statement, some)
+    admission.finish({name: min(part.start for part in parts) for name, parts in planning.parts.items()})
+    planning.complete = admission.complete
+    refusals = sorted(admission.refusals.values(), key=lambda one: one.place)
+    final = next((one for one in refusals if on_error is OnError.STOP or not can_set_aside(one.error)), None)
+    if final is not None:
+        raise final.error
+    planning.refusals = admission.refusals
+
+
+def _take_statements(planning: _Planning, changes: Sequence[tuple[DdlStatement, list[StatementChange]]]) -> None:
+    # Statements about rows are no steps, and there may be millions: a table either stops at them, or lacks them.
+    counted = (
+        (change, statement)
+        for statement, some in changes
+        for change in some
+        if not isinstance(change, RowsChanged | EventsLost)
+    )
+    numbered = [(number, change, statement) for number, (change, statement) in enumerate(counted, 1)]
     for number, change, statement in numbered:
         _take_gone(planning, change)
-        names = _tables_of(planning, change)
+        place = statement.position, statement.event_no
+        names = tuple(name for name in _tables_of(planning, change) if _goes_on(planning, name, place))
         if not names:
             continue
         later = [other for _, other, of in numbered[number:] if of is statement and isinstance(other, TableRenamed)]
@@ -257,6 +194,10 @@ def _take_statements(planning: _Planning, statements: Sequence[DdlStatement], de
         )
         if isinstance(change, TableRenamed):
             planning.links += [(names[0], other) for other in names[1:]]
+
+
+def _goes_on(planning: _Planning, name: TableName, place: LogPlace) -> bool:
+    return name not in planning.refusals or place < planning.refusals[name].place
 
 
 def _take_gone(planning: _Planning, change: TableChange) -> None:
@@ -268,11 +209,10 @@ def _take_gone(planning: _Planning, change: TableChange) -> None:
         planning.gone.add(change.old)
         planning.gone.discard(change.new)
     elif isinstance(change, DatabaseDropped):
-        known = (*planning.parts, *planning.tables, *(planning.written or ()))
-        planning.gone.update(name for name in known if name.database == change.database)
+        planning.gone.update(name for name in planning.known() if name.database == change.database)
 
 
-def _keep_between_renames(planning: _Planning, changes: Sequence[TableChange]) -> None:
+def _keep_between_renames(planning: _Planning, changes: Sequence[StatementChange]) -> None:
     # RENAME a TO swap, b TO a, swap TO b: what is kept goes through a name that is not.
     renames = [change for change in changes if isinstance(change, TableRenamed)]
     for number, change in enumerate(renames):
@@ -297,9 +237,8 @@ def _tables_of(planning: _Planning, change: TableChange) -> tuple[TableName, ...
 
 def _tables_of_database(planning: _Planning, database: str) -> tuple[TableName, ...]:
     rules = [rule for rule in planning.kept.rules_about(database) if rule.on_drop is not OnStatement.IGNORE]
-    known = (*planning.parts, *planning.tables, *(planning.written or ()))
-    names = tuple(name for name in dict.fromkeys(known) if name.database == database and planning.find(name))
-    if rules and not names and planning.written is None:
+    names = tuple(name for name in planning.known() if name.database == database)
+    if rules and not names and planning.memory.written is None:
         raise SchemaError(
             "DDL_NOT_PARSED",
             f"DROP DATABASE {database}: the log does not say which tables it drops, and on_drop asks for them",
@@ -321,15 +260,21 @@ def _components(planning: _Planning) -> Iterator[Component]:
     tables: dict[TableName, dict[TableName, KeptTable]] = {}
     steps: dict[TableName, list[RowsStep | ChangeStep]] = {}
     for name, table in planning.tables.items():
-        tables.setdefault(find(name), {})[name] = table
         about = [change for change in planning.changes if name in change.tables]
-        tables[find(name)][name] = replace(table, known=_known(planning, table, about))
-        steps.setdefault(find(name), []).extend(_rows_steps(name, planning.parts.get(name, []), about))
+        refusal = planning.refusals.get(name)
+        tables.setdefault(find(name), {})[name] = replace(
+            table,
+            known=_known(planning, table, about),
+            complete=planning.complete.get(name),
+            set_aside=None if refusal is None else SetAside.at(name, refusal.place, refusal.gtid, refusal.error),
+        )
+        until = None if refusal is None else refusal.place
+        steps.setdefault(find(name), []).extend(_rows_steps(name, planning.parts.get(name, []), about, until))
     for change in planning.changes:
         for name in {find(name): None for name in change.tables}:
             steps[name].append(change)
     for name, members in tables.items():
-        if steps[name]:
+        if steps[name] or any(table.set_aside is not None for table in members.values()):
             yield Component(members, tuple(sorted(steps[name], key=lambda step: (step.number, _name_of(step)))))
 
 
@@ -337,9 +282,9 @@ def _known(planning: _Planning, table: KeptTable, about: Sequence[ChangeStep]) -
     # A changelog that somebody took away goes on; so does a table that has, or gets, other rows than before.
     first = about[0].change if about else None
     begins = isinstance(first, TableCreated) and not first.if_not_exists
-    if begins or isinstance(first, TableDropped | DatabaseDropped):
+    if begins or isinstance(first, TableDropped | DatabaseDropped) or table.name in planning.refusals:
         return frozenset()
-    known = (planning.written or {}).get(table.name, frozenset())
+    known = (planning.memory.written or {}).get(table.name, frozenset())
     return known & frozenset(table.rule.modes) - {Mode.CHANGELOG}
 
 
@@ -347,13 +292,15 @@ def _name_of(step: RowsStep | ChangeStep) -> str:
     return str(step.table) if isinstance(step, RowsStep) else ""
 
 
-def _rows_steps(name: TableName, parts: Sequence[IndexPart], about: Sequence[ChangeStep]) -> Iterator[RowsStep]:
+def _rows_steps(
+    name: TableName, parts: Sequence[IndexPart], about: Sequence[ChangeStep], until: LogPlace | None
+) -> Iterator[RowsStep]:
     if not parts:
         return
     parts = sorted(parts, key=lambda part: part.start)
     number, after = ROWS_STEP, None
     for change in (*about, None):
-        before = None if change is None else change.place
+        before = until if change is None else change.place
         within = tuple(part for part in parts if _meets(part, after, before))
         if within and (before is None or before != after):
             yield RowsStep(number, name, within, after, before)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_streaming.tables.plan import RowsStep
+from binlog_streaming.tables.batch_plan import RowsStep
 from binlog_streaming.tables.target import GTID_POSITION_KEY
 
 if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
-    from binlog_streaming.tables.plan import Component
+    from binlog_streaming.tables.batch_plan import Component
     from binlog_streaming.tables.target import Target, Ticket
 
 
@@ -27,6 +27,8 @@ class BatchPositions:
 
     def __init__(self, component: Component, end: str | None) -> None:
         self._end = end
+        # Nothing at the batch's end is in a table that stopped before it.
+        self._stopped = {name for name, table in component.tables.items() if table.set_aside is not None}
         self._last: dict[TableName, int] = {}
         for step in component.steps:
             for name in (step.table,) if isinstance(step, RowsStep) else step.tables:
@@ -34,7 +36,8 @@ class BatchPositions:
 
     def behind(self, table: TableName, number: int) -> str | None:
         """Where a target stands behind a step, as far as it may say so."""
-        return self._end if number >= self._last.get(table, number) else None
+        is_last = number >= self._last.get(table, number) and table not in self._stopped
+        return self._end if is_last else None
 
     def take_back(self, target: Target, ticket: Ticket) -> None:
         """Before a commit: let *target* not say any more where it stood, unless the commit says where it stands."""

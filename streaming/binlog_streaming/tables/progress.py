@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from binlog_streaming.tables.memory import Learned
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from binlog_connector.schema.definitions import TableName
     from binlog_format.position import Position
+    from binlog_streaming.tables.memory import SetAside
 
     BatchListener = Callable[["BatchProgress"], None]
 
@@ -25,6 +29,8 @@ class Outcome(StrEnum):
     """The batch was in the table already, from a run that ended before the checkpoint knew."""
     EMPTY = "empty"
     """Nothing of the batch is left to write."""
+    SET_ASIDE = "set_aside"
+    """The table cannot go on; `TableProgress.set_aside` contains the reason."""
 
 
 class Note(StrEnum):
@@ -32,12 +38,15 @@ class Note(StrEnum):
 
     WHOLE_ROWS = "whole_rows"
     KEPT_ASIDE = "kept_aside"
+    INCOMPLETE = "incomplete"
 
 
 NOTE_TEXTS = {
     Note.WHOLE_ROWS: "it has no key, so whole rows tell its rows apart: a batch with updates or deletes reads and "
     "replaces all of its target; tables.keys names a key",
     Note.KEPT_ASIDE: "no rule selects it; it is kept because it may take the place of a table that is selected",
+    Note.INCOMPLETE: "changes of it are missing in the part of the log that is read (earlier ones, or statements); its "
+    "targets state binlog-stream.complete = false",
 }
 """In words."""
 
@@ -60,6 +69,7 @@ class TableProgress:
         commit_time: When the last of these changes was committed on the server, seconds since 1970 UTC.
         statements: Statements that did something to the target.
         notes: What an operator should know.
+        set_aside: Why the table does not go on; None: it does.
     """
 
     source_table: str
@@ -75,6 +85,7 @@ class TableProgress:
     commit_time: int
     statements: int = 0
     notes: frozenset[Note] = frozenset()
+    set_aside: SetAside | None = None
 
     @property
     def changes(self) -> int:
@@ -98,6 +109,7 @@ class ProgressTally:
     seconds: float = 0.0
     commit_time: int = 0
     statements: int = 0
+    set_aside: SetAside | None = None
 
     def add(self, outcome: Outcome, rows_written: int = 0) -> None:
         """Count one more step."""
@@ -111,7 +123,7 @@ class ProgressTally:
 
     def progress(self, position: Position) -> TableProgress:
         """What was counted; *position* is where the log goes on."""
-        order = (Outcome.WRITTEN, Outcome.REPEATED, Outcome.EMPTY)
+        order = (Outcome.SET_ASIDE, Outcome.WRITTEN, Outcome.REPEATED, Outcome.EMPTY)
         return TableProgress(
             source_table=self.source_table,
             target=self.target,
@@ -126,6 +138,7 @@ class ProgressTally:
             commit_time=self.commit_time,
             statements=self.statements,
             notes=frozenset(self.notes),
+            set_aside=self.set_aside,
         )
 
 
@@ -139,7 +152,7 @@ class BatchProgress:
         seconds: From the start of the batch to the last commit.
         finished_at: When the batch was in the tables, seconds since 1970 UTC.
         bytes_behind: Bytes of the log behind `position` at that time; None when no table was touched.
-        gone: Tables that were dropped or renamed in it, and not made again.
+        learned: What later batches have to know.
     """
 
     batch_id: int
@@ -147,7 +160,7 @@ class BatchProgress:
     seconds: float
     finished_at: float
     bytes_behind: int | None
-    gone: frozenset[TableName] = frozenset()
+    learned: Learned = field(default_factory=Learned)
 
     @property
     def position(self) -> Position | None:
@@ -158,6 +171,12 @@ class BatchProgress:
     def commit_time(self) -> int | None:
         """When the last change of the batch was committed on the server, seconds since 1970 UTC."""
         return max((table.commit_time for table in self.tables), default=None)
+
+    @property
+    def set_aside(self) -> list[SetAside]:
+        """Tables that stopped in it."""
+        stopped = {one.name: one for table in self.tables if (one := table.set_aside) is not None}
+        return sorted(stopped.values(), key=lambda one: one.name)
 
     @property
     def changes(self) -> int:
@@ -194,6 +213,7 @@ class BatchProgress:
                     "statements": table.statements,
                     "notes": sorted(table.notes),
                     "seconds": round(table.seconds, 3),
+                    **({} if table.set_aside is None else {"set_aside": msgspec.to_builtins(table.set_aside)}),
                 }
                 for table in self.tables
             ],

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from binlog_format.errors import SchemaError
 from binlog_format.rows.arrow_arrays import mask_array
-from binlog_streaming.settings import Deletes, Mode, OnStatement
+from binlog_streaming.settings import Begin, Deletes, Mode, OnStatement
 from binlog_streaming.tables.conforming import conformed
 from binlog_streaming.tables.cut_over import cut_over
 from binlog_streaming.tables.emptied import live_rows
@@ -55,7 +55,7 @@ def origin_of(occasion: Occasion, change: TableRenamed, old: KeptTable | None) -
         old: The table of the old name, if it is kept.
 
     Returns:
-        None: from nowhere, as a changelog; or it is kept aside, and nobody knows its rows.
+        None: from nowhere, as a changelog; or its rows are not known, and may be missing.
 
     Raises:
         SchemaError: `TABLE_RENAMED`: its rows are not known.
@@ -72,13 +72,13 @@ def origin_of(occasion: Occasion, change: TableRenamed, old: KeptTable | None) -
         if held is not None:
             # Of rows of another kind nobody knows what was before them, so the target's own past is all there is.
             return Origin(old, held, occasion.keeps_rows and (is_ghost or held is not mode))
-    if table.is_aside:
+    if table.is_aside or table.rule.begin is Begin.EMPTY:
         return None
     raise SchemaError(
         "TABLE_RENAMED",
         f"{change.new} was {change.old} before, which the job does not keep with mode {mode}: its rows are not known",
         hint=f"Keep {change.old} too ([[tables]], with the same mode) in a job that starts before the RENAME, or "
-        f"leave {change.new} out (source.excludeTables)",
+        f'leave {change.new} out (source.excludeTables); or set begin = "empty" for it to go on without them',
     )
 
 
@@ -101,12 +101,7 @@ def taken_over(occasion: Occasion, target: Target, source: Target, origin: Origi
     """
     there, properties = target.properties(), source.properties()
     if properties is None:
-        if there is None:
-            return None
-        # Nothing is known of the new table: any column may have gone, or be another one of that name.
-        columns = joined_keys(tuple(target.schema().names)) if occasion.keeps_rows else ""
-        said = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: columns}
-        return Work(occasion.emptied, held_keys(there), said)
+        return begun_empty(occasion, target)
     if origin.is_ghost:
         return cut_over(occasion, target, source, origin.mode, origin.deletes)
 
@@ -123,6 +118,16 @@ def taken_over(occasion: Occasion, target: Target, source: Target, origin: Origi
         return True
 
     return Work(copy, held_keys(properties))
+
+
+def begun_empty(occasion: Occasion, target: Target) -> Work | None:
+    """What a RENAME does to the target of the new name, if nothing is known of the rows of the old one."""
+    there = target.properties()
+    if there is None or occasion.mode is Mode.CHANGELOG or occasion.table.is_aside:
+        return None
+    # Any column may have gone, or be another one of that name.
+    columns = joined_keys(tuple(target.schema().names)) if occasion.keeps_rows else ""
+    return Work(occasion.emptied, held_keys(there), {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: columns})
 
 
 def _rows_for(occasion: Occasion, source: Target, origin: Origin) -> pa.RecordBatchReader:

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import Column
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.tables.batch_plan import ChangeStep
     from binlog_streaming.tables.kept import KeptTable
-    from binlog_streaming.tables.plan import ChangeStep
     from binlog_streaming.tables.target import Target, Ticket
 
     Commit = Callable[[Target, Ticket], bool]

@@ -34,6 +34,10 @@ DROPPED_PROPERTY = "binlog-stream.dropped"
 """Where the source table was dropped, or renamed to another; empty once there is one of that name again."""
 DROPPED_COLUMNS_PROPERTY = "binlog-stream.droppedColumns"
 """Columns that the source table does not have any more, as `joined_keys` writes names."""
+COMPLETE_PROPERTY = "binlog-stream.complete"
+"""`true`: all rows of the source table lie in the part of the log that was read; `false`: earlier ones are missing."""
+SET_ASIDE_PROPERTY = "binlog-stream.setAside"
+"""Why the target does not go on, and from which place of the log on; empty: it does."""
 BATCH_KEY = "binlog-stream.batchId"
 STEP_KEY = "binlog-stream.step"
 LAST_CHANGE_KEY = "binlog-stream.lastChange"
@@ -59,6 +63,7 @@ class Ticket:
         gtid: Last GTID of the step, if it has one.
         gtid_position: What the log has up to the batch's end: the last GTID of each domain (MariaDB) or the set of all
             (MySQL), as text; None: not known.
+        complete: Whether all rows of the source table lie in what was read; None: as the target states already.
     """
 
     query_id: str
@@ -71,6 +76,7 @@ class Ticket:
     last_change: str
     gtid: str | None
     gtid_position: str | None = None
+    complete: bool | None = None
 
     @property
     def place(self) -> tuple[int, int]:
@@ -79,12 +85,15 @@ class Ticket:
 
     def table_properties(self) -> dict[str, str]:
         """What a table says about itself from its creation on."""
-        return {
+        properties = {
             QUERY_PROPERTY: self.query_id,
             SOURCE_PROPERTY: self.source_table,
             MODE_PROPERTY: str(self.mode),
             KEYS_PROPERTY: joined_keys(self.keys),
         }
+        if self.complete is not None:
+            properties[COMPLETE_PROPERTY] = str(self.complete).lower()
+        return properties
 
     def batch_properties(self) -> dict[str, str]:
         """What a write says about itself."""

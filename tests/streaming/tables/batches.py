@@ -14,6 +14,7 @@ from binlog_format.views.tables import TablesView
 from binlog_streaming.settings import Mode, Sink, TableRule
 from binlog_streaming.tables.apply import BatchRun, apply_component
 from binlog_streaming.tables.kept import KeptTables
+from binlog_streaming.tables.memory import JobMemory
 from binlog_streaming.tables.plan import plan_batch
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_format.log import Log
-    from binlog_streaming.tables.plan import BatchPlan, Written
+    from binlog_streaming.tables.batch_plan import BatchPlan
+    from binlog_streaming.tables.memory import Written
     from binlog_streaming.tables.progress import TableProgress
     from binlog_streaming.tables.target import TargetFactory
 
@@ -63,7 +65,7 @@ def plan(
     for low, high in _cut(log, batch, partitions):
         for found in view.batches(log.committed_blocks(low, high)):
             rows[:0] = found.to_pylist()
-    return plan_batch(rows, decoding, KeptTables(rules), written)
+    return plan_batch(rows, decoding, KeptTables(rules), JobMemory(written=written))
 
 
 def run(
@@ -103,4 +105,4 @@ def written_behind(written: Written, planned: BatchPlan, tables: Sequence[TableP
         database, _, name = table.source_table.partition(".")
         before = there.get(TableName(database, name), frozenset())
         there[TableName(database, name)] = before | {Mode(table.mode)}
-    return {name: frozenset() if name in planned.gone else modes for name, modes in there.items()}
+    return {name: frozenset() if name in planned.learned.gone else modes for name, modes in there.items()}

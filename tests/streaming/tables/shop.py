@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from binlog_format.events.encoding import (
     Origin,
     QueryContext,
+    encode_event,
     encode_format_description,
     encode_gtid,
     encode_query,
     encode_xid,
 )
-from binlog_format.events.layout import GTID_FLAG_DDL, GTID_FLAG_STANDALONE
+from binlog_format.events.layout import GTID_FLAG_DDL, GTID_FLAG_STANDALONE, EventType
 from binlog_format.events.table_encoding import TableEncoder
 from binlog_format.gtid import Gtid
 from binlog_format.innodb.writer.options import WriterOptions
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 SECOND = 1_790_000_000
 ORIGIN = Origin(SECOND, 1)
+LOST_EVENTS = b"\x01\x00"
 DDL_FLAGS = GTID_FLAG_STANDALONE | GTID_FLAG_DDL
 
 
@@ -68,6 +70,14 @@ class ShopLog:
         gtid = self._next_gtid()
         query = encode_query(text, ORIGIN, QueryContext(database))
         self._writer.write_group(gtid, encode_gtid(gtid, SECOND, flags=DDL_FLAGS), [query])
+        self._writer.checkpoint()
+
+    def incident(self, message: str) -> None:
+        """The server states that it did not log changes (LOST_EVENTS)."""
+        gtid = self._next_gtid()
+        body = LOST_EVENTS + bytes([len(message)]) + message.encode()
+        event = encode_event(EventType.INCIDENT, body, ORIGIN)
+        self._writer.write_group(gtid, encode_gtid(gtid, SECOND, flags=GTID_FLAG_STANDALONE), [event])
         self._writer.checkpoint()
 
     def flush(self) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pytest
 
     from binlog_format.log import Log
-    from binlog_streaming.tables.plan import Written
+    from binlog_streaming.tables.memory import Written
     from binlog_streaming.tables.steps import Step
 
 RULES = (TableRule(), TableRule(deletes=Deletes.MARK), TableRule(mode=Mode.SCD2))
@@ -58,7 +58,7 @@ def write_with_faults(log: Log, targets: MemoryTargets, batches: int, chance: ra
         tables = write(log, batch, "memory", batch_id, (rule,), targets=targets, written=written)
         planned = plan(log, batch, (rule,), written=written)
         written = written_behind(written, planned, tables)
-        for name in sorted(planned.gone):
+        for name in sorted(planned.learned.gone):
             if chance.random() < 0.5:
                 targets.tables.pop(f"{name.database}/{name.table}", None)
 

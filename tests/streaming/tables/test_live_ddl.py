@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from binlog_format.events.table_encoding import TableSpec
     from binlog_format.log import Log
     from binlog_streaming.demo.mariadb_server import MariaDbServer
-    from binlog_streaming.tables.plan import Written
+    from binlog_streaming.tables.memory import Written
     from tests.streaming.tables.shop import Row, ShopLog
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
