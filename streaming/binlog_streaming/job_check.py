@@ -14,19 +14,22 @@ from binlog_connector.schema.definitions import TableName
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.checkpoint import read_checkpoint
-from binlog_streaming.job_record import START_OPTIONS, RecordKeeper
+from binlog_streaming.job_record import START_OPTIONS
 from binlog_streaming.job_tables import TableReport, report_table
 from binlog_streaming.log_tables import SCAN_SIZE, find_tables
-from binlog_streaming.settings_model import Writer
+from binlog_streaming.record_keeper import RecordKeeper
+from binlog_streaming.settings_model import Begin, Mode, Writer
+from binlog_streaming.tables.admission import incomplete
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from binlog_connector.following.offsets import SourceOffset
+    from binlog_format.position import Position
     from binlog_streaming.checkpoint import Checkpoint
     from binlog_streaming.log_tables import FoundTable, OnProgress
     from binlog_streaming.settings_model import Job
-    from binlog_streaming.tables.memory import Written
+    from binlog_streaming.tables.memory import JobMemory, Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     checkpoint = read_checkpoint(job.checkpoint)
     with WatchedLog(job.source.path, options.format, bound=options.bound) as watched:
         log = _log_report(watched)
-        start, warnings = _start(watched, job, options, checkpoint)
+        start, position, warnings = _start(watched, job, options, checkpoint)
     found = find_tables(
         job.source.path,
         options.format,
@@ -145,6 +148,9 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     record = RecordKeeper(job)
     changed = tuple(f"{change.setting}: {change.reason}. {change.hint}" for change in record.changes())
     reports = tuple(_with_missing(report, record.written) for report in reports)
+    begun = {table.name: table.begun_at is not None and table.begun_at >= position for table in found.tables}
+    memory = record.look()
+    reports = tuple(_with_memory(report, job, memory, begins_there=begun[report.name]) for report in reports)
     return JobReport(log, start, reports, left_out, found.size, tuple(warnings), changed)
 
 
@@ -162,7 +168,7 @@ def _log_report(watched: WatchedLog) -> LogReport:
 
 def _start(
     watched: WatchedLog, job: Job, options: SourceOptions, checkpoint: Checkpoint | None
-) -> tuple[StartReport, list[str]]:
+) -> tuple[StartReport, Position, list[str]]:
     warnings: list[str] = []
     said_by = None
     if checkpoint is not None and checkpoint.offset is not None:
@@ -176,7 +182,7 @@ def _start(
         offset = initial_offset(watched, options.start)
         said_by = next((name for name in START_OPTIONS if name in options.given), "startingOffsets")
     batch_id = 0 if checkpoint is None or checkpoint.batch_id is None else checkpoint.batch_id + 1
-    return StartReport(
+    report = StartReport(
         checkpoint=job.checkpoint,
         is_fresh=checkpoint is None,
         batch_id=batch_id,
@@ -185,7 +191,8 @@ def _start(
         gtid=str(offset.gtid),
         size_behind=_size_behind(watched, offset),
         said_by=said_by,
-    ), warnings
+    )
+    return report, offset.position, warnings
 
 
 def _size_behind(watched: WatchedLog, offset: SourceOffset) -> int:
@@ -229,8 +236,7 @@ def _with_meetings(reports: Sequence[TableReport]) -> tuple[TableReport, ...]:
 
 def _with_missing(report: TableReport, written: Written) -> TableReport:
     # Of a changelog the job would make one that lacks what came before; at others it stops.
-    database, _, name = report.name.partition(".")
-    there = written.get(TableName(database, name), frozenset())
+    there = written.get(TableName.parse(report.name), frozenset())
     problems = [
         f"{report.name}: {target.uri} was written, and is not there any more: it would begin in the middle of the log. "
         "Bring it back, build it again with binlog-stream replay, or start again with a new checkpoint and no tables"
@@ -240,11 +246,33 @@ def _with_missing(report: TableReport, written: Written) -> TableReport:
     return replace(report, problems=(*report.problems, *problems))
 
 
+def _with_memory(report: TableReport, job: Job, memory: JobMemory, *, begins_there: bool) -> TableReport:
+    """Say whether the table is complete, and whether it was set aside."""
+    name = TableName.parse(report.name)
+    stopped = memory.set_aside.get(name)
+    if stopped is not None:
+        told = (
+            f"{name}: set aside at {stopped.gtid or stopped.position}, its targets stay as they are: {stopped.reason}"
+        )
+        return replace(report, complete=memory.complete.get(name), problems=(), warnings=(*report.warnings, told))
+    is_new = name not in (memory.written or ())
+    unless_met = memory.from_first or begins_there if is_new and memory.from_first is not None else None
+    complete = memory.complete.get(name, unless_met)
+    report = replace(report, complete=complete)
+    rule = job.tables[report.rule]
+    if complete is not False:
+        return report
+    if is_new and rule.begin is Begin.CREATED and set(rule.modes) != {Mode.CHANGELOG}:
+        return replace(report, problems=(*report.problems, str(incomplete(name))))
+    told = f"{name}: it is not complete: changes from before the start, or by statements, are missing in its targets"
+    return replace(report, warnings=(*report.warnings, told))
+
+
 def _excluded_ghosts(job: Job, reports: Sequence[TableReport]) -> list[str]:
     # Before such a tool renames its table, nobody knows that its rows will be those of another one.
     wanted = TableFilter(None, job.source.exclude_tables)
     for report in reports:
-        database, _, table = report.name.partition(".")
+        database, table = TableName.parse(report.name)
         left_out = [name for name in (f"_{table}_gho", f"_{table}_new") if not wanted.accepts_name(database, name)]
         if left_out:
             said = f"excludeTables leaves out {' and '.join(left_out)} in {database}"

@@ -53,6 +53,7 @@ class TableReport:
         columns: Name and type of each column, in order; empty where they are not known.
         targets: One for each mode.
         changes: Rows inserted, updated and deleted in the part of the log that was looked at.
+        complete: Whether all its rows lie in what was read, or will be; None: nothing is known.
         problems: Why the job would stop at it.
         warnings: What may surprise.
     """
@@ -66,6 +67,7 @@ class TableReport:
     changes: int
     problems: tuple[str, ...]
     warnings: tuple[str, ...]
+    complete: bool | None = None
 
 
 def report_table(job: Job, found: FoundTable, rule_number: int, query_id: str | None) -> TableReport:

@@ -11,7 +11,14 @@ from binlog_connector.following.watched import file_start
 from binlog_connector.schema.ddl import parse_ddl
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.log_ddl import table_statements
-from binlog_connector.schema.operations import AlterTable, CreateTable, DropDatabase, DropTables, RenameTables
+from binlog_connector.schema.operations import (
+    AlterTable,
+    CreateTable,
+    DropDatabase,
+    DropTables,
+    RenameTables,
+    TruncateTable,
+)
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.position import Position
@@ -45,6 +52,7 @@ class FoundTable:
         earlier: Layouts with other columns that it had there, in order, since it was created or renamed there, or
             columns of it were dropped or renamed; *layout* is not among them.
         is_made_there: It was created or renamed in that part, or columns of it were dropped or renamed.
+        begun_at: Where it was created, emptied or dropped last in that part: all rows that it has come after that.
         changes: Rows inserted, updated and deleted there.
         has_partial_rows: Some of the rows that were inserted or updated came without all their columns.
         unknown_columns: Those that such rows left out, and of which nobody knows what the rows hold: no statement and
@@ -56,6 +64,7 @@ class FoundTable:
     definitions: int = 1
     earlier: tuple[TableLayout, ...] = ()
     is_made_there: bool = False
+    begun_at: Position | None = None
     changes: int = 0
     has_partial_rows: bool = False
     unknown_columns: tuple[str, ...] = ()
@@ -128,6 +137,7 @@ class _Finder:
         self._known: dict[str, dict[str, FoundTable]] = {}  # by name and digest
         self._layouts: dict[str, list[FoundTable]] = {}  # by name, in order, each time that the layout is another one
         self._made: set[str] = set()
+        self._begun: dict[str, Position] = {}
 
     def look_at(self, block: Block) -> None:
         """Take in one more block."""
@@ -160,11 +170,14 @@ class _Finder:
             others = (one for one in self._layouts.get(name, ()) if one is not table)
             table.earlier = tuple(one.layout for one in others if one.problem is None)
             table.is_made_there = name in self._made
+            table.begun_at = self._begun.get(name)
         return tuple(self._by_name[name] for name in sorted(self._by_name))
 
     def _obey(self, statement: DdlStatement) -> None:
         # Behind such a statement columns are not those before it under the same names.
         for operation in parse_ddl(statement.text, statement.session):
+            for name in _begun_by(operation):
+                self._begun[str(name)] = statement.position
             for name in _made_by(operation):
                 self._made.add(str(name))
                 self._layouts.pop(str(name), None)
@@ -238,6 +251,15 @@ def _made_by(operation: Operation) -> Iterable[TableName]:
                 yield operation.new_name
             if operation.new_name is not None or operation.dropped or operation.column_renames or renamed:
                 yield operation.name
+
+
+def _begun_by(operation: Operation) -> Iterable[TableName]:
+    match operation:
+        case CreateTable(if_not_exists=False) | TruncateTable():
+            return (operation.name,)
+        case DropTables():
+            return operation.names
+    return ()
 
 
 def _is_known(definition: TableDefinition | None, index: int, *, is_inserted: bool) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from binlog_format.errors import AccessError, OptionError
 from binlog_format.position import Place
 from binlog_streaming.settings import check_job_values, parse_job
-from binlog_streaming.settings_model import Job, Mode, Sink, Source, TableFormat, TableRule
+from binlog_streaming.settings_model import Job, Mode, OnError, Sink, Source, TableFormat, TableRule
 from binlog_streaming.settings_text import job_text
 from binlog_streaming.state_files import StateFolder
 
@@ -25,12 +25,20 @@ def mirror_job(
     path: str,
     directory: str,
     *,
-    tables: str | None = None,
     exclude_tables: str | None = None,
     table_format: TableFormat = TableFormat.DELTA,
-    mode: Mode = Mode.MIRROR,
+    rule: TableRule | None = None,
+    on_error: OnError = OnError.STOP,
 ) -> Job:
     """A job that keeps every wanted table of the log at *path* in *directory*`/<database>/<table>`.
+
+    Args:
+        path: Of the log.
+        directory: Of the tables.
+        exclude_tables: Tables to leave out.
+        table_format: Of the tables.
+        rule: Which tables, and how.
+        on_error: What becomes of the job when one of its tables cannot go on.
 
     Raises:
         OptionError: `INVALID_VALUE`.
@@ -39,7 +47,8 @@ def mirror_job(
     job = Job(
         name="mirror",
         source=Source(path=absolute_path(path), exclude_tables=exclude_tables),
-        tables=(TableRule(select=tables or ".*", mode=mode),),
+        on_error=on_error,
+        tables=(rule or TableRule(),),
         sink=Sink(directory=target, format=table_format),
         checkpoint=f"{target}/{OWN_FOLDER}/checkpoint",
     )

@@ -22,8 +22,8 @@ from binlog_format.errors import OptionError, StartError, TableError
 from binlog_format.gtid_set import parse_gtids
 from binlog_format.position import Place
 from binlog_streaming.checkpoint import read_checkpoint
-from binlog_streaming.job_record import RecordKeeper
 from binlog_streaming.mirror_job import OWN_FOLDER
+from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.replay_range import ReplayRange, find_range, open_log_of
 from binlog_streaming.replay_record import RECORD_FILE, ReplayCheckpoint, ReplayRecord
 from binlog_streaming.replay_tables import ReplayTables, Sorted, elsewhere, has_tables

@@ -15,7 +15,7 @@ from binlog_connector.spark.source import BinlogDataSource
 from binlog_format import open_log
 from binlog_format.gtid_set import parse_gtids
 from binlog_streaming.checkpoint import read_checkpoint
-from binlog_streaming.job_record import RecordKeeper
+from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.replay import ReplayRequest, plan_replay
 from binlog_streaming.settings_model import Job, OnStatement, Sink, Source, TableFormat, TableRule, UnknownValues
 from binlog_streaming.tables.apply import apply_component

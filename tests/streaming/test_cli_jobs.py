@@ -14,7 +14,7 @@ import pytest
 
 from binlog_format.errors import AccessError, OptionError
 from binlog_streaming.mirror_job import OWN_FOLDER, mirror_job, remember
-from binlog_streaming.settings import Mode, TableFormat, load_job
+from binlog_streaming.settings import Mode, TableFormat, TableRule, load_job
 from tests.streaming.tables.oltp import CHANGES, OLTP, TABLES, mirror, truth
 from tests.streaming.tables.test_faults import files_up_to
 
@@ -95,7 +95,9 @@ def test_help_explains_and_has_no_colours_when_piped(command: str) -> None:
 
 def test_mirror_is_a_job_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    job = mirror_job("log", "lake", tables=r"shop\..*", exclude_tables="shop.tmp", table_format=TableFormat.ICEBERG)
+    job = mirror_job(
+        "log", "lake", rule=TableRule(select=r"shop\..*"), exclude_tables="shop.tmp", table_format=TableFormat.ICEBERG
+    )
     lake = str(tmp_path / "lake")
     assert (job.source.path, job.sink.directory) == (str(tmp_path / "log"), lake)
     assert job.checkpoint == f"{lake}/{OWN_FOLDER}/checkpoint"
@@ -107,18 +109,19 @@ def test_mirror_is_a_job_like_any_other(tmp_path: Path, monkeypatch: pytest.Monk
 def test_what_a_folder_belongs_to_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     with files_up_to(10), pytest.raises(AccessError, match=r"DENIED\] .*/job\.toml: cannot write it: .*large"):
         remember(mirror_job(str(OLTP), str(tmp_path)))
-    remember(mirror_job(str(OLTP), str(tmp_path), mode=Mode.CHANGELOG))  # nothing was remembered
+    remember(mirror_job(str(OLTP), str(tmp_path), rule=TableRule(mode=Mode.CHANGELOG)))  # nothing was remembered
 
 
 def test_folder_stays_with_the_options_it_was_begun_with(tmp_path: Path) -> None:
     def job(**options: object) -> None:
-        given: dict[str, Any] = {"tables": r"sb\..*", "mode": Mode.MIRROR} | options
-        remember(mirror_job(str(given.pop("path", OLTP)), str(tmp_path / "lake"), **given))
+        given: dict[str, Any] = {"select": r"sb\..*", "mode": Mode.MIRROR} | options
+        rule = TableRule(select=given.pop("select"), mode=given.pop("mode"))
+        remember(mirror_job(str(given.pop("path", OLTP)), str(tmp_path / "lake"), rule=rule, **given))
 
     job()
     changed: dict[str, dict[str, object]] = {
         "PATH": {"path": tmp_path},
-        "--tables": {"tables": None},
+        "--tables": {"select": ".*"},
         "--exclude-tables": {"exclude_tables": "x"},
         "--mode": {"mode": Mode.CHANGELOG},
         "--format": {"table_format": TableFormat.ICEBERG},
@@ -131,7 +134,7 @@ def test_folder_stays_with_the_options_it_was_begun_with(tmp_path: Path) -> None
 
 def test_wrong_options_of_mirror_are_called_by_their_names(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"\] --tables: expected regular expressions"):
-        mirror_job(str(OLTP), str(tmp_path), tables="a(")
+        mirror_job(str(OLTP), str(tmp_path), rule=TableRule(select="a("))
     with pytest.raises(OptionError, match=r"\] --exclude-tables: expected regular expressions"):
         mirror_job(str(OLTP), str(tmp_path), exclude_tables="a(")
     with pytest.raises(OptionError, match=r"\] --mode: expected changelog beside sink.format parquet"):

@@ -18,9 +18,9 @@ from binlog_format.events.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.checkpoint import read_checkpoint, read_offset
 from binlog_streaming.init_job import init_text
 from binlog_streaming.job_check import check_job
-from binlog_streaming.job_record import RecordKeeper
 from binlog_streaming.log_tables import SCAN_SIZE, find_tables
-from binlog_streaming.settings import Deletes, Job, Mode, Sink, Source, TableFormat, TableRule, load_job
+from binlog_streaming.record_keeper import RecordKeeper
+from binlog_streaming.settings import Begin, Deletes, Job, Mode, Sink, Source, TableFormat, TableRule, load_job
 from binlog_streaming.tables.delta import DeltaTarget
 from binlog_streaming.tables.target import Ticket
 from tests.corpus import SERVER_CASES
@@ -231,7 +231,19 @@ def test_columns_that_become_something_else_are_a_problem_where_the_job_meets_th
     log = shop_log(tmp_path, "int", "varchar(9)")
     (problem,) = check_job(job_for(tmp_path, log=log)).problems
     assert "BINLOG_SCHEMA.SCHEMA_CHANGED] shop.t: column n was int32 and is string now" in problem
-    assert check_job(job_for(tmp_path, log=log, startingOffsets="latest")).problems == ()
+    begun_empty = TableRule(begin=Begin.EMPTY)
+    assert check_job(job_for(tmp_path, begun_empty, log=log, startingOffsets="latest")).problems == ()
+
+
+def test_table_that_would_begin_in_the_middle_is_a_problem_unless_it_may(tmp_path: Path) -> None:
+    log = shop_log(tmp_path, "int")
+    assert [table.complete for table in check_job(job_for(tmp_path, log=log)).tables] == [True]
+    report = check_job(job_for(tmp_path, log=log, startingOffsets="latest"))
+    assert [table.complete for table in report.tables] == [False]
+    assert [problem[:24] for problem in report.problems] == ["[BINLOG_TABLE.INCOMPLETE"]
+    report = check_job(job_for(tmp_path, TableRule(begin=Begin.EMPTY), log=log, startingOffsets="latest"))
+    assert report.problems == ()
+    assert "shop.t: it is not complete" in "".join(report.tables[0].warnings)
 
 
 def test_columns_of_a_target_that_is_there_are_compared_with_the_newest_in_the_log(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import AccessError, OptionError
 from binlog_format.position import Position
-from binlog_streaming.job_record import RECORD_FILE, RecordKeeper
+from binlog_streaming.record_keeper import RECORD_FILE, RecordKeeper
 from binlog_streaming.settings import (
     Deletes,
     Job,

@@ -23,6 +23,12 @@ class TableName(NamedTuple):
     def __str__(self) -> str:
         return f"{self.database}.{self.table}"
 
+    @classmethod
+    def parse(cls, text: str) -> TableName:
+        """The name in `database.table`; of several dots the first one stands between them."""
+        database, _, table = text.partition(".")
+        return cls(database, table)
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:

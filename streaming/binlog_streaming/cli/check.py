@@ -135,5 +135,6 @@ def _tables(reports: tuple[TableReport, ...]) -> Table:
             f"{target.mode} {target.uri}{' (is there)' if target.exists else ''}" for target in report.targets
         )
         keys = ", ".join(report.keys) or "none"
-        table.add_row(escape(report.name), str(report.rule), escape(keys), escape(columns), escape(targets))
+        name = f"{report.name}{'' if report.complete is not False else ' (not complete)'}"
+        table.add_row(escape(name), str(report.rule), escape(keys), escape(columns), escape(targets))
     return table

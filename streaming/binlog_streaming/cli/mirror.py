@@ -11,7 +11,7 @@ from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # no
 from binlog_streaming.cli.output import Output, PathArgument
 from binlog_streaming.cli.run import BatchOutputOption, OnceOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.running import run_job
-from binlog_streaming.settings_model import Mode, TableFormat
+from binlog_streaming.settings_model import Begin, Mode, OnError, OnRowStatement, TableFormat, TableRule
 
 
 def register(app: typer.Typer) -> None:
@@ -32,6 +32,21 @@ def mirror(  # noqa: PLR0913 - the options of the command
             "every version of every row, with the times between which it held."
         ),
     ] = Mode.MIRROR,
+    begin: Annotated[
+        Begin,
+        typer.Option(
+            help="created: refuse tables whose rows begin before the part of the log that is read. empty: begin "
+            "without those rows."
+        ),
+    ] = Begin.CREATED,
+    on_statement: Annotated[
+        OnRowStatement,
+        typer.Option(help="What a statement does that changes rows without row events (binlog_format=MIXED)."),
+    ] = OnRowStatement.FAIL,
+    on_error: Annotated[
+        OnError,
+        typer.Option(help="When one table cannot go on: stop, or set_aside: it stays as it is, all others go on."),
+    ] = OnError.STOP,
     once: OnceOption = False,
     output: BatchOutputOption = Output.TABLE,
 ) -> None:
@@ -50,7 +65,8 @@ def mirror(  # noqa: PLR0913 - the options of the command
     from binlog_format import open_log
     from binlog_streaming.mirror_job import mirror_job, remember
 
-    job = mirror_job(path, to, tables=tables, exclude_tables=exclude_tables, table_format=table_format, mode=mode)
+    rule = TableRule(select=tables or ".*", mode=mode, begin=begin, on_statement=on_statement)
+    job = mirror_job(path, to, exclude_tables=exclude_tables, table_format=table_format, rule=rule, on_error=on_error)
     with open_log(job.source.path):  # what is wrong with it is said before anything is written
         remember(job)
     run_job(job, once=once, output=output)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from binlog_streaming.cli.output import Output, write_json_lines
-from binlog_streaming.job_record import RecordKeeper
+from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.tables.progress import NOTE_TEXTS
 
 if TYPE_CHECKING:

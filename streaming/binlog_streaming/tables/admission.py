@@ -24,7 +24,7 @@ from binlog_format.errors import BinlogError, TableError
 from binlog_streaming.settings import Begin, Mode, OnRowStatement, OnStatement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.log_ddl import DdlStatement
@@ -113,7 +113,7 @@ class Admission:
                 place, gtid = self._renamed_in.get(name) or ((first_rows[name], 0), None)
                 lacking[name] = (place, gtid)
         for name, (place, gtid) in lacking.items():
-            self.refusals.setdefault(name, Refusal(place, gtid, _incomplete(name, lacking)))
+            self.refusals.setdefault(name, Refusal(place, gtid, incomplete(name, lacking)))
 
     def _is_complete(self, name: TableName) -> bool | None:
         # None: a job of an earlier version wrote it.
@@ -180,7 +180,8 @@ def _is_let_in(table: KeptTable) -> bool:
     return table.is_aside or rule.begin is Begin.EMPTY or set(rule.modes) == {Mode.CHANGELOG}
 
 
-def _incomplete(name: TableName, lacking: Mapping[TableName, object]) -> TableError:
+def incomplete(name: TableName, lacking: Iterable[TableName] = ()) -> TableError:
+    """The error for a table whose rows begin before what is read; *lacking*: others of which the same is true."""
     others = [str(other) for other in sorted(lacking) if other != name]
     more = f", and {len(others) - _NAMED_MAX} more" if len(others) > _NAMED_MAX else ""
     told = f"; so do {', '.join(others[:_NAMED_MAX])}{more}" if others else ""

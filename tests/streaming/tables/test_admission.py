@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import DataLossError, TableError, UnsupportedError
-from binlog_streaming.job_record import RecordKeeper
+from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.settings_model import Begin, Job, Mode, OnError, OnRowStatement
 from binlog_streaming.tables.target import COMPLETE_PROPERTY, SET_ASIDE_PROPERTY
 from tests.streaming.replay_runs import run
@@ -35,8 +35,8 @@ def job(folder: Path, *, top: Given = None, source: Given = None, **rule: object
         "sink": {"directory": str(folder / "tables")},
         "checkpoint": str(folder / "checkpoint"),
         "tables": [{"select": r"shop\..*", **rule}],
-    }
-    return msgspec.convert(sections | (top or {}), Job)
+    } | (top or {})
+    return msgspec.convert(sections, Job)
 
 
 def log(folder: Path, *stories: Story, first: int = 0) -> None:
@@ -66,7 +66,7 @@ def orders_twice(writer: ShopLog) -> None:
     writer.insert(ORDERS, (2, "b"))
 
 
-def middle(folder: Path, *stories: Story, **rule: object) -> Job:
+def middle(folder: Path, *stories: Story, **rule: Any) -> Job:
     """A job that begins after the first transaction of the log."""
     log(folder, orders_twice, *stories)
     return job(folder, source={"startingGtid": "0-1-1"}, **rule)
