@@ -10,8 +10,9 @@ from binlog_connector.metrics.lag import Consumed, LagMeter
 from binlog_streaming.checkpoint import read_checkpoint, read_offset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from binlog_connector.schema.definitions import TableName
     from binlog_streaming.settings_model import Job
     from binlog_streaming.tables.progress import BatchProgress
 
@@ -34,6 +35,10 @@ class JobMetrics:
         before = read_checkpoint(checkpoint)
         if before is not None and before.offset is not None:
             follower.progress.consumed = Consumed(before.offset)
+
+    def set_aside(self, tables: Iterable[TableName]) -> None:
+        """These tables do not go on."""
+        self._follower.progress.set_aside = tuple(sorted(map(str, tables)))
 
     def batch(self, batch: BatchProgress) -> None:
         """A batch is in the tables."""

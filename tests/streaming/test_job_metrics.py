@@ -9,6 +9,7 @@ import pytest
 
 from binlog_connector.following.edges import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import AccessError
 from binlog_streaming.job_metrics import exported
 from binlog_streaming.settings import Metrics
@@ -49,6 +50,9 @@ def test_metrics_follow_the_batches(tmp_path: Path) -> None:
         assert (after["lag_bytes"], after["lag_transactions"], after["rows_total"]) == (0, 0, 7)
         assert after["bytes_total"] == before["lag_bytes"]
         assert after["last_commit_timestamp_seconds"] == 1_700_000_000
+        metrics.set_aside([TableName("shop", "orders")])
+        with urllib.request.urlopen(metrics.address, timeout=10) as answer:
+            assert b'binlog_stream_table_set_aside{name="shop",table="shop.orders"} 1.0' in answer.read()
         taken = int(metrics.address.rpartition(":")[2].partition("/")[0])
         with (
             pytest.raises(AccessError, match=f"cannot listen at 127.0.0.1:{taken}"),

@@ -39,12 +39,14 @@ class Progress:
         rows: Row changes taken.
         size: Bytes of the log taken.
         transactions: Event groups taken.
+        set_aside: Tables that do not go on, while the others do.
     """
 
     consumed: Consumed | None = None
     rows: Rate = field(default_factory=Rate)
     size: Rate = field(default_factory=Rate)
     transactions: int = 0
+    set_aside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,7 @@ class MetricsExporter:
         yield from _counters(followers)
         yield from _rates(followers)
         yield from _places(followers, lags)
+        yield _set_aside(followers)
 
 
 def lag_of(follower: Follower) -> Lag | None:
@@ -248,6 +251,18 @@ def _places(followers: list[Follower], lags: dict[str, Lag | None]) -> Iterator[
             for domain, number in _sequence_numbers(point):
                 gtids.add_metric([follower.name, state, domain], number)
     yield from (file_no, time, gtids)
+
+
+def _set_aside(followers: list[Follower]) -> Metric:
+    from prometheus_client.core import GaugeMetricFamily
+
+    family = GaugeMetricFamily(
+        f"{PREFIX}table_set_aside", "1: the table cannot go on, and was set aside.", labels=["name", "table"]
+    )
+    for follower in followers:
+        for table in follower.progress.set_aside:
+            family.add_metric([follower.name, table], 1)
+    return family
 
 
 def _sequence_numbers(point: GtidPoint) -> Iterator[tuple[str, int]]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import typer
 
 from binlog_streaming.cli.output import Output, write_json_lines
-from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.tables.progress import NOTE_TEXTS
 
 if TYPE_CHECKING:
@@ -37,9 +36,6 @@ def run_job(job: Job, *, once: bool, output: Output, held: Iterable[tuple[str, s
         BinlogError: What ended it.
         typer.Exit: A signal stopped it before it had taken what it was to take, and then end.
     """
-    record = RecordKeeper(job)
-    record.begin()  # before Spark, which takes seconds to start
-    record.saw(held)
     # Spark takes a second to import: only where it is needed.
     from binlog_streaming.job_metrics import exported
     from binlog_streaming.tables.job import TablesJob
@@ -52,13 +48,13 @@ def run_job(job: Job, *, once: bool, output: Output, held: Iterable[tuple[str, s
         def listen(batch: BatchProgress) -> None:
             if metrics is not None:
                 metrics.batch(batch)
-            record.saw_batch(batch)
+                metrics.set_aside(one.name for one in running.record.record.set_aside)
             with reader.may_leave():
                 printer.batch(batch)
             if reader.has_left:
                 running.request_stop()
 
-        running = TablesJob(job, listener=listen, memory=record.memory)
+        running = TablesJob(job, listener=listen, held=held)
         stopped_by: list[int] = []
 
         def stop(number: int, frame: FrameType | None) -> None:
@@ -69,6 +65,8 @@ def run_job(job: Job, *, once: bool, output: Output, held: Iterable[tuple[str, s
         signal.signal(signal.SIGINT, stop)
         signal.signal(signal.SIGTERM, stop)
         running.start(once=once)
+        if metrics is not None:
+            metrics.set_aside(one.name for one in running.record.record.set_aside)
         with reader.may_leave():
             printer.started(job, running, None if metrics is None else metrics.address)
         if reader.has_left:

@@ -21,6 +21,7 @@ from binlog_format import open_log
 from binlog_format.classic.layout import VIRTUAL_PAGE_SIZE
 from binlog_format.errors import BinlogError
 from binlog_streaming.checkpoint import read_offset
+from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.settings import Writer
 from binlog_streaming.spark_jars import session_settings
 from binlog_streaming.spark_session import PLANNING_ONLY, local_session
@@ -30,7 +31,7 @@ from binlog_streaming.tables.progress import NOTE_TEXTS, BatchProgress, Progress
 from binlog_streaming.tables.spark_sessions import spark_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from binlog_format.log import Log
     from binlog_format.position import Position
     from binlog_streaming.settings import Job
-    from binlog_streaming.tables.memory import JobMemory
     from binlog_streaming.tables.progress import BatchListener, Note
     from binlog_streaming.tables.target import TargetFactory
 
@@ -55,7 +55,10 @@ class TablesJob:
         job: The settings.
         session: A Spark session to use; default: one of its own, which ends with the job.
         listener: Called behind every batch, on a thread of Spark's; what it raises ends the job.
-        memory: Gives what the job knows from the batches before the one with a number; None: nothing is known.
+        held: Tables (database and name) that exist without having been written by this checkpoint.
+
+    Attributes:
+        record: What the job remembers, in its checkpoint.
     """
 
     def __init__(
@@ -64,14 +67,15 @@ class TablesJob:
         *,
         session: SparkSession | None = None,
         listener: BatchListener | None = None,
-        memory: Callable[[int], JobMemory] | None = None,
+        held: Iterable[tuple[str, str]] = (),
     ) -> None:
         self.job = job
         self.progress = Progress()
+        self.record = RecordKeeper(job)
         self._session = session
         self._owns_session = session is None
         self._listener = listener
-        self._memory = memory
+        self._held = tuple(held)
         self._query: StreamingQuery | None = None
         self._log: Log | None = None
         self._targets: TargetFactory | None = None
@@ -90,13 +94,15 @@ class TablesJob:
             once: Take what is there now, in batches, then end.
 
         Raises:
-            BinlogError: The log, an option or Spark's start.
+            BinlogError: The log, an option, the job's record or Spark's start.
         """
         options = self.job.source_options()
         # What is wrong with the log or the options is said at once, not when Java has started.
         SourceOptions.parse({"path": self.job.source.path, **options})
         settings = self._session_settings()
         self._log = open_log(self.job.source.path)
+        self.record.begin()
+        self.record.saw(self._held)
         if self._session is None:
             self._session = local_session(
                 self.job.name, master=self.job.spark.master, settings=settings, log_file=self.spark_log
@@ -183,7 +189,7 @@ class TablesJob:
                 batch_id=batch_id,
                 job=self.job,
                 gtid_position=self._gtid_position(batch_id),
-                memory=None if self._memory is None else self._memory(batch_id),
+                memory=self.record.memory(batch_id),
                 targets=self._targets,
             )
             plan, tables = write_batch(frame, context)
@@ -195,6 +201,7 @@ class TablesJob:
                 bytes_behind=self._bytes_behind(max((table.position for table in tables), default=None)),
                 learned=plan.learned,
             )
+            self.record.saw_batch(batch)
             self._say_notes(batch)
             self.progress.add(batch)
             if self._listener is not None:
