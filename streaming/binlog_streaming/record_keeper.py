@@ -123,12 +123,20 @@ class RecordKeeper:
             )
         self._write()
 
-    def saw(self, tables: Iterable[tuple[str, str]], targets: Iterable[tuple[str, str, Mode]] = ()) -> None:
+    def saw(
+        self,
+        tables: Iterable[tuple[str, str]],
+        targets: Iterable[tuple[str, str, Mode]] = (),
+        *,
+        from_first: bool | None = None,
+    ) -> None:
         """Note that tables have been written.
 
         Args:
             tables: Database and name of each.
             targets: Database, name and mode of those targets of theirs that are there.
+            from_first: These, and what the job reads, go back to the server's first transaction; None: only what the
+                job reads counts.
 
         Raises:
             AccessError: The record cannot be written.
@@ -139,6 +147,7 @@ class RecordKeeper:
                 self._record,
                 tables=_sorted(self._record.tables, tables),
                 targets=_sorted(self._record.targets, there),
+                from_first=self._record.from_first if from_first is None else from_first,
             )
         )
 
@@ -150,6 +159,29 @@ class RecordKeeper:
         """
         self._record = _with_learned(JobRecord.of(self._job), record)
         self._write()
+
+    def take_back(self, built: JobRecord, targets: Iterable[tuple[str, str, Mode]]) -> None:
+        """Go on with all tables that were set aside.
+
+        Args:
+            built: The record of what brought them to where this job is.
+            targets: Database, name and mode of those targets of theirs that exist now.
+
+        Raises:
+            AccessError: The record cannot be written.
+        """
+        record, names = self._record, {(one.database, one.table) for one in self._record.set_aside}
+        others = {one for one in record.targets if one[:2] not in names}
+        self._note(
+            msgspec.structs.replace(
+                record,
+                targets=_sorted(others, ((database, table, str(mode)) for database, table, mode in targets)),
+                tables=_sorted(record.tables, names),
+                complete=_sorted(set(record.complete) - names, names & set(built.complete)),
+                incomplete=_sorted(set(record.incomplete) - names, names & set(built.incomplete)),
+                set_aside=(),
+            )
+        )
 
     def saw_batch(self, batch: BatchProgress) -> None:
         """Note what a batch has written and learned.

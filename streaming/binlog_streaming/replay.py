@@ -23,10 +23,11 @@ from binlog_format.gtid_set import parse_gtids
 from binlog_format.position import Place
 from binlog_streaming.checkpoint import read_checkpoint
 from binlog_streaming.mirror_job import OWN_FOLDER
-from binlog_streaming.record_keeper import RecordKeeper
+from binlog_streaming.record_keeper import RecordKeeper, begins_with_first
 from binlog_streaming.replay_range import ReplayRange, find_range, open_log_of
 from binlog_streaming.replay_record import RECORD_FILE, ReplayCheckpoint, ReplayRecord
 from binlog_streaming.replay_tables import ReplayTables, Sorted, elsewhere, has_tables
+from binlog_streaming.set_aside import give_back, set_aside_by
 from binlog_streaming.settings_model import Job, Metrics, Source, Writer
 from binlog_streaming.table_patterns import without_tables
 
@@ -58,6 +59,7 @@ class ReplayRequest:
         end: Up to this; None: what is there now.
         directory: Where the tables go; None: where the job has them.
         hand_over: The job goes on from there.
+        given_back_to: The job that set the tables of *job* aside, and takes them up again.
     """
 
     job: Job
@@ -65,6 +67,17 @@ class ReplayRequest:
     end: GtidPoint | None = None
     directory: str | None = None
     hand_over: bool = False
+    given_back_to: Job | None = None
+
+    @classmethod
+    def of_set_aside(cls, job: Job) -> ReplayRequest:
+        """What brings the tables that *job* set aside to where it is.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: there are none, or the job is within a batch.
+        """
+        tables, end = set_aside_by(job)
+        return cls(tables, end=end, given_back_to=job)
 
     @property
     def asked(self) -> tuple[str | None, str | None, bool]:
@@ -123,6 +136,8 @@ class Replay:
                 f"{self.job.checkpoint}: not at its end: batch {checkpoint.batch_id} is the last one",
                 hint="Call it again; it goes on there",
             )
+        if self.request.given_back_to is not None:
+            return give_back(self.request.given_back_to, self.job, self.record)
         names = [TableName(*name) for name in self.record.tables]
         count = 0
         targets: list[tuple[str, str, Mode]] = []
@@ -216,6 +231,7 @@ class _Planner:
             tables=tuple(sorted((name.database, name.table) for name in self._names)),
             left_alone=tuple(sorted((name.database, name.table) for name in self._sorted.left_alone)),
             continued=tuple(sorted({(one.name.database, one.name.table) for one in self._sorted.at_first})),
+            from_first=begins_with_first(request.job.source.path) if request.start is None else None,
         )
 
     def resumed(self, record: ReplayRecord) -> ReplayRecord:

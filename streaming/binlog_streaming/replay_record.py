@@ -30,6 +30,8 @@ class ReplayRecord(msgspec.Struct, frozen=True, kw_only=True):
         tables: The tables that it is about: database and name.
         left_alone: Those of them that held all of it before.
         continued: Those of them that stood where it begins.
+        from_first: It goes on where the tables stand, in a log that begins with its server's first transaction; None:
+            it begins elsewhere.
         version: Of this file.
     """
 
@@ -44,6 +46,7 @@ class ReplayRecord(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[tuple[str, str], ...] = ()
     left_alone: tuple[tuple[str, str], ...] = ()
     continued: tuple[tuple[str, str], ...] = ()
+    from_first: bool | None = None
     version: int = VERSION
 
     @property

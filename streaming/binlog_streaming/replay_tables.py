@@ -13,7 +13,7 @@ from binlog_streaming.settings_model import TableFormat
 from binlog_streaming.tables.kept import KeptTables
 from binlog_streaming.tables.sinks import sink_type
 from binlog_streaming.tables.standing import Standing, check_can_change_hands, standing_of, take_over, ticket_of
-from binlog_streaming.tables.target import GTID_POSITION_KEY
+from binlog_streaming.tables.target import GTID_POSITION_KEY, SET_ASIDE_PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -168,6 +168,15 @@ class ReplayTables:
                     ticket = ticket_of(target.properties() or {}, query_id, str(one.name), one.mode)
                     target.describe(ticket, said={GTID_POSITION_KEY: last})
         return count
+
+    def go_on(self, query_id: str) -> None:
+        """Let targets of a query not state any more that they were set aside."""
+        for one in self.there():
+            with self._looked_at(one.uri) as target:
+                properties = target.properties() or {}
+                if one.standing.owner == query_id and properties.get(SET_ASIDE_PROPERTY):
+                    ticket = ticket_of(properties, query_id, str(one.name), one.mode)
+                    target.describe(ticket, said={SET_ASIDE_PROPERTY: ""})
 
     def _check_are_together(self, at_last: list[StandingTarget]) -> None:
         for one in at_last:

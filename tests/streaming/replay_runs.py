@@ -52,7 +52,14 @@ def job_for(folder: Path, name: str, *, bytes_max: str = "2k", select: str = r"t
     )
 
 
-def run(job: Job, *, batches_max: int | None = None, stop: str = "behind", held: Iterable[tuple[str, str]] = ()) -> int:
+def run(
+    job: Job,
+    *,
+    batches_max: int | None = None,
+    stop: str = "behind",
+    held: Iterable[tuple[str, str]] = (),
+    from_first: bool | None = None,
+) -> int:
     """What `binlog-stream run --once` does; how many batches it did.
 
     Args:
@@ -66,7 +73,7 @@ def run(job: Job, *, batches_max: int | None = None, stop: str = "behind", held:
     """
     keeper = RecordKeeper(job)
     keeper.begin()
-    keeper.saw(held)
+    keeper.saw(held, from_first=from_first)
     folder = Path(job.checkpoint)
     for name in ("offsets", "commits"):
         (folder / name).mkdir(exist_ok=True)
@@ -139,7 +146,9 @@ def replay(
 ) -> int:
     """`binlog-stream replay`; how many batches it did."""
     planned = plan(job, start, end, directory, hand_over=hand_over)
-    done = 0 if planned.is_empty else run(planned.job, held=planned.record.continued)
+    done = (
+        0 if planned.is_empty else run(planned.job, held=planned.record.continued, from_first=planned.record.from_first)
+    )
     planned.finish()
     return done
 

@@ -44,6 +44,12 @@ def replay(
         bool,
         typer.Option("--hand-over", help="The job goes on where the replay ends; it must have no checkpoint yet."),
     ] = False,
+    set_aside: Annotated[
+        bool,
+        typer.Option(
+            "--set-aside", help="Bring the tables that the job set aside to where it is, and let it go on with them."
+        ),
+    ] = False,
     output: BatchOutputOption = Output.TABLE,
 ) -> None:
     r"""Build or repair the tables of a job from one part of the log: as they were at a GTID.
@@ -56,7 +62,8 @@ def replay(
     the property binlog-stream.gtidPosition.
 
     A replay that was stopped or killed goes on when it is called again with the same options. The tables then belong
-    to the replay, not to the job: a job goes on from there by --hand-over.
+    to the replay, not to the job: a job goes on from there by --hand-over. Tables that a job set aside (on_error) come
+    back by --set-aside, once the reason is mended; the job must not run meanwhile.
 
     Exit status: as that of run --once.
 
@@ -68,6 +75,8 @@ def replay(
     from binlog_streaming.replay import ReplayRequest, plan_replay
     from binlog_streaming.settings import load_job
 
+    if set_aside and (start, end, target, hand_over) != (None, None, None, False):
+        raise typer.BadParameter("expected no other option beside it", param_hint="--set-aside")
     request = ReplayRequest(
         load_job(job_file),
         _point("--from", start),
@@ -75,12 +84,15 @@ def replay(
         None if target is None else absolute_path(target),
         hand_over,
     )
+    if set_aside:
+        request = ReplayRequest.of_set_aside(request.job)
     if end is not None and not request.end:
         raise typer.BadParameter("expected GTIDs, got nothing", param_hint="--to")
     replay = plan_replay(request)
     _say_plan(replay, output)
     if not replay.is_empty:
-        run_job(replay.job, once=True, output=output, held=replay.record.continued)
+        record = replay.record
+        run_job(replay.job, once=True, output=output, held=record.continued, from_first=record.from_first)
     _say_end(replay, replay.finish(), output)
 
 

@@ -23,14 +23,17 @@ SIGNALLED = 128
 """And the number of the signal: the exit status of what a signal ended before it was done."""
 
 
-def run_job(job: Job, *, once: bool, output: Output, held: Iterable[tuple[str, str]] = ()) -> None:
+def run_job(
+    job: Job, *, once: bool, output: Output, held: Iterable[tuple[str, str]] = (), from_first: bool | None = None
+) -> None:
     """Run *job* until it ends, or until SIGINT or SIGTERM; say what it does.
 
     Args:
         job: The settings.
         once: Take what is there now, then end.
         output: How it says what it does.
-        held: Tables (database and name) that are there without having been written by this checkpoint.
+        held: As `TablesJob` takes it.
+        from_first: The same.
 
     Raises:
         BinlogError: What ended it.
@@ -54,7 +57,7 @@ def run_job(job: Job, *, once: bool, output: Output, held: Iterable[tuple[str, s
             if reader.has_left:
                 running.request_stop()
 
-        running = TablesJob(job, listener=listen, held=held)
+        running = TablesJob(job, listener=listen, held=held, from_first=from_first)
         stopped_by: list[int] = []
 
         def stop(number: int, frame: FrameType | None) -> None:

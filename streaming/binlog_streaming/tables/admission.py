@@ -63,7 +63,6 @@ class Admission:
         known: Tables of the job that exist, or existed, as far as that is known by now.
         fail_on_data_loss: Stop where the server states that it did not log changes.
         refusals: The first refusal of each table that has one.
-        complete: Whether all rows of a table lie in what was read, of tables that the batch meets.
     """
 
     memory: JobMemory
@@ -71,9 +70,14 @@ class Admission:
     known: Callable[[], Sequence[TableName]]
     fail_on_data_loss: bool
     refusals: dict[TableName, Refusal] = field(default_factory=dict)
-    complete: dict[TableName, bool] = field(default_factory=dict)
+    _states: dict[TableName, bool | None] = field(default_factory=dict)
     _renamed_in: dict[TableName, tuple[LogPlace, str | None]] = field(default_factory=dict)
     _ignoring: set[TableName] = field(default_factory=set)
+
+    @property
+    def complete(self) -> dict[TableName, bool]:
+        """Whether all rows of a table lie in what was read, of tables that the batch meets."""
+        return {name: state for name, state in self._states.items() if state is not None}
 
     def take(self, statement: DdlStatement, changes: Sequence[StatementChange]) -> None:
         """The next statement, and what it does to tables.
@@ -106,7 +110,7 @@ class Admission:
             table, is_complete = self.find(name), self._is_complete(name)
             if table is None or is_complete is None:
                 continue
-            self.complete.setdefault(name, is_complete)
+            self._states.setdefault(name, is_complete)
             # What was let in before goes on.
             is_let_in = name in self.memory.complete or name in self._ignoring or _is_let_in(table)
             if not is_complete and not is_let_in:
@@ -117,8 +121,8 @@ class Admission:
 
     def _is_complete(self, name: TableName) -> bool | None:
         # None: a job of an earlier version wrote it.
-        if name in self.complete:
-            return self.complete[name]
+        if name in self._states:
+            return self._states[name]
         if name in self.memory.complete or name not in (self.memory.written or ()):
             return self.memory.complete.get(name, self.memory.from_first)
         return None
@@ -127,13 +131,13 @@ class Admission:
         if isinstance(change, TableRenamed):
             self._take_rename(statement, change)
         elif isinstance(change, DatabaseDropped):
-            self.complete.update((name, True) for name in self.known() if name.database == change.database)
+            self._states.update((name, True) for name in self.known() if name.database == change.database)
         elif (
             (isinstance(change, TableCreated) and not change.if_not_exists)
             or isinstance(change, TableDropped)
             or (isinstance(change, TableTruncated) and self._empties(change.name))
         ) and self.find(change.name) is not None:
-            self.complete[change.name] = True
+            self._states[change.name] = True
 
     def _empties(self, name: TableName) -> bool:
         table = self.find(name)
@@ -144,14 +148,13 @@ class Admission:
         refused = self.refusals.get(change.old)
         if self.find(change.new) is not None and self.memory.from_first is not None:
             is_complete = self._is_complete(change.old) if self.find(change.old) is not None else False
-            if is_complete is not None:
-                self.complete[change.new] = is_complete
-            if not is_complete:
+            self._states[change.new] = is_complete
+            if is_complete is False:
                 self._renamed_in[change.new] = (place, statement.gtid)
         if self.find(change.new) is not None and refused is not None:
             self.refusals.setdefault(change.new, Refusal(place, statement.gtid, refused.error))
         if self.find(change.old) is not None:
-            self.complete[change.old] = True  # nothing has this name any more
+            self._states[change.old] = True  # nothing has this name any more
 
     def _take_rows_changed(self, statement: DdlStatement, changed: RowsChanged) -> None:
         names = self.known() if changed.names is None else changed.names
@@ -171,8 +174,8 @@ class Admission:
 
     def _let_lack(self, names: Sequence[TableName]) -> None:
         # Those that lacked nothing before are let in.
-        self._ignoring.update(name for name in names if self._is_complete(name))
-        self.complete.update((name, False) for name in names)
+        self._ignoring.update(name for name in names if self._is_complete(name) is not False)
+        self._states.update((name, False) for name in names)
 
 
 def _is_let_in(table: KeptTable) -> bool:

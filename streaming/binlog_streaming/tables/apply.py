@@ -86,7 +86,7 @@ def apply_component(
         log: Where the rows are read from.
         targets: Makes targets; default: those of the sink's format, without Spark.
 
-    Tables that the plan sets aside are told so after their last step. With `OnError.SET_ASIDE` what is wrong with a
+    Targets of tables that the plan sets aside state it. With `OnError.SET_ASIDE` what is wrong with a
     table is not raised: it sets aside all tables of the component, as they depend on each other.
 
     Raises:
@@ -182,7 +182,7 @@ class _ComponentRun:
             properties = target.properties() or {}
             # Another one's table is not ours to change.
             if properties.get(QUERY_PROPERTY) == self._run.query_id:
-                ticket = self._ticket(table, mode, 0, held_keys(properties), "", None)
+                ticket = replace(self._ticket(table, mode, 0, held_keys(properties), "", None), complete=None)
                 target.describe(ticket, said={SET_ASIDE_PROPERTY: f"{stopped.position}: {stopped.reason}"})
             return 0
 

@@ -56,6 +56,7 @@ class TablesJob:
         session: A Spark session to use; default: one of its own, which ends with the job.
         listener: Called behind every batch, on a thread of Spark's; what it raises ends the job.
         held: Tables (database and name) that exist without having been written by this checkpoint.
+        from_first: See `RecordKeeper.saw`.
 
     Attributes:
         record: What the job remembers, in its checkpoint.
@@ -68,6 +69,7 @@ class TablesJob:
         session: SparkSession | None = None,
         listener: BatchListener | None = None,
         held: Iterable[tuple[str, str]] = (),
+        from_first: bool | None = None,
     ) -> None:
         self.job = job
         self.progress = Progress()
@@ -76,6 +78,7 @@ class TablesJob:
         self._owns_session = session is None
         self._listener = listener
         self._held = tuple(held)
+        self._from_first = from_first
         self._query: StreamingQuery | None = None
         self._log: Log | None = None
         self._targets: TargetFactory | None = None
@@ -102,7 +105,7 @@ class TablesJob:
         settings = self._session_settings()
         self._log = open_log(self.job.source.path)
         self.record.begin()
-        self.record.saw(self._held)
+        self.record.saw(self._held, from_first=self._from_first)
         if self._session is None:
             self._session = local_session(
                 self.job.name, master=self.job.spark.master, settings=settings, log_file=self.spark_log

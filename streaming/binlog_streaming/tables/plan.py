@@ -184,8 +184,7 @@ def _take_statements(planning: _Planning, changes: Sequence[tuple[DdlStatement, 
     numbered = [(number, change, statement) for number, (change, statement) in enumerate(counted, 1)]
     for number, change, statement in numbered:
         _take_gone(planning, change)
-        place = statement.position, statement.event_no
-        names = tuple(name for name in _tables_of(planning, change) if _goes_on(planning, name, place))
+        names = tuple(name for name in _tables_of(planning, change) if name not in planning.refusals)
         if not names:
             continue
         later = [other for _, other, of in numbered[number:] if of is statement and isinstance(other, TableRenamed)]
@@ -194,10 +193,6 @@ def _take_statements(planning: _Planning, changes: Sequence[tuple[DdlStatement, 
         )
         if isinstance(change, TableRenamed):
             planning.links += [(names[0], other) for other in names[1:]]
-
-
-def _goes_on(planning: _Planning, name: TableName, place: LogPlace) -> bool:
-    return name not in planning.refusals or place < planning.refusals[name].place
 
 
 def _take_gone(planning: _Planning, change: TableChange) -> None:
@@ -268,8 +263,9 @@ def _components(planning: _Planning) -> Iterator[Component]:
             complete=planning.complete.get(name),
             set_aside=None if refusal is None else SetAside.at(name, refusal.place, refusal.gtid, refusal.error),
         )
-        until = None if refusal is None else refusal.place
-        steps.setdefault(find(name), []).extend(_rows_steps(name, planning.parts.get(name, []), about, until))
+        # It stays as it was before the batch: so it keeps stating where it stands, and a replay can go on from there.
+        parts = planning.parts.get(name, []) if refusal is None else []
+        steps.setdefault(find(name), []).extend(_rows_steps(name, parts, about))
     for change in planning.changes:
         for name in {find(name): None for name in change.tables}:
             steps[name].append(change)
@@ -292,15 +288,13 @@ def _name_of(step: RowsStep | ChangeStep) -> str:
     return str(step.table) if isinstance(step, RowsStep) else ""
 
 
-def _rows_steps(
-    name: TableName, parts: Sequence[IndexPart], about: Sequence[ChangeStep], until: LogPlace | None
-) -> Iterator[RowsStep]:
+def _rows_steps(name: TableName, parts: Sequence[IndexPart], about: Sequence[ChangeStep]) -> Iterator[RowsStep]:
     if not parts:
         return
     parts = sorted(parts, key=lambda part: part.start)
     number, after = ROWS_STEP, None
     for change in (*about, None):
-        before = until if change is None else change.place
+        before = None if change is None else change.place
         within = tuple(part for part in parts if _meets(part, after, before))
         if within and (before is None or before != after):
             yield RowsStep(number, name, within, after, before)

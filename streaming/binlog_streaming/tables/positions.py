@@ -27,8 +27,6 @@ class BatchPositions:
 
     def __init__(self, component: Component, end: str | None) -> None:
         self._end = end
-        # Nothing at the batch's end is in a table that stopped before it.
-        self._stopped = {name for name, table in component.tables.items() if table.set_aside is not None}
         self._last: dict[TableName, int] = {}
         for step in component.steps:
             for name in (step.table,) if isinstance(step, RowsStep) else step.tables:
@@ -36,8 +34,7 @@ class BatchPositions:
 
     def behind(self, table: TableName, number: int) -> str | None:
         """Where a target stands behind a step, as far as it may say so."""
-        is_last = number >= self._last.get(table, number) and table not in self._stopped
-        return self._end if is_last else None
+        return self._end if number >= self._last.get(table, number) else None
 
     def take_back(self, target: Target, ticket: Ticket) -> None:
         """Before a commit: let *target* not say any more where it stood, unless the commit says where it stands."""

@@ -9,8 +9,9 @@ import pytest
 from deltalake import DeltaTable
 
 from binlog_connector.schema.definitions import TableName
-from binlog_format.errors import DataLossError, TableError, UnsupportedError
+from binlog_format.errors import DataLossError, OptionError, TableError, UnsupportedError
 from binlog_streaming.record_keeper import RecordKeeper
+from binlog_streaming.replay import ReplayRequest, plan_replay
 from binlog_streaming.settings_model import Begin, Job, Mode, OnError, OnRowStatement
 from binlog_streaming.tables.target import COMPLETE_PROPERTY, SET_ASIDE_PROPERTY
 from tests.streaming.replay_runs import run
@@ -210,25 +211,28 @@ def test_excluded_table_gets_no_target(tmp_path: Path) -> None:
 
 def statement_between(writer: ShopLog) -> None:
     writer.insert(ITEMS, (1, "x"))
-    writer.insert(ORDERS, (1, "a"))
-    writer.statement("UPDATE orders SET name = 'z'")
     writer.insert(ORDERS, (2, "b"))
+    writer.statement("UPDATE orders SET name = 'z'")
+    writer.insert(ORDERS, (3, "c"))
     writer.insert(ITEMS, (2, "y"))
 
 
 def test_table_is_set_aside_at_the_statement_and_others_go_on(tmp_path: Path) -> None:
-    log(tmp_path, statement_between)
     wanted = job(tmp_path, top={"on_error": OnError.SET_ASIDE})
+    log(tmp_path, lambda writer: writer.insert(ORDERS, (1, "a")))
+    run(wanted)
+    log(tmp_path, statement_between, first=300)
     run(wanted)
     assert rows(tmp_path, "items") == [(1, "x"), (2, "y")]
     assert rows(tmp_path, "orders") == [(1, "a")]
+    assert stated(tmp_path, "orders", COMPLETE_PROPERTY) == "true", "up to where it stands"
     (stopped,) = record(wanted).set_aside
-    assert (stopped.name, stopped.gtid) == (TableName("shop", "orders"), "0-1-3")
+    assert (stopped.name, stopped.gtid) == (TableName("shop", "orders"), "0-1-303")
     assert "STATEMENT_FORMAT" in stopped.reason
     assert "STATEMENT_FORMAT" in (stated(tmp_path, "orders", SET_ASIDE_PROPERTY) or "")
 
     def later(writer: ShopLog) -> None:
-        writer.insert(ORDERS, (3, "c"))
+        writer.insert(ORDERS, (4, "d"))
         writer.statement("DROP TABLE orders")
         writer.insert(ITEMS, (3, "z"))
 
@@ -237,6 +241,32 @@ def test_table_is_set_aside_at_the_statement_and_others_go_on(tmp_path: Path) ->
     assert rows(tmp_path, "orders") == [(1, "a")], "it stays as it was"
     assert rows(tmp_path, "items") == [(1, "x"), (2, "y"), (3, "z")]
     assert record(wanted).set_aside == (stopped,)
+
+
+def test_table_that_was_set_aside_comes_back_by_replay_and_the_job_goes_on(tmp_path: Path) -> None:
+    log(tmp_path, lambda writer: writer.insert(ORDERS, (1, "a")))
+    run(job(tmp_path))
+    log(tmp_path, statement_between, first=300)
+    set_aside = {"on_error": OnError.SET_ASIDE}
+    run(job(tmp_path, top=set_aside))
+    with pytest.raises(UnsupportedError, match="STATEMENT_FORMAT"):
+        give_back(job(tmp_path, top=set_aside))
+    mended = job(tmp_path, top=set_aside, on_statement=OnRowStatement.IGNORE)
+    give_back(mended)
+    assert rows(tmp_path, "orders") == [(1, "a"), (2, "b"), (3, "c")]
+    assert stated(tmp_path, "orders", SET_ASIDE_PROPERTY) == ""
+    assert record(mended).set_aside == ()
+    log(tmp_path, lambda writer: writer.insert(ORDERS, (4, "d")), first=500)
+    run(mended)
+    assert rows(tmp_path, "orders") == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+    with pytest.raises(OptionError, match="the job has set no table aside"):
+        ReplayRequest.of_set_aside(mended)
+
+
+def give_back(wanted: Job) -> None:
+    planned = plan_replay(ReplayRequest.of_set_aside(wanted))
+    run(planned.job, held=planned.record.continued, from_first=planned.record.from_first)
+    planned.finish()
 
 
 def test_table_of_a_foreign_writer_is_set_aside(tmp_path: Path) -> None:
