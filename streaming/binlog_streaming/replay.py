@@ -59,7 +59,7 @@ class ReplayRequest:
         end: Up to this; None: what is there now.
         directory: Where the tables go; None: where the job has them.
         hand_over: The job goes on from there.
-        given_back_to: The job that set the tables of *job* aside, and takes them up again.
+        given_back_to: The job that set the tables aside, and takes them up again.
     """
 
     job: Job
@@ -299,7 +299,7 @@ def _begins_in_the_middle(names: list[TableName], start: GtidPoint) -> TableErro
     told = ", ".join(str(name) for name in names[:5])
     return TableError(
         "STANDS_ELSEWHERE",
-        f"{told}: not there, while other tables stand at {start}: from there on it would lack what it had before",
+        f"{told}: not there, while others stand at {start}: from there on it would lack what it had before",
         hint=f"Build what is missing first, --to {start} (tables that stand there already are left alone); or give "
         "--from, to begin with it in the middle",
     )
@@ -376,8 +376,7 @@ def _hand_over(
 ) -> None:
     checkpoint = replay_job.checkpoint
     known = read_checkpoint(checkpoint)
-    assert known is not None, "a job that has run once has a checkpoint"
-    assert known.offset is not None, "without one the job would begin at its start again"
+    assert known is not None and known.offset is not None, "without one the job would begin at its start again"
     built = RecordKeeper(replay_job)
     built.changes()
     # The settings in its record are those of the replay.

@@ -1,4 +1,4 @@
-"""Tables that a job set aside, on their way back: `set_aside_by` before a replay brings them on, `give_back` after it."""
+"""Tables that a job set aside, on their way back: `set_aside_by` before a replay of them, `give_back` after it."""
 
 from __future__ import annotations
 
