@@ -93,7 +93,7 @@ class DdlStatement:
         time_zone: Of the session; None: the log does not say.
         explicit_timestamps: `explicit_defaults_for_timestamp`; None: the log does not say.
         gtid: Of its event group; None: it has none.
-        thread_id: Of the session, on the server that ran it.
+        thread_id: Of the session, on the server that ran it; None: of any, which has no temporary tables.
         server_id: Of that server.
         server_run: Number of the file with which a start of the server that wrote the log began, the last one before
             the statement: temporary tables do not outlive a run. 0: not known.
@@ -116,7 +116,7 @@ class DdlStatement:
     time_zone: str | None = None
     explicit_timestamps: bool | None = None
     gtid: str | None = None
-    thread_id: int = 0
+    thread_id: int | None = None
     server_id: int = 0
     server_run: int = 0
     event_type: int = EventType.QUERY

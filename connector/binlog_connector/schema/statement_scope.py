@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.operations import Operation
 
-    SessionId = tuple[int, int]
+    SessionId = tuple[int, int | None]
     """Server and thread."""
 
 
@@ -80,7 +80,7 @@ class StatementScope:
         """All that is known, as plain values; `from_json` reads it."""
         return {
             "server_run": self._server_run,
-            "temporary": [[*session, sorted(map(list, names))] for session, names in sorted(self._temporary.items())],
+            "temporary": [[*session, sorted(map(list, names))] for session, names in self._temporary.items()],
             "triggers": [[*name, *table] for name, table in sorted(self._triggers.items())],
             "functions": sorted(map(list, self._functions)),
             "views": sorted(map(list, self._views)),

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
     from binlog_format.rows.table_events import TableEvents
 
+_SESSIONS_MAX = 1000
+"""Sessions of which a statement is given; those of more sessions are given as one, of no session."""
+
 ROW_STATEMENT_TYPE = pa.struct(
     [
         ("names", pa.list_(pa.struct([("database", pa.string()), ("table", pa.string())]))),  # null: any table
@@ -47,7 +50,7 @@ STATEMENT_TYPE = pa.struct(
         ("time_zone", pa.string()),  # of the session
         ("explicit_timestamps", pa.bool_()),  # explicit_defaults_for_timestamp
         ("gtid", pa.string()),
-        ("thread_id", pa.int64()),  # of the session, on the server with the id `server_id`
+        ("thread_id", pa.int64()),  # of the session, on the server with the id `server_id`; null: of any
         ("server_id", pa.int64()),
         ("server_run", pa.int64()),  # number of the file that the last start of the log's server began; 0: not known
         ("event_type", pa.int32()),
@@ -98,7 +101,8 @@ class TablesView:
     """The tables touched in a range; a table whose layout changes has a row for each layout.
 
     One more row has the statements of the range that change tables as a whole, whatever tables are wanted: how many of
-    them stand before a change does not depend on that.
+    them stand before a change does not depend on that. Of statements that change rows and say the same, the first one
+    of a session is there, until another statement may change what they mean (one that makes a temporary table, say).
 
     Args:
         tables: Which tables are wanted; default: all.
@@ -134,22 +138,22 @@ class TablesView:
         """
         selection = Selection(self._tables, self._groups, decoding=self._decoding)
         found: dict[tuple[str, str, str, str], _Touched] = {}
-        statements: list[Mapping[str, object]] = []
+        statements = _Statements()
         start: Position | None = None
         end: Position | None = None
         for block in blocks:
             if start is None and len(block.groups):
                 start = Position(*(int(block.groups[name][0]) for name in ("file_no", "page", "chunk")))
             end = block.next_position
-            statements += self._statements(block)
+            statements.add(self._statements(block))
             for touched in selection.of(block):
                 layout = touched.layout
                 key = (layout.database, layout.table, layout.digest, layout.completion)
                 if key not in found:
                     found[key] = _Touched(layout, TableIndexBuilder(layout))
                 found[key].add(block, touched, self._decoding)
-        if (found or statements) and start is not None and end is not None:
-            yield _batch(start, end, list(found.values()), statements)
+        if (found or statements.kept) and start is not None and end is not None:
+            yield _batch(start, end, list(found.values()), statements.kept)
 
     def _statements(self, block: Block) -> list[Mapping[str, object]]:
         if self._find_statements is None:
@@ -158,6 +162,29 @@ class TablesView:
         keep = self._groups.keep(block) if found else None
         groups = block.events["group"]
         return [statement for event, statement in found if keep is None or keep[int(groups[event])]]
+
+
+class _Statements:
+    # A log in statement format has millions of statements, and nobody needs to know of more than the first ones.
+
+    def __init__(self) -> None:
+        self.kept: list[Mapping[str, object]] = []
+        self._sessions: dict[str, set[object]] = {}  # which have given a statement, by what it says of rows
+
+    def add(self, statements: list[Mapping[str, object]]) -> None:
+        """Take the statements of a block."""
+        for statement in statements:
+            if statement["rows"] is None:
+                self._sessions.clear()
+                self.kept.append(statement)
+                continue
+            sessions = self._sessions.setdefault(repr((statement["rows"], statement["server_run"])), set())
+            if len(sessions) >= _SESSIONS_MAX:
+                statement = {**statement, "thread_id": None}
+            session = statement["server_id"], statement["thread_id"]
+            if session not in sessions:
+                sessions.add(session)
+                self.kept.append(statement)
 
 
 def _batch(

@@ -92,7 +92,7 @@ def test_every_statement_is_understood_and_comes_through_the_view(case: Path) ->
                 assert change
             assert statement.commit_time >= 1_000_000_000
             assert statement.gtid is not None
-    told = [DdlStatement.from_row(one) for row in rows for one in row["ddl"]]
+    told = [one for row in rows for one in map(DdlStatement.from_row, row["ddl"]) if one.rows is None]
     assert told == [one for one in statements if one in set(told)]
     assert all(not table_changes(one) for one in statements if one not in set(told))
     assert kinds[TableCreated]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format.errors import CorruptError
-from binlog_format.events.layout import GTID_FLAG_TRANSACTIONAL
+from binlog_format.events.layout import EVENT_TYPE_OFFSET, GTID_FLAG_TRANSACTIONAL, EventType
 from binlog_format.gtid import Gtid
 from binlog_format.transactions.fate import fate_of
 from binlog_format.transactions.marks import read_marks
@@ -25,10 +25,18 @@ if TYPE_CHECKING:
 
 def _log(*transactions: list[str], piece_events: int = 1000, flags: int = 0) -> MadeLog:
     groups = [
-        MadeGroup(Gtid(0, 1, number), 1_700_000_000, [query(sql) for sql in statements] + [xid()], flags)
+        MadeGroup(Gtid(0, 1, number), 1_700_000_000, [_event(sql) for sql in statements] + [xid()], flags)
         for number, statements in enumerate(transactions, start=1)
     ]
     return MadeLog(groups, block_groups=100, piece_events=piece_events)
+
+
+def _event(sql: str) -> bytes:
+    """A statement; for "row" an event of another type, with the same bytes."""
+    event = bytearray(query(sql))
+    if sql == "row":
+        event[EVENT_TYPE_OFFSET] = EventType.WRITE_ROWS_V1
+    return bytes(event)
 
 
 def _kept(log: MadeLog) -> list[tuple[int, int]]:
@@ -46,7 +54,8 @@ def _undone(*statements: str) -> list[int]:
     (block,) = log.blocks()
     fate = fate_of(read_marks(block).of_group(0), block)
     undone = np.flatnonzero(fate.is_undone(block.events["event_no"])).tolist()
-    expected = [number for number in range(len(block.events)) if number not in undone]
+    is_row = block.events["type"] == EventType.WRITE_ROWS_V1
+    expected = [number for number in range(len(block.events)) if number not in undone or not is_row[number]]
     assert [number for _, number in _kept(log)] == expected
     assert [number for _, number in _kept(_log(list(statements), piece_events=2))] == expected
     return undone
@@ -87,6 +96,12 @@ def test_names_are_the_same_however_they_are_quoted() -> None:
 def test_rollback_at_the_end_undoes_the_group_alone() -> None:
     log = _log(["row"], ["row", "row", "ROLLBACK"], ["row"])
     assert _kept(log) == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 3), (2, 4), (3, 0), (3, 1), (3, 2)]
+
+
+def test_statements_are_kept_where_rows_are_taken_back() -> None:
+    """They may be about tables without transactions, or temporary ones."""
+    log = _log(["INSERT INTO myisam VALUES (1)", "row", "CREATE TEMPORARY TABLE t (a int)", "ROLLBACK"])
+    assert _kept(log) == [(1, 0), (1, 1), (1, 3), (1, 4), (1, 5)]
 
 
 def test_savepoint_of_another_group_does_not_count() -> None:
@@ -150,7 +165,7 @@ def _count_reads(log: Log) -> list[object]:
 
 
 def test_query_event_that_is_too_short_is_damage() -> None:
-    (block,) = _log(["row"]).blocks()
+    (block,) = _log(["SAVEPOINT `a`"]).blocks()
     block.events["size"][1] = 25
     with pytest.raises(CorruptError, match="BAD_EVENT"):
         read_marks(block)
