@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_connector.following.watch import DirectoryWatch
+from binlog_connector.schema.log_ddl import all_statements
+from binlog_connector.schema.statement_errors import events_lost_error
 from binlog_format.classic.detach import detached_events, detached_format_description, detached_gtid_event
 from binlog_format.errors import CorruptError, StartError, UnsupportedError
 from binlog_format.events.gtid import XA_FLAGS, parse_gtid_event, parse_xa_prepare_event
@@ -177,6 +179,8 @@ class Repacker:
     # --- one block -----------------------------------------------------------------------------------------------
 
     def _copy_block(self, block: Block) -> None:
+        if not block.groups["has_gtid"].all():
+            raise events_lost_error(next(one for _, _, one in all_statements(block) if one.gtid is None))
         data, places = detached_events(block)
         firsts = block.groups["first_event"]
         stops = firsts + block.groups["event_count"]

@@ -19,17 +19,17 @@ class ServerRuns:
 
     def __init__(self, log: Log) -> None:
         self._log = log if isinstance(log, ClassicLog) else None
-        self._first = 0 if self._log is None else log.start_position().file_no
         self._known: dict[int, int] = {}
 
     def of(self, file_no: int) -> int:
         """Number of the newest file up to *file_no* that a server start began, or of the log's first; 0: not known."""
         if self._log is None:
             return 0
-        passed = []
+        passed: list[int] = []
+        first = 0 if file_no in self._known else self._log.start_position().file_no
         while file_no not in self._known:
             passed.append(file_no)
-            if file_no <= self._first or self._log.start_event(file_no) is not None:
+            if file_no <= first or self._log.start_event(file_no) is not None:
                 self._known[file_no] = file_no
             else:
                 file_no -= 1

@@ -47,6 +47,7 @@ OPTIONS = (
     Option("minPartitions", "by size"),
     Option("bound", "visible"),
     Option("failOnDataLoss", "true"),
+    Option("failOnStatement", "true"),
     Option("ignoreDomainIds", "none"),
     Option("ignoreServerIds", "none"),
     Option("schemaFile"),

@@ -51,6 +51,9 @@ class View(StrEnum):
     TABLES = "tables"
 
 
+_ROW_VIEWS = (View.CHANGES, View.CHANGEFEED)
+
+
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """All options of one query, checked.
@@ -69,6 +72,7 @@ class SourceOptions:
         partitions_min: Least number of partitions to cut a read into; None: by size.
         bound: How far reading may go.
         fail_on_data_loss: Whether data that has gone ends the query (or is skipped, with a warning).
+        fail_on_statement: Whether changes of wanted tables that are logged as statements end the query (or are missing).
         ignored_domains: GTID domains (MariaDB) that are left out.
         ignored_servers: Servers whose transactions are left out.
         schema_file: A dump of CREATE TABLEs; None: the log alone counts.
@@ -93,6 +97,7 @@ class SourceOptions:
     partitions_min: int | None = None
     bound: Bound = Bound.VISIBLE
     fail_on_data_loss: bool = True
+    fail_on_statement: bool = True
     ignored_domains: tuple[int, ...] = ()
     ignored_servers: tuple[int, ...] = ()
     schema_file: str | None = None
@@ -122,6 +127,7 @@ class SourceOptions:
         table = _table(given.get("table"), view)
         _check_filters(given.get("tables"), given.get("excludeTables"), table)
         _check_changes_only(given, view)
+        _check_rows_only(given, view)
         format_name = choice(given, "format", FORMATS, "") or None
         include_ddl = flag(given, "includeDdl", default=False)
         return cls(
@@ -138,6 +144,7 @@ class SourceOptions:
             partitions_min=count(given, "minPartitions", MIN_PARTITIONS_MAX),
             bound=_bound(given, format_name),
             fail_on_data_loss=flag(given, "failOnDataLoss", default=True),
+            fail_on_statement=flag(given, "failOnStatement", default=True),
             ignored_domains=numbers(given, "ignoreDomainIds"),
             ignored_servers=numbers(given, "ignoreServerIds"),
             schema_file=given.get("schemaFile") or None,
@@ -178,6 +185,11 @@ class SourceOptions:
                 hint="Use spark.read, or Trigger.AvailableNow, which ends with what is there when it starts; a query "
                 "with that trigger can end at endingGtid, or at a position",
             )
+
+    @property
+    def refuses_statements(self) -> bool:
+        """Whether reading ends at changes of wanted tables that are not logged row by row."""
+        return self.fail_on_statement and self.view in _ROW_VIEWS
 
     @property
     def table_expressions(self) -> str | None:
@@ -227,6 +239,14 @@ def _check_changes_only(given: Mapping[str, str], view: View) -> None:
         if view is not View.CHANGES and given.get(name, "false").lower() != "false":
             hint = "View events shows the text of all statements" if view is View.EVENTS else "Use view changes"
             raise invalid(name, given[name], f"nothing beside view {view}", hint=hint)
+
+
+def _check_rows_only(given: Mapping[str, str], view: View) -> None:
+    if view not in _ROW_VIEWS and "failOnStatement" in given:
+        named = " or ".join(_ROW_VIEWS)
+        raise invalid(
+            "failOnStatement", given["failOnStatement"], f"nothing beside view {view}", hint=f"It is for {named}"
+        )
 
 
 def _include_query(given: Mapping[str, str], *, include_ddl: bool) -> bool:

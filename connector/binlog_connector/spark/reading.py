@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+    from binlog_connector.schema.server_runs import ServerRuns
     from binlog_connector.spark.partitions import RangePartition
     from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
     from binlog_format.block import Block
@@ -85,8 +87,36 @@ def make_view(
     wanted: Wanted = ALL_WANTED,
     decoding: Decoding = DEFAULT_DECODING,
     image_type: pa.DataType | None = None,
+    server_runs: ServerRuns | None = None,
 ) -> BatchView:
     """The view that *options* ask for. Imports compiled code, which takes a moment in a new process."""
+    tables, groups = _filters(options, skip_gtid, until, wanted)
+    match options.view:
+        case View.CHANGEFEED:
+            from binlog_format.views.changefeed import ChangefeedView
+
+            assert options.table is not None
+            return ChangefeedView(table=options.table, tables=tables, groups=groups, decoding=decoding)
+        case View.TABLES:
+            from binlog_connector.schema.statement_rows import find_statement_rows
+            from binlog_format.views.tables import TablesView
+
+            finder = functools.partial(find_statement_rows, server_runs=server_runs)
+            return TablesView(tables=tables, groups=groups, decoding=decoding, find_statements=finder)
+        case View.EVENTS:
+            from binlog_format.views.events import EventsView
+
+            return EventsView(tables=None if tables.accepts_all else tables, groups=groups)
+        case View.TRANSACTIONS:
+            from binlog_format.views.transactions import TransactionsView
+
+            return TransactionsView(tables=None if tables.accepts_all else tables, groups=groups)
+    return _changes_view(options, tables, groups, decoding, wanted.ops, image_type)
+
+
+def _filters(
+    options: SourceOptions, skip_gtid: GtidPoint, until: GtidPoint | None, wanted: Wanted
+) -> tuple[TableFilter, GroupFilter]:
     from binlog_format.views.group_filter import GroupFilter
     from binlog_format.views.table_filter import TableFilter
 
@@ -101,26 +131,7 @@ def make_view(
         wanted.first_second,
         wanted.last_second,
     )
-    match options.view:
-        case View.CHANGEFEED:
-            from binlog_format.views.changefeed import ChangefeedView
-
-            assert options.table is not None
-            return ChangefeedView(table=options.table, tables=tables, groups=groups, decoding=decoding)
-        case View.TABLES:
-            from binlog_connector.schema.statement_rows import find_statement_rows
-            from binlog_format.views.tables import TablesView
-
-            return TablesView(tables=tables, groups=groups, decoding=decoding, find_statements=find_statement_rows)
-        case View.EVENTS:
-            from binlog_format.views.events import EventsView
-
-            return EventsView(tables=None if tables.accepts_all else tables, groups=groups)
-        case View.TRANSACTIONS:
-            from binlog_format.views.transactions import TransactionsView
-
-            return TransactionsView(tables=None if tables.accepts_all else tables, groups=groups)
-    return _changes_view(options, tables, groups, decoding, wanted.ops, image_type)
+    return tables, groups
 
 
 def _changes_view(
@@ -175,7 +186,8 @@ class RangeReader:
 
         Raises:
             SchemaError: `SCHEMA_CHANGED`: the table has other columns now than when the query was planned.
-            DataLossError: `TRUNCATED_TRANSACTION`: the log ends now before *partition* does.
+            DataLossError: `TRUNCATED_TRANSACTION`: the log ends now before *partition* does. `LOST_EVENTS`.
+            UnsupportedError: `STATEMENT_FORMAT`.
         """
         with open_watched(self.options, partition.format) as watched:
             schemas = schemas_for(self.options, watched, partition.start, self.schema_file)
@@ -186,8 +198,11 @@ class RangeReader:
                 wanted=self.wanted,
                 decoding=make_decoding(self.options, schemas),
                 image_type=self._image_type(),
+                server_runs=self._server_runs(watched),
             )
             blocks = planned_blocks(watched.log, partition, stored=self.options.view is View.EVENTS)
+            if self.options.refuses_statements:
+                blocks = self._only_rows(blocks, watched, partition)
             batches = view.batches(blocks if schemas is None else schemas.observed(blocks))
             if partition.gap is not None and self.options.view is View.EVENTS:
                 batches = itertools.chain([gap_batch(partition)], batches)
@@ -198,6 +213,26 @@ class RangeReader:
         if self.options.table is None or not self.options.include_ddl:
             return None
         return arrow_schema_of(self.schema).field("before").type
+
+    def _server_runs(self, watched: WatchedLog) -> ServerRuns | None:
+        if self.options.view is not View.TABLES:
+            return None
+        from binlog_connector.schema.server_runs import ServerRuns
+
+        return ServerRuns(watched.log)
+
+    def _only_rows(self, blocks: Iterator[Block], watched: WatchedLog, partition: RangePartition) -> Iterator[Block]:
+        from binlog_connector.schema.row_format import RowFormat, only_rows
+        from binlog_connector.schema.server_runs import ServerRuns
+        from binlog_connector.spark.known_scopes import scope_before
+
+        tables, groups = _filters(self.options, partition.skip_gtid, partition.until, self.wanted)
+        row_format = RowFormat(
+            tables,
+            table=self.options.table,
+            scope_before=lambda: scope_before(watched, partition.start),
+        )
+        return only_rows(blocks, row_format, groups, ServerRuns(watched.log))
 
     def _checked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found: pa.Schema | None = None

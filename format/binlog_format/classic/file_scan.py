@@ -320,13 +320,6 @@ class FileScan:
         at = self.file.place(offset)
         if event_class is EventClass.ENCRYPTION:
             return encrypted_by_mariadb(self.file.read(offset, START_ENCRYPTION_SIZE).tobytes(), at)
-        if event_class is EventClass.INCIDENT:
-            return DataLossError(
-                "TRUNCATED_TRANSACTION",
-                "the server recorded an incident: changes were made that are not in the log",
-                at=at,
-                hint="Take the tables anew from the server and begin behind this event",
-            )
         return UnsupportedError(
             "FORMAT",
             "a second Format_description event: this is a relay log, not a binlog",

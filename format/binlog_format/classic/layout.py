@@ -121,9 +121,9 @@ class EventClass(IntEnum):
     QUERY = 5  # the text COMMIT or ROLLBACK ends a group
     END = 6  # ends a group
     PART = 7  # of a group; a standalone one ends with it
-    FORMAT = 8  # first event of a file, nowhere else
-    ENCRYPTION = 9  # what follows cannot be read
-    INCIDENT = 10  # the server says that it lost events
+    INCIDENT = 8  # the server says that it lost events: a group of its own, in MySQL with a GTID
+    FORMAT = 9  # first event of a file, nowhere else
+    ENCRYPTION = 10  # what follows cannot be read
 
 
 class GroupKind(IntEnum):

@@ -94,6 +94,7 @@ _PREFIX = int(EventClass.PREFIX)
 _ROWS = int(EventClass.ROWS)
 _QUERY = int(EventClass.QUERY)
 _END = int(EventClass.END)
+_INCIDENT = int(EventClass.INCIDENT)
 _FORMAT = int(EventClass.FORMAT)
 _TYPE_MARIADB_GTID = int(EventType.MARIADB_GTID)
 _UNKNOWN_CLASS = int(EventClass.UNKNOWN)
@@ -143,7 +144,7 @@ def _group_kind(data: Bytes, p: int, size: int, event_class: int) -> int:
     if event_class == _PREFIX or event_class == _UNKNOWN_CLASS:
         return _UNDECIDED
     if event_class != _QUERY:
-        return _TRANSACTION
+        return _STATEMENT if event_class == _INCIDENT else _TRANSACTION
     text = query_text_start(data, p)
     length = p + size - text
     if length == len(_BEGIN) and _is_text(data, text, _BEGIN):
@@ -186,7 +187,7 @@ def _check_event(
     elif event_class == _UNKNOWN_CLASS:
         if load_u16(data, p + EVENT_FLAGS_OFFSET) & EVENT_FLAG_IGNORABLE == 0:
             error = _UNKNOWN
-    elif not in_group:
+    elif not in_group and event_class != _INCIDENT:
         if load_u16(data, p + EVENT_FLAGS_OFFSET) & EVENT_FLAG_IGNORABLE == 0:
             error = _OUTSIDE
     elif event_class == _QUERY:
@@ -299,6 +300,10 @@ def scan_groups(
             _begin_group(groups, group, file_no, file_offset + p)
         elif kind == _UNDECIDED and in_group:
             kind = _group_kind(data, p, body_size, event_class)
+        elif event_class == _INCIDENT and not in_group:
+            read_gtid(data, p, body_size, groups, group + 1)  # there is none
+            group, in_group, kind, event_no, first_event, group_size = group + 1, True, _STATEMENT, 0, event, 0
+            _begin_group(groups, group, file_no, file_offset + p)
         if in_group:
             _add_event(events, event, data, p, body_size, group, event_no)
             event, event_no, group_size = event + 1, event_no + 1, group_size + body_size

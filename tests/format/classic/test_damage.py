@@ -179,10 +179,13 @@ def test_unknown_event_outside_of_groups_is_passed_over_only_when_ignorable(smal
             read(small_file + event)
 
 
-def test_incident_is_data_loss(small_file: bytes) -> None:
+def test_incident_is_a_group_of_its_own(small_file: bytes) -> None:
+    """MariaDB writes it between groups, without a GTID."""
     event = with_checksum(struct.pack("<IBIIIH", 1, EventType.INCIDENT, 1, 0, 0, 0) + b"\x01\x00\x00")
-    with pytest.raises(DataLossError, match="incident"):
-        read(small_file + event)
+    whole = read(small_file)
+    assert [group.types for group in read(small_file + event)] == [*(group.types for group in whole), (26,)]
+    gtid = next(one for one in raw_events(small_file) if one[4] == EventType.MARIADB_GTID)
+    assert len(read(small_file + event + gtid)) == len(whole) + 1
 
 
 def test_relay_log_is_named(small_file: bytes) -> None:

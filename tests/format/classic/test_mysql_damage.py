@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format.classic.reader import ClassicLog
-from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError, UnsupportedError
+from binlog_format.errors import BinlogError, CorruptError, StartError, UnsupportedError
 from binlog_format.events.layout import EventType
 from binlog_format.findings import NOTE, Finding
 from binlog_format.gtid_set import GtidSet
@@ -220,9 +220,10 @@ def test_unknown_event_is_named(inside: bool, head: list[bytes]) -> None:
         read(file_of([*head, event(EventType.MARIADB_GTID, bytes(19))]))
 
 
-def test_incident_is_data_loss(head: list[bytes]) -> None:
-    with pytest.raises(DataLossError, match="incident"):
-        read(file_of([*head, GTID, event(EventType.INCIDENT, b"\x01\x00\x00")]))
+def test_incident_ends_its_group(head: list[bytes]) -> None:
+    incident = event(EventType.INCIDENT, b"\x01\x00\x00")
+    groups = read(file_of([*head, GTID, incident, GTID, query("BEGIN"), XID]))
+    assert [group.types for group in groups] == [(33, 26), (33, 2, 16)]
 
 
 def test_gtid_event_without_a_gtid_is_damage(head: list[bytes]) -> None:

@@ -1,0 +1,123 @@
+"""What a log tells otherwise than row by row: `RowFormat(...).lacking(block)`, and `only_rows(...)` that refuses it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from binlog_connector.schema.log_ddl import all_statements
+from binlog_connector.schema.statement_errors import events_lost_error, statement_error
+from binlog_connector.schema.statement_scope import StatementScope
+from binlog_connector.schema.table_changes import EventsLost, RowsChanged
+from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from binlog_connector.schema.definitions import TableName
+    from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_connector.schema.server_runs import ServerRuns
+    from binlog_format.block import Block
+    from binlog_format.errors import BinlogError
+    from binlog_format.views.table_filter import TableFilter
+
+
+class Lacking(NamedTuple):
+    """Changed rows that a log does not tell.
+
+    Attributes:
+        statement: What stands in the log instead.
+        change: What it does.
+        names: Wanted tables that it may concern; None: any.
+    """
+
+    statement: DdlStatement
+    change: RowsChanged | EventsLost
+    names: tuple[TableName, ...] | None
+
+    def error(self) -> BinlogError:
+        """For who cannot go on without these rows: `STATEMENT_FORMAT` or `LOST_EVENTS`."""
+        if isinstance(self.change, EventsLost):
+            return events_lost_error(self.statement)
+        return statement_error(self.statement, self.names, reason=self.change.reason)
+
+
+class RowFormat:
+    """Finds what is missing of wanted tables; takes all blocks of a log, or of a part of it, in their order.
+
+    Args:
+        tables: Which tables are wanted.
+        table: The one table (`database.table`) that is wanted; None: all of *tables*.
+        scope_before: Gives what is known where the part begins, when that is needed; default: nothing is.
+    """
+
+    def __init__(
+        self,
+        tables: TableFilter,
+        *,
+        table: str | None = None,
+        scope_before: Callable[[], StatementScope] | None = None,
+    ) -> None:
+        self._tables = tables
+        self._table = table
+        self._scope_before = scope_before
+        self._waiting: list[DdlStatement] = []  # for what `scope_before` gives
+        self._scope = StatementScope()
+
+    def lacking(
+        self, block: Block, groups: GroupFilter = ALL_GROUPS, server_runs: ServerRuns | None = None
+    ) -> Iterator[Lacking]:
+        """What *block* does not tell, in order; it costs nothing where it tells all.
+
+        Args:
+            block: Of plain events.
+            groups: Which event groups are wanted.
+            server_runs: Of the log.
+
+        Raises:
+            CorruptError: `BAD_EVENT`.
+        """
+        keep = None
+        for number, (event, _, statement) in enumerate(all_statements(block, server_runs)):
+            keep = groups.keep(block) if number == 0 else keep
+            change = self._observe(statement)
+            if change is None or not (keep is None or keep[int(block.events["group"][event])]):
+                continue
+            names = None if isinstance(change, EventsLost) else change.names
+            concerned = None if names is None else tuple(filter(self._wants, names))
+            if concerned is None or concerned:
+                yield Lacking(statement, change, concerned)
+
+    def _observe(self, statement: DdlStatement) -> RowsChanged | EventsLost | None:
+        change = self._scope.observe(statement)
+        if self._scope_before is None:
+            return change
+        self._waiting.append(statement)
+        if change is None:
+            return None
+        # Only now what stands before the part has a bearing.
+        self._scope, self._scope_before = self._scope_before(), None
+        waiting, self._waiting = self._waiting, []
+        return [self._scope.observe(one) for one in waiting][-1]
+
+    def _wants(self, name: TableName) -> bool:
+        # A server with lower_case_table_names=1 logs a statement as it was written, and rows under small letters.
+        spellings = {(name.database, name.table), (name.database.lower(), name.table.lower())}
+        return any(
+            (self._table is None or self._table == f"{database}.{table}") and self._tables.accepts_name(database, table)
+            for database, table in spellings
+        )
+
+
+def only_rows(
+    blocks: Iterable[Block], row_format: RowFormat, groups: GroupFilter, server_runs: ServerRuns
+) -> Iterator[Block]:
+    """The same *blocks*, of plain events, as long as they tell all changes of wanted tables.
+
+    Raises:
+        UnsupportedError: `STATEMENT_FORMAT`.
+        DataLossError: `LOST_EVENTS`.
+    """
+    for block in blocks:
+        for lacking in row_format.lacking(block, groups, server_runs):
+            raise lacking.error()
+        yield block
