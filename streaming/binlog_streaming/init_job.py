@@ -15,6 +15,7 @@ from binlog_streaming.settings_text import job_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from binlog_connector.schema.row_format import Tally
     from binlog_streaming.log_tables import FoundTable, OnProgress
 
 SYSTEM_DATABASES = frozenset({"mysql", "sys", "performance_schema", "information_schema"})
@@ -38,7 +39,8 @@ def init_text(
     Raises:
         BinlogError: The log cannot be read.
     """
-    found = find_tables(path, schema_file=schema_file, scan_size=scan_size, on_progress=on_progress).tables
+    log = find_tables(path, schema_file=schema_file, scan_size=scan_size, on_progress=on_progress)
+    found = log.tables
     system = [table for table in found if table.layout.database in SYSTEM_DATABASES]
     users = [table for table in found if table not in system]
     unknown = [table for table in users if _unknown_reason(table) is not None]
@@ -58,6 +60,7 @@ def init_text(
             _listed(keyed) if keyed else "The log has no changes of tables yet: all that will come.",
             f"Tables that are created later are taken too{whole}.",
         ]
+        comments[len(rules)] += _statements(log.tally)
         rules.append(TableRule(mode=Mode.MIRROR if is_mirror else Mode.CHANGELOG))
     excluded = sorted({rf"{re.escape(table.layout.database)}\..*" for table in system})
     excluded += [_expression(table) for table in unknown]
@@ -126,6 +129,17 @@ def _why_excluded(unknown: Sequence[FoundTable], system: Sequence[FoundTable]) -
             "schemaFile (init --schema-file)."
         )
     return " ".join(reasons)
+
+
+def _statements(tally: Tally) -> list[str]:
+    told = []
+    for (name, condition), count in list(tally.counts.items())[:TABLES_SHOWN_MAX]:
+        about = "any table" if name is None else _line(str(name))
+        first = _line(count.first.error().reason)
+        told.append(f"WARNING: a job stops at changes of {about} that are in no row event ({condition}): {first}")
+    if told:
+        told.append("Set binlog_format=ROW on the server, and begin after the last such statement (startingGtid).")
+    return told
 
 
 def _listed(tables: Sequence[FoundTable]) -> str:

@@ -15,6 +15,7 @@ from binlog_connector.spark.options import SourceOptions
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.checkpoint import read_checkpoint
 from binlog_streaming.job_record import START_OPTIONS
+from binlog_streaming.job_statements import look_at_statements
 from binlog_streaming.job_tables import TableReport, report_table
 from binlog_streaming.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.record_keeper import RecordKeeper
@@ -90,6 +91,7 @@ class JobReport:
         scan_size: Bytes of the log that were looked at for tables.
         warnings: What may surprise, beside what the tables say themselves.
         changed: What the job file says otherwise than when the checkpoint was begun, and must not.
+        statements: Statements, and lost events, that would stop the job and are about none of *tables*.
     """
 
     log: LogReport
@@ -99,11 +101,13 @@ class JobReport:
     scan_size: int
     warnings: tuple[str, ...]
     changed: tuple[str, ...] = ()
+    statements: tuple[str, ...] = ()
 
     @property
     def problems(self) -> tuple[str, ...]:
         """Why the job could not run; none: it can."""
-        return (*self.changed, *(problem for table in self.tables for problem in table.problems))
+        of_tables = (problem for table in self.tables for problem in table.problems)
+        return (*self.changed, *of_tables, *self.statements)
 
 
 def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress | None = None) -> JobReport:
@@ -126,13 +130,14 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     checkpoint = read_checkpoint(job.checkpoint)
     with WatchedLog(job.source.path, options.format, bound=options.bound) as watched:
         log = _log_report(watched)
-        start, position, warnings = _start(watched, job, options, checkpoint)
+        start, begins_at, warnings = _start(watched, job, options, checkpoint)
     found = find_tables(
         job.source.path,
         options.format,
         schema_file=options.schema_file,
         scan_size=scan_size,
         on_progress=on_progress,
+        tally_from=begins_at,
     )
     reports, left_out = _tables(job, found.tables, checkpoint)
     if found.size < found.size_all:
@@ -148,10 +153,15 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     record = RecordKeeper(job)
     changed = tuple(f"{change.setting}: {change.reason}. {change.hint}" for change in record.changes())
     reports = tuple(_with_missing(report, record.written) for report in reports)
-    begun = {table.name: table.begun_at is not None and table.begun_at >= position for table in found.tables}
+    begun = {table.name: table.begun_at is not None and table.begun_at >= begins_at for table in found.tables}
     memory = record.look()
     reports = tuple(_with_memory(report, job, memory, begins_there=begun[report.name]) for report in reports)
-    return JobReport(log, start, reports, left_out, found.size, tuple(warnings), changed)
+    statements = look_at_statements(job, found.tally)
+    warnings.extend(statements.warnings)
+    problems = dict(statements.problems)
+    reports = tuple(replace(report, problems=(*report.problems, *problems.pop(report.name, ()))) for report in reports)
+    others = tuple(text for texts in problems.values() for text in texts)
+    return JobReport(log, start, reports, left_out, found.size, tuple(warnings), changed, others)
 
 
 def _log_report(watched: WatchedLog) -> LogReport:

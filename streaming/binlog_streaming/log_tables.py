@@ -19,11 +19,14 @@ from binlog_connector.schema.operations import (
     RenameTables,
     TruncateTable,
 )
+from binlog_connector.schema.row_format import RowFormat, Tally
+from binlog_connector.schema.server_runs import ServerRuns
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.position import Position
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.declared_defaults import DefaultKind
+from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -84,11 +87,13 @@ class FoundTables:
         tables: By name.
         size: Bytes of the files that were looked at.
         size_all: Bytes of all files.
+        tally: What the log does not tell row by row there.
     """
 
     tables: tuple[FoundTable, ...]
     size: int
     size_all: int
+    tally: Tally
 
 
 def find_tables(
@@ -98,6 +103,7 @@ def find_tables(
     schema_file: str | None = None,
     scan_size: int = SCAN_SIZE,
     on_progress: OnProgress | None = None,
+    tally_from: Position | None = None,
 ) -> FoundTables:
     """Look at the newest files of the log at *path*.
 
@@ -107,12 +113,14 @@ def find_tables(
         schema_file: CREATE TABLE statements for what the log leaves open.
         scan_size: As many whole files are looked at as hold these bytes.
         on_progress: Called with the bytes done and the bytes there are.
+        tally_from: Where `FoundTables.tally` begins; None: with the part that is looked at.
 
     Raises:
         BinlogError: The log cannot be read. What is wrong with a table alone is said there.
     """
     history = SchemaHistory() if schema_file is None else SchemaHistory.from_schema_file(schema_file)
     finder = _Finder(history)
+    row_format, tally = RowFormat(TableFilter()), Tally()
     with open_log(path, format_name=format_name) as log:
         files = [file for file in log.files() if file.header]
         chosen = _newest(files, scan_size)
@@ -120,9 +128,13 @@ def find_tables(
         if chosen:
             is_all = len(chosen) == len(files)
             start = log.start_position() if is_all else file_start(chosen[0].file_no)
+            server_runs = ServerRuns(log)
             for block in _told(log, history, start, chosen, on_progress):
                 finder.look_at(block)
-    return FoundTables(finder.tables(), size, size_all)
+                for lacking in row_format.lacking(block, server_runs=server_runs):
+                    if tally_from is None or lacking.statement.position >= tally_from:
+                        tally.take(lacking)
+    return FoundTables(finder.tables(), size, size_all, tally)
 
 
 class _Finder:

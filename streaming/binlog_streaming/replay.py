@@ -376,7 +376,8 @@ def _hand_over(
 ) -> None:
     checkpoint = replay_job.checkpoint
     known = read_checkpoint(checkpoint)
-    assert known is not None and known.offset is not None, "without one the job would begin at its start again"
+    assert known is not None, "a job that has run once has a checkpoint"
+    assert known.offset is not None, "without one the job would begin at its start again"
     built = RecordKeeper(replay_job)
     built.changes()
     # The settings in its record are those of the replay.

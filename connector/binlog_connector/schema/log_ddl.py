@@ -26,8 +26,6 @@ from binlog_format.events.query_status import parse_query_status
 from binlog_format.gtid_groups import gtid_of
 from binlog_format.position import Position
 from binlog_format.rows.declared_defaults import Moment
-from binlog_format.transactions.marks import Marks, is_kind, read_marks
-from binlog_format.transactions.statements import StatementKind
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.server_runs import ServerRuns
     from binlog_format.block import Block
+    from binlog_format.transactions.marks import Marks
 
 DELETE = "DELETE"
 
@@ -205,12 +204,17 @@ def all_statements(block: Block, server_runs: ServerRuns | None = None) -> Itera
         if server_runs is not None:
             statement = replace(statement, server_run=server_runs.of(statement.position.file_no))
         if word == DELETE:
+            from binlog_format.transactions.marks import read_marks  # compiled code, for logs that are not ROW
+
             marks = marks or read_marks(block)
             statement = replace(statement, may_be_undone=_may_be_undone(block, row, marks))
         yield row, word, statement
 
 
 def _may_be_undone(block: Block, row: int, marks: Marks) -> bool:
+    from binlog_format.transactions.marks import is_kind
+    from binlog_format.transactions.statements import StatementKind
+
     number = int(block.events["group"][row])
     group = block.groups[number]
     if not (group["begins"] and group["ends"]):

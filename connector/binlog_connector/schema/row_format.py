@@ -1,7 +1,8 @@
-"""What a log tells otherwise than row by row: `RowFormat(...).lacking(block)`, and `only_rows(...)` that refuses it."""
+"""What a log does not tell row by row: `RowFormat(...).lacking(block)`; `only_rows` refuses it, `Tally` counts it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_connector.schema.log_ddl import all_statements
@@ -121,3 +122,52 @@ def only_rows(
         for lacking in row_format.lacking(block, groups, server_runs):
             raise lacking.error()
         yield block
+
+
+@dataclass(slots=True)
+class Count:
+    """Of one table.
+
+    Attributes:
+        first: The first one.
+        number: How many there are.
+    """
+
+    first: Lacking
+    number: int = 0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a log, or a part of it, does not tell row by row.
+
+    Attributes:
+        statements: Statements that change rows.
+        incidents: INCIDENT events.
+        counts: By table and condition of the error; a table of None: of what may concern any table.
+    """
+
+    statements: int = 0
+    incidents: int = 0
+    counts: dict[tuple[TableName | None, str], Count] = field(default_factory=dict)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every changed row is in a row event."""
+        return not self.counts
+
+    def take(self, lacking: Lacking) -> list[TableName | None]:
+        """Count one more; the tables of which it is the first one of its kind."""
+        condition = lacking.error().condition
+        if isinstance(lacking.change, EventsLost):
+            self.incidents += 1
+        else:
+            self.statements += 1
+        new: list[TableName | None] = []
+        for name in lacking.names if lacking.names is not None else (None,):
+            count = self.counts.get((name, condition))
+            if count is None:
+                count = self.counts[name, condition] = Count(lacking)
+                new.append(name)
+            count.number += 1
+        return new

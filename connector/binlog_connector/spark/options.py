@@ -72,7 +72,7 @@ class SourceOptions:
         partitions_min: Least number of partitions to cut a read into; None: by size.
         bound: How far reading may go.
         fail_on_data_loss: Whether data that has gone ends the query (or is skipped, with a warning).
-        fail_on_statement: Whether changes of wanted tables that are logged as statements end the query (or are missing).
+        fail_on_statement: Whether statements that change wanted rows, and have no row events, end the query.
         ignored_domains: GTID domains (MariaDB) that are left out.
         ignored_servers: Servers whose transactions are left out.
         schema_file: A dump of CREATE TABLEs; None: the log alone counts.

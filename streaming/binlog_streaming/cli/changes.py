@@ -114,6 +114,7 @@ def changes(  # noqa: PLR0913 - the options of the command
     # Compiled code takes a moment to load: not for --help.
     from binlog_connector.schema.history import SchemaHistory
     from binlog_format.views.read_range import ReadRange
+    from binlog_streaming.cli.row_format import RowFormatWarnings
 
     if view is View.CHANGEFEED and table is None:
         raise OptionError("MISSING", "--view changefeed needs --table: the table's columns are the row's")
@@ -127,13 +128,17 @@ def changes(  # noqa: PLR0913 - the options of the command
         if table is not None and typed_table is None:
             tables = ",".join(filter(None, (tables, re.escape(table))))
         selected = _view(view, typed_table, TableFilter(tables, exclude_tables), part, decoding)
-        batches = selected.batches(schemas.following(part.blocks(log), path, part.start))
+        named = re.escape(typed_table) if typed_table is not None else tables
+        warnings = RowFormatWarnings(TableFilter(named, exclude_tables))
+        blocks = warnings.observed(part.blocks(log), log, part.groups)
+        batches = selected.batches(schemas.following(blocks, path, part.start))
         if file is not None:
             _write_file(limited(batches, limit), selected, table, FileFormat(output.value), file)
         elif output is ChangesOutput.JSONL:
             write_batches(batches, selected, limit)
         else:
             _print_table(batches, selected, TABLE_ROWS if limit is None else limit)
+        warnings.finish()
 
 
 def _view(

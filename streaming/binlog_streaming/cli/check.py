@@ -76,7 +76,7 @@ def _json_rows(job: Job, report: JobReport) -> list[dict[str, object]]:
         rows.append({"kind": "table", **msgspec.to_builtins(table), "columns": columns})
     rows.extend({"kind": "left_out", "name": name} for name in report.left_out)
     rows.extend({"kind": "warning", "text": text} for text in report.warnings)
-    rows.extend({"kind": "problem", "text": text} for text in report.changed)
+    rows.extend({"kind": "problem", "text": text} for text in (*report.changed, *report.statements))
     rows.append({"kind": "result", "can_run": not report.problems, "scan_size": report.scan_size})
     return rows
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from binlog_connector.metrics.exporter import Follower
     from binlog_connector.schema.history import SchemaHistory
     from binlog_format.views.changes import ChangesView
+    from binlog_streaming.cli.row_format import RowFormatWarnings
 
 REFRESH_SECONDS = 0.25
 """How often the live view is drawn anew."""
@@ -150,6 +151,7 @@ def tail(  # noqa: PLR0913 - the options of the command
     from binlog_connector.following.offset_file import OffsetFile
     from binlog_connector.following.tailer import Following, Tailer
     from binlog_connector.schema.history import SchemaHistory
+    from binlog_streaming.cli.row_format import RowFormatWarnings
 
     _log_warnings()
     schemas = SchemaHistory() if schema_file is None else SchemaHistory.from_schema_file(str(schema_file))
@@ -163,7 +165,9 @@ def tail(  # noqa: PLR0913 - the options of the command
         sink = stack.enter_context(_sink(is_live, follower, tailer))
         stack.enter_context(_stopped_by_signals(tailer))
         wanted = TableFilter(tables, exclude_tables)
-        _Job(tailer, sink, follower, offset_file, wanted, decoding, schemas).run(until_idle)
+        warnings = RowFormatWarnings(wanted)
+        stack.callback(warnings.finish)
+        _Job(tailer, sink, follower, offset_file, wanted, decoding, schemas, warnings).run(until_idle)
 
 
 def start_of(start: str | None, edge: From | None, timestamp: str | None) -> Start:
@@ -286,6 +290,7 @@ class _Job:
     tables: TableFilter
     decoding: Decoding
     schemas: SchemaHistory
+    warnings: RowFormatWarnings
     saved: SourceOffset | None = None
 
     def run(self, idle_seconds: float | None) -> None:
@@ -307,7 +312,8 @@ class _Job:
         from binlog_format.views.changes import ChangesView
 
         view = ChangesView(tables=self.tables, groups=step.groups, decoding=self.decoding)
-        blocks = self.schemas.following(step.blocks(), self.tailer.path, step.start.position)
+        blocks = self.warnings.observed(step.blocks(), step.watched.log, step.groups)
+        blocks = self.schemas.following(blocks, self.tailer.path, step.start.position)
         rows = 0
         for batch in view.batches(blocks):
             rows += batch.num_rows

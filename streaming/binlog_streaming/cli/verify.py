@@ -36,10 +36,12 @@ def verify(
     """Check every checksum, header, chunk, reference, event and GTID state of a log.
 
     Each finding is a line with its place and the name of the condition; damage does not end the check. The exit status
-    is 1 when something is wrong. What is merely not there yet, at the end of a live log, is a remark.
+    is 1 when something is wrong. What is merely not there yet, at the end of a live log, is a remark. At the end it is
+    told whether all changed rows are in the log: statements in the log's text change rows that no row event has.
     """
     # Compiled code takes a moment to load: not for --help.
     from binlog_format.verify import verify_log
+    from binlog_streaming.row_format_report import read_row_format
 
     first, last = positions_of(path, start, end)
     found = remarks = 0
@@ -53,6 +55,13 @@ def verify(
                 sys.stdout.flush()
             elif finding.is_error or not quiet:
                 console.print(_line(finding))
+    report = read_row_format(path, first, last)
+    found += report.tally.incidents
+    if output is Output.JSONL:
+        write_output(msgspec.json.encode(report.to_json()) + b"\n")
+    elif not quiet or report.tally.incidents:
+        for line in report.lines():
+            console.print(Text(line, style="" if report.tally.is_complete else "yellow"))
     if output is Output.TABLE and not quiet:
         console.print(_summary(found, remarks))
     if found:

@@ -1,0 +1,54 @@
+"""Warnings on standard error about changes that a log does not tell row by row: `RowFormatWarnings`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from binlog_connector.schema.row_format import RowFormat, Tally
+from binlog_connector.schema.server_runs import ServerRuns
+from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from binlog_format.block import Block
+    from binlog_format.log import Log
+    from binlog_format.views.table_filter import TableFilter
+
+
+class RowFormatWarnings:
+    """One line for each table and kind, and one with their numbers at the end.
+
+    Args:
+        tables: Which tables are wanted.
+    """
+
+    def __init__(self, tables: TableFilter) -> None:
+        self._row_format = RowFormat(tables)
+        self._tally = Tally()
+        self._console = Console(stderr=True, emoji=False, highlight=False, markup=False, soft_wrap=True)
+
+    def observed(self, blocks: Iterable[Block], log: Log, groups: GroupFilter = ALL_GROUPS) -> Iterator[Block]:
+        """The same *blocks* of *log*, of plain events."""
+        server_runs = ServerRuns(log)
+        for block in blocks:
+            for lacking in self._row_format.lacking(block, groups, server_runs):
+                for name in self._tally.take(lacking):
+                    about = "" if name is None else f"{name}: "
+                    self._say(f"{about}{lacking.error().reason}")
+            yield block
+
+    def finish(self) -> None:
+        """Say how many there were, where that is more than one."""
+        numbers = (
+            (self._tally.statements, "statements change rows without row events: these changes are missing here"),
+            (self._tally.incidents, "incidents: the server lost events"),
+        )
+        for number, what in numbers:
+            if number > 1:
+                self._say(f"{number:,} {what}")
+
+    def _say(self, text: str) -> None:
+        self._console.print(f"warning: {text}", style="yellow")
