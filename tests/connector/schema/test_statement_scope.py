@@ -1,0 +1,161 @@
+"""What names in statements mean, by what was logged before: temporary tables, triggers, functions, views."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.log_ddl import DdlStatement
+from binlog_connector.schema.statement_errors import events_lost_error, statement_error
+from binlog_connector.schema.statement_scope import StatementScope
+from binlog_connector.schema.table_changes import (
+    EventsLost,
+    RowsChanged,
+    TableAltered,
+    TableCreated,
+    TableDropped,
+    TableRenamed,
+    TableTruncated,
+)
+from binlog_format.events.layout import EventType
+from binlog_format.position import Position
+
+T, U = TableName("shop", "t"), TableName("shop", "u")
+
+
+def statement(text: str, thread: int | None = 1, run: int = 1, **more: Any) -> DdlStatement:
+    return DdlStatement(
+        Position(1, 2, 3), 4, text, "shop", gtid="0-1-7", thread_id=thread, server_id=1, server_run=run, **more
+    )
+
+
+def observed(scope: StatementScope, *texts: str, thread: int = 1) -> list[RowsChanged | EventsLost | None]:
+    return [scope.observe(statement(text, thread)) for text in texts]
+
+
+def test_a_temporary_table_hides_the_other_one_in_its_session() -> None:
+    scope = StatementScope()
+    assert observed(scope, "CREATE TEMPORARY TABLE t (a INT)", "INSERT INTO t VALUES (1)") == [None, None]
+    assert observed(scope, "INSERT INTO t VALUES (1)", thread=2) == [RowsChanged((T,))]
+    assert scope.observe(statement("INSERT INTO t VALUES (1)", None)) == RowsChanged((T,))
+    assert observed(scope, "UPDATE t, u SET t.a = 1, u.a = 2") == [RowsChanged((U,))]
+    assert observed(scope, "DROP TEMPORARY TABLE t", "INSERT INTO t VALUES (1)") == [None, RowsChanged((T,))]
+
+
+def test_statements_about_a_temporary_table_do_nothing_to_the_other_one() -> None:
+    scope = StatementScope()
+    observed(scope, "CREATE TEMPORARY TABLE t (a INT)")
+    for text in ("TRUNCATE t", "DELETE FROM t", "ALTER TABLE t ADD b INT", "CREATE INDEX i ON t (a)"):
+        assert scope.changes(statement(text)) == [], text
+    assert scope.changes(statement("RENAME TABLE t TO v, u TO w")) == [TableRenamed(U, TableName("shop", "w"))]
+    assert scope.changes(statement("ALTER TABLE v RENAME t")) == []
+    assert scope.changes(statement("DROP TABLE t, u")) == [TableDropped(U)]
+    assert scope.changes(statement("DROP TABLE t")) == [TableDropped(T)]
+
+
+def test_changes_without_a_temporary_table_are_those_of_the_statement() -> None:
+    scope = StatementScope()
+    assert scope.changes(statement("DELETE FROM t")) == [TableTruncated(T)]
+    assert scope.changes(statement("DELETE FROM t", may_be_undone=True)) == [RowsChanged((T,))]
+    assert scope.changes(statement("TRUNCATE t", may_be_undone=True)) == [TableTruncated(T)]
+    assert scope.changes(statement("INSERT INTO t VALUES (1)")) == [RowsChanged((T,))]
+    created, filled = scope.changes(statement("CREATE TABLE t SELECT 1"))
+    assert (created, filled) == (TableCreated(T, None), RowsChanged((T,)))
+    (altered,) = scope.changes(statement("ALTER TABLE t ADD b INT"))
+    assert isinstance(altered, TableAltered)
+
+
+def test_create_table_with_rows_fills_the_table_that_it_makes() -> None:
+    scope = StatementScope()
+    observed(scope, "CREATE TEMPORARY TABLE t (a INT)")
+    assert scope.changes(statement("CREATE TABLE t SELECT 1"))[1:] == [RowsChanged((T,))]
+
+
+def test_temporary_tables_end_with_the_run_of_the_server() -> None:
+    scope = StatementScope()
+    observed(scope, "CREATE TEMPORARY TABLE t (a INT)")
+    assert scope.observe(statement("INSERT INTO t VALUES (1)", run=2)) == RowsChanged((T,))
+    observed(scope, "CREATE TEMPORARY TABLE t (a INT)")
+    scope.observe(statement("", event_type=EventType.FORMAT_DESCRIPTION))
+    assert observed(scope, "INSERT INTO t VALUES (1)") == [RowsChanged((T,))]
+
+
+def test_triggers_bring_any_table_in_as_long_as_they_are_there() -> None:
+    scope = StatementScope()
+    observed(scope, "CREATE TRIGGER x AFTER INSERT ON t FOR EACH ROW DELETE FROM u")
+    (found,) = observed(scope, "INSERT INTO t VALUES (1)")
+    assert found == RowsChanged(None, "the trigger shop.x is on shop.t")
+    assert scope.changes(statement("DELETE FROM t")) == [found]
+    assert scope.changes(statement("TRUNCATE t")) == [TableTruncated(T)]
+    observed(scope, "RENAME TABLE t TO u")
+    assert observed(scope, "INSERT INTO t VALUES (1)", "INSERT INTO u VALUES (1)") == [
+        RowsChanged((T,)),
+        RowsChanged(None, "the trigger shop.x is on shop.u"),
+    ]
+    observed(scope, "DROP TRIGGER x")
+    assert observed(scope, "INSERT INTO u VALUES (1)") == [RowsChanged((U,))]
+
+
+def test_functions_and_views_bring_any_table_in() -> None:
+    scope = StatementScope()
+    call = "INSERT INTO t VALUES (`shop`.F (1))"
+    assert observed(scope, call) == [RowsChanged((T,))]
+    observed(scope, "CREATE FUNCTION f () RETURNS INT RETURN 1", "CREATE VIEW v AS SELECT 1")
+    assert observed(scope, call) == [RowsChanged(None, "it calls the function shop.f")]
+    assert observed(scope, "UPDATE v SET a = 1") == [RowsChanged(None, "shop.v is a view")]
+    observed(scope, "DROP FUNCTION f", "DROP VIEW v")
+    assert observed(scope, call, "UPDATE v SET a = 1") == [RowsChanged((T,)), RowsChanged((TableName("shop", "v"),))]
+
+
+def test_function_counts_also_where_the_table_is_a_temporary_one() -> None:
+    scope = StatementScope()
+    observed(scope, "CREATE FUNCTION f () RETURNS INT RETURN 1", "CREATE TEMPORARY TABLE t (a INT)")
+    assert observed(scope, "INSERT INTO t VALUES (f())") == [RowsChanged(None, "it calls the function shop.f")]
+
+
+def test_incident_is_lost_events() -> None:
+    incident = statement("error writing", event_type=EventType.INCIDENT)
+    assert StatementScope().observe(incident) == EventsLost("error writing")
+    assert StatementScope().changes(incident) == [EventsLost("error writing")]
+    assert events_lost_error(incident).condition == "BINLOG_DATA_LOSS.LOST_EVENTS"
+
+
+def test_error_says_where_what_and_what_to_do() -> None:
+    text = "INSERT INTO t\n VALUES ('" + "x" * 300 + "')"
+    error = statement_error(statement(text), [T], reason="why")
+    assert error.condition == "BINLOG_UNSUPPORTED.STATEMENT_FORMAT"
+    for part in ("0-1-7", "1:2:3", "shop.t", "INSERT INTO t VALUES ('xxx", "why"):
+        assert part in error.reason, part
+    assert "x" * 201 not in error.reason
+    assert error.hint is not None
+    assert "binlog_format=ROW" in error.hint
+    assert "any table" in statement_error(statement(text), None).reason
+
+
+ACTIONS = st.sampled_from(
+    [
+        *("CREATE TEMPORARY TABLE t (a INT)", "DROP TEMPORARY TABLE t", "ALTER TABLE t RENAME u", "DROP TABLE u"),
+        *("CREATE TRIGGER x AFTER INSERT ON t FOR EACH ROW SET @a = 1", "DROP TRIGGER x", "DROP DATABASE shop"),
+        *(
+            "CREATE FUNCTION f () RETURNS INT RETURN 1",
+            "CREATE VIEW u AS SELECT 1",
+            "DROP VIEW u",
+            "RENAME TABLE u TO t",
+        ),
+        *("INSERT INTO t VALUES (f())", "UPDATE u SET a = 1", "DELETE FROM t", "INSERT INTO u VALUES (1)"),
+    ]
+)
+
+
+@given(st.lists(st.tuples(ACTIONS, st.integers(1, 2), st.integers(1, 2)), max_size=20), st.integers(0, 20))
+def test_what_is_known_survives_as_json(actions: list[tuple[str, int, int]], cut: int) -> None:
+    whole, parted = StatementScope(), StatementScope()
+    for number, (text, thread, run) in enumerate(actions):
+        if number == cut:
+            parted = StatementScope.from_json(json.loads(json.dumps(parted.to_json())))
+        one = statement(text, thread, run)
+        assert whole.changes(one) == parted.changes(one)
