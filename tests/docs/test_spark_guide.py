@@ -50,6 +50,7 @@ def test_table_of_options_is_the_one_in_the_code() -> None:
         ("zeroDates", set(ZeroDates)),
         ("bound", set(Bound)),
         ("failOnDataLoss", {"true", "false"}),
+        ("failOnStatement", {"true", "false"}),
     ],
 )
 def test_values_of_an_option_are_those_in_the_code(name: str, values: set[str]) -> None:

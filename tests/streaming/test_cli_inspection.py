@@ -190,7 +190,22 @@ def test_verify_says_that_nothing_is_wrong(log: Path) -> None:
     assert result.exit_code == 0
     assert "Nothing is wrong" in result.stdout
     assert run("verify", OLTP).exit_code == 0
-    assert lines("verify", OLTP) == []
+    (told,) = lines("verify", OLTP)
+    assert (told["severity"], told["condition"], told["complete"]) == ("summary", "ROW_FORMAT", True)
+    assert "Complete in row format: yes" in run("verify", OLTP).stdout
+
+
+def test_verify_says_which_changes_are_in_no_row_event() -> None:
+    ops = SERVER_CASES / "mariadb-10.11" / "ops"
+    result = run("verify", ops)
+    assert result.exit_code == 0  # nothing is damaged
+    assert "Complete in row format: no" in result.stdout
+    assert "t.audit: 2, the first one: GTID 0-1011-" in result.stdout
+    told = lines("verify", ops)[-1]
+    assert (told["complete"], told["statements"], told["incidents"], told["problem"]) == (False, 14, 0, None)
+    tables = {one["table"]: one for one in told["tables"]}  # type: ignore[attr-defined]
+    assert tables["t.audit"]["count"] == 2
+    assert set(tables["t.audit"]["first"]) == {"position", "event_no", "gtid", "reason"}
 
 
 def test_verify_prints_each_finding_with_its_place(log: Path) -> None:

@@ -68,6 +68,7 @@ def test_unknown_option_unlike_any_lists_all() -> None:
         ("view", "change", "Did you mean changes?"),
         ("format", "ibb", "expected innodb or classic"),
         ("failOnDataLoss", "yes", "expected true or false"),
+        ("failOnStatement", "no", "expected true or false"),
         ("startingOffsets", "begin", "expected earliest or latest"),
         ("startingOffsets", '{"file_no": 3}', "offset: page: expected a number, got None"),
         ("startingOffsets", '{"file_no": 3', "expected an offset, for example"),
@@ -178,3 +179,12 @@ def test_table_is_an_expression_for_itself_alone() -> None:
     """A dot or another sign in a table's name must not match other tables."""
     assert parse(table="shop.or+ders").table_expressions == r"shop\.or\+ders"
     assert parse(tables=r"shop\..*").table_expressions == r"shop\..*"
+
+
+def test_statements_are_refused_where_rows_are_asked_for() -> None:
+    assert parse().refuses_statements
+    assert parse(view="changefeed", table="shop.orders").refuses_statements
+    assert not parse(failOnStatement="false").refuses_statements
+    assert not parse(view="events").refuses_statements
+    with pytest.raises(OptionError, match=r"failOnStatement.*nothing beside view tables"):
+        parse(view="tables", failOnStatement="false")

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from binlog_connector.following.watched import WatchedLog
+from binlog_connector.spark.known_scopes import scope_before
+from binlog_connector.spark.options import SourceOptions
 from binlog_connector.spark.partitions import RangePartition
-from binlog_connector.spark.reading import planned_blocks
+from binlog_connector.spark.reading import RangeReader, make_view, planned_blocks
+from binlog_connector.spark.schema import to_spark
 from binlog_format import open_log
-from binlog_format.errors import DataLossError
+from binlog_format.errors import DataLossError, UnsupportedError
 from binlog_format.gtid_set import NO_GTIDS
 from tests.connector.shop import Shop
 from tests.corpus import SERVER_CASES
@@ -53,3 +57,32 @@ def test_a_range_whose_end_was_taken_back_is_a_loss(tmp_path: Path) -> None:
         file.write(bytes((partition.end.page - 1) * PAGE_SIZE))
     with pytest.raises(DataLossError, match=r"TRUNCATED_TRANSACTION.*when this was planned"):
         _groups(str(tmp_path), partition)
+
+
+def _rows(path: Path, **given: str) -> int:
+    options = SourceOptions.parse({"path": str(path), **given})
+    reader = RangeReader(options, to_spark(make_view(options).schema(None)))
+    return sum(batch.num_rows for batch in reader.read(_whole(str(path))))
+
+
+def test_statement_that_changes_rows_of_a_wanted_table_ends_the_read() -> None:
+    ops = SERVER_CASES / "mariadb-10.11" / "ops"
+    with pytest.raises(UnsupportedError, match=r"STATEMENT_FORMAT.*0-1011-.*t\.audit"):
+        _rows(ops, tables="t[.]audit")
+    with pytest.raises(UnsupportedError, match="STATEMENT_FORMAT"):
+        _rows(ops)
+    assert _rows(ops, failOnStatement="false") > 100
+    assert _rows(ops, excludeTables="t[.](audit|many|sq|sv3)") > 100
+    assert _rows(ops, view="tables") > 10
+
+
+def test_what_statements_before_a_part_say_is_read_on_from_where_it_was_known() -> None:
+    path = str(SERVER_CASES / "mariadb-10.11" / "ops")
+    with WatchedLog(path) as watched:
+        start, end = watched.log.start_position(), watched.log.end_position()
+        (middle,) = watched.log.split(start, end, 2)
+        whole = scope_before(watched, end).to_json()
+        assert scope_before(watched, start).to_json() != whole
+        part = scope_before(watched, middle).to_json()
+        assert scope_before(watched, end).to_json() == whole != part
+    assert whole["triggers"]
