@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 _UNDOING = (kernels.MARK_ROLLBACK, kernels.MARK_COMMENTED)
 _DECIDING = (*_UNDOING, kernels.MARK_XA, kernels.MARK_XA_PREPARE)
-_STATEMENTS = (EventType.QUERY, EventType.EXECUTE_LOAD_QUERY)
 _LOOKING_AHEAD = (StatementKind.SAVEPOINT, StatementKind.XA_START)
 
 
@@ -128,8 +127,7 @@ class _Stage:
         events = block.events[first : first + int(row["event_count"])]
         lost = dropped[first : first + len(events)]
         if fate.undone:
-            # A statement may be about tables without transactions: ROLLBACK takes nothing back there.
-            lost |= fate.is_undone(events["event_no"]) & ~np.isin(events["type"], _STATEMENTS)
+            lost |= fate.loses(events)
         if not self._reads_xa:
             return None
         if fate.prepared is not None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from binlog_format.errors import CorruptError
 from binlog_format.events.expansion import expanded
+from binlog_format.events.layout import EventType
 from binlog_format.transactions.marks import Mark, read_marks
 from binlog_format.transactions.slicing import blocks_of_group
 from binlog_format.transactions.statements import StatementKind
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_format.block import Block
+    from binlog_format.block import Block, Table
     from binlog_format.log import Log
     from binlog_format.position import Position
     from binlog_format.transactions.xa import XaId
+
+_STATEMENTS = (EventType.QUERY, EventType.EXECUTE_LOAD_QUERY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,13 @@ class Fate:
         # An odd number of borders at or before it: inside of a range.
         inside: NDArray[np.bool_] = np.searchsorted(borders, event_nos, side="right") % 2 == 1
         return inside
+
+    def loses(self, events: Table) -> NDArray[np.bool_]:
+        """True for each event of the group that is left out.
+
+        Statements stay: they may be about tables without transactions, in which ROLLBACK takes nothing back.
+        """
+        return self.is_undone(events["event_no"]) & ~np.isin(events["type"], _STATEMENTS)
 
 
 class FateReader:

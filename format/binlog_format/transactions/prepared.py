@@ -162,7 +162,7 @@ def _event_rows(block: Block, group: int, fate: Fate) -> NDArray[np.int64]:
     events = block.events[first : first + int(block.groups["event_count"][group])]
     kept = (events["event_no"] > 0) & (events["type"] != EventType.XA_PREPARE)
     if fate.undone:
-        kept &= ~fate.is_undone(events["event_no"])
+        kept &= ~fate.loses(events)
     return first + np.flatnonzero(kept)
 
 
