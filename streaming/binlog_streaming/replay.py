@@ -82,8 +82,7 @@ class ReplayRequest:
     @property
     def asked(self) -> tuple[str | None, str | None, bool]:
         """As a `ReplayRecord` has it."""
-        start, end = (None if point is None else str(point) for point in (self.start, self.end))
-        return start, end, self.hand_over
+        return *(None if point is None else str(point) for point in (self.start, self.end)), self.hand_over
 
     @property
     def target_job(self) -> Job:
