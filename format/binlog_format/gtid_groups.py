@@ -1,4 +1,4 @@
-"""GTIDs of whole group tables: `gtids_of`, what they advance a log by; `covered_groups`, which of them have been taken.
+"""GTIDs of whole group tables: `gtids_of`, what they advance a log by; `covered_groups`, which a set covers.
 
 MySQL counts in `Block.gtid_sources`, so these take those along with the table.
 """
@@ -48,8 +48,8 @@ def gtids_of(groups: Table, sources: Sequence[GtidSource]) -> GtidPoint:
     return _set_of(groups, sources) if groups["gtid_source"][0] >= 0 else _position_of(groups)
 
 
-def covered_groups(point: GtidPoint, groups: Table, sources: Sequence[GtidSource]) -> NDArray[np.bool_]:
-    """True for each row of a group table that *point* covers; a group without GTID is covered by nothing.
+def covered_groups(point: GtidSet, groups: Table, sources: Sequence[GtidSource]) -> NDArray[np.bool_]:
+    """MySQL: true for each row of a group table that *point* covers; a group without GTID is covered by nothing.
 
     Args:
         point: What has been taken.
@@ -57,36 +57,13 @@ def covered_groups(point: GtidPoint, groups: Table, sources: Sequence[GtidSource
         sources: `Block.gtid_sources`.
     """
     covered = np.zeros(len(groups), dtype=np.bool_)
-    if isinstance(point, GtidPosition):
-        for domain, last in point.last.items():
-            covered |= (groups["domain"] == domain) & (groups["seqno"] <= np.uint64(last.seqno))
-        covered &= groups["gtid_source"] < 0
-    else:
-        for number in np.unique(groups["gtid_source"]).tolist():
-            intervals = point.intervals.get(sources[number], ()) if number >= 0 else ()
-            if intervals:
-                rows = np.flatnonzero(groups["gtid_source"] == number)
-                covered[rows] = _within(groups["seqno"][rows], intervals)
+    for number in np.unique(groups["gtid_source"]).tolist():
+        intervals = point.intervals.get(sources[number], ()) if number >= 0 else ()
+        if intervals:
+            rows = np.flatnonzero(groups["gtid_source"] == number)
+            covered[rows] = _within(groups["seqno"][rows], intervals)
     covered &= groups["has_gtid"]
     return covered
-
-
-def still_waiting(point: GtidPoint, groups: Table, sources: Sequence[GtidSource]) -> GtidPoint:
-    """What of *point* the groups of a table do not reach.
-
-    Args:
-        point: What is waited for.
-        groups: `GROUP_DTYPE`, in log order.
-        sources: `Block.gtid_sources`.
-    """
-    if isinstance(point, GtidSet):
-        return point.without(gtids_of(groups, sources))
-    left = {}
-    for domain, last in point.last.items():
-        is_there = groups["has_gtid"] & (groups["domain"] == domain) & (groups["seqno"] >= np.uint64(last.seqno))
-        if not is_there.any():
-            left[domain] = last
-    return GtidPosition(left)
 
 
 def _within(seqnos: NDArray[np.uint64], intervals: tuple[tuple[int, int], ...]) -> NDArray[np.bool_]:

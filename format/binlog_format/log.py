@@ -5,18 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from binlog_format.gtid_set import check_kind, gtids_purged
+from binlog_format.gtid import GtidPosition
+from binlog_format.gtid_set import GtidSet, check_kind
 from binlog_format.position import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy as np
     import pyarrow as pa
 
     from binlog_format.block import Block, Table
+    from binlog_format.domain_starts import Taken
+    from binlog_format.gtid import Gtid, GtidSource
     from binlog_format.gtid_set import GtidPoint
     from binlog_format.kernels import Bytes
     from binlog_format.rows.decoding import Decoding
@@ -73,13 +76,36 @@ class GtidStart:
     """Where reading goes on behind a GTID position or set.
 
     Attributes:
-        position: The first group that it does not cover, or a place before it. Groups that it covers may follow.
+        position: The first group that it does not cover. Groups that it covers may follow.
         before: The last GTID of each domain before `position`, as far as the log's own records of that say: of a domain
             that they have lost sight of, an older one, or none. Of a MySQL log the set of all.
+        taken: Which groups it covers.
     """
 
     position: Position
     before: GtidPoint
+    taken: Taken
+
+
+class Heads(NamedTuple):
+    """What is known of some groups without joining their events.
+
+    Attributes:
+        groups: `GROUP_DTYPE`: places, GTIDs, times, `begins` and `ends`; other columns are undefined.
+        next_position: Where reading goes on.
+        sources: MySQL: what `gtid_source` counts.
+    """
+
+    groups: Table
+    next_position: Position
+    sources: Sequence[GtidSource] = ()
+
+    def position(self, row: int) -> Position:
+        """Of a group; of the row after the last one, where reading goes on."""
+        if row >= len(self.groups):
+            return self.next_position
+        group = self.groups[row]
+        return Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
 
 
 class Bound(StrEnum):
@@ -122,38 +148,73 @@ class Log(ABC):
         """The last GTID of each domain before *position*, as far as the log itself says; of a MySQL log the set."""
 
     def position_of(self, gtids: GtidPoint) -> GtidStart:
-        """Where reading goes on behind *gtids*: no group before it is needed.
+        """Where reading goes on after *gtids*: no group before it is needed.
 
-        The first group that is needed may come later in its file; the `innodb` format finds it exactly.
+        MariaDB: after a GTID comes what follows it in its domain in the log, whatever its number.
 
         Raises:
-            DataLossError: `GTID_PURGED`: groups that *gtids* does not cover are not in the log any more.
+            DataLossError: `GTID_PURGED`: groups that come after *gtids* are not in the log any more.
             OptionError: `INVALID_VALUE`: the log has GTIDs of the other vendor.
         """
         first = self.start_position()
-        starts = self._begun_starts(first)
-        low, high = 0, len(starts)
         before = self.gtid_position_at(first)
         check_kind(before, gtids)
-        purged = before.without(gtids)
-        if purged:
-            raise gtids_purged(before, gtids, purged)
-        while high - low > 1:
-            middle = (low + high) // 2
-            state = self.gtid_position_at(starts[middle])
-            if not state.without(gtids):
-                low, first, before = middle, starts[middle], state
-            else:
-                high = middle
-        return GtidStart(first, before)
+        from binlog_format.gtid_search import GtidSearch, start_after_set  # compiled code, as below
 
-    def _begun_starts(self, first: Position) -> list[Position]:
-        """Where files begin that something has been written into; *first* is the start of the first one."""
-        return [Position(file.file_no, first.page, first.chunk) for file in self.files() if file.header]
+        if isinstance(before, GtidSet):
+            return start_after_set(self, gtids if isinstance(gtids, GtidSet) else GtidSet({}))
+        return GtidSearch(self).start(gtids if isinstance(gtids, GtidPosition) else GtidPosition({}))
 
+    @abstractmethod
+    def file_starts(self) -> list[Position]:
+        """Where files begin that something has been written into, ascending."""
+
+    @abstractmethod
+    def listed_gtids(self, place: Position) -> tuple[Gtid, ...] | None:
+        """The GTIDs that the log itself lists at *place*; in each domain the most recent one comes last.
+
+        Args:
+            place: The start of a file: the last ones of each domain and server before it. One of `places_of_lists`:
+                those of them that have changed since the file's start, or since the server was restarted.
+
+        Returns:
+            None: there is no list.
+
+        Raises:
+            UnsupportedError: `FORMAT`: the log is of a MySQL server, whose GTIDs are sets (`gtid_position_at`).
+        """
+
+    def places_of_lists(self, start: Position) -> Sequence[Position]:
+        """Where else in the file that begins at *start* lists of GTIDs can be, ascending."""
+        del start
+        return ()
+
+    @abstractmethod
+    def heads(self, start: Position, end: Position | None) -> Iterator[Heads]:
+        """The groups whose position is in [*start*, *end*), in commit order, without their events.
+
+        Args:
+            start: Of a group, or of a file, or one of `places_of_lists`.
+            end: None: the end of data.
+        """
+
+    @abstractmethod
     def end_position(self) -> Position:
-        """The end of data: where `blocks` ends at present."""
-        return self.span(self.start_position()).end
+        """The end of data: where `blocks` ends at present; costs a look at the newest file at most."""
+
+    @abstractmethod
+    def can_start_at(self, position: Position) -> bool:
+        """Whether reading can begin at *position*, which is in a file that has been begun, not after the end."""
+
+    def position_at_byte(self, name: str, byte: int) -> Position | None:
+        """The position of a byte, where the server gives positions so (`classic`); None: there are no such files."""
+        del name, byte
+        return None
+
+    def server_position(self, position: Position) -> str | None:
+        """*position* as the server gives it (`classic`): `mysql-bin.000001:14542`; None: it does not."""
+        del position
+        return None
 
     @abstractmethod
     def span(self, start: Position, *, end: Position | None = None, size_max: int | None = None) -> Span:
@@ -228,12 +289,17 @@ class Log(ABC):
             start: A position, or GTIDs (`0-1-575`) behind which to start; default: the start of the log.
             end: A position to stop before, or GTIDs to stop behind; default: the end of data.
             decoding: How rows become values, where the log leaves it open; default: `DEFAULT_DECODING`.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: *table* names no database.
+            StartError: *start* or *end* is not in the log; see `ReadRange.of`.
         """
         from binlog_format.rows.decoding import DEFAULT_DECODING
         from binlog_format.views.changes import ChangesView  # compiled code; not every use of a log needs it
         from binlog_format.views.read_range import ReadRange
-        from binlog_format.views.table_filter import TableFilter
+        from binlog_format.views.table_filter import TableFilter, check_table_name
 
+        check_table_name("table", table)
         part = ReadRange.of(self, start, end)
         view = ChangesView(
             table=table,

@@ -23,6 +23,10 @@ class Position:
     def __str__(self) -> str:
         return f"{self.file_no}:{self.page}:{self.chunk}"
 
+    def to_json(self) -> dict[str, int]:
+        """The one form that positions have in JSON."""
+        return {"file_no": self.file_no, "page": self.page, "chunk": self.chunk}
+
     @classmethod
     def parse(cls, text: str) -> Position:
         """Read the form that `str()` writes, `file_no:page:chunk`.

@@ -1,56 +1,50 @@
-"""Where a GTID or a time is in a log: `find_gtid`, `find_time`, `range_positions`."""
+"""Where a GTID or a time is in a log: `find_gtid`, `find_time`, `end_of_gtids`."""
 
 from __future__ import annotations
 
 import bisect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from binlog_format.domain_starts import DomainStarts
 from binlog_format.errors import DataLossError, StartError
 from binlog_format.gtid import Gtid, GtidPosition
-from binlog_format.gtid_groups import gtid_of
+from binlog_format.gtid_groups import gtid_of, gtids_of
+from binlog_format.gtid_search import GtidSearch
 from binlog_format.gtid_set import GtidSet, MysqlGtid, check_kind
 from binlog_format.position import Position
-from binlog_format.views.group_filter import GroupFilter
 
 if TYPE_CHECKING:
     from binlog_format.block import Table
-    from binlog_format.gtid_set import AnyGtid
-    from binlog_format.log import Log
-    from binlog_format.views.read_range import ReadRange
+    from binlog_format.domain_starts import Taken
+    from binlog_format.gtid_set import AnyGtid, GtidPoint
+    from binlog_format.log import Heads, Log
 
 CLOCK_SLACK_SECONDS = 3600
 """Commit times go back when transactions take long or a clock is set: so much earlier a search by time begins."""
-
-_SEQNO_MAX = 2**64 - 1
 
 
 def find_gtid(log: Log, gtid: AnyGtid) -> Position:
     """Position of the group with this GTID.
 
-    The GTID states of a log lead to it; the groups of one file at most are looked at.
+    The GTID lists of a log lead to it: see `GtidSearch`; of a MySQL log the groups of one file are looked at.
 
     Raises:
         DataLossError: `GTID_PURGED`: it is older than the log.
         OptionError: `INVALID_VALUE`: the log has GTIDs of the other vendor.
         StartError: `GTID_NOT_FOUND`.
     """
-    first = log.start_position()
-    known = log.gtid_position_at(first)
-    places = [Position(file.file_no, first.page, first.chunk) for file in log.files() if file.header]
-    if isinstance(gtid, MysqlGtid):
-        check_kind(known, GtidSet.of([(gtid.source, (gtid.seqno, gtid.seqno))]))
-        start, end = _file_of(log, gtid, places)
-    else:
-        check_kind(known, GtidPosition.of([gtid]))
-        start, end = _stretch_of(log, gtid, places)
-    for block in log.blocks(start, end):
-        groups = block.groups
-        is_it = groups["has_gtid"] & groups["begins"] & (groups["seqno"] == np.uint64(gtid.seqno))
-        for row in np.flatnonzero(is_it).tolist():
-            if gtid_of(groups[row], block.gtid_sources) == gtid:
-                return _position(groups, row)
+    known = log.gtid_position_at(log.start_position())
+    point = GtidPosition.of([gtid]) if isinstance(gtid, Gtid) else GtidSet.of([(gtid.source, (gtid.seqno, gtid.seqno))])
+    check_kind(known, point)
+    found = _in_sets(log, gtid) if isinstance(gtid, MysqlGtid) else GtidSearch(log).find(gtid)
+    if isinstance(found, Position):
+        return found
+    if found is not None:
+        return found.position
+    if known.covers(gtid):
+        raise _purged(known, gtid)
     raise StartError(
         "GTID_NOT_FOUND",
         f"{gtid} is not in the log",
@@ -58,36 +52,23 @@ def find_gtid(log: Log, gtid: AnyGtid) -> Position:
     )
 
 
-def _file_of(log: Log, gtid: MysqlGtid, places: list[Position]) -> tuple[Position, Position | None]:
-    """The last file that begins without *gtid*, and where the next one does."""
-    number = bisect.bisect_left(places, True, key=lambda place: log.gtid_position_at(place).covers(gtid))
-    if number == 0 and places:
-        raise _purged(log, gtid)
-    start = places[number - 1] if places else log.start_position()
-    return start, places[number] if number < len(places) else None
+def _in_sets(log: Log, gtid: MysqlGtid) -> Position | None:
+    """Looks into the last file that begins without *gtid*."""
+    starts = log.file_starts()
+    number = bisect.bisect_left(starts, True, key=lambda place: log.gtid_position_at(place).covers(gtid))
+    if number == 0:
+        return None
+    for heads in log.heads(starts[number - 1], starts[number] if number < len(starts) else None):
+        for row in np.flatnonzero(heads.groups["begins"] & (heads.groups["seqno"] == np.uint64(gtid.seqno))).tolist():
+            if gtid_of(heads.groups[row], heads.sources) == gtid:
+                return heads.position(row)
+    return None
 
 
-def _stretch_of(log: Log, gtid: Gtid, places: list[Position]) -> tuple[Position, Position | None]:
-    """Where the log's GTID states allow *gtid* to be."""
-    known = set()
-    for place in (log.start_position(), *places[-1:]):
-        point = log.gtid_position_at(place)
-        known |= set(point.last) if isinstance(point, GtidPosition) else set()
-    # Whatever other domains hold is of no interest; of its own domain, everything before it has been passed.
-    passed = {domain: Gtid(domain, 0, _SEQNO_MAX) for domain in known}
-    passed[gtid.domain] = Gtid(gtid.domain, gtid.server, gtid.seqno - 1)
-    try:
-        start = log.position_of(GtidPosition(passed)).position
-    except DataLossError as error:
-        raise _purged(log, gtid) from error
-    later = (place for place in places if place > start and log.gtid_position_at(place).covers(gtid))
-    return start, next(later, None)
-
-
-def _purged(log: Log, gtid: AnyGtid) -> DataLossError:
+def _purged(before: GtidPoint, gtid: AnyGtid) -> DataLossError:
     return DataLossError(
         "GTID_PURGED",
-        f"{gtid} is older than the log, which begins behind {log.gtid_position_at(log.start_position())}",
+        f"{gtid} is older than the log, which begins after {before}",
         hint="The server has purged its file",
     )
 
@@ -108,36 +89,99 @@ def find_time(log: Log, seconds: int) -> Position:
     raise StartError("TIMESTAMP_NOT_FOUND", "all event groups of the log were committed before that time")
 
 
-def range_positions(log: Log, part: ReadRange) -> tuple[Position | None, Position | None]:
-    """The positions that hold a range, for what knows no GTIDs.
+class GtidEnd(NamedTuple):
+    """Where reading ends that ends with some GTIDs.
 
-    Returns:
-        The first group that `part.skip` does not cover, and the place behind the last one that `part.until` covers.
+    Attributes:
+        position: After the last group that they cover; not before the start of the log.
+        taken: Which groups they cover.
+        missing: Those that have not been logged.
     """
-    start, end = part.start, part.end
-    if part.skip is None and part.until is None:
-        return start, end
-    wanted = GroupFilter(part.skip, part.until)
-    found_start: Position | None = None
-    found_end: Position | None = None
-    for block in part.stored_blocks(log):
-        keep = wanted.keep(block)
-        rows = np.flatnonzero(keep) if keep is not None else np.arange(len(block.groups))
-        if not len(rows):
-            continue
-        found_start = found_start or _position(block.groups, int(rows[0]))
-        last = int(rows[-1])
-        is_last = last + 1 == len(block.groups)
-        found_end = block.next_position if is_last else _position(block.groups, last + 1)
-    if found_start is None:
-        raise StartError("GTID_NOT_FOUND", "no event group of the log lies in the range", hint="See what `files` says")
-    return (start if part.skip is None else found_start), (end if part.until is None else found_end)
+
+    position: Position
+    taken: Taken
+    missing: GtidPoint
+
+
+def end_of_gtids(log: Log, gtids: GtidPoint) -> GtidEnd:
+    """Where reading ends with *gtids*, a domain or source that they do not name left out.
+
+    Raises:
+        DataLossError: `GTID_PURGED`: they are older than the log.
+        OptionError: `INVALID_VALUE`: the log has GTIDs of the other vendor.
+    """
+    first = log.start_position()
+    known = log.gtid_position_at(first)
+    check_kind(known, gtids)
+    if isinstance(known, GtidSet):
+        return _end_of_set(log, gtids if isinstance(gtids, GtidSet) else GtidSet({}))
+    wanted = gtids if isinstance(gtids, GtidPosition) else GtidPosition({})
+    taken = GtidSearch(log).end(wanted)
+    missing = GtidPosition({domain: gtid for domain, gtid in wanted.last.items() if taken.is_open(domain)})
+    reached = (place for domain, place in taken.places.items() if not taken.is_open(domain))
+    return GtidEnd(max([first, *reached]), taken, missing)
+
+
+def check_is_logged(log: Log, name: str, gtids: GtidPoint, taken: Taken) -> None:
+    """See that the log has come as far as *gtids* in each domain, or with each source, that it knows; and knows one.
+
+    Args:
+        log: The log.
+        name: Of the option, for messages.
+        gtids: What a user gave.
+        taken: What that is in the log: `Log.position_of`.
+
+    Raises:
+        StartError: `GTID_NOT_FOUND`.
+    """
+    missing: GtidPoint = gtids
+    if isinstance(gtids, GtidPosition):
+        assert isinstance(taken, DomainStarts)
+        missing = GtidPosition({domain: gtid for domain, gtid in gtids.last.items() if taken.is_open(domain)})
+        if not missing:
+            return
+    logged = log.gtid_position_at(log.end_position())
+    if not logged:
+        return
+    if isinstance(missing, GtidPosition) and isinstance(logged, GtidPosition):
+        known: GtidPoint = GtidPosition({d: gtid for d, gtid in missing.last.items() if d in logged.last})
+    elif isinstance(missing, GtidSet) and isinstance(logged, GtidSet):
+        known = missing.of_sources(logged.intervals).without(logged)
+        missing = missing.without(logged)
+    is_all_unknown = bool(gtids) and missing == gtids and not known
+    if known or is_all_unknown:
+        raise StartError(
+            "GTID_NOT_FOUND",
+            f"{log.path}: {name}: {known or missing} has not been logged, the log's last GTIDs are {logged}",
+            hint="Give what has been taken, for example the server's gtid_binlog_pos, or MySQL's gtid_executed, at the "
+            "copy",
+        )
+
+
+def _end_of_set(log: Log, wanted: GtidSet) -> GtidEnd:
+    start = log.position_of(wanted)
+    waiting, position = wanted.without(start.before), start.position
+    for heads in log.heads(start.position, None) if waiting else ():
+        before, waiting = waiting, _still_waiting(waiting, heads)
+        position = heads.next_position
+        if not waiting:
+            rows = range(1, len(heads.groups) + 1)
+            position = heads.position(
+                1 + bisect.bisect_left(rows, True, key=lambda row: not _still_waiting(before, heads, row))
+            )
+            break
+    return GtidEnd(position, wanted, waiting)
+
+
+def _still_waiting(waiting: GtidSet, heads: Heads, count: int | None = None) -> GtidSet:
+    groups = heads.groups[:count]
+    passed = gtids_of(groups[groups["ends"]], heads.sources)
+    return waiting.without(passed)
 
 
 def _start_for_time(log: Log, seconds: int) -> Position:
     """The start of the last file that begins long enough before a time, by halving."""
-    start = log.start_position()
-    places = [Position(file.file_no, start.page, start.chunk) for file in log.files() if file.header]
+    places = log.file_starts()
     low, high = 0, len(places)
     while high - low > 1:
         middle = (low + high) // 2
@@ -145,7 +189,7 @@ def _start_for_time(log: Log, seconds: int) -> Position:
         first = log.span(places[middle], size_max=1).last_timestamp
         is_before = first is not None and first < seconds - CLOCK_SLACK_SECONDS
         low, high = (middle, high) if is_before else (low, middle)
-    return places[low] if places else start
+    return places[low] if places else log.start_position()
 
 
 def _position(groups: Table, row: int) -> Position:

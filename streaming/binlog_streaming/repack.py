@@ -32,6 +32,7 @@ from binlog_format.events.layout import (
 )
 from binlog_format.events.query import parse_query, query_with_text
 from binlog_format.gtid import Gtid, GtidPosition
+from binlog_format.gtid_search import GtidSearch
 from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_format.innodb.writer.xa import Xid
 from binlog_format.position import Place
@@ -113,7 +114,7 @@ class Repacker:
         self._is_dirty = False
         self._checkpoint_due = 0.0
         start = source.start_position()
-        self._writer = BinlogWriter(target, options, gtids=source.gtid_list(start.file_no) or ())
+        self._writer = BinlogWriter(target, options, gtids=source.listed_gtids(start) or ())
         try:
             self._expected = deque(read_tail(target, options.page_size))
             self._position = self._resume_position(start)
@@ -298,15 +299,15 @@ class Repacker:
         if not self._expected or self._expected[0].kind is not ItemKind.GROUP:
             return start
         gtid = parse_gtid_event(self._expected[0].event).gtid
-        position = self._source.find_gtid(gtid)
-        if position is None:
+        found = GtidSearch(self._source).find(gtid)
+        if found is None:
             raise StartError(
                 "GTID_NOT_FOUND",
                 f"the log there ends with {gtid}, which is not in the source",
                 at=Place(str(self._target)),
                 hint="The source's files were purged, or it was another source; name an empty directory",
             )
-        return position
+        return found.position
 
     def _is_known(self, item: Item) -> bool:
         """Whether the target has *item*; each is asked for once, in order."""

@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from binlog_connector.following.skipping import taken_in
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError, StartError, TableError
+from binlog_format.gtid import GtidPosition
 from binlog_format.gtid_set import parse_gtids
 from binlog_format.position import Place
+from binlog_format.search import end_of_gtids
 from binlog_streaming.checkpoint import read_checkpoint
 from binlog_streaming.mirror_job import OWN_FOLDER
 from binlog_streaming.record_keeper import RecordKeeper, begins_with_first
@@ -261,14 +264,15 @@ class _Planner:
     def _touched_in(self, part: ReplayRange) -> frozenset[TableName]:
         if self._request.hand_over:  # the job will meet all of them
             return self._touched.within(self._watched.log.start_position(), part.stop)
-        return self._touched.within(part.start.position, part.stop, skip=part.start.skip_gtid or None, until=part.until)
+        skip = taken_in(self._watched.log, part.start, part.stop)
+        return self._touched.within(part.start.position, part.stop, skip=skip, until=part.wanted)
 
     def _where_tables_stand(self, part: ReplayRange) -> GtidPoint | None:
         """One point for all tables that are there and have not come to the end; None: there are none."""
         if not has_tables(self._request.target_job):
             return None
         earliest = self._watched.log.start_position()
-        names = self._touched.within(earliest, part.stop, until=part.until)
+        names = self._touched.within(earliest, part.stop, until=part.wanted)
         tables = self._tables(names)
         found = tables.sort(self._touched, part.last, part.last, None).elsewhere
         if not found:
@@ -289,7 +293,8 @@ class _Planner:
     def _check_missing(self, tables: ReplayTables, start: GtidPoint, part: ReplayRange) -> None:
         earliest = self._watched.log.start_position()
         missing = set(tables.missing())
-        partly = missing & self._touched.within(earliest, part.stop, until=start)
+        until = end_of_gtids(self._watched.log, start).taken
+        partly = missing & self._touched.within(earliest, part.stop, until=until)
         if partly:
             raise _begins_in_the_middle(sorted(partly), start)
 
@@ -312,10 +317,11 @@ def _check_request(request: ReplayRequest) -> None:
             "sink.writer: expected embedded for a replay, got spark",
             hint="Replay into another folder (--target), by a job file with writer left out",
         )
-    if start is not None and end is not None and start.without(end):
+    lacking = None if start is None or end is None else _lacking(start, end)
+    if lacking:
         raise StartError(
             "START_AFTER_END",
-            f"--from {start} lies behind --to {end}: {start.without(end)} is not in that",
+            f"--from {start} comes after --to {end}: {lacking} is not in that",
             hint="Swap them; where there are several domains or servers, --to names all that --from names",
         )
     if not request.hand_over:
@@ -337,6 +343,13 @@ def _check_request(request: ReplayRequest) -> None:
             at=Place(job.checkpoint),
             hint="Delete it if its place is not to count any more; the replay's will take its place",
         )
+
+
+def _lacking(start: GtidPoint, end: GtidPoint) -> GtidPoint:
+    """What of *start* the *end* lacks; of a position whole domains: their numbers need not grow."""
+    if not isinstance(start, GtidPosition) or not isinstance(end, GtidPosition):
+        return start.without(end)
+    return GtidPosition({domain: gtid for domain, gtid in start.last.items() if domain not in end.last})
 
 
 def _other_replay(directory: str, known: ReplayRecord) -> OptionError:

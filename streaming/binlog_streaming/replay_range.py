@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.edges import end_of_log
@@ -17,6 +17,7 @@ from binlog_streaming.job_record import START_OPTIONS
 if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.starts import Start
+    from binlog_format.domain_starts import Taken
     from binlog_format.gtid_set import GtidPoint
     from binlog_format.position import Position
     from binlog_streaming.settings_model import Job
@@ -31,7 +32,7 @@ class ReplayRange:
     Attributes:
         start: Where it begins.
         stop: The first place that is not read.
-        until: Only groups that this covers are wanted; None: all.
+        wanted: Only groups that this covers are wanted; None: all.
         first: What tables hold before it, by GTID.
         last: What they hold behind it.
         passed_over: What lies before `stop` in the log, and is not wanted.
@@ -42,7 +43,7 @@ class ReplayRange:
 
     start: SourceOffset
     stop: Position
-    until: GtidPoint | None
+    wanted: Taken | None
     first: GtidPoint
     last: GtidPoint
     passed_over: GtidPoint
@@ -93,17 +94,16 @@ def find_range(watched: WatchedLog, job: Job, start: GtidPoint | None, end: Gtid
     logged = reached.gtid.advanced_by(reached.skip_gtid)
     for name, point in (("--from", start), ("--to", end)):
         _check_has_no_holes(name, point, logged)
-    taken = stop.taken(first, logged)
-    place = {"file_no": stop.position.file_no, "page": stop.position.page, "chunk": stop.position.chunk}
+    taken = stop.taken(replace(offset, gtid=first), logged, stop.position)
     return ReplayRange(
         start=offset,
         stop=stop.position,
-        until=stop.until,
+        wanted=stop.wanted,
         first=first,
         last=taken,
         passed_over=logged.without(taken),
         starting=starting,
-        ending={"endingOffsets": json.dumps(place)} if end is None else {"endingGtid": str(end)},
+        ending={"endingOffsets": json.dumps(stop.position.to_json())} if end is None else {"endingGtid": str(end)},
         is_empty=is_empty,
     )
 

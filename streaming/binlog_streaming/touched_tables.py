@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_connector.following.starts import Ending, ending
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.statement_rows import find_statement_rows
 from binlog_connector.schema.table_changes import DatabaseDropped, NotUnderstood, TableRenamed, table_changes
 from binlog_connector.spark.options import SourceOptions
-from binlog_format.errors import BinlogError
-from binlog_format.gtid_set import NO_GTIDS
+from binlog_format.errors import BinlogError, DataLossError
+from binlog_format.gtid import GtidPosition
+from binlog_format.gtid_set import GtidSet
+from binlog_format.search import end_of_gtids
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.settings_model import OnStatement
 from binlog_streaming.tables.kept import KeptTables
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.schema.table_changes import TableChange
     from binlog_format.block import Block
+    from binlog_format.domain_starts import Taken
     from binlog_format.gtid_set import GtidPoint
     from binlog_format.position import Position
     from binlog_format.views.group_filter import GroupFilter
@@ -44,7 +46,7 @@ class TouchedTables:
         self._between: dict[tuple[str, str], frozenset[TableName] | None] = {}
 
     def within(
-        self, start: Position, stop: Position | None, *, skip: GtidPoint | None = None, until: GtidPoint | None = None
+        self, start: Position, stop: Position | None, *, skip: Taken | None = None, until: Taken | None = None
     ) -> frozenset[TableName]:
         """Tables touched from *start* to *stop*, by groups that *skip* does not cover and *until* does."""
         from binlog_format.views.group_filter import GroupFilter  # compiled code takes a moment to load
@@ -77,21 +79,24 @@ class TouchedTables:
 
     def _behind(self, low: GtidPoint, high: GtidPoint) -> frozenset[TableName] | None:
         # Touched by groups that `high` covers, and `low` does not.
-        if not high.without(low):
+        if high == low:
             return frozenset()
         log = self._watched.log
         first = log.start_position()
-        purged = log.gtid_position_at(first)
-        if Ending(None, high).taken(NO_GTIDS, purged).without(low):
+        if _is_purged_between(log.gtid_position_at(first), low, high):
             return None
         try:
-            stop = ending(self._watched, high, first).position
-        except BinlogError as error:
-            if error.subclass != "GTID_PURGED":  # of domains that `high` does not name
-                return None
-            stop = None
-        start = first if purged.without(low) else log.position_of(low).position
-        return self.within(start, stop, skip=low, until=high)
+            end = end_of_gtids(log, high)
+            skip = low if isinstance(low, GtidSet) else end_of_gtids(log, _of_domains(low, high)).taken
+        except BinlogError:
+            return None
+        if end.missing:
+            return None
+        try:
+            start = log.position_of(low).position
+        except DataLossError:  # of domains that neither names
+            start = first
+        return self.within(start, max(start, end.position), skip=skip, until=end.taken)
 
     def _touched(
         self, start: Position, stop: Position | None, groups: GroupFilter, dropped: set[str]
@@ -127,3 +132,19 @@ def _names(change: TableChange) -> tuple[TableName, ...]:
         return change.names
     assert not isinstance(change, DatabaseDropped)
     return (change.name,)
+
+
+def _is_purged_between(purged: GtidPoint, low: GtidPoint, high: GtidPoint) -> bool:
+    """Whether groups that only *high* covers are among those that have been *purged*."""
+    if isinstance(purged, GtidSet):
+        return bool(purged.without(purged.without(high)).without(low))
+    if not isinstance(purged, GtidPosition) or not isinstance(high, GtidPosition):
+        return False
+    return any(domain in high.last and domain not in _of_domains(low, high).last for domain in purged.last)
+
+
+def _of_domains(point: GtidPoint, other: GtidPoint) -> GtidPosition:
+    """The part of a position that has domains of another one."""
+    if not isinstance(point, GtidPosition) or not isinstance(other, GtidPosition):
+        return GtidPosition({})
+    return GtidPosition({domain: gtid for domain, gtid in point.last.items() if domain in other.last})

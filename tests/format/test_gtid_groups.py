@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from binlog_format.block import GROUP_DTYPE
 from binlog_format.gtid import Gtid, GtidPosition, GtidSource
-from binlog_format.gtid_groups import covered_groups, gtid_of, gtids_of, still_waiting
-from binlog_format.gtid_set import NO_GTIDS, AnyGtid, GtidPoint, GtidSet, MysqlGtid
+from binlog_format.gtid_groups import covered_groups, gtid_of, gtids_of
+from binlog_format.gtid_set import NO_GTIDS, AnyGtid, GtidSet, MysqlGtid
 from binlog_format.views.columns import gtid_texts
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ NUMBERS = st.integers(1, 12) | st.integers(1, 2**63 - 2)
 MYSQL_GTIDS = st.builds(MysqlGtid, st.sampled_from(SOURCES), NUMBERS)
 MARIADB_GTIDS = st.builds(Gtid, st.integers(0, 2), st.integers(1, 2), st.integers(1, 12) | st.integers(1, 2**64 - 1))
 GTIDS = st.lists(st.none() | MYSQL_GTIDS, max_size=25) | st.lists(st.none() | MARIADB_GTIDS, max_size=25)
-POINTS = st.one_of(
-    st.builds(lambda gtids: GtidSet.of((g.source, (g.seqno, g.seqno)) for g in gtids), st.lists(MYSQL_GTIDS)),
-    st.builds(GtidPosition.of, st.lists(MARIADB_GTIDS)),
-)
+SETS = st.builds(lambda gtids: GtidSet.of((g.source, (g.seqno, g.seqno)) for g in gtids), st.lists(MYSQL_GTIDS))
 
 
 def table_of(gtids: list[AnyGtid | None]) -> Table:
@@ -59,8 +56,8 @@ def test_text_of_a_source_that_is_not_given_is_refused() -> None:
         gtid_texts(table_of([None, MysqlGtid(SOURCES[2], 1)]), SOURCES[:2])
 
 
-@given(GTIDS, POINTS)
-def test_covered_groups_are_those_whose_gtid_is_covered(gtids: list[AnyGtid | None], point: GtidPoint) -> None:
+@given(GTIDS, SETS)
+def test_covered_groups_are_those_whose_gtid_is_covered(gtids: list[AnyGtid | None], point: GtidSet) -> None:
     covered = covered_groups(point, table_of(gtids), SOURCES)
     assert covered.tolist() == [gtid is not None and point.covers(gtid) for gtid in gtids]
 
@@ -75,19 +72,3 @@ def test_gtids_of_a_table_are_those_of_its_rows(gtids: list[AnyGtid | None]) -> 
         assert found == GtidSet.of((g.source, (g.seqno, g.seqno)) for g in known if isinstance(g, MysqlGtid))
     else:
         assert found == GtidPosition.of(g for g in known if isinstance(g, Gtid))
-
-
-@given(st.lists(st.none() | MYSQL_GTIDS, max_size=25), st.lists(MYSQL_GTIDS))
-def test_what_has_not_come_by_of_a_set_is_still_waited_for(
-    gtids: list[AnyGtid | None], awaited: list[MysqlGtid]
-) -> None:
-    left = still_waiting(
-        GtidSet.of((gtid.source, (gtid.seqno, gtid.seqno)) for gtid in awaited), table_of(gtids), SOURCES
-    )
-    assert all(left.covers(gtid) == (gtid not in gtids) for gtid in awaited)
-
-
-def test_a_domain_is_waited_for_until_its_gtid_or_a_later_one_comes() -> None:
-    awaited = GtidPosition.parse("0-1-5,1-1-7,2-1-1")
-    groups = table_of([Gtid(0, 1, 6), Gtid(0, 1, 2), Gtid(1, 1, 6), None])
-    assert str(still_waiting(awaited, groups, ())) == "1-1-7,2-1-1"

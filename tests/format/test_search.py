@@ -10,7 +10,7 @@ from binlog_format import DataLossError, Gtid, Position, StartError, open_log
 from binlog_format.events.layout import EVENT_HEADER_STRUCT, GTID_SIZE_MIN, EventType
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
-from binlog_format.search import CLOCK_SLACK_SECONDS, find_gtid, find_time, range_positions
+from binlog_format.search import CLOCK_SLACK_SECONDS, find_gtid, find_time
 from binlog_format.views.read_range import ReadRange
 from tests.corpus import SERVER_CASES
 from tests.format.innodb.log_groups import read_groups
@@ -99,10 +99,13 @@ def test_gtids_become_positions() -> None:
     path, _ = data_set("small")
     with open_log(str(path)) as log:
         groups = [group for group in read_groups(log) if group.gtid and group.gtid.startswith("0-1-")]
-        part = ReadRange.of(log, "0-1-9,1-2-2000,10-1180-2000,2-3-2000", "0-1-20")
-        start, end = range_positions(log, part)
+        last = str(log.gtid_position_at(log.end_position()))
+        others = [gtid for gtid in last.split(",") if not gtid.startswith("0-")]
+        part = ReadRange.of(log, ",".join(["0-1-9", *others]), "0-1-20")
+        start, end = part.start, part.end
         inside = [group for group in groups if start is not None and end is not None and start <= group.position < end]
         assert [group.gtid for group in inside] == [f"0-1-{seqno}" for seqno in range(10, 21)]
-        assert range_positions(log, ReadRange.of(log, "0:2:0", "1:1:0")) == (Position(0, 2, 0), Position(1, 1, 0))
-        with pytest.raises(StartError, match="GTID_NOT_FOUND"):
-            range_positions(log, ReadRange.of(log, None, "77-1-5"))
+        assert ReadRange.of(log, "0:2:0", "1:1:0") == ReadRange(Position(0, 2, 0), Position(1, 1, 0))
+        for edges in ((None, "77-1-5"), ("77-1-5", None), ("0-1-2000", None)):
+            with pytest.raises(StartError, match="GTID_NOT_FOUND"):
+                ReadRange.of(log, *edges)

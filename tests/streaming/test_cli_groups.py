@@ -9,17 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from binlog_format.events.layout import EventType
 from tests.corpus import SERVER_CASES
 from tests.format.innodb.test_corpus_manifests import data_set, manifest_groups
 
 PROGRAM = str(Path(sys.executable).with_name("binlog-stream"))
 FIELDS = {
-    "file_no": "file_no",
-    "page": "page",
     "file_offset": "offset",
     "gtid": "gtid",
     "events": "n_events",
-    "event_types": "event_types",
     "bytes": "bytes",
     "oob_records": "oob_records",
     "oob_records_second_set": "oob_records_second_set",
@@ -37,12 +35,16 @@ def test_groups_prints_what_the_manifest_says() -> None:
     result = run("groups", str(path), "--output", "jsonl")
     assert result.returncode == 0, result.stderr
     lines = [json.loads(line) for line in result.stdout.splitlines()]
-    assert all(set(line) == {*FIELDS, "chunk", "commit_time"} for line in lines)
-    assert [{name: line[name] for name in FIELDS} for line in lines] == [
-        {name: group[key] for name, key in FIELDS.items()} for group in manifest_groups(manifest)
-    ]
+    assert all(set(line) == {*FIELDS, "position", "event_types", "commit_time"} for line in lines)
+    for line, group in zip(lines, manifest_groups(manifest), strict=True):
+        assert {name: line[name] for name in FIELDS} == {name: group[key] for name, key in FIELDS.items()}
+        assert (line["position"]["file_no"], line["position"]["page"]) == (group["file_no"], group["page"])
+        names = [EventType(code).name.lower() for code in group["event_types"]]
+        assert line["event_types"] == names
     part = run("groups", str(path), "-o", "jsonl", "--start", "1:1:0", "--end", "2:1:0")
-    assert [json.loads(line) for line in part.stdout.splitlines()] == [line for line in lines if line["file_no"] == 1]
+    assert [json.loads(line) for line in part.stdout.splitlines()] == [
+        line for line in lines if line["position"]["file_no"] == 1
+    ]
 
 
 @pytest.mark.corpus

@@ -260,8 +260,8 @@ def test_cut_off_batch_of_the_job_is_to_be_finished_first(tmp_path: Path) -> Non
     ("name", "start", "end", "error", "told"),
     [
         (MARIADB, None, "0-1011-9999", StartError, "GTID_NOT_FOUND.*--to: 0-1011-9999 has not been logged"),
-        (MARIADB, "0-1011-9999", None, StartError, "GTID_NOT_FOUND.*--from 0-1011-9999"),
-        (MARIADB, "0-1011-20", "0-1011-10", StartError, "START_AFTER_END.*--from 0-1011-20 lies behind --to 0-1011-10"),
+        (MARIADB, "0-1011-9999", None, StartError, "GTID_NOT_FOUND.*--from: 0-1011-9999"),
+        (MARIADB, "0-1011-20", "0-1011-10", StartError, "START_AFTER_END.*, after its end, --to 0-1011-10"),
         (MARIADB, "0-1011-20,7-1-1", "0-1011-30", StartError, "START_AFTER_END.*7-1-1 is not in that"),
         (MARIADB, None, f"{UUID}:1-5", OptionError, "is a GTID set of MySQL"),
         (

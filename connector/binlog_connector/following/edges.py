@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.offsets import SourceOffset
+from binlog_connector.following.skipping import NOTHING_SKIPPED
 from binlog_connector.following.watched import file_start
 from binlog_format.detect import INNODB
-from binlog_format.gtid_set import NO_GTIDS
 
 if TYPE_CHECKING:
+    from binlog_connector.following.skipping import Skip
     from binlog_connector.following.watched import WatchedLog
     from binlog_format.gtid_set import GtidPoint
     from binlog_format.log import Span
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def offset_at(
-    watched: WatchedLog, position: Position, *, gtid: GtidPoint, skip_gtid: GtidPoint = NO_GTIDS
+    watched: WatchedLog, position: Position, *, gtid: GtidPoint, skip: Skip = NOTHING_SKIPPED
 ) -> SourceOffset:
     """The offset at *position*, with the marks that `compare` looks for later."""
     is_there = watched.has(position.file_no)
@@ -26,7 +27,8 @@ def offset_at(
         format=watched.log.format_name,
         fingerprint=watched.identity(position.file_no) if is_there else "",
         gtid=gtid,
-        skip_gtid=skip_gtid,
+        skip_gtid=skip.skip_gtid,
+        skip_to=skip.skip_to,
         last_page_crc=watched.consumed_crc(position) if is_there else None,
     )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.prepared import prepared_from_text, prepared_to_text
+from binlog_format.domain_starts import NO_STARTS, DomainStarts
 from binlog_format.errors import UnsupportedError
 from binlog_format.gtid_set import NO_GTIDS, parse_gtids
 from binlog_format.position import Position
@@ -23,7 +24,17 @@ if TYPE_CHECKING:
 OFFSET_VERSION = 1
 _POSITION_FIELDS = ("file_no", "page", "chunk")
 _FIELDS = frozenset(
-    {"version", "format", "fingerprint", *_POSITION_FIELDS, "gtid", "skip_gtid", "last_page_crc", "prepared_xa"}
+    {
+        "version",
+        "format",
+        "fingerprint",
+        *_POSITION_FIELDS,
+        "gtid",
+        "skip_gtid",
+        "skip_to",
+        "last_page_crc",
+        "prepared_xa",
+    }
 )
 
 
@@ -38,6 +49,7 @@ class SourceOffset:
         gtid: Last GTID of each domain before the position; of a MySQL log the set of all.
         skip_gtid: Groups up to these GTIDs may follow the position and must be left out: the rest of a `startingGtid`
             whose domains do not all stop at the same place. Empty in nearly all offsets.
+        skip_to: MariaDB: where in the log these GTIDs are, of each domain where that is known.
         last_page_crc: CRC-32C of the consumed part of the last page; None when nothing was consumed in this log.
         prepared_xa: XA transactions that were prepared before the position and have not ended there (`classic`), as far
             as is known.
@@ -48,6 +60,7 @@ class SourceOffset:
     fingerprint: str = ""
     gtid: GtidPoint = NO_GTIDS
     skip_gtid: GtidPoint = NO_GTIDS
+    skip_to: DomainStarts = NO_STARTS
     last_page_crc: int | None = None
     prepared_xa: tuple[PreparedXa, ...] = ()
 
@@ -64,6 +77,8 @@ class SourceOffset:
         }
         if self.skip_gtid:
             fields["skip_gtid"] = str(self.skip_gtid)
+        if self.skip_to:
+            fields["skip_to"] = str(self.skip_to)
         if self.last_page_crc is not None:
             fields["last_page_crc"] = self.last_page_crc
         if self.prepared_xa:
@@ -95,6 +110,7 @@ class SourceOffset:
             fingerprint=_text(fields, "fingerprint"),
             gtid=parse_gtids(_text(fields, "gtid")),
             skip_gtid=parse_gtids(_text(fields, "skip_gtid")),
+            skip_to=DomainStarts.parse(_text(fields, "skip_to")),
             last_page_crc=crc,
             prepared_xa=prepared_from_text(_text(fields, "prepared_xa")),
         )

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from binlog_connector.following.edges import end_of_log, end_position, offset_at, start_of_log
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import compare
+from binlog_connector.following.skipping import Skip, skip_after, skip_at
 from binlog_connector.following.watched import file_start
 from binlog_format.detect import INNODB
+from binlog_format.domain_starts import DomainStarts
 from binlog_format.errors import DataLossError, StartError
 from binlog_format.gtid import GtidPosition
-from binlog_format.gtid_groups import covered_groups, gtids_of, still_waiting
-from binlog_format.gtid_set import NO_GTIDS, GtidSet, check_kind
-from binlog_format.position import Position
-from binlog_format.search import find_time
+from binlog_format.gtid_set import NO_GTIDS, GtidSet
+from binlog_format.places import ServerPosition, check_end, check_start, resolve_position, shown_position
+from binlog_format.search import check_is_logged, end_of_gtids, find_time
 from binlog_format.transactions.xa import pending_after
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Iterator
 
     from binlog_connector.following.watched import WatchedLog
-    from binlog_format.block import Block
+    from binlog_format.domain_starts import Taken
+    from binlog_format.gtid import Gtid
     from binlog_format.gtid_set import GtidPoint
-    from binlog_format.log import GtidStart, Span
+    from binlog_format.log import Span
+    from binlog_format.position import Position
     from binlog_format.transactions.xa import XaStep
 
 
@@ -52,7 +54,7 @@ class Moment:
     said_by: str = "startingTimestamp"
 
 
-Start = Edge | SourceOffset | GtidPosition | GtidSet | Moment
+Start = Edge | SourceOffset | ServerPosition | GtidPosition | GtidSet | Moment
 """What a user may say of where a query begins, or ends."""
 
 
@@ -71,6 +73,8 @@ def initial_offset(watched: WatchedLog, start: Start) -> SourceOffset:
         return _after_gtids(watched, start)
     if isinstance(start, Moment):
         return _at_time(watched, start)
+    if isinstance(start, ServerPosition):
+        start = SourceOffset(resolve_position(watched.log, "startingOffsets", start))
     assert isinstance(start, SourceOffset)
     return _at_position(watched, start)
 
@@ -82,7 +86,7 @@ def initial_offset_or_gap(watched: WatchedLog, start: Start) -> tuple[SourceOffs
     except DataLossError as error:
         first = start_of_log(watched)
         taken = start if isinstance(start, GtidPosition | GtidSet) else NO_GTIDS
-        return replace(first, skip_gtid=not_passed(taken, first.gtid)), error
+        return replace(first, skip_gtid=taken.without(first.gtid)), error
 
 
 class Ending(NamedTuple):
@@ -90,26 +94,33 @@ class Ending(NamedTuple):
 
     Attributes:
         position: The first place that is not read; None: the end of data.
-        until: Only groups that this covers are wanted; None: all.
+        until: The last GTIDs that are wanted; None: all.
+        wanted: Which groups these cover.
     """
 
     position: Position | None = None
     until: GtidPoint | None = None
+    wanted: Taken | None = None
 
-    def taken(self, before: GtidPoint, reached: GtidPoint) -> GtidPoint:
-        """What has been taken at a place of the log up to which it has *reached*; *before* was taken at the start."""
+    def taken(self, start: SourceOffset, reached: GtidPoint, position: Position) -> GtidPoint:
+        """What has been taken where reading has come to from *start*.
+
+        Args:
+            start: Where it began, and what had been taken there.
+            reached: The log's GTIDs before *position*.
+            position: Where it has come to.
+        """
         if self.until is None or not reached:
             return reached
         if isinstance(reached, GtidSet):
-            return before.advanced_by(reached.without(reached.without(self.until)))
-        if not isinstance(self.until, GtidPosition):
-            return before
-        limits = {
-            domain: gtid if self.until.covers(gtid) else self.until.last[domain]
-            for domain, gtid in reached.last.items()
-            if domain in self.until.last
-        }
-        return before.advanced_by(GtidPosition(limits).without(before))
+            return start.gtid.advanced_by(reached.without(reached.without(self.until)))
+        if not isinstance(self.until, GtidPosition) or not isinstance(self.wanted, DomainStarts):
+            return start.gtid
+        found: dict[int, Gtid] = {}
+        for domain, end in self.wanted.places.items():
+            if end > start.position and domain in reached.last:  # else it had ended before
+                found[domain] = self.until.last[domain] if end <= position else reached.last[domain]
+        return start.gtid.advanced_by(GtidPosition(found))
 
 
 def ending(watched: WatchedLog, end: Start, start: Position) -> Ending:
@@ -124,18 +135,23 @@ def ending(watched: WatchedLog, end: Start, start: Position) -> Ending:
     if isinstance(end, Edge):
         return Ending()
     if isinstance(end, GtidPosition | GtidSet):
-        return _behind_gtids(watched, end, start)
-    position = end.position if isinstance(end, SourceOffset) else _before_time(watched, end)
-    if position is None:
-        return Ending()
+        return _after_last(watched, end, start)
+    if isinstance(end, Moment):
+        position = _before_time(watched, end)
+        if position is None:
+            return Ending()
+    else:
+        given = end.position if isinstance(end, SourceOffset) else end
+        position = resolve_position(watched.log, "endingOffsets", given)
+        check_end(watched.log, "endingOffsets", position)
     if position < start:
+        log = watched.log
         raise StartError(
             "START_AFTER_END",
-            f"{watched.log.path}: the query begins at {start}, behind its end {position}",
+            f"{log.path}: the query begins at {shown_position(log, start)}, after its end "
+            f"{shown_position(log, position)}",
             hint="Leave the start or the end away, or choose others",
         )
-    if isinstance(end, SourceOffset) and position > end_position(watched):
-        raise _position_not_found(watched, "endingOffsets", position)
     return Ending(position)
 
 
@@ -170,7 +186,8 @@ def advance(
     if span.groups == 0 and span.end.file_no == start.position.file_no:
         return Advance(start)
     gtid = gtid.advanced_by(span.gtids)
-    behind = offset_at(watched, span.end, gtid=gtid, skip_gtid=not_passed(start.skip_gtid, gtid))
+    skip = skip_after(watched.log, start, span.end, gtid)
+    behind = offset_at(watched, span.end, gtid=gtid, skip=skip)
     return Advance(replace(behind, prepared_xa=pending_after(start.prepared_xa, span.xa)), span.xa)
 
 
@@ -208,28 +225,15 @@ def _span(
         stop += 1  # a transaction that goes through several files, or files without any
 
 
-def not_passed(skip: GtidPoint, consumed: GtidPoint) -> GtidPoint:
-    """What of *skip* may still follow behind *consumed*: domains, or transactions of a set."""
-    return skip.without(consumed)
-
-
 def _at_position(watched: WatchedLog, start: SourceOffset) -> SourceOffset:
+    if start.last_page_crc is None and not start.fingerprint:
+        check_start(watched.log, "startingOffsets", start.position)  # a user's, no query has been there
     decision = compare(watched, start)
     if decision.loss is not None:
         raise decision.loss
-    if start.last_page_crc is None and start.position > end_position(watched):
-        raise _position_not_found(watched, "startingOffsets", start.position)
     gtid = start.gtid or watched.log.gtid_position_at(start.position)
-    there = offset_at(watched, start.position, gtid=gtid, skip_gtid=start.skip_gtid)
+    there = offset_at(watched, start.position, gtid=gtid, skip=Skip(start.skip_gtid, start.skip_to))
     return replace(there, prepared_xa=start.prepared_xa)
-
-
-def _position_not_found(watched: WatchedLog, name: str, position: Position) -> StartError:
-    return StartError(
-        "POSITION_NOT_FOUND",
-        f"{watched.log.path}: {name}: the log ends before {position}",
-        hint="Use an offset of this log, for example from a query's progress, or earliest or latest",
-    )
 
 
 def _at_time(watched: WatchedLog, start: Moment) -> SourceOffset:
@@ -256,107 +260,57 @@ def _time_text(moment: Moment) -> str:
     return datetime.fromtimestamp(moment.seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
-def _behind_gtids(watched: WatchedLog, wanted: GtidPoint, start: Position) -> Ending:
-    """Right behind the last group that *wanted* names; what it does not cover before that is to be left out."""
-    check_kind(watched.log.gtid_position_at(watched.log.start_position()), wanted)
-    first = max(_start_behind(watched, wanted, "endingGtid").position, start)
-    waiting = wanted.without(watched.log.gtid_position_at(first))
-    position = first
-    if waiting:
-        for block in watched.log.blocks(first):
-            waiting_for, waiting = waiting, _waiting_behind(block, waiting)
-            position = block.next_position
-            if not waiting:
-                position = _behind_last(block, waiting_for)
-                break
-    if waiting:
+def _after_last(watched: WatchedLog, wanted: GtidPoint, start: Position) -> Ending:
+    """Right after the last group that *wanted* names; what it does not cover before that is to be left out."""
+    log = watched.log
+    with _named(watched, "endingGtid", wanted):
+        end = end_of_gtids(log, wanted)
+    if end.missing:
         raise StartError(
             "GTID_NOT_FOUND",
-            f"{watched.log.path}: endingGtid: {waiting} has not been logged",
+            f"{log.path}: endingGtid: {end.missing} has not been logged",
             hint="Leave it away to read up to the end of data",
         )
-    return Ending(position, wanted)
+    if end.position < start and wanted != _of_the_same(log.gtid_position_at(start), wanted):
+        raise StartError(
+            "START_AFTER_END",
+            f"{log.path}: the query begins at {shown_position(log, start)}, after its end, endingGtid {wanted}",
+            hint="Leave the start or the end away, or choose others",
+        )
+    return Ending(max(end.position, start), wanted, end.taken)
 
 
-def _waiting_behind(block: Block, waiting: GtidPoint, count: int | None = None) -> GtidPoint:
-    groups = block.groups[:count]
-    return still_waiting(waiting, groups[groups["ends"]], block.gtid_sources)
-
-
-def _behind_last(block: Block, waiting: GtidPoint) -> Position:
-    """Where the group begins that follows the last one which *waiting* waits for; all of these end in *block*."""
-    low, high = 0, len(block.groups)  # behind `high` groups nothing is waited for, behind `low` something is
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _waiting_behind(block, waiting, middle):
-            low = middle
-        else:
-            high = middle
-    return _position(block, high) if high < len(block.groups) else block.next_position
+def _of_the_same(logged: GtidPoint, wanted: GtidPoint) -> GtidPoint:
+    """The part of *logged* that is of domains, or sources, of *wanted*."""
+    if isinstance(logged, GtidPosition) and isinstance(wanted, GtidPosition):
+        return GtidPosition({domain: gtid for domain, gtid in logged.last.items() if domain in wanted.last})
+    if isinstance(logged, GtidSet) and isinstance(wanted, GtidSet):
+        return logged.of_sources(wanted.intervals)
+    return wanted
 
 
 def _after_gtids(watched: WatchedLog, wanted: GtidPoint) -> SourceOffset:
     """The first group that *wanted* does not cover."""
-    end = end_of_log(watched)
-    check_kind(end.gtid, wanted)
-    _check_is_logged(watched, wanted, end.gtid)
-    start = _start_behind(watched, wanted)
-    state = start.before
-    for block in watched.log.blocks(min(start.position, end.position), end.position):
-        uncovered = np.flatnonzero(~_covered(block, wanted))
-        passed = block.groups if len(uncovered) == 0 else block.groups[: uncovered[0]]
-        state = state.advanced_by(gtids_of(passed, block.gtid_sources))
-        if len(uncovered):
-            position = _position(block, int(uncovered[0]))
-            return offset_at(watched, position, gtid=state, skip_gtid=not_passed(wanted, state))
-    return offset_at(watched, end.position, gtid=end.gtid, skip_gtid=not_passed(wanted, end.gtid))
+    log = watched.log
+    with _named(watched, "startingGtid", wanted):
+        start = log.position_of(wanted)
+    check_is_logged(log, "startingGtid", wanted, start.taken)
+    skip = skip_at(wanted, start.taken, start.position, start.before)
+    return offset_at(watched, start.position, gtid=start.before, skip=skip)
 
 
-def _check_is_logged(watched: WatchedLog, wanted: GtidPoint, logged: GtidPoint) -> None:
-    """See that the log has come as far as *wanted* in each domain, or with each source, that it knows."""
-    if isinstance(wanted, GtidSet) and isinstance(logged, GtidSet):
-        missing = wanted.of_sources(logged.intervals).without(logged)
-        if missing:
-            raise StartError(
-                "GTID_NOT_FOUND",
-                f"{watched.log.path}: startingGtid: {missing} has not been logged, the log's last set is {logged}",
-                hint="Give what has been taken, for example the server's gtid_executed at the copy",
-            )
-    if isinstance(wanted, GtidSet) or isinstance(logged, GtidSet):
-        return
-    for domain, gtid in sorted(wanted.last.items()):
-        last = logged.last.get(domain)
-        if last is not None and last.seqno < gtid.seqno:
-            raise StartError(
-                "GTID_NOT_FOUND",
-                f"{watched.log.path}: startingGtid {gtid}: the log's last GTID of domain {domain} is {last}",
-                hint="Give the last GTID that has been taken, for example the server's gtid_binlog_pos at the copy",
-            )
-
-
-def _start_behind(watched: WatchedLog, wanted: GtidPoint, said_by: str = "startingGtid") -> GtidStart:
+@contextmanager
+def _named(watched: WatchedLog, name: str, wanted: GtidPoint) -> Iterator[None]:
+    """Name the option in what is raised of GTIDs that have been purged."""
     try:
-        return watched.log.position_of(wanted)
+        yield
     except DataLossError as error:
         if error.subclass != "GTID_PURGED":
             raise
         state = watched.log.gtid_position_at(watched.log.start_position())
         raise DataLossError(
             "GTID_PURGED",
-            f"{watched.log.path}: {said_by}: the earliest file begins at GTID {state}, "
+            f"{watched.log.path}: {name}: the earliest file begins at GTID {state}, "
             f"so transactions between {wanted or '(none)'} and that have been purged",
             hint="Copy the tables again and start from the GTID of that copy",
         ) from error
-
-
-def _covered(block: Block, wanted: GtidPoint) -> NDArray[np.bool_]:
-    covered = covered_groups(wanted, block.groups, block.gtid_sources)
-    if isinstance(wanted, GtidPosition):
-        # A group without GTID holds no rows (the description of a restarted server); of MySQL it is an anonymous one.
-        covered |= ~block.groups["has_gtid"]
-    return covered
-
-
-def _position(block: Block, row: int) -> Position:
-    group = block.groups[row]
-    return Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.ends import check_reached
+from binlog_connector.following.skipping import taken_in
 from binlog_format.errors import CorruptError
 from binlog_format.views.group_filter import GroupFilter
 
@@ -48,7 +49,7 @@ class Step:
     @property
     def groups(self) -> GroupFilter:
         """What views have to take of the blocks; nearly always all."""
-        return GroupFilter(self.start.skip_gtid or None)
+        return GroupFilter(taken_in(self.watched.log, self.start, self.end.position))
 
     def blocks(self) -> Iterator[Block]:
         """The committed changes, block by block; large transactions come in several. May be called again.

@@ -26,12 +26,14 @@ from binlog_connector.following.edges import end_of_log, offset_at
 from binlog_connector.following.log_end import open_log_end
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import compare
-from binlog_connector.following.starts import Edge, initial_offset, not_passed
+from binlog_connector.following.skipping import skip_after
+from binlog_connector.following.starts import Edge, initial_offset
 from binlog_connector.following.steps import Step
 from binlog_connector.following.watch import DirectoryWatch
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
 from binlog_format.gtid_set import GtidPoint
+from binlog_format.places import ServerPosition
 from binlog_format.source_file import open_directory
 from binlog_format.transactions.xa import pending_after
 
@@ -91,7 +93,7 @@ class Following:
 
 DEFAULT_FOLLOWING = Following()
 
-Start: TypeAlias = Edge | SourceOffset | GtidPoint | datetime
+Start: TypeAlias = Edge | SourceOffset | ServerPosition | GtidPoint | datetime
 
 
 @dataclass(slots=True)
@@ -285,7 +287,7 @@ class Tailer:
         position = target.position if target is not None and is_cut else span.end
         steps = [step for step in span.xa if step.position < position]
         return replace(
-            offset_at(watched, position, gtid=gtid, skip_gtid=not_passed(begin.skip_gtid, gtid)),
+            offset_at(watched, position, gtid=gtid, skip=skip_after(watched.log, begin, position, gtid)),
             prepared_xa=pending_after(begin.prepared_xa, steps),
         )
 

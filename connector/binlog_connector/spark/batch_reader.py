@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader
 
 from binlog_connector.following.prepared import PreparedHistory
+from binlog_connector.following.skipping import taken_in
 from binlog_connector.following.starts import advance, ending, initial_offset, initial_offset_or_gap
 from binlog_connector.following.watched import file_start
 from binlog_connector.spark.failures import readable, readable_errors
@@ -49,7 +50,7 @@ class BinlogBatchReader(DataSourceReader):
             start, gap = self._start(watched)
             stop = ending(watched, self._options.end, start.position)
             # Spark reads an empty list as "one partition of no value".
-            nothing = RangePartition(start.position, start.position, start.skip_gtid, gap=gap)
+            nothing = RangePartition(start.position, start.position, gap=gap)
             last = _least(stop.position, None if wanted.last is None else file_start(wanted.last.file_no + 1))
             if wanted.nothing or (last is not None and last <= start.position):
                 return [nothing]
@@ -61,11 +62,11 @@ class BinlogBatchReader(DataSourceReader):
                 watched.log,
                 begin.position,
                 end.position if last is None else min(end.position, last),
-                skip_gtid=begin.skip_gtid,
+                skip=taken_in(watched.log, begin, end.position),
                 count_min=self._options.partitions_min,
                 prepared=PreparedHistory(begin.position, begin.prepared_xa, steps),
             )
-        parts = [replace(part, until=stop.until) for part in parts if _may_hold(part, wanted)]
+        parts = [replace(part, until=stop.wanted) for part in parts if _may_hold(part, wanted)]
         return with_gap(parts, gap, start.position) or [nothing]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 from binlog_connector.following.offsets import SourceOffset
 from binlog_format.errors import OptionError
 from binlog_format.gtid_set import parse_gtids
+from binlog_format.places import parse_position
+from binlog_format.position import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from binlog_format.gtid_set import GtidPoint
+    from binlog_format.places import ServerPosition
 
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
 _SIZE_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -115,10 +118,13 @@ def point(name: str, value: str) -> GtidPoint:
         raise invalid(name, value, expected, hint=str(error)) from error
 
 
-def offset(name: str, value: str) -> SourceOffset:
-    """An offset as JSON."""
+def offset(name: str, value: str) -> SourceOffset | ServerPosition:
+    """An offset as JSON, or a position as text: ours, or of a classic log the server's."""
     try:
+        if not value.startswith("{"):
+            position = parse_position(value)
+            return SourceOffset(position) if isinstance(position, Position) else position
         return SourceOffset.from_json(json.loads(value))
     except ValueError as error:
-        example = '{"file_no": 3, "page": 12, "chunk": 0}'
-        raise invalid(name, value, f"an offset, for example {example}", hint=str(error)) from error
+        expected = 'an offset, for example {"file_no": 3, "page": 12, "chunk": 0}, 3:12:0 or mysql-bin.000001:14542'
+        raise invalid(name, value, expected, hint=str(error)) from error

@@ -281,6 +281,6 @@ def _edge(given: Mapping[str, str], which: str, default: Edge) -> Start:
         return point(name, value)
     if name.endswith("Timestamp"):
         return Moment(moment(name, value), name)
-    if not value.startswith("{"):
-        return Edge(choice(given, name, Edge, default))
-    return offset(name, value)
+    if value.startswith("{") or ":" in value:
+        return offset(name, value)
+    return Edge(choice(given, name, Edge, default))

@@ -11,10 +11,9 @@ from pyspark.sql.datasource import InputPartition
 
 from binlog_connector.following.prepared import PreparedHistory
 from binlog_format.classic.layout import VIRTUAL_PAGE_SIZE
-from binlog_format.gtid_set import NO_GTIDS
 
 if TYPE_CHECKING:
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.domain_starts import Taken
     from binlog_format.log import Log
     from binlog_format.position import Position
     from binlog_format.transactions.xa import PreparedXa
@@ -33,7 +32,7 @@ more than there are processors."""
 
 @dataclass(frozen=True)
 class RangePartition(InputPartition):
-    """The groups whose position is in [start, end), without those that `skip_gtid` covers.
+    """The groups whose position is in [start, end), without those that `skip` covers.
 
     `prepared_xa` are XA transactions known to be prepared at the start (`classic`). Only groups that `until` covers are
     wanted, where it is given. `gap` says what is missing before the start; `format` is the log's.
@@ -41,9 +40,9 @@ class RangePartition(InputPartition):
 
     start: Position
     end: Position
-    skip_gtid: GtidPoint
+    skip: Taken | None = None
     prepared_xa: tuple[PreparedXa, ...] = ()
-    until: GtidPoint | None = None
+    until: Taken | None = None
     gap: str | None = None
     format: str | None = None
 
@@ -53,7 +52,7 @@ def plan_partitions(
     start: Position,
     end: Position,
     *,
-    skip_gtid: GtidPoint,
+    skip: Taken | None = None,
     count_min: int | None,
     prepared: PreparedHistory | None = None,
 ) -> list[RangePartition]:
@@ -64,7 +63,7 @@ def plan_partitions(
     edges = [start, *(log.split(start, end, count) if count > 1 else []), end]
     prepared = prepared or PreparedHistory(start)
     return [
-        RangePartition(left, right, skip_gtid, prepared.at(left), format=log.format_name)
+        RangePartition(left, right, skip, prepared.at(left), format=log.format_name)
         for left, right in itertools.pairwise(edges)
         if left < right
     ]
@@ -75,7 +74,7 @@ def with_gap(parts: list[RangePartition], gap: str | None, start: Position) -> l
     if gap is None:
         return parts
     if not parts:
-        return [RangePartition(start, start, NO_GTIDS, gap=gap)]
+        return [RangePartition(start, start, gap=gap)]
     return [replace(parts[0], gap=gap), *parts[1:]]
 
 

@@ -17,7 +17,6 @@ from binlog_connector.spark.schema import as_spark_sees_it, to_spark
 from binlog_connector.spark.spark_api import arrow_schema_of
 from binlog_connector.spark.worker_process import settle
 from binlog_format.errors import SchemaError, StartError
-from binlog_format.gtid_set import NO_GTIDS
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from binlog_connector.spark.partitions import RangePartition
     from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
     from binlog_format.block import Block
+    from binlog_format.domain_starts import Taken
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.gtid_set import GtidPoint
     from binlog_format.log import Log
     from binlog_format.position import Position
     from binlog_format.views.changes import ChangesView
@@ -82,8 +81,8 @@ def make_decoding(options: SourceOptions, schemas: RangeSchemas | None) -> Decod
 def make_view(
     options: SourceOptions,
     *,
-    skip_gtid: GtidPoint = NO_GTIDS,
-    until: GtidPoint | None = None,
+    skip: Taken | None = None,
+    until: Taken | None = None,
     wanted: Wanted = ALL_WANTED,
     decoding: Decoding = DEFAULT_DECODING,
     image_type: pa.DataType | None = None,
@@ -124,7 +123,7 @@ def _filters(
         options.table_expressions, options.exclude_tables, databases=wanted.databases, names=wanted.tables
     )
     groups = GroupFilter(
-        skip_gtid or None,
+        skip,
         until,
         options.ignored_domains,
         options.ignored_servers,
@@ -193,7 +192,7 @@ class RangeReader:
             schemas = schemas_for(self.options, watched, partition.start, self.schema_file)
             view = make_view(
                 self.options,
-                skip_gtid=partition.skip_gtid,
+                skip=partition.skip,
                 until=partition.until,
                 wanted=self.wanted,
                 decoding=make_decoding(self.options, schemas),

@@ -16,6 +16,7 @@ from binlog_connector.following.edges import end_of_log, end_position, offset_at
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.prepared import PreparedHistory
 from binlog_connector.following.resume import compare
+from binlog_connector.following.skipping import taken_in
 from binlog_connector.following.starts import Edge, advance, ending, initial_offset, initial_offset_or_gap
 from binlog_connector.spark.failures import readable, readable_errors
 from binlog_connector.spark.partitions import RangePartition, plan_partitions, with_gap
@@ -28,7 +29,6 @@ from binlog_connector.spark.spark_api import (
     SupportsTriggerAvailableNow,
 )
 from binlog_format.errors import OptionError
-from binlog_format.gtid_set import NO_GTIDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.spark.options import SourceOptions
     from binlog_connector.spark.table_schemas import SchemaFile
-    from binlog_format.gtid_set import GtidPoint
     from binlog_format.position import Position
     from binlog_format.transactions.xa import XaStep
 
@@ -103,7 +102,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if stop is None:
                     return end_of_log(watched).to_json()
                 last = offset_at(watched, stop, gtid=watched.log.gtid_position_at(stop))
-                return self._taken(watched, NO_GTIDS, last).to_json()
+                return self._taken(watched, SourceOffset(watched.log.start_position()), last).to_json()
             accepted, _ = self._accept(watched, begin)
             return self._end_of_batch(watched, accepted, limit).to_json()
 
@@ -127,12 +126,12 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin, loss = self._accept(watched, _offset(start))
             self._planned_end = wanted
             finish, _ = self._accept(watched, wanted)
-            until = self._stop(watched).until
+            until = self._stop(watched).wanted
             parts = plan_partitions(
                 watched.log,
                 begin.position,
                 finish.position,
-                skip_gtid=begin.skip_gtid,
+                skip=taken_in(watched.log, begin, finish.position),
                 count_min=self._options.partitions_min,
                 prepared=PreparedHistory(
                     begin.position,
@@ -182,7 +181,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             size_max = files_max = None
         end, steps = advance(watched, begin, size_max=size_max, files_max=files_max, end=stop)
         self._steps = {(begin.position, end.position): steps}
-        return self._taken(watched, begin.gtid, end)
+        return self._taken(watched, begin, end)
 
     def _stop(self, watched: WatchedLog) -> Ending:
         """Where the query ends; also of one that has come that far, and is started again."""
@@ -190,8 +189,8 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._ending = ending(watched, self._options.end, watched.log.start_position())
         return self._ending
 
-    def _taken(self, watched: WatchedLog, before: GtidPoint, offset: SourceOffset) -> SourceOffset:
-        return replace(offset, gtid=self._stop(watched).taken(before, offset.gtid))
+    def _taken(self, watched: WatchedLog, start: SourceOffset, end: SourceOffset) -> SourceOffset:
+        return replace(end, gtid=self._stop(watched).taken(start, end.gtid, end.position))
 
 
 def _offset(fields: Mapping[str, object]) -> SourceOffset:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from binlog_format.classic.format_description import parse_format_description
 from binlog_format.classic.layout import (
     CHECKSUM_STRUCT,
+    EVENT_CLASSES,
     MAGIC,
     MAGIC_ENCRYPTED,
     MAGIC_SIZE,
@@ -16,6 +17,7 @@ from binlog_format.classic.layout import (
     MYSQL_ENCRYPTION_KEY_OFFSET,
     START_ENCRYPTION_SIZE,
     START_ENCRYPTION_STRUCT,
+    EventClass,
 )
 from binlog_format.errors import BinlogError, CorruptError, UnsupportedError
 from binlog_format.events.gtid_list import parse_gtid_list
@@ -104,6 +106,13 @@ class ClassicFile:
         """Up to *size* bytes; fewer only at the end of the file."""
         data = empty_bytes(size)
         return data[: self.source.read_into(file_offset, data)]
+
+    def is_about_itself(self, file_offset: int) -> bool:
+        """Whether an event about the file begins at *file_offset*: such may stand between event groups."""
+        event = self._read_event(file_offset) if self.vendor is not None else None
+        if event is None or self.vendor is None:
+            return False
+        return bool(EVENT_CLASSES[self.vendor][EVENT_HEADER_STRUCT.unpack_from(event)[1]] == EventClass.CONTROL)
 
     def close(self) -> None:
         """Let the file go."""

@@ -82,18 +82,17 @@ class LogScan:
 
         Raises:
             CorruptError: Bytes cannot be right.
-            DataLossError: `FILE_PURGED`: a file is missing, or *start* is before the first one; `LOG_RESET`: *start*
-                is behind the last one.
-            StartError: `POSITION_NOT_FOUND`: the file of *start* is shorter.
+            DataLossError: `FILE_PURGED`: a file is missing, or *start* is before the first one.
+            StartError: `POSITION_NOT_FOUND`: *start* is after the last file, or its file is shorter.
             UnsupportedError: Something that is not read.
         """
         newest = max(self._listing)
         if self._start.file_no > newest:
-            raise DataLossError(
-                "LOG_RESET",
-                f"file number {self._start.file_no} is not there, the newest one is {newest}",
+            raise StartError(
+                "POSITION_NOT_FOUND",
+                f"position {self._start}: the last file is {self._listing[newest].name}",
                 at=Place(self._directory.path),
-                hint="The log was begun anew (RESET MASTER), or belongs to another server",
+                hint="The log may have been begun anew (RESET MASTER), or belongs to another server",
             )
         last = newest if self._limit is None else min(newest, self._limit.file_no)
         for file_no in range(self._start.file_no, last + 1):

@@ -11,7 +11,7 @@ import numpy as np
 from binlog_format.block import EXTENT_DTYPE, Block
 from binlog_format.classic.file_list import find_files
 from binlog_format.classic.file_scan import NO_LIMIT, FileScan, Scratch, Stop
-from binlog_format.classic.layout import MAGIC_SIZE
+from binlog_format.classic.layout import FILE_NAME, MAGIC_SIZE
 from binlog_format.classic.log_scan import LogScan, byte_of, open_file, position_of
 from binlog_format.errors import DataLossError, UnsupportedError
 from binlog_format.events.layout import EVENT_CHECKSUM_SIZE
@@ -19,7 +19,7 @@ from binlog_format.events.xid import XID_SIZE, ends_in_xid
 from binlog_format.extents import read_extents
 from binlog_format.gtid_groups import gtids_of
 from binlog_format.gtid_set import NO_GTIDS, GtidSet
-from binlog_format.log import BLOCK_SIZE, Log, LogFile, Span
+from binlog_format.log import BLOCK_SIZE, Heads, Log, LogFile, Span
 from binlog_format.position import Place
 from binlog_format.transactions.xa_steps import xa_steps
 from binlog_format.vendor import Vendor
@@ -66,6 +66,7 @@ class ClassicLog(Log):
         self._directory = directory
         self._only = only
         self._scratch = Scratch(block_size)
+        self._base_name: str | None = None
         find_files(directory, only)
 
     def files(self) -> list[LogFile]:
@@ -81,6 +82,49 @@ class ClassicLog(Log):
     def start_position(self) -> Position:
         """The first byte behind the magic number of the oldest file."""
         return position_of(min(self._list()), MAGIC_SIZE)
+
+    def file_starts(self) -> list[Position]:
+        """See `Log`."""
+        # Only the newest files can be empty: a server that was killed when it made one, and what it made then.
+        listing = self._list()
+        numbers = list(listing)
+        while numbers:
+            with closing(open_file(self._directory, numbers[-1], listing[numbers[-1]])) as file:
+                if file.description is not None:
+                    break
+            numbers.pop()
+        return [position_of(number, MAGIC_SIZE) for number in numbers]
+
+    def end_position(self) -> Position:
+        """See `Log`: walks the headers of the newest file."""
+        starts = self.file_starts()
+        return self.span(starts[-1]).end if starts else self.start_position()
+
+    def can_start_at(self, position: Position) -> bool:
+        """See `Log`: walks the headers of the file up to *position*."""
+        place = byte_of(position)
+        with closing(open_file(self._directory, position.file_no, self._list()[position.file_no])) as file:
+            if place <= file.events_start:
+                return True
+            scan = FileScan(file, file.events_start, place + 1, self._scratch, verify=False)
+            after = file.events_start
+            for piece in scan.pieces():
+                if int(piece.groups["file_offset"][-1]) == place:
+                    return True
+                after = piece.next_offset
+            # Between groups are events about the file.
+            return place >= max(after, scan.stopped_at) and (place == file.size() or file.is_about_itself(place))
+
+    def position_at_byte(self, name: str, byte: int) -> Position | None:
+        """See `Log`."""
+        match = FILE_NAME.fullmatch(name)
+        if match is None or match["base"] != self._base():
+            return None
+        return position_of(int(match["number"]), byte)
+
+    def server_position(self, position: Position) -> str | None:
+        """See `Log`; also of files that are not there."""
+        return f"{self._base()}.{position.file_no:06}:{byte_of(position)}"
 
     def gtid_position_at(self, position: Position) -> GtidPoint:
         """What lies before *position*, by GTID: what the file's start says, and a scan from there.
@@ -162,46 +206,21 @@ class ClassicLog(Log):
         with closing(open_file(self._directory, file_no, entry)) as file:
             return file.description_event if file.description is not None and file.description.created else None
 
-    def gtid_list(self, file_no: int) -> tuple[Gtid, ...] | None:
-        """The GTIDs that a file's start lists, of what the files before it held; None: not there (yet).
-
-        Raises:
-            UnsupportedError: `FORMAT`: the file is of a MySQL server, whose GTIDs are sets (`gtid_position_at`).
-        """
-        entry = self._list().get(file_no)
+    def listed_gtids(self, place: Position) -> tuple[Gtid, ...] | None:
+        """See `Log`."""
+        entry = self._list().get(place.file_no)
         if entry is None:
             return None
-        with closing(open_file(self._directory, file_no, entry)) as file:
+        with closing(open_file(self._directory, place.file_no, entry)) as file:
             if file.vendor is Vendor.MYSQL:
                 raise UnsupportedError("FORMAT", "a log of a MySQL server has no list of GTIDs", at=file.place(0))
             return file.gtid_list
 
-    def find_gtid(self, gtid: Gtid) -> Position | None:
-        """MariaDB: where the group of *gtid* starts; None: it is not there.
-
-        Looks into the newest file whose list of GTIDs does not cover it, and those behind that one.
-        """
-        first = self.start_position()
-        for file_no in sorted(self._list(), reverse=True):
-            listed = self.gtid_list(file_no)
-            if listed is not None and not any(
-                entry.domain == gtid.domain and entry.server == gtid.server and entry.seqno >= gtid.seqno
-                for entry in listed
-            ):
-                first = position_of(file_no, MAGIC_SIZE)
-                break
-        with closing(self._scan(first, None, verify=False).pieces()) as pieces:
-            for piece in pieces:
-                groups = piece.groups
-                found = np.flatnonzero(
-                    (groups["domain"] == gtid.domain)
-                    & (groups["server_id"] == gtid.server)
-                    & (groups["seqno"] == gtid.seqno)
-                )
-                if len(found):
-                    row = groups[found[0]]
-                    return position_of(int(row["file_no"]), int(row["file_offset"]))
-        return None
+    def heads(self, start: Position, end: Position | None) -> Iterator[Heads]:
+        """See `Log`; headers alone."""
+        for piece in self._scan(start, end, verify=False).pieces():
+            after = position_of(int(piece.groups["file_no"][-1]), piece.next_offset)
+            yield Heads(piece.groups, after, piece.gtid_sources)
 
     def read_extents(self, extents: Table) -> Bytes:
         """Join the bytes of *extents*; checksums are not verified."""
@@ -229,16 +248,12 @@ class ClassicLog(Log):
         """Let the scratch space go; no file is kept open."""
         self._scratch = Scratch(self._scratch.read_size, self._scratch.sources)
 
-    def _begun_starts(self, first: Position) -> list[Position]:
-        # Only the newest files can be empty: a server that was killed when it made one, and what it made then.
-        listing = self._list()
-        numbers = list(listing)
-        while numbers:
-            with closing(open_file(self._directory, numbers[-1], listing[numbers[-1]])) as file:
-                if file.description is not None:
-                    break
-            numbers.pop()
-        return [replace(first, file_no=number) for number in numbers]
+    def _base(self) -> str:
+        if self._base_name is None:
+            match = FILE_NAME.fullmatch(next(iter(self._list().values())).name)
+            assert match is not None
+            self._base_name = match["base"]
+        return self._base_name
 
     def _list(self) -> dict[int, FileEntry]:
         return find_files(self._directory, self._only)

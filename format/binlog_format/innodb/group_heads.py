@@ -1,4 +1,4 @@
-"""Times and GTIDs of the groups of a window, without joining their events: `GroupHeads`."""
+"""Times, GTIDs and places of groups without joining their events: `GroupHeads`, `read_heads`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from binlog_format.innodb.layout import COMMIT_HEADER_INTS_MAX, RecordKind
 from binlog_format.innodb.page_runs import PageRuns
 from binlog_format.innodb.records import RecordReader
 from binlog_format.kernels import as_bytes, empty_bytes
+from binlog_format.log import Heads
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from binlog_format.block import Table
     from binlog_format.innodb.pages import PageReader
-    from binlog_format.innodb.scanner import CommitWindow, LongRecord
+    from binlog_format.innodb.scanner import CommitScanner, CommitWindow, LongRecord
+    from binlog_format.position import Position
 
 
 class GroupHeads:
@@ -47,6 +51,29 @@ class GroupHeads:
         if len(event) >= EVENT_HEADER_SIZE:
             read_gtid(event, 0, len(event), groups, 0)
         return groups
+
+
+def read_heads(reader: PageReader, scanner: CommitScanner) -> Iterator[Heads]:
+    """The groups of a scan, with their places; tables are valid until the next step."""
+    heads = GroupHeads()
+    for window in scanner.windows():
+        chunks = window.chunks[window.records["first"]]
+        pages, page = window.pages, chunks["page"]
+        if window.long_record is not None:
+            groups, position = heads.of_long(window.long_record, reader), window.long_record.position
+            groups["file_no"], groups["page"], groups["chunk"] = position.file_no, position.page, position.chunk
+            after = pages.position(int(page[0]), int(chunks["number"][0])) if len(chunks) else window.next_position
+            yield _whole(groups, after)
+        groups = heads.of(window, len(window.records))
+        groups["file_no"] = pages.file_no[page]
+        groups["page"] = pages.page_start[page] // pages.page_size
+        groups["chunk"] = chunks["number"]
+        yield _whole(groups, window.next_position)
+
+
+def _whole(groups: Table, next_position: Position) -> Heads:
+    groups["begins"] = groups["ends"] = True
+    return Heads(groups, next_position)
 
 
 def last_gtids(groups: Table) -> dict[int, Gtid]:

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 from binlog_format.errors import DataLossError, StartError
 from binlog_format.events.xid import ends_in_xid
 from binlog_format.gtid import GtidPosition
-from binlog_format.gtid_set import NO_GTIDS, check_kind
-from binlog_format.innodb.end_of_data import end_position, used_size
+from binlog_format.innodb.end_of_data import end_position, used_size, written_page_count
 from binlog_format.innodb.extents import read_extents
 from binlog_format.innodb.file_end import check_file_end
 from binlog_format.innodb.files import LogFiles
+from binlog_format.innodb.group_heads import read_heads
 from binlog_format.innodb.group_reader import GroupReader
 from binlog_format.innodb.group_tail import group_tail
-from binlog_format.innodb.gtid_search import find_gtid_start
 from binlog_format.innodb.gtid_state import read_state
 from binlog_format.innodb.layout import FIRST_DATA_PAGE
 from binlog_format.innodb.measure import measure
@@ -22,22 +21,27 @@ from binlog_format.innodb.page_runs import PageRuns
 from binlog_format.innodb.pages import PageReader
 from binlog_format.innodb.scanner import CommitScanner
 from binlog_format.kernels import empty_bytes
-from binlog_format.log import Bound, GtidStart, Log, LogFile, Span
+from binlog_format.log import BLOCK_SIZE, Bound, Log, LogFile, Span
 from binlog_format.position import Place, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
 
     from binlog_format.block import Block, Table
+    from binlog_format.gtid import Gtid
     from binlog_format.gtid_set import GtidPoint
     from binlog_format.innodb.files import OpenFile
     from binlog_format.kernels import Bytes
+    from binlog_format.log import Heads
     from binlog_format.source_file import Directory
 
 SEALED_BEHIND = 2
 """File N is sealed once N plus so many is there."""
+
+HEADS_PAGES = 16
+"""Pages read at a time when a group is looked for: it is mostly near."""
 
 
 class InnodbLog(Log):
@@ -102,12 +106,35 @@ class InnodbLog(Log):
                 return state.position().advanced_by(span.gtids)
         return GtidPosition({})
 
-    def position_of(self, gtids: GtidPoint) -> GtidStart:
-        """Where reading goes on behind *gtids*, found by the log's GTID states and a scan between two of them."""
-        check_kind(NO_GTIDS, gtids)
-        gtids = gtids if isinstance(gtids, GtidPosition) else GtidPosition({})
+    def file_starts(self) -> list[Position]:
+        """See `Log`."""
         self._files.refresh()
-        return find_gtid_start(self._reader, self._within_bound(self._numbers()), gtids, self._range_end())
+        numbers = self._within_bound(self._numbers())
+        while numbers and self._files.begun(numbers[-1]) is None:
+            numbers.pop()
+        return [Position(number, FIRST_DATA_PAGE, 0) for number in numbers]
+
+    def listed_gtids(self, place: Position) -> tuple[Gtid, ...] | None:
+        """See `Log`: the state record at the start of a page."""
+        file = self._files.begun(place.file_no)
+        state = None if file is None else read_state(self._reader, file, place.page)
+        return None if state is None else state.gtids
+
+    def places_of_lists(self, start: Position) -> Sequence[Position]:
+        """See `Log`: pages at the header's interval."""
+        file = self._files.begun(start.file_no)
+        interval = 0 if file is None else file.header.state_interval
+        if file is None or interval == 0:
+            return ()
+        # A fresh server says bytes where pages are meant: then there is no such page in the file.
+        return [Position(start.file_no, page, 0) for page in range(interval, written_page_count(file), interval)]
+
+    def heads(self, start: Position, end: Position | None) -> Iterator[Heads]:
+        """See `Log`."""
+        file = self._files.begun(start.file_no)
+        size = BLOCK_SIZE if file is None else HEADS_PAGES * file.page_size
+        scanner = self._scanner(start, end, window_size=size)
+        return iter(()) if scanner is None else read_heads(self._reader, scanner)
 
     def end_position(self) -> Position:
         """Where `blocks` ends at present, found from behind."""
@@ -115,6 +142,15 @@ class InnodbLog(Log):
         end = end_position(self._reader, self._within_bound(self._numbers()))
         range_end = self._range_end()
         return end if range_end is None else min(end, range_end)
+
+    def can_start_at(self, position: Position) -> bool:
+        """See `Log`: at every chunk."""
+        scanner = self._scanner(position, Position(position.file_no, max(position.page, FIRST_DATA_PAGE) + 1, 0))
+        try:
+            next(iter(() if scanner is None else scanner.windows()), None)
+        except StartError:
+            return False
+        return True
 
     def span(self, start: Position, *, end: Position | None = None, size_max: int | None = None) -> Span:
         """Measure what is there from *start* on: pages are scanned, events are not joined."""
@@ -171,7 +207,7 @@ class InnodbLog(Log):
             )
         return numbers
 
-    def _scanner(self, start: Position, end: Position | None) -> CommitScanner | None:
+    def _scanner(self, start: Position, end: Position | None, *, window_size: int = BLOCK_SIZE) -> CommitScanner | None:
         """A scanner over files as they are now; None when the first file is not there yet."""
         self._files.refresh()
         if end is not None and end < start:
@@ -199,7 +235,7 @@ class InnodbLog(Log):
             if start >= range_end and self.bound is not Bound.VISIBLE:
                 return None
             end = range_end if end is None else min(end, range_end)
-        return CommitScanner(self._reader, start, end)
+        return CommitScanner(self._reader, start, end, window_size=window_size)
 
     def _range_end(self) -> Position | None:
         """Where reading has to stop, whatever else is there."""

@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from binlog_format.domain_starts import DomainStarts
 from binlog_format.gtid_groups import covered_groups
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Block
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.domain_starts import Taken
 
     Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFilter:
-    """Drops the groups that a GTID position or set covers, those that another one does not reach, and more.
+    """Drops the groups that have been taken at a GTID position or set, those that another one does not reach, and more.
 
     Attributes:
-        skip: Everything up to here has been taken; None: nothing has.
+        skip: What has been taken; None: nothing has.
         until: Only what this covers is wanted; None: everything. A domain or source that it does not name is not
             wanted. A group without GTID is covered by nothing: it is kept by `skip`, dropped by `until`.
         ignored_domains: GTID domains (MariaDB) whose groups are dropped; a group without GTID is in none.
@@ -32,8 +33,8 @@ class GroupFilter:
         last_second: Groups that were committed later are dropped.
     """
 
-    skip: GtidPoint | None = None
-    until: GtidPoint | None = None
+    skip: Taken | None = None
+    until: Taken | None = None
     ignored_domains: tuple[int, ...] = ()
     ignored_servers: tuple[int, ...] = ()
     first_second: int | None = None
@@ -51,9 +52,9 @@ class GroupFilter:
         groups = block.groups
         masks: list[Mask] = []
         if self.skip is not None:
-            masks.append(~covered_groups(self.skip, groups, block.gtid_sources))
+            masks.append(~_covered(self.skip, block))
         if self.until is not None:
-            masks.append(covered_groups(self.until, groups, block.gtid_sources))
+            masks.append(_covered(self.until, block))
         if self.ignored_domains:
             is_of_domain = groups["has_gtid"] & (groups["gtid_source"] < 0)
             masks.append(~(is_of_domain & np.isin(groups["domain"], self.ignored_domains)))
@@ -66,6 +67,12 @@ class GroupFilter:
         if self.last_second is not None:
             masks.append(groups["timestamp"].astype(np.int64) <= self.last_second)
         return masks
+
+
+def _covered(taken: Taken, block: Block) -> Mask:
+    if isinstance(taken, DomainStarts):
+        return taken.covered(block.groups)
+    return covered_groups(taken, block.groups, block.gtid_sources)
 
 
 ALL_GROUPS = GroupFilter()

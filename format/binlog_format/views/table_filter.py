@@ -14,6 +14,18 @@ if TYPE_CHECKING:
 _SEPARATOR = re.compile(r",(?![^{}\[\]]*[}\]])")
 
 
+def check_table_name(name: str, table: str | None) -> None:
+    """See that an option that names one table says its database too.
+
+    Raises:
+        OptionError: `INVALID_VALUE`.
+    """
+    if table is not None and not all(table.partition(".")):
+        raise OptionError(
+            "INVALID_VALUE", f'option {name}: expected database.table, for example shop.orders, got "{table}"'
+        )
+
+
 class TableFilter:
     r"""Accepts a table that one of *tables* matches as a whole, and none of *exclude*.
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +17,7 @@ from rich.table import Table
 from binlog_format import open_log
 from binlog_format.errors import OptionError, SchemaError
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.table_filter import TableFilter, check_table_name
 from binlog_streaming.cli.file_output import FileFormat, write_file
 from binlog_streaming.cli.options import (
     ExcludeTablesOption,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from binlog_format import Log
     from binlog_format.views.changefeed import ChangefeedView
     from binlog_format.views.changes import ChangesView
     from binlog_format.views.read_range import ReadRange
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 TABLE_ROWS = 50
 """Rows printed for people when no limit is given."""
 _VALUE_WIDTH = 40
+_TABLES_HINT = "The events command lists what tables there are"
 
 
 class View(StrEnum):
@@ -120,6 +123,7 @@ def changes(  # noqa: PLR0913 - the options of the command
         raise OptionError("MISSING", "--view changefeed needs --table: the table's columns are the row's")
     if (output in _TO_FILE) != (file is not None):
         raise OptionError("MISSING", "--output parquet and --output arrow need a FILE, and nothing else takes one")
+    check_table_name("--table", table)
     schemas = SchemaHistory() if schema_file is None else SchemaHistory.from_schema_file(str(schema_file))
     decoding = Decoding(schemas, zero_dates, time_type, replace_invalid_text)
     with open_log(path) as log:
@@ -132,13 +136,32 @@ def changes(  # noqa: PLR0913 - the options of the command
         warnings = RowFormatWarnings(TableFilter(named, exclude_tables))
         blocks = warnings.observed(part.blocks(log), log, part.groups)
         batches = selected.batches(schemas.following(blocks, path, part.start))
+        if file is None and limit != 0:
+            batches = _some(batches, table, tables, is_all=start is None and end is None)
         if file is not None:
             _write_file(limited(batches, limit), selected, table, FileFormat(output.value), file)
         elif output is ChangesOutput.JSONL:
             write_batches(batches, selected, limit)
         else:
-            _print_table(batches, selected, TABLE_ROWS if limit is None else limit)
+            _print_table(batches, selected, TABLE_ROWS if limit is None else limit, log)
         warnings.finish()
+
+
+def _some(
+    batches: Iterator[pa.RecordBatch], table: str | None, tables: str | None, *, is_all: bool
+) -> Iterator[pa.RecordBatch]:
+    """*batches*; where they hold nothing of the tables that were named, that is said.
+
+    Raises:
+        SchemaError: `TABLE_NOT_FOUND`: the whole log has no changes of the one table.
+    """
+    first = next((batch for batch in batches if batch.num_rows), None)
+    if first is None and (tables or table):
+        if table is not None and is_all:
+            raise SchemaError("TABLE_NOT_FOUND", f"the log has no changes of table {table}", hint=_TABLES_HINT)
+        where = "the log" if is_all else "this part of the log"
+        print(f"warning: {where} has no changes of {table or tables}. {_TABLES_HINT}", file=sys.stderr)  # noqa: T201
+    return iter(()) if first is None else itertools.chain([first], batches)
 
 
 def _view(
@@ -166,14 +189,14 @@ def _write_file(
         raise SchemaError(
             "TABLE_NOT_FOUND",
             f"there are no changes of table {table} here, and nothing else says what its columns are",
-            hint="The events command lists what tables there are",
+            hint=_TABLES_HINT,
         )
 
     rows = write_file(batches, schema_without_rows, file_format, file)
     output_console().print(f"{rows:,} rows written to {escaped(str(file))}")
 
 
-def _print_table(batches: Iterator[pa.RecordBatch], view: ChangesView | ChangefeedView, limit: int) -> None:
+def _print_table(batches: Iterator[pa.RecordBatch], view: ChangesView | ChangefeedView, limit: int, log: Log) -> None:
     # One row more than is shown tells whether there are more.
     rows = list(itertools.islice(json_rows(batches, view), limit + 1))
     console = output_console()
@@ -181,12 +204,12 @@ def _print_table(batches: Iterator[pa.RecordBatch], view: ChangesView | Changefe
         console.print("No changes.")
         return
     shown = rows[:limit]
-    console.print(_changes_table(shown) if "before" in rows[0] and "op" in rows[0] else _images_table(shown))
+    console.print(_changes_table(shown, log) if "before" in rows[0] and "op" in rows[0] else _images_table(shown))
     if len(rows) > limit:
         console.print(f"The first {limit} rows; --limit shows more, --output jsonl all.", style="dim")
 
 
-def _changes_table(rows: list[dict[str, object]]) -> Table:
+def _changes_table(rows: list[dict[str, object]], log: Log) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("position", "gtid", "commit time", "table", "op"):
         table.add_column(name, no_wrap=True)
@@ -194,7 +217,7 @@ def _changes_table(rows: list[dict[str, object]]) -> Table:
     for row in rows:
         op = str(row["op"])
         table.add_row(
-            position_text(row["position"]),
+            position_text(row["position"], log),
             str(row["gtid"] or ""),
             str(row["commit_time"]),
             escaped(f"{row['database']}.{row['table']}"),

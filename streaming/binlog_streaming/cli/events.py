@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from binlog_format import Log
     from binlog_format.views.events import EventsView
 
 TABLE_ROWS = 50
@@ -59,10 +60,10 @@ def events(
         if output is Output.JSONL:
             write_batches(batches, view, limit)
         else:
-            _print_table(batches, view, TABLE_ROWS if limit is None else limit)
+            _print_table(batches, view, TABLE_ROWS if limit is None else limit, log)
 
 
-def _print_table(batches: Iterator[pa.RecordBatch], view: EventsView, limit: int) -> None:
+def _print_table(batches: Iterator[pa.RecordBatch], view: EventsView, limit: int, log: Log) -> None:
     # One row more than is shown tells whether there are more.
     found = list(itertools.islice(json_rows(batches, view), limit + 1))
     console = output_console()
@@ -77,7 +78,7 @@ def _print_table(batches: Iterator[pa.RecordBatch], view: EventsView, limit: int
     for row in found[:limit]:
         stored = f" [dim]in {row['stored_as']}[/]" if row["stored_as"] else ""
         table.add_row(
-            position_text(row["position"]),
+            position_text(row["position"], log),
             str(row["event_no"]),
             str(row["gtid"] or ""),
             str(row["time"]),

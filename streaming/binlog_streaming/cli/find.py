@@ -14,6 +14,7 @@ from binlog_format.errors import OptionError
 from binlog_format.gtid_set import parse_gtid
 from binlog_streaming.cli.groups import read_groups, type_summary
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, write_json_lines
+from binlog_streaming.cli.tabular import position_text
 
 if TYPE_CHECKING:
     from binlog_format import Log, Position
@@ -78,7 +79,7 @@ def _found(log: Log, position: Position) -> dict[str, object]:
 
     row = next(read_groups(log, ReadRange(start=position)))
     names = {file.file_no: file.name for file in log.files()}
-    return {"position": str(position), "file": names[position.file_no], **row}
+    return {"position": row["position"], "file": names[position.file_no], **row}
 
 
 def _print(row: dict[str, object]) -> None:
@@ -87,7 +88,9 @@ def _print(row: dict[str, object]) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row("position", f"[bold]{row['position']}[/]")
+    table.add_row("position", f"[bold]{position_text(row['position'])}[/]")
+    if "server_position" in row:
+        table.add_row("server's position", str(row["server_position"]))
     table.add_row("file", str(row["file"]))
     table.add_row("byte", f"{row['file_offset']:#x}")
     table.add_row("gtid", str(row["gtid"] or "-"))

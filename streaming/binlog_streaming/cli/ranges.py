@@ -29,7 +29,8 @@ StartOption = Annotated[
         "--start",
         metavar="POSITION",
         callback=_checked,
-        help="Position (0:12:3) to start at, or GTIDs (0-1-575, or MySQL's uuid:1-77) to start behind.",
+        help="Position (0:12:3, or mysql-bin.000001:14542) to start at, or GTIDs (0-1-575, or MySQL's uuid:1-77) to "
+        "start after.",
     ),
 ]
 EndOption = Annotated[
@@ -38,7 +39,7 @@ EndOption = Annotated[
         "--end",
         metavar="POSITION",
         callback=_checked,
-        help="Position (0:12:3) to stop before, or GTIDs to stop behind.",
+        help="Position to stop before, or GTIDs to stop after.",
     ),
 ]
 
@@ -52,8 +53,8 @@ def positions_of(path: str, start: str | None, end: str | None) -> tuple[Positio
     first, last = (edge if isinstance(edge, Position) else None for edge in edges)
     if [first, last] == edges:
         return first, last  # nothing to look up: what is damaged can be looked at all the same
-    from binlog_format.search import range_positions
     from binlog_format.views.read_range import ReadRange
 
     with open_log(path) as log:
-        return range_positions(log, ReadRange.of(log, start, end))
+        part = ReadRange.of(log, start, end)
+        return part.start, part.end

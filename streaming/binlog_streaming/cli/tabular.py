@@ -6,6 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Protocol
 
+from binlog_format.places import shown_position
+from binlog_format.position import Position
 from binlog_streaming.cli.output import write_output
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from binlog_format import Log
     from binlog_format.views.json_rows import JsonStyle
 
     class View(Protocol):
@@ -51,10 +54,11 @@ def json_rows(batches: Iterator[pa.RecordBatch], view: View) -> Iterator[dict[st
                 yield json.loads(line)
 
 
-def position_text(position: object) -> str:
-    """`file_no:page:chunk`."""
+def position_text(position: object, log: Log | None = None) -> str:
+    """`file_no:page:chunk`; with a classic *log* the server's own position beside it."""
     assert isinstance(position, dict)
-    return ":".join(str(part) for part in position.values())
+    place = Position(**position)
+    return str(place) if log is None else shown_position(log, place)
 
 
 def shortened(value: object, width: int) -> str:

@@ -12,7 +12,6 @@ from binlog_connector.spark.partitions import (
     partition_count,
     plan_partitions,
 )
-from binlog_format.gtid_set import NO_GTIDS
 from tests.connector.shop import Shop
 
 if TYPE_CHECKING:
@@ -44,11 +43,11 @@ def test_partitions_lie_side_by_side_and_cover_the_range(tmp_path: Path) -> None
     with WatchedLog(str(tmp_path)) as watched:
         start = watched.log.start_position()
         end = watched.log.span(start).end
-        parts = plan_partitions(watched.log, start, end, skip_gtid=NO_GTIDS, count_min=6)
+        parts = plan_partitions(watched.log, start, end, count_min=6)
         assert len(parts) == 6
         assert (parts[0].start, parts[-1].end) == (start, end)
         assert all(left.end == right.start for left, right in pairwise(parts))
         groups = [sum(len(block.groups) for block in watched.log.blocks(part.start, part.end)) for part in parts]
         assert sum(groups) == 801  # and the group that the server's start wrote
         assert max(groups) < 3 * min(groups)
-        assert plan_partitions(watched.log, end, end, skip_gtid=NO_GTIDS, count_min=6) == []
+        assert plan_partitions(watched.log, end, end, count_min=6) == []

@@ -27,7 +27,7 @@ PAGE_SIZE = 16384
 def _whole(path: str) -> RangePartition:
     with open_log(path) as log:
         start = log.start_position()
-        return RangePartition(start, log.span(start).end, NO_GTIDS)
+        return RangePartition(start, log.span(start).end)
 
 
 def _groups(path: str, partition: RangePartition) -> int:

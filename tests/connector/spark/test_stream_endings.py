@@ -6,19 +6,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.starts import Ending
 from binlog_connector.spark.batch_reader import BinlogBatchReader
 from binlog_connector.spark.options import SourceOptions
 from binlog_connector.spark.partitions import RangePartition
 from binlog_connector.spark.source import BinlogDataSource
 from binlog_connector.spark.spark_api import ReadAllAvailable, ReadMaxBytes
+from binlog_format.domain_starts import DomainStarts
 from binlog_format.errors import BinlogError
-from binlog_format.gtid_set import parse_gtids
+from binlog_format.gtid import GtidPosition
+from binlog_format.gtid_set import GtidSet, parse_gtids
+from binlog_format.position import Position
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_connector.spark.stream_reader import BinlogStreamReader
+    from binlog_format.domain_starts import Taken
+    from binlog_format.gtid_set import GtidPoint
 
 
 def stream_of(directory: Path, **options: str) -> BinlogStreamReader:
@@ -119,6 +125,15 @@ UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 def test_what_was_taken_leaves_out_what_the_end_does_not_name(
     until: str, before: str, reached: str, taken: str
 ) -> None:
-    ending = Ending(None, parse_gtids(until))
-    assert str(ending.taken(parse_gtids(before), parse_gtids(reached))) == taken
-    assert Ending().taken(parse_gtids(before), parse_gtids(reached)) == parse_gtids(reached)
+    """Position 5 has been reached from position 1 on; where the end of each domain is, its number says here."""
+    ends, there = parse_gtids(until), parse_gtids(reached)
+    start = SourceOffset(Position(0, 1, 0), gtid=parse_gtids(before))
+    wanted: Taken = ends if isinstance(ends, GtidSet) else _starts(ends, start.gtid, there)
+    assert str(Ending(None, ends, wanted).taken(start, there, Position(0, 5, 0))) == taken
+    assert Ending().taken(start, there, Position(0, 5, 0)) == there
+
+
+def _starts(ends: GtidPoint, before: GtidPoint, reached: GtidPoint) -> DomainStarts:
+    assert isinstance(ends, GtidPosition)
+    pages = {gtid: 1 if before.covers(gtid) else 3 if reached.covers(gtid) else 7 for gtid in ends.last.values()}
+    return DomainStarts({gtid.domain: Position(0, page, 0) for gtid, page in pages.items()})

@@ -16,7 +16,7 @@ from binlog_format.events.layout import EventType
 from binlog_format.gtid import Gtid
 from binlog_format.gtid_groups import gtids_of
 from binlog_format.gtid_set import GtidPoint, GtidSet, MysqlGtid, parse_gtid
-from binlog_format.search import find_gtid, find_time, range_positions
+from binlog_format.search import find_gtid, find_time
 from binlog_format.vendor import Vendor
 from binlog_format.verify import verify_log
 from binlog_format.views.columns import gtid_texts
@@ -181,7 +181,7 @@ def taken_from(log: ClassicLog, gtids: GtidPoint) -> list[str]:
     """What a reader gets that has taken *gtids*."""
     start = log.position_of(gtids)
     assert not start.before.without(gtids)
-    keep = GroupFilter(skip=gtids)
+    keep = GroupFilter(skip=start.taken)
     found: list[str] = []
     for block in log.blocks(start.position):
         found += gtid_texts(block.groups, block.gtid_sources).filter(keep.keep(block)).to_pylist()
@@ -210,7 +210,7 @@ def test_start_before_the_first_file_names_what_is_missing(tmp_path: Path) -> No
     assert raised.value.condition == "BINLOG_DATA_LOSS.GTID_PURGED"
     with pytest.raises(DataLossError, match="GTID_PURGED"):
         log.position_of(GtidSet({}))
-    with pytest.raises(DataLossError, match=rf"{A}:5 is older than the log, which begins behind {A}:1-5"):
+    with pytest.raises(DataLossError, match=rf"{A}:5 is older than the log, which begins after {A}:1-5"):
         find_gtid(log, parse_gtid(f"{A}:5"))
 
 
@@ -245,9 +245,12 @@ def test_ranges_are_given_as_sets_and_end_with_them() -> None:
     blocks, texts = blocks_read(log, ReadRange.of(log, f"{A}:1-3", f"{A.upper()}:1-9"))
     assert texts == gtids[3:9]
     assert blocks[-1].next_position.file_no < groups[-1].position[0]
-    assert blocks_read(log, ReadRange.of(log, f"{A}:1-9", f"{A}:1-3")) == ([], [])
+    assert blocks_read(log, ReadRange.of(log, f"{A}:1-9", f"{A}:1-9")) == ([], [])
+    with pytest.raises(StartError, match="START_AFTER_END"):
+        ReadRange.of(log, f"{A}:1-9", f"{A}:1-3")
     assert blocks_read(log, ReadRange.of(log, None, f"{A}:5"))[1] == [gtids[4]]
-    start, end = range_positions(log, ReadRange.of(log, f"{A}:1-3", f"{A}:1-9"))
+    part = ReadRange.of(log, f"{A}:1-3", f"{A}:1-9")
+    start, end = part.start, part.end
     assert start is not None
     assert end is not None
     assert [group.gtid for group in groups if start <= Position(*group.position) < end] == gtids[3:9]

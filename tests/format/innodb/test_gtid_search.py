@@ -15,6 +15,7 @@ from binlog_format.innodb.reader import InnodbLog
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_format.source_file import LocalDirectory
+from tests.format.gtid_orders import first_after
 from tests.format.innodb.log_groups import ReadGroup, read_groups
 from tests.format.innodb.test_corpus_manifests import DATA_SETS, data_set
 from tests.format.innodb.test_large_groups import event, gtid_event
@@ -40,27 +41,22 @@ def write(writer: BinlogWriter, gtid: Gtid, size: int = 200) -> None:
     writer.write_group(gtid, gtid_of(gtid), [event(EventType.QUERY, size)])
 
 
-def first_uncovered(groups: list[ReadGroup], wanted: GtidPosition) -> ReadGroup | None:
-    return next((g for g in groups if g.gtid is not None and not wanted.covers(Gtid.parse(g.gtid))), None)
-
-
 def check(log: Log, groups: list[ReadGroup], wanted: GtidPosition) -> None:
     """The place found is that of the first group that is not covered, and what is said to lie before it does."""
     found = log.position_of(wanted)
-    first = first_uncovered(groups, wanted)
+    first = first_after([group.gtid for group in groups], wanted)
     if first is None:
         assert read_groups(log, found.position) == []
         return
-    assert found.position == first.position
+    assert found.position == groups[first].position
     before: dict[int, Gtid] = {}
-    for group in groups[: groups.index(first)]:
+    for group in groups[:first]:
         if group.gtid is not None:
             gtid = Gtid.parse(group.gtid)
             before[gtid.domain] = gtid
     assert isinstance(found.before, GtidPosition)
-    # What the states forget (a restart, FLUSH ... DELETE_DOMAIN_ID) may be older there, never newer.
+    # What the states forget (a restart, FLUSH ... DELETE_DOMAIN_ID) may be older there.
     assert found.before.last.keys() <= before.keys()
-    assert all(gtid.seqno <= before[domain].seqno for domain, gtid in found.before.last.items())
     if len(before) == 1 and len(wanted.last) == 1:
         assert found.before.last == before
 
@@ -135,17 +131,22 @@ def test_gtid_in_a_thousand_files_is_found_with_few_reads(tmp_path: Path) -> Non
 
 
 def test_gtid_in_a_large_file_is_found_with_few_reads(tmp_path: Path) -> None:
-    """Between two states only: pages of 16 KiB, a state every 16 pages, 6,000 pages."""
+    """Between two states only: pages of 16 KiB, a state every 16 pages, 6,000 pages.
+
+    Not so in the newest file: no list says that it has no group of a domain that is not named.
+    """
     options = WriterOptions(max_binlog_size=128 << 20, state_interval=16 << 14, preallocate=True, sync=False)
     with BinlogWriter(tmp_path / "log", options) as writer:
         for seqno in range(1, 12_001):
             write(writer, Gtid(0, 1, seqno), 8000)
+        writer.flush_logs()
+        write(writer, Gtid(0, 1, 12_001))
     directory = CountingDirectory(str(tmp_path / "log"), 16384)
     with InnodbLog(directory) as log:
-        for number in (1, 500, 6001, 11_000, 11_999, 12_000):
+        for number in (1, 500, 6001, 11_000, 11_999, 12_000, 12_001):
             directory.pages = 0
             found = log.position_of(GtidPosition.parse(f"0-1-{number}"))
-            assert directory.pages < 100
+            assert directory.pages < 150
             assert found.before == GtidPosition.parse(f"0-1-{number}")
         directory.pages = 0
         assert log.end_position() == found.position
@@ -249,14 +250,10 @@ def test_any_gtids_of_any_log_are_found(data: st.DataObject, tmp_path_factory: o
     with open_log(str(directory)) as log:
         groups = read_groups(log)
         assert log.end_position() == log.span(log.start_position()).end
+        gtids = [Gtid.parse(group.gtid) for group in groups if group.gtid is not None]
         for _ in range(12):
-            last = {domain: Gtid(domain, 1, numbers.randint(1, seqno)) for domain, seqno in enumerate(seqnos)}
-            found = log.position_of(GtidPosition(last))
-            first = first_uncovered(groups, GtidPosition(last))
-            if first is None:
-                assert read_groups(log, found.position) == []
-            else:
-                assert found.position == first.position
+            domains = [[gtid for gtid in gtids if gtid.domain == domain] for domain in range(len(seqnos))]
+            check(log, groups, GtidPosition.of(numbers.choice(some) for some in domains))
 
 
 def test_end_of_data_is_found_wherever_flush_begins_a_file(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from binlog_format.events.encoding import Origin, QueryContext, encode_gtid, enc
 from binlog_format.events.layout import EVENT_HEADER_STRUCT, GTID_FLAG_TRANSACTIONAL
 from binlog_format.gtid import Gtid, GtidPosition
 from binlog_format.kernels import as_bytes, empty_bytes
-from binlog_format.log import Log, LogFile, Span
+from binlog_format.log import Heads, Log, LogFile, Span
 from binlog_format.position import Position
 
 if TYPE_CHECKING:
@@ -174,6 +174,26 @@ class MadeLog(Log):
         """From the groups before it."""
         before = [group.gtid for index, group in enumerate(self.groups) if self.position(index) < position]
         return GtidPosition.of([gtid for gtid in before if gtid is not None])
+
+    def end_position(self) -> Position:
+        """After the last group."""
+        return self.position(len(self.groups))
+
+    def can_start_at(self, position: Position) -> bool:
+        """At groups, and at the end."""
+        return any(self.position(index) == position for index in range(len(self.groups) + 1))
+
+    def file_starts(self) -> list[Position]:
+        """Of the one file."""
+        return [self.start_position()]
+
+    def listed_gtids(self, place: Position) -> tuple[Gtid, ...] | None:
+        """The last one of each domain."""
+        return tuple(self.gtid_position_at(place).last.values())
+
+    def heads(self, start: Position, end: Position | None) -> Iterator[Heads]:
+        """Of blocks."""
+        return (Heads(block.groups, block.next_position) for block in self.blocks(start, end))
 
     def files(self) -> list[LogFile]:
         """The one file."""

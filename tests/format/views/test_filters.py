@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog_format.domain_starts import DomainStarts
 from binlog_format.errors import BinlogError
 from binlog_format.events.table_map import TableLayout
-from binlog_format.gtid import Gtid, GtidPosition
-from binlog_format.position import Position
+from binlog_format.gtid import Gtid
 from binlog_format.views.group_filter import GroupFilter
 from binlog_format.views.read_range import ReadRange
 from binlog_format.views.table_filter import TableFilter
@@ -50,17 +50,24 @@ def test_expression_that_is_none_is_named() -> None:
 GTIDS = st.builds(Gtid, st.integers(0, 3), st.integers(1, 2), st.integers(1, 2**64 - 1) | st.integers(1, 9))
 
 
-@given(st.lists(st.none() | GTIDS, min_size=1, max_size=20), st.lists(GTIDS), st.lists(GTIDS))
-def test_groups_are_kept_as_the_position_covers_them(
-    gtids: list[Gtid | None], skipped: list[Gtid], last: list[Gtid]
-) -> None:
-    skip, until = GtidPosition.of(skipped), GtidPosition.of(last)
+@given(st.lists(st.none() | GTIDS, min_size=1, max_size=20), st.data())
+def test_groups_are_kept_from_and_up_to_where_their_domains_are(gtids: list[Gtid | None], data: st.DataObject) -> None:
+    """In whatever order the numbers are."""
     log = MadeLog([MadeGroup(gtid, 1, [xid()]) for gtid in gtids], block_groups=100)
     (block,) = log.blocks()
+    places = st.dictionaries(st.integers(0, 3), st.integers(0, len(gtids)), max_size=4)
+    skipped, last = data.draw(places), data.draw(places)
+    skip, until = (
+        DomainStarts({domain: log.position(row) for domain, row in rows.items()}) for rows in (skipped, last)
+    )
     keep = GroupFilter(skip, until).keep(block)
     assert keep is not None
-    assert keep.tolist() == [gtid is not None and not skip.covers(gtid) and until.covers(gtid) for gtid in gtids]
+    assert keep.tolist() == [
+        gtid is not None and skipped.get(gtid.domain, 0) <= row < last.get(gtid.domain, 0)
+        for row, gtid in enumerate(gtids)
+    ]
     assert GroupFilter().keep(block) is None
+    assert DomainStarts.parse(str(skip)) == skip
 
 
 def _log(purged_to: int = 0) -> MadeLog:
@@ -74,10 +81,11 @@ def _log(purged_to: int = 0) -> MadeLog:
 def test_range_takes_positions_and_gtids() -> None:
     log = _log()
     assert ReadRange.of(log, None, None) == ReadRange()
-    assert ReadRange.of(log, "0:1:2", Position(0, 1, 3)) == ReadRange(Position(0, 1, 2), Position(0, 1, 3))
-    read_range = ReadRange.of(log, "0-1-3", "0-1-5,1-1-1")
-    wanted = ReadRange(log.start_position(), None, GtidPosition.parse("0-1-3"), GtidPosition.parse("0-1-5,1-1-1"))
-    assert read_range == wanted
+    first, second = log.position(1), log.position(2)
+    assert ReadRange.of(log, str(first), second) == ReadRange(first, second)
+    start, end = log.position(3), log.position(5)
+    wanted = ReadRange(start, end, DomainStarts({0: start}), DomainStarts({0: end}))
+    assert ReadRange.of(log, "0-1-3", "0-1-5") == wanted
 
 
 @pytest.mark.parametrize(("start", "end"), [("0-1", None), (None, "0:1"), ("latest", None), ("0-1-1,0-1-2", None)])
@@ -87,13 +95,28 @@ def test_edge_that_is_neither_is_named(start: str | None, end: str | None) -> No
 
 
 def test_end_before_start_is_refused() -> None:
-    with pytest.raises(BinlogError, match=r"START_AFTER_END\] start 0:2:0 lies behind end 0:1:9"):
-        ReadRange.of(_log(), "0:2:0", "0:1:9")
+    log = _log()
+    start, end = log.position(3), log.position(2)
+    with pytest.raises(BinlogError, match=rf"START_AFTER_END\] start {start} comes after end {end}"):
+        ReadRange.of(log, start, end)
+    with pytest.raises(BinlogError, match=r"START_AFTER_END\] start 0-1-5 comes after end 0-1-3"):
+        ReadRange.of(log, "0-1-5", "0-1-3")
+    assert list(ReadRange.of(log, "0-1-3", "0-1-3").blocks(log)) == []
+
+
+def test_what_the_log_has_not_come_to_is_refused() -> None:
+    log = _log()
+    for start, end in (("0-1-10", None), (None, "0-1-10"), ("7-1-1", None), (None, "0-1-3,7-1-1")):
+        with pytest.raises(BinlogError, match="GTID_NOT_FOUND"):
+            ReadRange.of(log, start, end)
+    for start, end in (("0:99:0", None), (None, "1:0:0"), ("0:0:63", None)):
+        with pytest.raises(BinlogError, match="POSITION_NOT_FOUND"):
+            ReadRange.of(log, start, end)
 
 
 def test_start_in_the_purged_part_is_data_loss() -> None:
     log = _log(purged_to=4)
-    assert ReadRange.of(log, "0-1-4", None).skip == GtidPosition.parse("0-1-4")
+    assert ReadRange.of(log, "0-1-4", None).skip == DomainStarts({0: log.start_position()})
     with pytest.raises(BinlogError, match=r"GTID_PURGED\] the log begins behind 0-1-4, the start is 0-1-3"):
         ReadRange.of(log, "0-1-3", None)
 
@@ -102,4 +125,4 @@ def test_reading_ends_behind_the_last_gtid() -> None:
     log = _log()
     read_range = ReadRange.of(log, None, "0-1-3")
     seen = [block.groups["seqno"].tolist() for block in read_range.blocks(log)]
-    assert seen == [[1, 2], [3, 4]]
+    assert seen == [[1, 2], [3]]

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from binlog_format.errors import SchemaError, UnsupportedError
 from binlog_format.events.encoding import Origin
 from binlog_format.events.table_encoding import ColumnSpec, TableEncoder, TableSpec
-from binlog_format.gtid import Gtid, GtidPosition
+from binlog_format.gtid import Gtid
 from binlog_format.rows.decoding import Decoding
 from binlog_format.views.group_filter import GroupFilter
+from binlog_format.views.read_range import ReadRange
 from binlog_format.views.selection import Selection
 from binlog_format.views.table_filter import TableFilter
 from tests.format.views.made_log import MadeGroup, MadeLog, xid
@@ -84,15 +85,15 @@ def test_layouts_are_those_of_the_place_of_each_group(cuts: set[int], block_grou
 
 
 def test_schema_of_a_table_that_is_not_wanted_is_not_asked_for() -> None:
-    (block,) = MadeLog([_group(1, LOG, ITEMS)]).blocks()
+    log = MadeLog([_group(1, LOG, ITEMS)])
+    (block,) = log.blocks()
     schemas = Schemas([])
     (touched,) = Selection(TableFilter(exclude="shop.log"), GroupFilter(), decoding=Decoding(schemas)).of(block)
     assert touched.layout.table == "items"
     with pytest.raises(SchemaError, match="COLUMN_COUNT_MISMATCH"):
         Selection(TableFilter(), GroupFilter(), decoding=Decoding(schemas)).of(block)
-    assert (
-        Selection(TableFilter(), GroupFilter(GtidPosition.parse("0-1-1")), decoding=Decoding(schemas)).of(block) == []
-    )
+    after = ReadRange.of(log, "0-1-1", None).groups
+    assert Selection(TableFilter(), after, decoding=Decoding(schemas)).of(block) == []
 
 
 @pytest.mark.parametrize("decoding", [Decoding(), Decoding(Schemas([]))])

@@ -19,12 +19,12 @@ from binlog_format.events.encoding import Origin, encode_event
 from binlog_format.events.layout import GTID_FLAG_DDL, EventType
 from binlog_format.events.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.events.table_map import TableLayout, parse_table_map
-from binlog_format.gtid import Gtid, GtidPosition
+from binlog_format.gtid import Gtid
 from binlog_format.rows.images import read_images
 from binlog_format.views.changefeed import ChangefeedView, changefeed_batch, changefeed_schema
 from binlog_format.views.changes import ChangesView, changes_schema
-from binlog_format.views.group_filter import GroupFilter
 from binlog_format.views.json_rows import json_lines
+from binlog_format.views.read_range import ReadRange
 from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.table_index import TableIndex
 from binlog_format.views.tables import STATEMENT_TYPE, TABLES_SCHEMA, TablesView
@@ -251,8 +251,7 @@ def test_columns_that_the_log_does_not_carry_are_absent() -> None:
 
 def test_gtids_choose_the_groups() -> None:
     log = MadeLog([_group(number, *_inserts(ITEMS, (number, "x", 0))) for number in range(1, 8)])
-    wanted = GroupFilter(skip=GtidPosition.parse("0-1-2"), until=GtidPosition.parse("0-1-5"))
-    assert _ids(log, ChangesView(groups=wanted)) == [3, 4, 5]
+    assert _ids(log, ChangesView(groups=ReadRange.of(log, "0-1-2", "0-1-5").groups)) == [3, 4, 5]
 
 
 def test_tables_are_chosen_by_name() -> None:
@@ -321,10 +320,10 @@ def test_statements_are_told_where_no_wanted_table_is_touched() -> None:
 
 def test_statements_in_groups_that_are_not_wanted_are_left_out() -> None:
     log = MadeLog([_ddl(1), _group(2, *_inserts(ITEMS, ONE)), _ddl(3)])
-    groups = GroupFilter(skip=GtidPosition.parse("0-1-2"))
+    groups = ReadRange.of(log, "0-1-2", None).groups
     (row,) = _rows(TablesView(groups=groups, find_statements=_queries).batches(log.committed_blocks()), TABLES_SCHEMA)
     assert row["ddl"] == [_statement("statement 3")]
-    groups = GroupFilter(skip=GtidPosition.parse("0-1-3"))
+    groups = ReadRange.of(log, "0-1-3", None).groups
     assert list(TablesView(groups=groups, find_statements=_queries).batches(log.committed_blocks())) == []
 
 

@@ -1,0 +1,74 @@
+"""What of a start's GTIDs still follows an offset and is left out: `Skip`, `skip_after`, `taken_in`.
+
+The domains of a `startingGtid` need not all stop at the same place. MariaDB's numbers may go back, so what is left out
+of a domain is told by where its GTID is in the log; only one that had not been logged yet is waited for by its number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from binlog_format.domain_starts import NO_STARTS, DomainStarts
+from binlog_format.gtid import GtidPosition
+from binlog_format.gtid_set import NO_GTIDS, GtidSet
+
+if TYPE_CHECKING:
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_format.domain_starts import Taken
+    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.log import Log
+    from binlog_format.position import Position
+
+
+class Skip(NamedTuple):
+    """What may follow an offset and is to be left out; the fields `skip_gtid` and `skip_to` of offsets."""
+
+    skip_gtid: GtidPoint = NO_GTIDS
+    skip_to: DomainStarts = NO_STARTS
+
+
+NOTHING_SKIPPED = Skip()
+
+
+def skip_at(gtids: GtidPoint, taken: Taken, position: Position, consumed: GtidPoint) -> Skip:
+    """What of *gtids* may follow *position*.
+
+    Args:
+        gtids: What has been taken.
+        taken: Where that is in the log.
+        position: Where reading goes on.
+        consumed: The log's GTIDs before it.
+    """
+    if not isinstance(gtids, GtidPosition) or not isinstance(taken, DomainStarts):
+        return Skip(gtids.without(consumed))
+    left = taken.after(position).places
+    known = {domain: place for domain, place in left.items() if not taken.is_open(domain)}
+    return Skip(GtidPosition({domain: gtids.last[domain] for domain in left}), DomainStarts(known))
+
+
+def taken_in(log: Log, offset: SourceOffset, end: Position | None) -> Taken | None:
+    """Which groups from *offset* to *end* are left out; None: none are."""
+    if not offset.skip_gtid:
+        return None
+    if isinstance(offset.skip_gtid, GtidSet):
+        return offset.skip_gtid
+    unknown = {domain: gtid for domain, gtid in offset.skip_gtid.last.items() if domain not in offset.skip_to.places}
+    if not unknown:
+        return offset.skip_to
+    from binlog_format.gtid_search import starts_seen  # compiled code takes a moment to load
+
+    seen = starts_seen(log.heads(offset.position, end), GtidPosition(unknown))
+    return DomainStarts({**offset.skip_to.places, **seen.places})
+
+
+def skip_after(log: Log, offset: SourceOffset, position: Position, consumed: GtidPoint) -> Skip:
+    """What is still to be left out at *position*, to which a batch from *offset* goes.
+
+    Args:
+        log: The log.
+        offset: Where the batch begins.
+        position: Where it ends.
+        consumed: The log's GTIDs before *position*.
+    """
+    taken = taken_in(log, offset, position)
+    return NOTHING_SKIPPED if taken is None else skip_at(offset.skip_gtid, taken, position, consumed)
