@@ -39,12 +39,13 @@ def test_groups_prints_what_the_manifest_says() -> None:
     for line, group in zip(lines, manifest_groups(manifest), strict=True):
         assert {name: line[name] for name in FIELDS} == {name: group[key] for name, key in FIELDS.items()}
         assert (line["position"]["file_no"], line["position"]["page"]) == (group["file_no"], group["page"])
-        names = [EventType(code).name.lower() for code in group["event_types"]]
+        codes = group["event_types"]
+        assert isinstance(codes, list)
+        names = [EventType(code).name.lower() for code in codes]
         assert line["event_types"] == names
     part = run("groups", str(path), "-o", "jsonl", "--start", "1:1:0", "--end", "2:1:0")
-    assert [json.loads(line) for line in part.stdout.splitlines()] == [
-        line for line in lines if line["position"]["file_no"] == 1
-    ]
+    of_file = [line for line in lines if line["position"]["file_no"] == 1]
+    assert [json.loads(line) for line in part.stdout.splitlines()] == of_file
 
 
 @pytest.mark.corpus
