@@ -81,9 +81,15 @@ ORIGIN_DTYPE = np.dtype(
         # larger than a block; it lies in one piece in its file, from the place on that `extents` give for this event.
         ("start", np.int64),
         ("size", np.int64),  # of the stored event, checksum not counted
-        ("inner_no", np.int64),  # number of the event in a TRANSACTION_PAYLOAD, 0-based; -1: not out of a payload
+        ("inner_no", np.int64),  # number of the event in a TRANSACTION_PAYLOAD, 0-based; or `NOT_INNER`, ...
     ]
 )
+NOT_INNER = -1
+"""As it is stored, or compressed alone."""
+FROM_FRAGMENTS = -2
+"""Joined from fragments: its bytes are those stored, but for the type and the size in its header."""
+PART_FROM_FRAGMENTS = -3
+"""The same, and rows of the original event follow in another one: the end of a statement is not marked in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,8 @@ class Block:
         gtid_sources: What `gtid_source` in the group table counts.
         origins: `ORIGIN_DTYPE`, one row for each event, in blocks in which events have been expanded
             (`binlog_format.events.expansion`): the bytes of those stand in `data` behind all that is in the files, and
-            `extents` give them the place of the stored event. None: every event is as it is stored.
+            `extents` give them the place of the stored event. The bytes of events that have been joined from fragments
+            have the extents of these. None: every event is as it is stored.
         path_of: Path of a file, by its number, for messages.
     """
 
@@ -131,3 +138,10 @@ def copied(table: Table) -> Table:
     rows = table.view(np.dtype((np.void, table.dtype.itemsize))).copy()
     made: Table = rows.view(table.dtype)
     return made
+
+
+def plain_origins(events: Table) -> Table:
+    """Origins of events that are as they are stored."""
+    origins = np.zeros(len(events), dtype=ORIGIN_DTYPE)
+    origins["start"], origins["size"], origins["inner_no"] = events["start"], events["size"], NOT_INNER
+    return origins

@@ -1,4 +1,4 @@
-"""Bytes that lie apart in files, joined: `read_extents`."""
+"""Bytes that lie apart in files, joined: `read_extents`; places of bytes that were joined: `clipped_extents`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from binlog_format.block import EXTENT_DTYPE
 from binlog_format.errors import DataLossError
 from binlog_format.extent_kernels import gather
 from binlog_format.kernels import empty_bytes
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from binlog_format.block import Table
     from binlog_format.kernels import Bytes
     from binlog_format.source_file import SourceFile
+
+    Int64s = NDArray[np.int64]
 
 _GAP_MAX = 64 << 10
 """Bytes between two extents that are read and thrown away rather than read around."""
@@ -85,3 +88,31 @@ def _runs(files: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np
             runs.append((first, cut))
             first = cut
     return runs
+
+
+def clipped_extents(extents: Table, data_size: int, run_starts: Int64s, run_stops: Int64s, targets: Int64s) -> Table:
+    """The extents of runs of a buffer's bytes.
+
+    Args:
+        extents: `EXTENT_DTYPE`, of the whole buffer; those of size 0 stand for bytes that are not in the files as such.
+        data_size: Bytes in the buffer.
+        run_starts: First byte of each run, and
+        run_stops: the byte behind it.
+        targets: Where each run is put; `data_start` of the result counts from there.
+    """
+    starts = extents["data_start"]
+    stops = np.append(starts[1:], data_size)
+    first = np.searchsorted(starts, run_starts, side="right") - 1
+    counts = np.searchsorted(starts, run_stops, side="left") - first
+    run = np.repeat(np.arange(len(run_starts)), counts)
+    row = first[run] + np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)
+    low = np.maximum(starts[row], run_starts[run])
+    high = np.minimum(stops[row], run_stops[run])
+    is_stored = extents["size"][row] > 0
+    clipped: Table = np.zeros(len(row), dtype=EXTENT_DTYPE)
+    clipped["data_start"] = low - run_starts[run] + targets[run]
+    clipped["file_no"] = extents["file_no"][row]
+    clipped["file_offset"] = extents["file_offset"][row] + np.where(is_stored, low - starts[row], 0)
+    clipped["size"] = np.where(is_stored, high - low, 0)
+    kept: Table = clipped[high > low]
+    return kept

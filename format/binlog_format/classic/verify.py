@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from binlog_format.classic.file import checksum_error
@@ -14,6 +15,7 @@ from binlog_format.classic.log_scan import byte_of, open_file
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT, EVENT_SIZE_MAX
 from binlog_format.findings import NOT_YET, NOTE, Finding
+from binlog_format.fragments.walk import FragmentWalk
 from binlog_format.gtid_history import GtidHistory, SetHistory
 from binlog_format.position import Place
 from binlog_format.vendor import Vendor
@@ -58,6 +60,7 @@ class ClassicCheck:
         self._scratch = Scratch()
         self._history = GtidHistory()
         self._set_history = SetHistory()
+        self._fragments = FragmentWalk()
         self._done = 0
         self._total = 0
 
@@ -115,9 +118,11 @@ class ClassicCheck:
         position: int | None = start
         while position is not None:
             scan = FileScan(file, position, limit, self._scratch, verify=True)
+            self._fragments.forget()
             try:
                 for piece in scan.pieces():
                     yield from self._take_groups(file, piece)
+                    yield from self._take_fragments(file, piece)
                     self._progress(piece.next_offset)
             except BinlogError as error:
                 yield Finding.of(error)
@@ -201,6 +206,11 @@ class ClassicCheck:
         for offset, gtid, before in self._history.take(groups):
             yield Finding.remark(NOTE, file.place(offset), f"{gtid} comes after {before}")
 
+    def _take_fragments(self, file: ClassicFile, piece: Piece) -> Iterator[Finding]:
+        if self._fragments.concerns(piece.events):
+            place = partial(_place, file, piece.file_offset)
+            yield from self._fragments.findings(piece.data, piece.events, piece.groups, place)
+
     def _forget(self) -> None:
         """Something could not be read: GTIDs say nothing until a file's start says them anew."""
         self._history.forget()
@@ -209,3 +219,7 @@ class ClassicCheck:
     def _progress(self, offset: int) -> None:
         if self._on_progress is not None:
             self._on_progress(min(self._done + offset, self._total), self._total)
+
+
+def _place(file: ClassicFile, file_offset: int, byte: int) -> Place:
+    return file.place(file_offset + byte)

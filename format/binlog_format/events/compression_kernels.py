@@ -1,4 +1,4 @@
-"""Kernels behind the expansion of compressed events: `has_stored_forms`, `locate_streams`, `write_heads`."""
+"""Kernels behind the expansion of compressed events: `stored_form`, `locate_streams`, `write_heads`."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ _FIRST_V2 = int(EventType.WRITE_ROWS_COMPRESSED)
 
 
 @kernel
-def has_stored_forms(types: NDArray[np.uint8], forms: NDArray[np.uint8]) -> bool:
-    """Whether any of *types* is of a form (`STORED_FORMS`) that is not plain."""
+def stored_form(types: NDArray[np.uint8], forms: NDArray[np.uint8]) -> int:
+    """The largest of the forms (`STORED_FORMS`) that *types* are of; 0: all are plain."""
+    found = 0
     for i in range(len(types)):
-        if forms[types[i]] != 0:
-            return True
-    return False
+        found = max(found, forms[types[i]])
+    return found
 
 
 @kernel
@@ -68,7 +68,8 @@ def _query_head_size(data: Bytes, start: int, size: int) -> int:
 
 
 @kernel
-def _rows_head_size(data: Bytes, start: int, size: int, kind: int) -> int:
+def rows_head_size(data: Bytes, start: int, size: int, kind: int) -> int:
+    """Bytes before the rows of a row event that is compressed, by its type *kind*; -1: it is too short for them."""
     at = TABLE_BODY_OFFSET
     if kind >= _FIRST_V2:
         if at + 2 > size:
@@ -122,7 +123,7 @@ def locate_streams(
         start, size, kind = int(starts[i]), int(sizes[i]), int(types[i])
         if start < 0 or size < EVENT_HEADER_SIZE or start + size > data.size:
             return STREAM_TOO_SHORT, i
-        head = _query_head_size(data, start, size) if kind == _QUERY else _rows_head_size(data, start, size, kind)
+        head = _query_head_size(data, start, size) if kind == _QUERY else rows_head_size(data, start, size, kind)
         if head < 0 or head + 1 > size:
             return STREAM_TOO_SHORT, i
         mark = load_u8(data, start + head)

@@ -30,6 +30,11 @@ COMPRESSED_LENGTH_SIZE_MAX = 4
 ZLIB_RATIO_MAX = 1032
 """No zlib stream grows to more than this many times its size (`zlib.net/zlib_tech.html`)."""
 
+# The first two bytes of a zlib stream (RFC 1950, section 2.2): the method, and together a multiple of 31.
+ZLIB_METHOD_MASK = 0x0F
+ZLIB_METHOD_DEFLATE = 8
+ZLIB_HEADER_MULTIPLE = 31
+
 PLAIN_TYPES = np.zeros(256, dtype=np.uint8)
 """By type code of an event that MariaDB compresses: that of its plain form; 0 for all other types."""
 for _stored, _plain in {

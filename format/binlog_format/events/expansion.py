@@ -1,7 +1,8 @@
-"""Plain events in place of compressed ones: `expanded(blocks)`.
+"""Plain events in place of compressed ones, and of fragments: `expanded(blocks)`.
 
-MariaDB compresses single events, MySQL whole transactions; whoever reads rows or statements sees neither. What a few
-bytes expand to may be large, so a block can become several: memory is bounded by the block size and the largest event.
+MariaDB compresses single events, and cuts large ones into fragments (`binlog_format.fragments`); MySQL compresses whole
+transactions. Whoever reads rows or statements sees none of that. What a few bytes expand to may be large, so a block
+can become several: memory is bounded by the block size and the largest event.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from binlog_format.block import EXTENT_DTYPE, ORIGIN_DTYPE, copied
-from binlog_format.errors import CorruptError, UnsupportedError
+from binlog_format.block import EXTENT_DTYPE, NOT_INNER, ORIGIN_DTYPE
+from binlog_format.errors import CorruptError
 from binlog_format.events.compression import CompressedEvents, expand_streams, find_streams
-from binlog_format.events.compression_kernels import has_stored_forms
+from binlog_format.events.compression_kernels import stored_form
 from binlog_format.events.compression_layout import (
     FORM_COMPRESSED,
     FORM_FRAGMENT,
@@ -22,11 +23,11 @@ from binlog_format.events.compression_layout import (
     PLAIN_TYPES,
     STORED_FORMS,
 )
-from binlog_format.events.layout import EventType
 from binlog_format.events.payload import Payload, find_payloads, payload_pieces, read_payloads
+from binlog_format.events.renumbering import EventNumbers, next_position
+from binlog_format.fragments.joining import FragmentJoiner
 from binlog_format.kernels import empty_bytes
 from binlog_format.log import BLOCK_SIZE
-from binlog_format.position import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -45,21 +46,29 @@ _INNER_COLUMNS = ("start", "size", "type", "flags", "timestamp", "server_id")
 def expanded(blocks: Iterable[Block]) -> Iterator[Block]:
     """Blocks with the same groups, in which every event is plain.
 
-    A block in which nothing is compressed passes as it is.
+    A block in which nothing is compressed or cut passes as it is.
 
     Args:
         blocks: Of one log, in its order.
 
     Raises:
-        CorruptError: `BAD_EVENT`: a compressed event is damaged, or claims another size than it has.
-        UnsupportedError: `EVENT_TYPE`: a fragment of a large row event (MariaDB 12.3), or an unknown compression.
+        CorruptError: `BAD_EVENT`: a compressed event is damaged, or claims another size than it has; fragments of a
+            row event are damaged, or not all there.
+        UnsupportedError: `EVENT_TYPE`: an unknown compression.
+        BinlogError: As `FragmentJoiner.join`.
     """
-    expander = _Expander()
+    joiner, expander = FragmentJoiner(), _Expander()
     for block in blocks:
-        if has_stored_forms(block.events["type"], STORED_FORMS):
-            yield from expander.expand(block)
+        form = stored_form(block.events["type"], STORED_FORMS)
+        if form == FORM_FRAGMENT or joiner.is_open:
+            for part in joiner.join(block):
+                yield from expander.expand(part)
+            continue
+        passed = joiner.passed(block)
+        if form:
+            yield from expander.expand(passed)
         else:
-            yield expander.passed(block)
+            yield expander.passed(passed)
 
 
 class _Stored(NamedTuple):
@@ -88,25 +97,20 @@ class _Stored(NamedTuple):
 
 
 class _Expander:
-    """Goes through the blocks of a log; knows how many events the group at hand has more than are stored."""
+    """Goes through the blocks of a log."""
 
     def __init__(self) -> None:
-        self._more = 0
+        self._numbers = EventNumbers()
 
     def passed(self, block: Block) -> Block:
         """A block without anything to expand; its first group may have been expanded before."""
-        more = self._more
-        if len(block.groups) > 1 or (len(block.groups) and block.groups["begins"][0]):
-            self._more = 0
-        if more == 0 or len(block.groups) == 0 or block.groups["begins"][0]:
-            return block
-        events, groups = copied(block.events), copied(block.groups)
-        events["event_no"][events["group"] == 0] += more
-        groups["event_no"][0] += more
-        return replace(block, groups=groups, events=events)
+        return self._numbers.passed(block)
 
     def expand(self, block: Block) -> Iterator[Block]:
         """The plain events of a block, in blocks of about `BLOCK_SIZE`."""
+        if not stored_form(block.events["type"], STORED_FORMS):
+            yield self.passed(block)
+            return
         stored = _look(block)
         for first, end in _parts(block, stored.plain_sizes):
             payload = stored.large_payload(first, end)
@@ -139,13 +143,13 @@ class _Expander:
         plain["type"] = np.where(is_expanded, PLAIN_TYPES[events["type"]], events["type"])[source]
         origins = np.zeros(len(plain), dtype=ORIGIN_DTYPE)
         origins["start"], origins["size"] = (events["start"] - low)[source], events["size"][source]
-        origins["inner_no"] = -1
+        origins["inner_no"] = NOT_INNER if block.origins is None else block.origins["inner_no"][first:end][source]
         if len(inner):
             is_inner = (STORED_FORMS[events["type"]] == FORM_PAYLOAD)[source]
             for name in _INNER_COLUMNS:
                 plain[name][is_inner] = inner[name]
             origins["inner_no"][is_inner] = (np.arange(len(plain)) - (np.cumsum(counts) - counts)[source])[is_inner]
-        groups = self._number(block, first, end, plain)
+        groups = self._numbers.number(block, first, end, plain)
         extents = _extents(block.extents, low, stored_size, events["start"][is_expanded], starts[is_expanded])
         return replace(
             block,
@@ -153,7 +157,7 @@ class _Expander:
             groups=groups,
             events=plain,
             extents=extents,
-            next_position=_next_position(block, end),
+            next_position=next_position(block, end),
             origins=origins,
         )
 
@@ -166,7 +170,7 @@ class _Expander:
         origins = np.zeros(len(plain), dtype=ORIGIN_DTYPE)
         origins["start"], origins["size"] = -1, event["size"]
         origins["inner_no"] = piece.first_no + np.arange(len(plain))
-        groups = self._number(block, row, row + 1, plain, is_first=piece.first_no == 0, is_last=piece.is_last)
+        groups = self._numbers.number(block, row, row + 1, plain, is_first=piece.first_no == 0, is_last=piece.is_last)
         extents = _extents(block.extents, 0, 0, block.events["start"][row : row + 1], np.zeros(1, dtype=np.int64))
         return replace(
             block,
@@ -174,47 +178,15 @@ class _Expander:
             groups=groups,
             events=plain,
             extents=extents,
-            next_position=_next_position(block, row + 1 if piece.is_last else row),
+            next_position=next_position(block, row + 1 if piece.is_last else row),
             origins=origins,
         )
-
-    def _number(
-        self, block: Block, first: int, end: int, plain: Table, *, is_first: bool = True, is_last: bool = True
-    ) -> Table:
-        # Number the plain events of the stored events [first, end) within their groups; the table of these groups.
-        stored = block.events
-        if stored["event_no"][first] == 0 and is_first:
-            self._more = 0
-        first_group = int(stored["group"][first])
-        groups = copied(block.groups[first_group : int(stored["group"][end - 1]) + 1])
-        plain["group"] -= first_group
-        firsts = np.searchsorted(plain["group"], np.arange(len(groups)))
-        groups["begins"][0] &= is_first and groups["first_event"][0] >= first
-        groups["ends"][-1] &= is_last and groups["first_event"][-1] + groups["event_count"][-1] <= end
-        # Only the first group can have begun before; it goes on where it was.
-        groups["event_no"][0] = stored["event_no"][first] + self._more
-        groups["first_event"] = firsts
-        groups["event_count"] = np.diff(np.append(firsts, len(plain)))
-        groups["size"] = np.add.reduceat(plain["size"], firsts)
-        plain["event_no"] = np.arange(len(plain)) + (groups["event_no"] - firsts)[plain["group"]]
-        next_stored = int(stored["event_no"][end - 1]) + (1 if is_last else 0)
-        self._more = int(plain["event_no"][-1]) + 1 - next_stored
-        return groups
 
 
 def _look(block: Block) -> _Stored:
     # Nothing is decompressed here: sizes are what the events claim, so far as they are possible.
     events = block.events
     forms = STORED_FORMS[events["type"]]
-    fragments = np.flatnonzero(forms == FORM_FRAGMENT)
-    if len(fragments):
-        code = int(events["type"][fragments[0]])
-        raise UnsupportedError(
-            "EVENT_TYPE",
-            f"event type {code} ({EventType(code).name}): a fragment of a large row event, which is not read",
-            at=block.place(int(events["start"][fragments[0]])),
-            hint="Set binlog_row_event_fragment_threshold of the server to its maximum",
-        )
     rows = np.flatnonzero(forms == FORM_COMPRESSED)
     compressed = find_streams(block.data, events[rows], place=block.place)
     plain_sizes: Int64s = events["size"].copy()
@@ -278,11 +250,3 @@ def _require_one_extent(block: Block, event: np.void) -> None:
     if np.searchsorted(data_starts, start, side="right") < np.searchsorted(data_starts, end):
         reason = "TRANSACTION_PAYLOAD event: it does not lie in one piece in its file, as MySQL writes it"
         raise CorruptError("BAD_EVENT", reason, at=block.place(start))
-
-
-def _next_position(block: Block, end: int) -> Position:
-    """Where reading goes on behind the events before row *end*: at the next group, or at the one that is cut there."""
-    if end == len(block.events):
-        return block.next_position
-    group = block.groups[int(block.events["group"][end])]
-    return Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))

@@ -65,8 +65,17 @@ def _present(data: Bytes, place: int, column_count: int, present: Int32s) -> int
 
 
 @kernel
-def _image_end(data: Bytes, start: int, end: int, present: Int32s, count: int, widths: Int32s) -> tuple[int, int]:
-    # The byte behind the row image, and OK; else the column that does not fit, and the error.
+def image_end(data: Bytes, start: int, end: int, present: Int32s, count: int, widths: Int32s) -> tuple[int, int]:
+    """The byte behind a row image, and `OK`; else the column that does not fit, and the error.
+
+    Args:
+        data: The bytes that it is in.
+        start: Where it begins.
+        end: Behind the last byte that it may have.
+        present: The columns that it has.
+        count: How many these are.
+        widths: Of `value_widths`.
+    """
     place = start + ((count + 7) >> 3)
     if place > end:
         return -1, VALUE_BEYOND_EVENT
@@ -86,10 +95,22 @@ def _image_end(data: Bytes, start: int, end: int, present: Int32s, count: int, w
 
 
 @kernel
-def _open_partial(
+def open_images(
     data: Bytes, start: int, size: int, kind: int, column_count: int, present: Int32s
 ) -> tuple[int, int, int, int]:
-    # Code, byte of the first row, columns present in the (before) image and in the after image of an update.
+    """Check the head of a row event.
+
+    Args:
+        data: The bytes that it is in.
+        start: Of the event.
+        size: Of the event.
+        kind: Its type.
+        column_count: Columns of the table map.
+        present: Shape (2, *column_count*): gets the columns that the images before and after have.
+
+    Returns:
+        Code, byte of the first row, columns present in the (before) image and in the after image of an update.
+    """
     code, place = open_event(data, start, size, kind, column_count)
     if code != OK:
         return code, place, 0, 0
@@ -171,7 +192,7 @@ def _count_after(
         if place < 0:
             return -1, VALUE_BEYOND_EVENT if place == -1 else BAD_JSON_DIFFS, partial
     start = place
-    place, code = _image_end(data, place, end, present, count, widths)
+    place, code = image_end(data, place, end, present, count, widths)
     if code == OK and bitmap >= 0:
         partial = _partial_values(data, bitmap, start, present, count, is_json, 0, no_partial, partial)
     return place, code, partial
@@ -219,7 +240,7 @@ def count_images(
         row = rows[index]
         start = starts[row]
         kind = int(types[row])
-        code, place, before, after = _open_partial(data, start, sizes[row], kind, column_count, present)
+        code, place, before, after = open_images(data, start, sizes[row], kind, column_count, present)
         if code != OK:
             return row, code, 0, place, 0
         end = start + sizes[row]
@@ -227,7 +248,7 @@ def count_images(
         changed = 0
         while True:  # at least one row: one without any present column takes no bytes
             row_start = place
-            place, code = _image_end(data, place, end, before_columns, before, widths)
+            place, code = image_end(data, place, end, before_columns, before, widths)
             if code == OK and update:
                 place, code, partial = _count_after(
                     data, place, end, kind, after_columns, after, widths, is_json, json_count, no_partial, partial
@@ -330,7 +351,7 @@ def fill_images(
         expect_row_event(data, starts, sizes, rows, index)
         row = rows[index]
         kind = int(types[row])
-        code, place, before, after = _open_partial(data, starts[row], sizes[row], kind, widths.size, present)
+        code, place, before, after = open_images(data, starts[row], sizes[row], kind, widths.size, present)
         if code != OK:
             return -1
         end = starts[row] + sizes[row]

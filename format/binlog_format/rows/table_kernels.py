@@ -30,13 +30,14 @@ NEW_LAYOUT = 1  # the table map's bytes are new: remember them, and go on at the
 NO_ROOM = 2  # too many tables in this group: grow its map, and go on at the same event
 EVENT_TOO_SHORT = 3
 NO_TABLE_MAP = 4
-NOT_EXPANDED = 5  # rows in a compressed form, which `expanded` makes plain events of
+NOT_EXPANDED = 5  # rows compressed or in fragments, which `expanded` makes plain events of
 EVENT_BEYOND_DATA = 6
 
 _TABLE_MAP = int(EventType.TABLE_MAP)
 _PAYLOAD = int(EventType.TRANSACTION_PAYLOAD)
-_FIRST_COMPRESSED = int(EventType.WRITE_ROWS_COMPRESSED_V1)
-_LAST_COMPRESSED = int(EventType.DELETE_ROWS_COMPRESSED)
+_FIRST_STORED = int(EventType.WRITE_ROWS_COMPRESSED_V1)
+_LAST_STORED = int(EventType.PARTIAL_ROW_DATA)
+assert _LAST_STORED == int(EventType.DELETE_ROWS_COMPRESSED) + 1
 
 # Layout of a map of table ids: open addressing, `MAP_LAYOUT` valid where `MAP_GENERATION` is the current one.
 MAP_ID = 0
@@ -219,7 +220,7 @@ def resolve_events(
             _enter_group(state, groups[row])
         kind = int(types[row])
         is_rows = row_action(kind) != 0
-        if kind == _PAYLOAD or _FIRST_COMPRESSED <= kind <= _LAST_COMPRESSED:
+        if kind == _PAYLOAD or _FIRST_STORED <= kind <= _LAST_STORED:
             return NOT_EXPANDED, row
         if kind != _TABLE_MAP and not is_rows:
             continue

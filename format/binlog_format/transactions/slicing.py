@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from binlog_format.block import EXTENT_DTYPE, ORIGIN_DTYPE, Block, copied
+from binlog_format.block import Block, copied
 from binlog_format.errors import DataLossError
 from binlog_format.extent_kernels import gather
+from binlog_format.extents import clipped_extents
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Position
 
@@ -90,15 +91,8 @@ def extract(block: Block, rows: Int64s) -> Block:
         origins = copied(origins)
         there = origins["start"] >= 0
         origins["start"][there] = _moved(origins["start"][there], run_starts, targets)
-    extents = _clipped(block, run_starts, run_stops, targets)
+    extents = clipped_extents(block.extents, len(block.data), run_starts, run_stops, targets)
     return replace(block, data=data, events=moved, extents=extents, origins=origins)
-
-
-def plain_origins(events: Table) -> Table:
-    """Origins of events that are as they are stored."""
-    origins = np.zeros(len(events), dtype=ORIGIN_DTYPE)
-    origins["start"], origins["size"], origins["inner_no"] = events["start"], events["size"], -1
-    return origins
 
 
 def _joined(starts: Int64s, stops: Int64s) -> tuple[Int64s, Int64s]:
@@ -115,27 +109,6 @@ def _joined(starts: Int64s, stops: Int64s) -> tuple[Int64s, Int64s]:
 def _moved(places: Int64s, run_starts: Int64s, targets: Int64s) -> Int64s:
     run = np.searchsorted(run_starts, places, side="right") - 1
     return cast("Int64s", places - run_starts[run] + targets[run])
-
-
-def _clipped(block: Block, run_starts: Int64s, run_stops: Int64s, targets: Int64s) -> Table:
-    """The extents of runs of a block's bytes; those of size 0 stand for bytes that are not in the files as such."""
-    extents = block.extents
-    starts = extents["data_start"]
-    stops = np.append(starts[1:], len(block.data))
-    first = np.searchsorted(starts, run_starts, side="right") - 1
-    counts = np.searchsorted(starts, run_stops, side="left") - first
-    run = np.repeat(np.arange(len(run_starts)), counts)
-    row = first[run] + np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)
-    low = np.maximum(starts[row], run_starts[run])
-    high = np.minimum(stops[row], run_stops[run])
-    is_stored = extents["size"][row] > 0
-    clipped: Table = np.zeros(len(row), dtype=EXTENT_DTYPE)
-    clipped["data_start"] = low - run_starts[run] + targets[run]
-    clipped["file_no"] = extents["file_no"][row]
-    clipped["file_offset"] = extents["file_offset"][row] + np.where(is_stored, low - starts[row], 0)
-    clipped["size"] = np.where(is_stored, high - low, 0)
-    kept: Table = clipped[high > low]
-    return kept
 
 
 def blocks_of_group(blocks: Iterator[Block], position: Position) -> Generator[Block]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.block import copied
-from binlog_format.transactions.slicing import counted_groups, group_position, plain_origins, without_events
+from binlog_format.block import copied, plain_origins
+from binlog_format.transactions.slicing import counted_groups, group_position, without_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

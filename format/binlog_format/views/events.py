@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from binlog_format.block import NOT_INNER
 from binlog_format.events.layout import EVENT_TYPE_OFFSET, EventType
 from binlog_format.rows.table_events import TableMaps
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns
@@ -35,7 +36,10 @@ EVENTS_SCHEMA = pa.schema(
         ("position", POSITION_TYPE),  # of the event's group
         ("event_no", pa.int32()),  # in the group, 0-based
         ("type", pa.string()),  # `EventType`, lower case; `type N` of an unknown one
-        ("stored_as", pa.string()),  # type of the compressed event, or of the one that this is in; null: as it is
+        (
+            "stored_as",
+            pa.string(),
+        ),  # compressed event, the one that this is in, its fragments; null: as it is
         ("size", pa.int64()),  # bytes of the plain event, header included, checksum not
         ("flags", pa.int32()),
         ("server_id", pa.int64()),
@@ -139,6 +143,8 @@ class EventsView:
 def _stored_as(block: Block) -> pa.Array:
     if block.origins is None:
         return pa.nulls(len(block.events), pa.string())
-    starts = block.origins["start"]
-    types = block.data[starts + EVENT_TYPE_OFFSET]
-    return _TYPE_NAMES.take(pa.array(types, mask=starts == block.events["start"]))
+    starts, inner_nos = block.origins["start"], block.origins["inner_no"]
+    types = block.data[np.maximum(starts, 0) + EVENT_TYPE_OFFSET]
+    types[inner_nos >= 0] = EventType.TRANSACTION_PAYLOAD  # one larger than a block is not in it
+    types[inner_nos < NOT_INNER] = EventType.PARTIAL_ROW_DATA
+    return _TYPE_NAMES.take(pa.array(types, mask=(starts == block.events["start"]) & (inner_nos >= NOT_INNER)))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from binlog_format.block import NOT_INNER
 from binlog_format.kernels import kernel
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def index_events(
         if len(origins) == len(events):
             origin_start = origin_starts[row]
             inner_no = inner_nos[row]
-            if origin_start != start:
+            if origin_start != start or inner_no < NOT_INNER:
                 plain_size = size
             # A payload larger than a block is not in the block's data: the event's own, empty extent says where it is.
             is_elsewhere = origin_start < 0

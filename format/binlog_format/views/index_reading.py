@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from binlog_format.block import EVENT_DTYPE, EXTENT_DTYPE, GROUP_DTYPE
+from binlog_format.block import EVENT_DTYPE, EXTENT_DTYPE, FROM_FRAGMENTS, GROUP_DTYPE, PART_FROM_FRAGMENTS
 from binlog_format.errors import CorruptError, DataLossError, UnsupportedError
 from binlog_format.events.compression import expand_streams, find_streams
-from binlog_format.events.compression_layout import FORM_COMPRESSED, FORM_PAYLOAD, STORED_FORMS
-from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_TYPE_OFFSET
+from binlog_format.events.compression_layout import FORM_COMPRESSED, FORM_FRAGMENT, FORM_PAYLOAD, STORED_FORMS
+from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_SIZE_OFFSET, EVENT_TYPE_OFFSET
 from binlog_format.events.payload import find_payloads, payload_pieces
 from binlog_format.extent_kernels import gather
+from binlog_format.fragments.layout import ORIGINAL_SIZE_MIN, ROWS_FLAG_STATEMENT_END, ROWS_FLAGS_OFFSET
 from binlog_format.kernels import empty_bytes
 from binlog_format.log import BLOCK_SIZE
 
@@ -84,7 +85,7 @@ class IndexedEvents:
         extent_counts: Extents of each event.
         stored_sizes: Bytes of each event as it is stored; of a payload that it is in, all of that.
         plain_sizes: Bytes of each plain event.
-        inner_nos: Number in its payload; -1: not out of a payload.
+        inner_nos: Number in its payload; less than 0: not out of a payload (`ORIGIN_DTYPE`).
         is_expanded: The plain event is not what is stored.
     """
 
@@ -109,6 +110,14 @@ class IndexedEvents:
             values = self.columns[name][self.first]
             new[1:] |= values[1:] != values[:-1]
         return np.flatnonzero(new)
+
+    def stored_forms(self, chosen: Int64s) -> Int64s:
+        """How *chosen* events are stored (`FORM_...`); fragments: what they contain, the event but for its header."""
+        inner_nos = self.inner_nos[chosen]
+        forms = np.where(inner_nos < 0, FORM_COMPRESSED, FORM_PAYLOAD)
+        forms = np.where(inner_nos <= FROM_FRAGMENTS, FORM_FRAGMENT, forms)
+        found: Int64s = np.where(self.is_expanded[chosen], forms, 0)
+        return found
 
     def extents(self, chosen: Int64s) -> Table:
         """Where *chosen* events are stored (`EXTENT_DTYPE`); extents that touch in the file are one."""
@@ -206,15 +215,16 @@ def _plain(data: Bytes, events: IndexedEvents, stored: Int64s, part: slice) -> B
     starts = np.cumsum(stored_sizes) - stored_sizes
     counts = np.diff(np.append(stored, part.stop))
     targets = target_starts[stored - part.start]
-    forms = np.where(
-        events.is_expanded[stored], np.where(events.inner_nos[stored] < 0, FORM_COMPRESSED, FORM_PAYLOAD), 0
-    )
+    forms = events.stored_forms(stored)
     found = STORED_FORMS[data[np.minimum(starts + EVENT_TYPE_OFFSET, len(data) - 1)]]
-    if ((forms != 0) & (found != forms)).any() or (stored_sizes < EVENT_HEADER_SIZE).any():
+    is_whole = (forms == 0) | (forms == FORM_FRAGMENT)
+    if (~is_whole & (found != forms)).any() or (stored_sizes < EVENT_HEADER_SIZE).any():
         raise CorruptError("BAD_EVENT", "the stored events are of other types")
-    rows = np.flatnonzero(forms == 0)
+    rows = np.flatnonzero(is_whole)
     done = gather(data, starts[rows], stored_sizes[rows], target, targets[rows])
     assert done, "an index counts other bytes than it names"
+    rows = np.flatnonzero(forms == FORM_FRAGMENT)
+    _finish_headers(target, targets[rows], events, stored[rows])
     rows = np.flatnonzero(forms == FORM_COMPRESSED)
     table = np.zeros(len(rows), dtype=EVENT_DTYPE)
     table["start"], table["size"] = starts[rows], stored_sizes[rows]
@@ -231,6 +241,18 @@ def _plain(data: Bytes, events: IndexedEvents, stored: Int64s, part: slice) -> B
             target[at : at + len(piece.data)] = piece.data
             at += len(piece.data)
     return target
+
+
+def _finish_headers(data: Bytes, starts: Int64s, events: IndexedEvents, chosen: Int64s) -> None:
+    # As in the events that were joined from fragments: the header of a whole event of its own.
+    sizes = events.plain_sizes[chosen]
+    if (sizes < ORIGINAL_SIZE_MIN).any():
+        raise CorruptError("BAD_EVENT", "the stored events have other sizes")
+    data[starts + EVENT_TYPE_OFFSET] = events.columns["type"][events.first[chosen]]
+    for byte in range(4):
+        data[starts + EVENT_SIZE_OFFSET + byte] = sizes >> 8 * byte & 0xFF
+    goes_on = starts[events.inner_nos[chosen] == PART_FROM_FRAGMENTS]
+    data[goes_on + ROWS_FLAGS_OFFSET] &= 0xFF ^ ROWS_FLAG_STATEMENT_END
 
 
 def _read_payload(data: Bytes, events: IndexedEvents, part: slice, size_max: int) -> Iterator[EventPart]:

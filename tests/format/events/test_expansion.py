@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_format.errors import CorruptError, UnsupportedError
+from binlog_format.errors import CorruptError
 from binlog_format.events.compression_encoding import compress_event, encode_payload
 from binlog_format.events.encoding import Origin, encode_annotate_rows, encode_event
 from binlog_format.events.expansion import expanded
@@ -260,14 +260,6 @@ def test_damage_is_named_with_its_place() -> None:
             list(expanded(log.blocks()))
         assert raised.value.at is not None
         assert raised.value.at.byte == log.file.index(stored.events[0])
-
-
-def test_fragment_of_a_row_event_is_named() -> None:
-    fragment = encode_event(EventType.PARTIAL_ROW_DATA, bytes(50), ORIGIN)
-    with pytest.raises(UnsupportedError, match=r"event type 172 \(PARTIAL_ROW_DATA\)") as raised:
-        list(expanded(_log([Stored().add(fragment).add(xid())]).blocks()))
-    assert raised.value.condition == "BINLOG_UNSUPPORTED.EVENT_TYPE"
-    assert raised.value.at is not None
 
 
 PROGRAM = """

@@ -160,10 +160,11 @@ class MadeLog(Log):
     def read_extents(self, extents: Table) -> Bytes:
         """Join the pieces."""
         out = empty_bytes(int(extents["size"].sum()))
+        at = 0
         for _, file_no, offset, size in extents.tolist():
             assert file_no == 0
-            at = int(extents["data_start"][extents["file_offset"] == offset][0])
             out[at : at + size] = np.frombuffer(self.file, dtype=np.uint8)[offset : offset + size]
+            at += size
         return out
 
     def start_position(self) -> Position:

@@ -12,6 +12,7 @@ from binlog_format.block import GROUP_DTYPE
 from binlog_format.errors import BinlogError, CorruptError
 from binlog_format.events.layout import EVENT_CHECKSUM_SIZE, EventType
 from binlog_format.findings import Finding
+from binlog_format.fragments.walk import FragmentWalk
 from binlog_format.position import Position
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class GroupCheck:
         position: Position | None = start
         while position is not None:
             last: Position | None = None
+            fragments = FragmentWalk()
             try:
                 for block in self.log.blocks(position, end):
                     ended = block.groups[block.groups["ends"]]
@@ -56,6 +58,8 @@ class GroupCheck:
                         last = Position(int(ended["file_no"][-1]), int(ended["page"][-1]), int(ended["chunk"][-1]))
                         self.on_bytes(int(ended["file_offset"][-1]))
                     yield from self._check_server_starts(block)
+                    if fragments.concerns(block.events):
+                        yield from fragments.findings(block.data, block.events, block.groups, block.place)
             except BinlogError as error:
                 yield Finding.of(error)
             position = self._next(position, last, end)

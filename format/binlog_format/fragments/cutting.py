@@ -1,0 +1,153 @@
+"""A row event too large to be joined becomes several, whose rows are whole: `RowCutter`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from binlog_format.errors import CorruptError, UnsupportedError
+from binlog_format.events.compression_layout import PLAIN_TYPES
+from binlog_format.events.layout import EVENT_SIZE_OFFSET, EVENT_TYPE_OFFSET
+from binlog_format.events.table_map import parse_table_map
+from binlog_format.events.table_map_layout import TABLE_ID_OFFSET, TABLE_ID_SIZE
+from binlog_format.fragments.joining_kernels import has_size, original_type, rows_end
+from binlog_format.fragments.layout import ROWS_FLAG_STATEMENT_END, ROWS_FLAGS_OFFSET
+from binlog_format.fragments.stretch import Stretch, joined
+from binlog_format.log import BLOCK_SIZE
+from binlog_format.rows import row_event_kernels as codes
+from binlog_format.rows.column_types import value_widths
+from binlog_format.rows.partial_image_kernels import open_images
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from binlog_format.position import Place
+    from binlog_format.vendor import Vendor
+
+    Int32s = NDArray[np.int32]
+
+
+class RowsPart(NamedTuple):
+    """A row event with some of the rows of the original one.
+
+    Attributes:
+        event: Its bytes, and where these lie in the files.
+        is_last: No rows follow.
+    """
+
+    event: Stretch
+    is_last: bool
+
+
+class _Head(NamedTuple):
+    """What precedes the rows.
+
+    Attributes:
+        content: Header, table id, flags, bitmaps; where the type is that of plain rows.
+        present: Columns of the images before and after.
+        before: How many the (first) image of a row has.
+        after: How many the second one has; -1: there is none.
+        widths: Of `value_widths`.
+    """
+
+    content: Stretch
+    present: Int32s
+    before: int
+    after: int
+    widths: Int32s
+
+
+class RowCutter:
+    """Takes the bytes of one original event as they come in, and gives its rows in events of about `BLOCK_SIZE`.
+
+    Where it cuts depends on these bytes alone, not on how they come in: a part is what has whole rows in that many
+    bytes from its start; in twice as many, when there is none, and so on. No more than that is kept.
+
+    Args:
+        size: Of the original event.
+        table_maps: By table id.
+        vendor: Whose server wrote them.
+        at: Where the first fragment is, for messages.
+    """
+
+    def __init__(self, size: int, table_maps: Mapping[int, bytes], vendor: Vendor, at: Place | None) -> None:
+        self._size = size
+        self._table_maps = table_maps
+        self._vendor = vendor
+        self._at = at
+        self._head: _Head | None = None
+        self._held: list[Stretch] = []
+        self._held_size = 0
+        self._wanted = BLOCK_SIZE
+        self._received = 0
+
+    def feed(self, content: Stretch) -> Iterator[RowsPart]:
+        """The parts that are whole with the next bytes of the event.
+
+        Raises:
+            CorruptError: `BAD_EVENT`: the rows do not fit the table map, or not into the event.
+            UnsupportedError: `EVENT_TYPE`: the rows are compressed.
+            BinlogError: The table map's problem.
+        """
+        at = 0
+        while at < len(content.data):
+            end = min(len(content.data), at + self._wanted - self._held_size)
+            self._held.append(content.part(at, end))
+            self._held_size += end - at
+            self._received += end - at
+            at = end
+            if self._held_size == self._wanted or self._received == self._size:
+                yield from self._cut()
+
+    def _cut(self) -> Iterator[RowsPart]:
+        # What is held: all that is wanted, or all that is left.
+        held = joined(self._held)
+        if self._head is None:
+            self._head = self._open(held)
+            held = held.part(len(self._head.content.data), len(held.data))
+        head = self._head
+        is_last = self._received == self._size
+        end = rows_end(held.data, head.present, head.before, head.after, head.widths)
+        if end < 0 or (is_last and end < len(held.data)):
+            raise self._error("its rows do not fit the table map, or end behind the event")
+        if end:
+            yield RowsPart(self._event(head, held.part(0, end), is_last=is_last), is_last)
+        self._wanted = BLOCK_SIZE if end else 2 * self._wanted
+        self._held = [held.part(end, len(held.data))] if end < len(held.data) else []
+        self._held_size = len(held.data) - end
+
+    def _open(self, held: Stretch) -> _Head:
+        data = held.data
+        kind = original_type(data, 0, len(data), PLAIN_TYPES)
+        if kind == 0 or not has_size(data, 0, self._size):
+            raise self._error("its header is not that of a row event of this size")
+        if PLAIN_TYPES[kind]:
+            reason = f"a row event of {self._size} bytes in fragments: its rows are compressed"
+            raise UnsupportedError("EVENT_TYPE", reason, at=self._at)
+        table_id = int.from_bytes(data[TABLE_ID_OFFSET : TABLE_ID_OFFSET + TABLE_ID_SIZE].tobytes(), "little")
+        if table_id not in self._table_maps:
+            raise self._error("no table map for its table id in the group before it")
+        layout = parse_table_map(self._table_maps[table_id], self._vendor)
+        widths = value_widths(layout)
+        present = np.empty((2, len(widths)), dtype=np.int32)
+        code, rows_start, before, after = open_images(data, 0, len(data), kind, len(widths), present)
+        if code != codes.OK:
+            raise self._error(f"its columns are not those of the table map of {layout.full_name}")
+        has_two = codes.row_action(kind) == codes.UPDATE
+        head = held.part(0, rows_start)
+        head.data[EVENT_TYPE_OFFSET] = kind
+        return _Head(head, present, before, after if has_two else -1, widths)
+
+    def _event(self, head: _Head, rows: Stretch, *, is_last: bool) -> Stretch:
+        event = joined([head.content, rows])
+        size = np.array([len(event.data)], dtype="<u4").view(np.uint8)
+        event.data[EVENT_SIZE_OFFSET : EVENT_SIZE_OFFSET + 4] = size
+        if not is_last:
+            event.data[ROWS_FLAGS_OFFSET] &= 0xFF ^ ROWS_FLAG_STATEMENT_END
+        return event
+
+    def _error(self, reason: str) -> CorruptError:
+        return CorruptError("BAD_EVENT", f"row event of {self._size} bytes in fragments: {reason}", at=self._at)
