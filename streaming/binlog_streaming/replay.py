@@ -7,9 +7,6 @@ its checkpoint, so a replay that was cut off goes on with it.
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,18 +22,17 @@ from binlog_format.gtid_set import parse_gtids
 from binlog_format.position import Place
 from binlog_format.search import end_of_gtids
 from binlog_streaming.checkpoint import read_checkpoint
+from binlog_streaming.hand_over import hand_over
 from binlog_streaming.mirror_job import OWN_FOLDER
-from binlog_streaming.record_keeper import RecordKeeper, begins_with_first
+from binlog_streaming.record_keeper import begins_with_first
 from binlog_streaming.replay_range import ReplayRange, find_range, open_log_of
-from binlog_streaming.replay_record import RECORD_FILE, ReplayCheckpoint, ReplayRecord
+from binlog_streaming.replay_record import ReplayCheckpoint, ReplayRecord
 from binlog_streaming.replay_tables import ReplayTables, Sorted, elsewhere, has_tables
 from binlog_streaming.set_aside import give_back, set_aside_by
 from binlog_streaming.settings_model import Job, Metrics, Source, Writer
 from binlog_streaming.table_patterns import without_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from binlog_connector.following.watched import WatchedLog
     from binlog_format.gtid_set import GtidPoint
     from binlog_streaming.settings_model import Mode
@@ -85,7 +81,8 @@ class ReplayRequest:
     @property
     def asked(self) -> tuple[str | None, str | None, bool]:
         """As a `ReplayRecord` has it."""
-        return *(None if point is None else str(point) for point in (self.start, self.end)), self.hand_over
+        start, end = (None if point is None else str(point) for point in (self.start, self.end))
+        return start, end, self.hand_over
 
     @property
     def target_job(self) -> Job:
@@ -151,7 +148,7 @@ class Replay:
             count = tables.say_position(self.record.last, self.record.query_id)
             targets = [(one.name.database, one.name.table, one.mode) for one in tables.there()]
         if self.record.hand_over:
-            _hand_over(self.request.job, self.job, self.record.tables, targets)
+            hand_over(self.request.job, self.job, self.record.tables, targets)
         else:
             ReplayCheckpoint(self.job.checkpoint).remove()
         return count
@@ -381,33 +378,3 @@ def _job_of(request: ReplayRequest, record: ReplayRecord) -> Job:
         checkpoint=request.checkpoint,
         metrics=Metrics(),
     )
-
-
-def _hand_over(
-    job: Job, replay_job: Job, tables: tuple[tuple[str, str], ...], targets: Iterable[tuple[str, str, Mode]]
-) -> None:
-    checkpoint = replay_job.checkpoint
-    known = read_checkpoint(checkpoint)
-    assert known is not None, "a job that has run once has a checkpoint"
-    assert known.offset is not None, "without one the job would begin at its start again"
-    built = RecordKeeper(replay_job)
-    built.changes()
-    # The settings in its record are those of the replay.
-    keeper = RecordKeeper(msgspec.structs.replace(job, checkpoint=checkpoint))
-    keeper.inherit(built.record)
-    keeper.saw(tables, targets)
-    _move(Path(checkpoint), Path(job.checkpoint))
-    ReplayCheckpoint(job.checkpoint).forget(RECORD_FILE)
-
-
-def _move(source: Path, to: Path) -> None:
-    to.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.rename(source, to)  # noqa: PTH104 (onto an empty folder too)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        near = to.with_name(f"{to.name}.new")
-        shutil.copytree(source, near, dirs_exist_ok=True)
-        os.rename(near, to)  # noqa: PTH104
-        shutil.rmtree(source)

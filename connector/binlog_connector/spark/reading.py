@@ -89,7 +89,7 @@ def make_view(
     server_runs: ServerRuns | None = None,
 ) -> BatchView:
     """The view that *options* ask for. Imports compiled code, which takes a moment in a new process."""
-    tables, groups = _filters(options, skip_gtid, until, wanted)
+    tables, groups = _filters(options, skip, until, wanted)
     match options.view:
         case View.CHANGEFEED:
             from binlog_format.views.changefeed import ChangefeedView
@@ -114,7 +114,7 @@ def make_view(
 
 
 def _filters(
-    options: SourceOptions, skip_gtid: GtidPoint, until: GtidPoint | None, wanted: Wanted
+    options: SourceOptions, skip: Taken | None, until: Taken | None, wanted: Wanted
 ) -> tuple[TableFilter, GroupFilter]:
     from binlog_format.views.group_filter import GroupFilter
     from binlog_format.views.table_filter import TableFilter
@@ -225,7 +225,7 @@ class RangeReader:
         from binlog_connector.schema.server_runs import ServerRuns
         from binlog_connector.spark.known_scopes import scope_before
 
-        tables, groups = _filters(self.options, partition.skip_gtid, partition.until, self.wanted)
+        tables, groups = _filters(self.options, partition.skip, partition.until, self.wanted)
         row_format = RowFormat(
             tables,
             table=self.options.table,

@@ -14,7 +14,6 @@ from binlog_connector.spark.reading import RangeReader, make_view, planned_block
 from binlog_connector.spark.schema import to_spark
 from binlog_format import open_log
 from binlog_format.errors import DataLossError, UnsupportedError
-from binlog_format.gtid_set import NO_GTIDS
 from tests.connector.shop import Shop
 from tests.corpus import SERVER_CASES
 
