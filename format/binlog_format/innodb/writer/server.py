@@ -111,6 +111,7 @@ class BinlogWriter(Sessions):
             Where the commit record begins.
         """
         session = self._take_session(sid)
+        session.transaction.end_statement()
         parts: list[bytes | memoryview] = []
         sets: list[OobReference] = []
         caches = session.used_caches()
@@ -154,6 +155,7 @@ class BinlogWriter(Sessions):
             raise ValueError(f"{xid} is prepared already")
         session = self._take_session(sid)
         cache = session.transaction
+        cache.end_statement()
         cache.spill()
         reference = cache.reference()
         node = self._pages.write(RecordKind.XA_PREPARE, prepare_record(xid, engine_count, reference))

@@ -85,7 +85,10 @@ class TransactionCache:
         self._tree_marks: dict[int, ForestMark] = {0: NO_MARK}  # position -> the forest there
 
     def append(self, event: bytes | memoryview) -> None:
-        """Add bytes; when they do not fit, the buffer is filled to its end and spilled (rule 2)."""
+        """Add bytes; when they do not fit, the buffer is filled to its end and spilled (rule 2).
+
+        What is left goes out in whole buffers, the last one too when it is full; only the rest stays.
+        """
         if type(event) is not bytes:
             event = bytes(event)  # the caller's buffer may change
         size = self._size + len(event)
@@ -94,12 +97,13 @@ class TransactionCache:
             self._size = size
             return
         rest = memoryview(event)
-        while self._size + len(rest) > self._buffer_size:
-            room = self._buffer_size - self._size
+        room = self._buffer_size - self._size
+        while len(rest) >= room:
             self._parts.append(rest[:room])
             self._size = self._buffer_size
             self.spill()
             rest = rest[room:]
+            room = self._buffer_size
         if rest:
             self._parts.append(rest)
             self._size = len(rest)
@@ -148,6 +152,10 @@ class TransactionCache:
     def start_statement(self) -> None:
         """Remember where a statement starts."""
         self.set_savepoint(_STATEMENT_START)
+
+    def end_statement(self) -> None:
+        """The running statement has ended: no piece is cut where it started any more."""
+        self._marks.pop(_STATEMENT_START, None)
 
     def roll_back_statement(self) -> None:
         """Drop what the running statement has added."""

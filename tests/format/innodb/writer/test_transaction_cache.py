@@ -114,6 +114,93 @@ def test_savepoint_cuts_a_piece_only_where_it_lies(run: Run) -> None:
     assert run(work) == ([1000, BUFFER - 1000, 10_000 - BUFFER], 3)
 
 
+def _starts(writer: BinlogWriter) -> None:
+    writer.event(1, b"a" * 5000)
+    writer.statement_start(1)
+    writer.event(1, b"b" * 5000)
+    writer.statement_start(1)
+    writer.event(1, b"c" * 9000)
+
+
+def _savepoints(writer: BinlogWriter) -> None:
+    for number in range(3):
+        writer.event(1, b"a" * 1000)
+        writer.savepoint(1, number)
+    writer.event(1, b"b" * 7000)
+
+
+def _same_place(writer: BinlogWriter) -> None:
+    writer.event(1, b"a" * 1000)
+    writer.savepoint(1, 1)
+    writer.savepoint(1, 2)
+    writer.statement_start(1)
+    writer.event(1, b"b" * 9000)
+
+
+def _set_again(writer: BinlogWriter) -> None:
+    writer.event(1, b"a" * 1000)
+    writer.savepoint(1, 1)
+    writer.event(1, b"b" * 1000)
+    writer.savepoint(1, 1)
+    writer.event(1, b"c" * 7000)
+
+
+def _at_commit(writer: BinlogWriter) -> None:
+    writer.event(1, b"a" * 9000)
+    writer.savepoint(1, 1)
+    writer.event(1, b"b" * 100)
+    writer.statement_start(1)
+    writer.event(1, b"c" * 100)
+
+
+def _behind_a_full_buffer(writer: BinlogWriter) -> None:
+    writer.event(1, b"a" * BUFFER)
+    writer.savepoint(1, 1)
+    writer.statement_start(1)
+    writer.event(1, b"b" * (BUFFER + 10))
+
+
+@pytest.mark.parametrize(
+    ("work", "expected"),
+    [
+        (_starts, [5000, BUFFER - 5000, 1808, BUFFER - 1808, 2616]),
+        (_savepoints, [1000, 1000, 1000, BUFFER - 3000, 1808]),
+        (_same_place, [1000, BUFFER - 1000, 1808]),
+        (_set_again, [2000, BUFFER - 2000, 808]),
+        (_at_commit, [BUFFER, 808, 200]),
+        (_behind_a_full_buffer, [BUFFER, BUFFER, 10]),
+    ],
+    ids=["statement starts", "savepoints", "same place", "set again", "at commit", "behind a full buffer"],
+)
+def test_savepoints_and_statement_starts_cut_pieces(
+    run: Run, work: Callable[[BinlogWriter], None], expected: list[int]
+) -> None:
+    """Rule 6. A statement has ended when its transaction is committed: its start cuts nothing then."""
+    assert run(work) == (expected, len(expected))
+
+
+def test_marks_cut_pieces_that_are_cut_by_size_too(run: Run) -> None:
+    """`binlog_cache_size` 4096: a buffer of 8192 bytes goes out in pieces of at most 4096, counted from each mark."""
+
+    def work(writer: BinlogWriter) -> None:
+        writer.event(1, b"a" * 3000)
+        writer.savepoint(1, 1)
+        writer.event(1, b"b" * 9000)
+
+    assert run(work, cache_size=4096) == ([3000, 4096, 1096, 3808], 4)
+
+
+@pytest.mark.parametrize(("size", "before"), [(2 * BUFFER, 2), (2 * BUFFER + 1, 2), (2 * BUFFER - 1, 1), (BUFFER, 0)])
+def test_whole_buffers_of_a_large_event_go_out_at_once(size: int, before: int, tmp_path: Path) -> None:
+    """Before what another session commits then."""
+    options = WriterOptions(page_size=65536, max_binlog_size=1 << 21, cache_size=BUFFER, sync=False)
+    with BinlogWriter(tmp_path, options) as writer:
+        writer.event(1, b"a" * size)
+        other = writer.write_group(Gtid(0, 1, 2), gtid_event(Gtid(0, 1, 2)), [b"b" * 30])
+    _, byte = other
+    assert before * BUFFER <= byte - 65536 < before * BUFFER + 100
+
+
 def test_rollback_into_the_spilled_part_leaves_garbage(run: Run, tmp_path: Path) -> None:
     def work(writer: BinlogWriter) -> None:
         writer.event(1, b"a" * 1000)
