@@ -23,6 +23,7 @@ from binlog_format.events.previous_gtids import parse_previous_gtids
 from binlog_format.events.query import parse_query
 from binlog_format.events.query_status import parse_query_status
 from binlog_format.events.table_map import parse_table_map
+from binlog_format.fragments.encoding import encode_fragments
 from binlog_format.gtid_groups import gtid_of
 from binlog_format.gtid_set import GtidSet
 from binlog_format.gtid_sources import GtidSources
@@ -159,11 +160,30 @@ def compressed(number: int, edits: list[Edit], outer: list[Edit], is_payload: bo
         _check_expanded(of_vendor(plain_block([[stored]]), vendor))
 
 
+def fragments(number: int, edits: list[Edit], threshold: int, damaged: int, number_first: bool) -> None:
+    """Row events in fragments, one of which is spoiled or left out: nothing gives more bytes than there are."""
+    vendor, groups = plain_parts(number)
+    plain = [event for group in groups for event in group if event[4] not in (40, *range(165, 173))]
+    stored = []
+    for event in plain:
+        is_cut = event[4] in (23, 24, 25) and len(event) > threshold
+        stored += encode_fragments(event, ORIGIN, threshold, number_first=number_first) if is_cut else [event]
+    cut = [row for row, event in enumerate(stored) if event[4] == EventType.PARTIAL_ROW_DATA]
+    if cut:
+        row = cut[damaged % len(cut)]
+        content = spoiled(stored[row][EVENT_HEADER_SIZE:], edits)
+        stored[row : row + 1] = [with_body(stored[row], content)] if content else []
+    with contextlib.suppress(BinlogError):
+        plain_size = _check_expanded(of_vendor(plain_block([stored]), vendor))
+        assert plain_size <= sum(map(len, stored))
+
+
 TARGETS = {
     "table_map": Target(table_map, (NUMBERS, EDITS)),
     "gtid_events": Target(gtid_events, (NUMBERS, EDITS)),
     "mysql_gtid": Target(mysql_gtid, (NUMBERS, EDITS, st.integers(1, 80))),
     "query_events": Target(query_events, (NUMBERS, EDITS, st.sampled_from(Vendor))),
     "expansion": Target(expansion, (NUMBERS, EDITS)),
+    "fragments": Target(fragments, (NUMBERS, EDITS, st.integers(41, 400), NUMBERS, st.booleans())),
     "compressed": Target(compressed, (NUMBERS, EDITS, EDITS, st.booleans(), st.booleans())),
 }
