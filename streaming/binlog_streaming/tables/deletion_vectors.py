@@ -43,7 +43,7 @@ def read_vector(folder: str, vector: Vector | None) -> Rows:
         return np.empty(0, np.int64)
     try:
         rows = decoded(_stored(folder, vector))
-    except (DamagedError, struct.error) as error:
+    except (ValueError, OverflowError, struct.error) as error:
         raise DeltaError(f"deletion vector {vector.name}: {error}") from error
     if len(rows) != vector.cardinality:
         raise DeltaError(f"deletion vector {vector.name}: {len(rows)} rows instead of {vector.cardinality}")
@@ -107,6 +107,8 @@ def from_z85(text: str) -> bytes:
     Raises:
         DamagedError: It is no such text.
     """
+    if len(text) % 5:
+        raise DamagedError(f"no Z85 text: {len(text)} letters are no multiple of five")
     try:
         values = [_Z85_VALUES[letter] for letter in text]
         parts = (values[start : start + 5] for start in range(0, len(values), 5))
@@ -122,8 +124,10 @@ def _stored(folder: str, vector: Vector) -> bytes:
     with path.open("rb") as file:
         file.seek(vector.offset or 0)
         (size,) = _WORD.unpack(file.read(_WORD.size))
-        data = file.read(vector.size_in_bytes)
+        if size != vector.size_in_bytes:
+            raise DamagedError(f"its length is {size}, the table's log has {vector.size_in_bytes}")
+        data = file.read(size)
         (checksum,) = _WORD.unpack(file.read(_WORD.size))
-    if size != vector.size_in_bytes or zlib.crc32(data) != checksum:
-        raise DamagedError("length or checksum differs")
+    if zlib.crc32(data) != checksum:
+        raise DamagedError(f"its checksum is {zlib.crc32(data):#010x}, the file has {checksum:#010x}")
     return data

@@ -24,6 +24,8 @@ _HEAD = struct.Struct("<IQ")
 _WORD = struct.Struct("<I")
 _COUNT = struct.Struct("<H")
 
+_UPPER_MAX = 2**31 - 1
+"""Upper 32 bits of the largest number; the numbers are those of rows, and signed."""
 _NO_RUNS = 12346
 _WITH_RUNS = 12347
 _LIST_MAX = 4096
@@ -65,11 +67,16 @@ def decoded(data: bytes) -> Rows:
         place, found = _HEAD.size, [np.empty(0, np.int64)]
         for _ in range(count):
             (upper,) = _WORD.unpack_from(data, place)
+            if upper > _UPPER_MAX:
+                raise DamagedError(f"a number begins with {upper:#x}, which is negative")
             rows, place = _bitmap(data, place + 4)
             found.append(rows + (upper << 32))
     except (struct.error, ValueError) as error:
         raise DamagedError(str(error)) from error
-    return np.concatenate(found)
+    numbers = np.concatenate(found)
+    if (np.diff(numbers) <= 0).any():
+        raise DamagedError("its numbers do not ascend")
+    return numbers
 
 
 def _part(lower: NDArray[np.uint16]) -> bytes:
@@ -87,20 +94,22 @@ def _bitmap(data: bytes, place: int) -> tuple[Rows, int]:
     if cookie & 0xFFFF == _WITH_RUNS:
         count = (cookie >> 16) + 1
         flags = np.frombuffer(data, np.uint8, (count + 7) // 8, place)
-        runs = np.unpackbits(flags, bitorder="little").astype(np.bool_)
+        runs = np.unpackbits(flags, count=count, bitorder="little").astype(np.bool_)
         place += len(flags)
         has_offsets = count >= _OFFSETS_FROM
     elif cookie == _NO_RUNS:
         (count,) = _WORD.unpack_from(data, place)
+        if count > 1 << 16:
+            raise DamagedError(f"a bitmap of {count} parts")
         place += 4
-        runs = np.zeros(min(count, 1 << 16), np.bool_)
+        runs = np.zeros(count, np.bool_)
         has_offsets = True
     else:
         raise DamagedError(f"a bitmap begins with {cookie}")
     described = np.frombuffer(data, "<u2", 2 * count, place).reshape(count, 2).astype(np.int64)
     place += 4 * count * (2 if has_offsets else 1)
     found = [np.empty(0, np.int64)]
-    for is_run, (upper, less_one) in zip(runs, described.tolist(), strict=False):
+    for is_run, (upper, less_one) in zip(runs, described.tolist(), strict=True):
         lower, place = _runs(data, place) if is_run else _numbers(data, place, less_one + 1)
         found.append(lower + (upper << 16))
     return np.concatenate(found), place
@@ -110,6 +119,9 @@ def _runs(data: bytes, place: int) -> tuple[Rows, int]:
     (count,) = _COUNT.unpack_from(data, place)
     pairs = np.frombuffer(data, "<u2", 2 * count, place + 2).reshape(count, 2).astype(np.int64)
     lengths = pairs[:, 1] + 1
+    # Runs that overlap would make gigabytes of a few bytes.
+    if (pairs[1:, 0] < (pairs[:, 0] + lengths)[:-1]).any() or pairs[-1:].sum() >= 1 << 16:
+        raise DamagedError("its runs overlap")
     first_of_run = np.repeat(np.cumsum(lengths) - lengths, lengths)
     return np.repeat(pairs[:, 0], lengths) + np.arange(lengths.sum()) - first_of_run, place + 2 + 4 * count
 

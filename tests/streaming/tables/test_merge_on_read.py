@@ -294,6 +294,27 @@ class TestVectors:
         assert to_z85(bytes.fromhex("864fd26fb559f75b")) == "HelloWorld"
         assert from_z85("HelloWorld") == bytes.fromhex("864fd26fb559f75b")
 
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"path_or_inline_dv": "short"},
+            {"path_or_inline_dv": "letters that are none"},
+            {"offset": 2**70},
+            {"size_in_bytes": 2**70},
+            {"size_in_bytes": -1},
+            {"storage_type": "i", "path_or_inline_dv": "hello-"},
+        ],
+        ids=lambda changes: " ".join(f"{name}={value}" for name, value in changes.items()),
+    )
+    def test_a_log_that_describes_a_vector_wrongly_is_an_error(
+        self, tmp_path: Path, changes: dict[str, object]
+    ) -> None:
+        file = VectorFile(str(tmp_path))
+        stored = file.add(np.array([0, 5]))
+        file.write()
+        with pytest.raises(DeltaError, match="deletion vector"):
+            read_vector(str(tmp_path), changed(stored, **changes))
+
     @pytest.mark.parametrize("place", [0, 3, 20, -1], ids=["length", "length's end", "content", "checksum"])
     def test_a_damaged_vector_is_an_error(self, path: Path, place: int) -> None:
         """Rows that were superseded would come back."""

@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from binlog_streaming.tables.roaring import MAGIC, DamagedError, decoded, encoded
@@ -51,16 +51,48 @@ def test_runs_are_read(count: int) -> None:
     assert decoded(data).tolist() == [3, *rows]
 
 
-@given(st.data())
-def test_damaged_bytes_are_an_error_or_another_set(data: st.DataObject) -> None:
+WHOLE = encoded(np.array([1, 3, 70_000, *range(131_072, 140_000)]))
+
+
+@given(cut=st.integers(0, len(WHOLE) - 1), place=st.integers(0, 60), flipped=st.integers(1, 255))
+@example(cut=0, place=15, flipped=0x80)  # the top bit of the upper 32 bits
+@example(cut=0, place=16, flipped=0x01)  # a list becomes runs
+@example(cut=0, place=22, flipped=0x01)  # 65,536 more parts
+@example(cut=0, place=24, flipped=0x01)  # the first part comes after the second one
+def test_damaged_bytes_are_an_error_or_another_set(cut: int, place: int, flipped: int) -> None:
     """Nothing worse: a checksum around them tells which it is."""
-    whole = bytearray(encoded(np.array([1, 3, 70_000, *range(131_072, 140_000)])))
-    cut = data.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(DamagedError):
-        decoded(bytes(whole[:cut]))
-    whole[data.draw(st.integers(0, 60))] ^= data.draw(st.integers(1, 255))
+        decoded(WHOLE[:cut])
+    damaged = bytearray(WHOLE)
+    damaged[place] ^= flipped
     try:
-        rows = decoded(bytes(whole))
+        rows = decoded(bytes(damaged))
     except DamagedError:
         return
     assert rows.dtype == np.int64
+    assert (np.diff(rows) > 0).all()
+
+
+def one_bitmap(upper: int, cookie: int, *words: int) -> bytes:
+    """A set of one bitmap, whose words of 16 bits after the first four bytes are *words*."""
+    return struct.pack(f"<IQII{len(words)}H", MAGIC, 1, upper, cookie, *words)
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (one_bitmap(0x80000000, 12346, 1, 0, 0, 0, 16, 0, 5), "begins with 0x80000000"),
+        (one_bitmap(0, 12346, 1, 1, *[0] * 200_000), "65537 parts"),
+        (one_bitmap(0, 12346, 1, 0, 0, 1, 16, 0, 5, 5), "do not ascend"),
+        (one_bitmap(0, 12347) + b"\1" + struct.pack("<7H", 0, 9, 2, 0, 65535, 0, 65535), "runs overlap"),
+        (one_bitmap(0, 12347) + b"\1" + struct.pack("<5H", 0, 9, 1, 65535, 1), "runs overlap"),
+    ],
+    ids=["negative", "too many parts", "twice", "the same run again", "a run past the end"],
+)
+def test_damage_says_what_it_is(data: bytes, problem: str) -> None:
+    with pytest.raises(DamagedError, match=problem):
+        decoded(data)
+
+
+def test_largest_number_comes_back() -> None:
+    assert decoded(one_bitmap(0x7FFFFFFF, 12346, 1, 0, 0xFFFF, 0, 16, 0, 0xFFFF)).tolist() == [2**63 - 1]
