@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from typing import TYPE_CHECKING
 
@@ -14,83 +13,14 @@ from binlog_format.innodb.layout import PAGE_SIZE_DEFAULT
 from binlog_format.innodb.writer import files
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
+from tests.faults.writer_os import SECTOR, TornOs
 from tests.format.innodb.writer.sessions import Driver, Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from binlog_format.log import Log
-
-SECTOR = 512
-
-
-class TornOs:
-    """Stands in for `os` in the writer: pages reach the files late, and sector by sector.
-
-    A write is put off while up to *late_max* others wait before it, in order, as in the server's queue of pages; what a
-    page's owner has changed is in its own memory. When it is a page's turn, parts of it come first: any of its sectors,
-    for a page that is written again too. Somebody looks after every part.
-
-    Args:
-        source: Of all choices.
-        look: Called whenever the files have changed.
-        late_max: Writes that may wait.
-        in_order: A part of a page is its beginning, as when one process writes while another one reads; else any
-            sectors, as when a machine stops.
-    """
-
-    def __init__(
-        self, source: random.Random, look: Callable[[], None], *, late_max: int, page_size: int, in_order: bool
-    ) -> None:
-        self._source = source
-        self._look = look
-        self._late_max = late_max
-        self._page_size = page_size
-        self._in_order = in_order
-        self._late: list[tuple[int, int, bytes]] = []
-        self.torn = 0
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(os, name)
-
-    def pwritev(self, descriptor: int, pages: Sequence[bytearray], offset: int) -> int:
-        for number, page in enumerate(pages):
-            self._late.append((descriptor, offset + number * self._page_size, bytes(page)))
-        self._catch_up(self._source.randrange(self._late_max + 1))
-        return sum(map(len, pages))
-
-    def pwrite(self, descriptor: int, data: bytes, offset: int) -> int:
-        self._catch_up(0)
-        return os.pwrite(descriptor, data, offset)
-
-    def fdatasync(self, descriptor: int) -> None:
-        self._catch_up(0)
-        os.fdatasync(descriptor)
-
-    def ftruncate(self, descriptor: int, size: int) -> None:
-        self._catch_up(0)
-        os.ftruncate(descriptor, size)
-
-    def close(self, descriptor: int) -> None:
-        self._catch_up(0)
-        os.close(descriptor)
-
-    def _catch_up(self, left: int) -> None:
-        while len(self._late) > left:
-            self._write_in_parts(*self._late.pop(0))
-
-    def _write_in_parts(self, descriptor: int, offset: int, page: bytes) -> None:
-        sectors = list(range(0, len(page), SECTOR))
-        if not self._in_order:
-            self._source.shuffle(sectors)
-        stops = {self._source.randrange(len(sectors)) for _ in range(2)}
-        for number, start in enumerate(sectors):
-            if number in stops:
-                self.torn += os.pread(descriptor, len(page), offset) != page
-                self._look()
-            os.pwrite(descriptor, page[start : start + SECTOR], offset + start)
-        self._look()
 
 
 class Tailer:

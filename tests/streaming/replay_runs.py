@@ -22,6 +22,7 @@ from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch import BatchContext
 from binlog_streaming.tables.missing import check_folders
 from binlog_streaming.tables.progress import BatchProgress
+from tests.faults.processes import Killed
 from tests.truth.cases import case_path
 from tests.truth.replay import row_differences
 from tests.truth.truth_values import typed_difference
@@ -34,10 +35,6 @@ if TYPE_CHECKING:
     from binlog_streaming.replay import Replay
     from binlog_streaming.tables.memory import JobMemory
     from tests.truth.truth_case import Case, Row
-
-
-class Killed(Exception):
-    """The process ends here."""
 
 
 def job_for(folder: Path, name: str, *, bytes_max: str = "2k", select: str = r"t\.(a|b|nokey)", **rule: object) -> Job:

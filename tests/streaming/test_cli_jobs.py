@@ -15,8 +15,8 @@ import pytest
 from binlog_format.errors import AccessError, OptionError
 from binlog_streaming.mirror_job import OWN_FOLDER, mirror_job, remember
 from binlog_streaming.settings import Mode, TableFormat, TableRule, load_job
+from tests.faults.processes import files_up_to
 from tests.streaming.tables.oltp import CHANGES, OLTP, TABLES, mirror, truth
-from tests.streaming.tables.test_faults import files_up_to
 
 PROGRAM = str(Path(sys.executable).with_name("binlog-stream"))
 COMMANDS = ("init", "check", "run", "mirror")

@@ -22,6 +22,7 @@ from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.source_file import LocalDirectory
 from binlog_streaming.repack import Repacker, RepackProgress
 from tests.corpus import SERVER_CASES
+from tests.faults.processes import Killed
 from tests.format.classic.logs import (
     MARIADB_CASES,
     OLTP_SMALL,
@@ -99,10 +100,6 @@ def repack(
     with Repacker(log, target, options, on_progress=on_progress) as repacker:
         repacker.run(threading.Event(), follow=False)
     return repacker.progress
-
-
-class Killed(Exception):
-    """Stands for the end of the process."""
 
 
 def repack_until_killed(source: Path, target: Path, blocks: int, *, block_size: int) -> bool:

@@ -27,7 +27,8 @@ from binlog_streaming.tables.sinks import sink_type
 from binlog_streaming.tables.standing import standing_of
 from binlog_streaming.tables.steps import Step, watched
 from tests.connector.shop import Shop
-from tests.streaming.replay_runs import Killed, check, job_for, plan, replay, rows_of, run
+from tests.faults.processes import Killed
+from tests.streaming.replay_runs import check, job_for, plan, replay, rows_of, run
 from tests.streaming.tables.shop import ShopLog
 from tests.truth.cases import case, case_path
 

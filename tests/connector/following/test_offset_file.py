@@ -13,13 +13,10 @@ from binlog_connector.following.offsets import SourceOffset
 from binlog_format.errors import AccessError, OptionError, UnsupportedError
 from binlog_format.gtid_set import parse_gtids
 from binlog_format.position import Position
+from tests.faults.processes import Killed
 
 OLD = SourceOffset(Position(3, 7, 2), "innodb", "50000:3", parse_gtids("0-1-17,1-2-4"), last_page_crc=0x12345678)
 NEW = SourceOffset(Position(3, 8, 0), "innodb", "50000:3", parse_gtids("0-1-18,1-2-4"), last_page_crc=0x9ABCDEF0)
-
-
-class Killed(BaseException):
-    """The process ends here: nothing that follows is done."""
 
 
 def test_what_was_saved_is_loaded(tmp_path: Path) -> None:

@@ -27,8 +27,10 @@ from binlog_format.position import Position
 from binlog_format.views.changes import ChangesView
 from tests.connector.shop import FIRST_SECOND, Shop
 from tests.corpus import SERVER_CASES
+from tests.faults.clock import FakeClock
+from tests.faults.writer_os import SlowOs
 from tests.format.innodb.writer.sessions import Driver
-from tests.format.innodb.writer.test_live import SlowOs, _random_operation, _random_options
+from tests.format.innodb.writer.test_live import _random_operation, _random_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,16 +44,6 @@ SMALL_FILES = 4 * 16384
 PAGE = 16384
 FAST = Following(poll_interval=0.01)
 Row = tuple[str, int, int]
-
-
-class FakeClock:
-    """Goes on when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def rows_of(step: Step) -> list[Row]:

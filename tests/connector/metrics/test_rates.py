@@ -5,14 +5,7 @@ from __future__ import annotations
 import pytest
 
 from binlog_connector.metrics.rates import Rate
-
-
-class FakeClock:
-    def __init__(self) -> None:
-        self.now = 500.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.faults.clock import FakeClock
 
 
 def test_rate_is_the_mean_of_the_last_ten_seconds() -> None:

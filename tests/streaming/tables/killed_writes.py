@@ -6,47 +6,19 @@ tables are in FOLDER/STORY/STEP/tables then. A process that only forks stays rea
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_streaming.settings import Sink, TableFormat
 from binlog_streaming.tables.steps import watched
+from tests.faults.processes import Kill, in_a_process
 from tests.streaming.tables.memory_target import MemoryTargets
 from tests.streaming.tables.statement_stories import ONLY, STEPS_MAX, STORIES, write_story
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from binlog_streaming.tables.steps import Step
-
-
-class Kill:
-    """Ends this process at the step with a number, as nobody can be told."""
-
-    def __init__(self, left: int) -> None:
-        self._left = left
-
-    def __call__(self, step: Step) -> None:
-        self._left -= 1
-        if self._left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-def in_a_process(work: Callable[[], object]) -> int:
-    """Do *work* in a process of its own; its exit status, or the number of the signal that ended it, below zero."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-        except BaseException:  # reported by the status
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def write_killed(folder: Path, name: str, table_format: TableFormat) -> None:

@@ -16,6 +16,7 @@ from binlog_format.events.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.settings import Deletes, Mode, OnStatement, TableRule
 from binlog_streaming.tables.steps import watched
 from binlog_streaming.tables.target import DROPPED_COLUMNS_PROPERTY, KEYS_PROPERTY, MODE_PROPERTY
+from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.ddl_histories import ModelServer
 from tests.streaming.tables.memory_target import MemoryTargets
 from tests.streaming.tables.shop import ShopLog
@@ -31,7 +32,7 @@ from tests.streaming.tables.statement_stories import (
     gh_ost,
     write_story,
 )
-from tests.streaming.tables.test_ddl_histories import CutOff, CutOffError, write_with_faults
+from tests.streaming.tables.test_ddl_histories import write_with_faults
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -326,7 +327,7 @@ def test_cut_off_at_any_step_and_repeated_does_the_same(tmp_path: Path, story: S
         try:
             with watched(CutOff(step)):
                 write_story(tmp_path, story, (rule,), targets)
-        except CutOffError:
+        except Cut:
             write_story(tmp_path, story, (rule,), targets)
             for name in whole.tables:
                 if not name.startswith("."):
@@ -359,7 +360,7 @@ def test_sinks_hold_what_memory_does_wherever_they_are_cut_off(
         try:
             with watched(CutOff(step)):
                 write_story(tmp_path, with_a_past, (rule,), sink=place.sink)
-        except CutOffError:
+        except Cut:
             is_cut_off = True
             write_story(tmp_path, with_a_past, (rule,), sink=place.sink)
         assert sorted(map(_plain, place.content().to_pylist())) == wanted, step

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from binlog_format import open_log
 from binlog_streaming.settings import Deletes, Mode, TableRule
 from binlog_streaming.tables.steps import watched
+from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan, write, written_behind
 from tests.streaming.tables.ddl_histories import ModelServer
 from tests.streaming.tables.memory_target import MemoryTargets
@@ -21,25 +22,8 @@ if TYPE_CHECKING:
 
     from binlog_format.log import Log
     from binlog_streaming.tables.memory import Written
-    from binlog_streaming.tables.steps import Step
 
 RULES = (TableRule(), TableRule(deletes=Deletes.MARK), TableRule(mode=Mode.SCD2))
-
-
-class CutOffError(Exception):
-    """In place of kill -9."""
-
-
-class CutOff:
-    """Cuts a write off at the step with a number."""
-
-    def __init__(self, left: int) -> None:
-        self._left = left
-
-    def __call__(self, step: Step) -> None:
-        self._left -= 1
-        if self._left == 0:
-            raise CutOffError(step)
 
 
 def write_with_faults(log: Log, targets: MemoryTargets, batches: int, chance: random.Random, rule: TableRule) -> None:
@@ -53,7 +37,7 @@ def write_with_faults(log: Log, targets: MemoryTargets, batches: int, chance: ra
             try:
                 with watched(CutOff(chance.randint(1, 12))):
                     write(log, batch, "memory", batch_id, (rule,), targets=targets, written=written)
-            except CutOffError:
+            except Cut:
                 continue
         tables = write(log, batch, "memory", batch_id, (rule,), targets=targets, written=written)
         planned = plan(log, batch, (rule,), written=written)

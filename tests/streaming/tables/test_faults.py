@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import resource
 import shutil
-import signal
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -20,6 +18,7 @@ from binlog_format.errors import DataLossError, TableError
 from binlog_streaming.settings import Sink, TableFormat
 from binlog_streaming.tables.iceberg_catalog import identifier, open_catalog
 from binlog_streaming.tables.steps import Step, watched
+from tests.faults.processes import files_up_to
 from tests.streaming.tables.batches import cut, write
 from tests.streaming.tables.oltp import OLTP
 from tests.streaming.tables.shop import ShopLog
@@ -28,25 +27,11 @@ from tests.streaming.tables.statement_stories import ID, NAME, ONLY, ORDERS, STO
 from tests.streaming.tables.test_job import LOG_FILE, job_for, run_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
 ITEMS = wanted("items", ID, NAME)
-
-
-@contextlib.contextmanager
-def files_up_to(size: int) -> Iterator[None]:
-    """Writing more gives an error in the middle of a file, as a full disk does."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
 
 
 @pytest.mark.parametrize("table_format", MIRROR_SINKS, ids=str)

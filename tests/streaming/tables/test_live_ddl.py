@@ -10,10 +10,10 @@ import pytest
 from binlog_format import open_log
 from binlog_streaming.settings import Deletes, Mode, Sink, TableFormat, TableRule
 from binlog_streaming.tables.steps import watched
+from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan, write, written_behind
 from tests.streaming.tables.ddl_histories import ModelServer
 from tests.streaming.tables.sink_cases import Place
-from tests.streaming.tables.test_ddl_histories import CutOff, CutOffError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -121,7 +121,7 @@ def write_with_faults(
             try:
                 with watched(CutOff(chance.randint(1, 12))):
                     write(log, batch, sink.directory, batch_id, rules, sink=sink, written=written)
-            except CutOffError:
+            except Cut:
                 continue
         tables = write(log, batch, sink.directory, batch_id, rules, sink=sink, written=written)
         written = written_behind(written, plan(log, batch, rules, written=written), tables)

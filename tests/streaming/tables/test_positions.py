@@ -15,11 +15,11 @@ from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.standing import standing_of, ticket_of
 from binlog_streaming.tables.steps import watched
 from binlog_streaming.tables.target import GTID_POSITION_KEY
+from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan, run
 from tests.streaming.tables.shop import ShopLog
 from tests.streaming.tables.sink_cases import MIRROR_SINKS, Place
 from tests.streaming.tables.statement_stories import ORDERS, PRICED, STEPS_MAX
-from tests.streaming.tables.test_ddl_histories import CutOff, CutOffError
 from tests.streaming.tables.test_plan import GROUPS_MAX
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def test_target_says_the_end_of_a_batch_when_it_has_all_of_it(
         try:
             with watched(CutOff(step)):
                 batches.write(1)
-        except CutOffError:
+        except Cut:
             said = batches.stands_at()
             assert said != "0-1-1" or batches.content() == whole.content(), step
             assert said != "0-1-0" or batches.content() == before, step

@@ -19,6 +19,7 @@ from binlog_streaming.tables.change import Patches
 from binlog_streaming.tables.evolution import SchemaChange
 from binlog_streaming.tables.sinks import sink_type
 from binlog_streaming.tables.steps import Step, watched
+from tests.faults.cuts import Cut, CutAt
 from tests.streaming.tables.sink_cases import (
     COMPOSITE,
     INT_KEY,
@@ -44,10 +45,6 @@ if TYPE_CHECKING:
     from binlog_streaming.tables.target import Target, Ticket
     from tests.streaming.tables.row_images import Change as RowChange
     from tests.streaming.tables.row_images import Row
-
-
-class Cut(Exception):
-    """The process ends here."""
 
 
 @pytest.fixture(params=VARIANTS, ids=str)
@@ -236,17 +233,6 @@ def test_twin_with_the_same_step_is_a_conflict(prepared: Prepared) -> None:
         assert late.is_conflict(caught.value)
     assert not prepared.step()
     prepared.check()
-
-
-class CutAt:
-    """Cuts the write off at a step."""
-
-    def __init__(self, step: Step) -> None:
-        self.step = step
-
-    def __call__(self, step: Step) -> None:
-        if step is self.step:
-            raise Cut
 
 
 @pytest.mark.parametrize("step", list(Step))

@@ -22,6 +22,7 @@ from binlog_streaming.tables.evolution import SchemaChange
 from binlog_streaming.tables.progress import Outcome
 from binlog_streaming.tables.spark_sessions import SparkWriteError, spark_targets
 from binlog_streaming.tables.steps import Step, watched
+from tests.faults.cuts import Cut, CutAt
 from tests.streaming.tables import test_sinks as cases
 from tests.streaming.tables.oltp import OLTP
 from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, Place, change_of, numbers, rows_of
@@ -29,7 +30,7 @@ from tests.streaming.tables.spark_place import SparkPlace
 from tests.streaming.tables.test_apply_sinks import check
 from tests.streaming.tables.test_faults import put_in
 from tests.streaming.tables.test_job import LOG_FILE, job_for, run_once
-from tests.streaming.tables.test_sinks import OPERATIONS, WIDE, WIDE_ROWS, Cut, CutAt, Prepared
+from tests.streaming.tables.test_sinks import OPERATIONS, WIDE, WIDE_ROWS, Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,6 +20,7 @@ from binlog_streaming.settings import Deletes, Mode, OnStatement, TableFormat, T
 from binlog_streaming.tables.progress import Note
 from binlog_streaming.tables.steps import watched
 from binlog_streaming.tables.target import DROPPED_PROPERTY, GTID_POSITION_KEY, KEYS_PROPERTY
+from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan
 from tests.streaming.tables.memory_target import MemoryTargets
 from tests.streaming.tables.sink_cases import MIRROR_SINKS, Place
@@ -39,7 +40,6 @@ from tests.streaming.tables.statement_stories import (
     wanted,
     write_story,
 )
-from tests.streaming.tables.test_ddl_histories import CutOff, CutOffError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +63,7 @@ def test_statement_cut_off_at_any_step_and_repeated_does_the_same(tmp_path: Path
         try:
             with watched(CutOff(step)):
                 write_story(tmp_path, story, (ONLY,), targets)
-        except CutOffError:
+        except Cut:
             write_story(tmp_path, story, (ONLY,), targets)
             assert {table: rows_of(targets)[table] for table in held} == held, step
             commits = {uri: table.commits for uri, table in targets.tables.items()}
@@ -296,7 +296,7 @@ def test_column_that_takes_the_name_of_a_dropped_one_is_no_dropped_column(tmp_pa
 
     for step in range(1, STEPS_MAX):
         targets = MemoryTargets()
-        with contextlib.suppress(CutOffError), watched(CutOff(step)):
+        with contextlib.suppress(Cut), watched(CutOff(step)):
             write_story(tmp_path, story, targets=targets)
         write_story(tmp_path, story, targets=targets)
         assert rows_of(targets)["orders"] == [(1, "a")], step

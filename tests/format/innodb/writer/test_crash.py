@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import random
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -20,6 +18,7 @@ from binlog_format.innodb.writer import files
 from binlog_format.innodb.writer.options import RedoSync, WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_format.innodb.writer.xa import Xid
+from tests.faults.writer_os import Crashed, LossyOs
 from tests.format.innodb.reference_reader import read_log
 from tests.format.innodb.writer.sessions import (
     Driver,
@@ -30,17 +29,12 @@ from tests.format.innodb.writer.sessions import (
     options,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 slow_examples = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 SMALL = WriterOptions(
     page_size=512, max_binlog_size=1 << 13, state_interval=1 << 10, sync=False, redo_sync=RedoSync.EXPLICIT
 )
 """Files of 16 pages."""
-
-SECTOR = 512
 
 
 def _groups(folder: Path) -> list[bytes]:
@@ -309,59 +303,6 @@ def test_writer_without_redo_log_cannot_crash(tmp_path: Path) -> None:
 
 
 # --- a crash of the machine: what was not synced may be lost, or half there ------------------------------------------
-
-
-class Crashed(Exception):
-    """The machine has stopped."""
-
-
-class LossyOs:
-    """Stands in for `os` in the writer: what is written stays in a cache, of which a crash keeps any part.
-
-    Attributes:
-        writes_left: Writes that still work.
-    """
-
-    def __init__(self, source: random.Random) -> None:
-        self._source = source
-        self._paths: dict[int, str] = {}
-        self._unsynced: list[tuple[str, int, bytes]] = []  # path, offset, sector as it is on the disk
-        self.writes_left = 1 << 30
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(os, name)
-
-    def open(self, path: Path, flags: int, mode: int) -> int:
-        descriptor = os.open(path, flags, mode)
-        self._paths[descriptor] = str(path)
-        return descriptor
-
-    def pwritev(self, descriptor: int, pages: Sequence[bytearray], offset: int) -> int:
-        return self.pwrite(descriptor, b"".join(pages), offset)
-
-    def pwrite(self, descriptor: int, data: bytes, offset: int) -> int:
-        self.writes_left -= 1
-        if self.writes_left == 0:
-            data = data[: self._source.randrange(len(data) // SECTOR + 1) * SECTOR]
-        for start in range(offset // SECTOR * SECTOR, offset + len(data), SECTOR):
-            self._unsynced.append((self._paths[descriptor], start, os.pread(descriptor, SECTOR, start)))
-        os.pwrite(descriptor, data, offset)
-        if self.writes_left == 0:
-            raise Crashed
-        return len(data)
-
-    def fdatasync(self, descriptor: int) -> None:
-        os.fdatasync(descriptor)
-        self._unsynced = [write for write in self._unsynced if write[0] != self._paths[descriptor]]
-
-    def lose_power(self) -> None:
-        """Take back any of the unsynced writes, newest first: a sector is as it was, or as it was made."""
-        for path, offset, before in reversed(self._unsynced):
-            if self._source.random() < 0.5 and Path(path).exists():
-                with Path(path).open("r+b") as file:
-                    file.seek(offset)
-                    file.write(before)
-        self._unsynced.clear()
 
 
 @settings(max_examples=200, suppress_health_check=list(HealthCheck))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,59 +17,13 @@ from binlog_format.innodb.writer import files
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_format.innodb.writer.xa import Xid
+from tests.faults.processes import Killed
+from tests.faults.writer_os import FaultyOs
 from tests.format.innodb.reference_reader import XA_COMPLETE, Damaged, read_log
 from tests.format.innodb.writer.sessions import Driver, Operation, gtid_event, operations, options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-SECTOR = 512
-
-
-class Killed(Exception):
-    """The process is gone."""
-
-
-class FaultyOs:
-    """Stands in for `os` in the writer: the process dies in the middle of a chosen call that changes a file.
-
-    Attributes:
-        calls_left: Calls that still work.
-        sectors: How much of the last write reaches the file.
-    """
-
-    def __init__(self) -> None:
-        self.calls_left = 0
-        self.sectors = 0
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(os, name)
-
-    def pwritev(self, descriptor: int, pages: Sequence[bytearray], offset: int) -> int:
-        return self.pwrite(descriptor, b"".join(pages), offset)
-
-    def pwrite(self, descriptor: int, data: bytes, offset: int) -> int:
-        if self._dies():
-            os.pwrite(descriptor, data[: self.sectors * SECTOR], offset)
-            raise Killed
-        return os.pwrite(descriptor, data, offset)
-
-    def ftruncate(self, descriptor: int, size: int) -> None:
-        if self._dies():
-            raise Killed
-        os.ftruncate(descriptor, size)
-
-    def posix_fallocate(self, descriptor: int, offset: int, size: int) -> None:
-        if self._dies():
-            part = self.sectors * SECTOR
-            if part:
-                os.posix_fallocate(descriptor, offset, min(size, part))
-            raise Killed
-        os.posix_fallocate(descriptor, offset, size)
-
-    def _dies(self) -> bool:
-        self.calls_left -= 1
-        return self.calls_left < 0
+    from collections.abc import Iterator
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import tempfile
 from pathlib import Path
@@ -14,12 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from binlog_format import open_log
 from binlog_format.innodb.writer import files
 from binlog_format.innodb.writer.options import WriterOptions
+from tests.faults.writer_os import SlowOs
 from tests.format.innodb.reference_reader import Group, read_log
 from tests.format.innodb.writer.sessions import Driver, Operation, operations, options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from binlog_format.log import Log
 
 slow_examples = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -163,33 +161,6 @@ def test_both_readers_see_the_same_prefix_of_a_long_busy_day(seed: int, tmp_path
             driver.reopen()
     driver.writer.close()
     assert [group.data for group in read_log(tmp_path).groups] == driver.committed
-
-
-class SlowOs:
-    """Stands in for `os` in the writer: a write reaches the file in two steps, and somebody looks in between.
-
-    Args:
-        look: Called when a part of the write is in the file.
-        sectors: How much that part is, for each look.
-    """
-
-    def __init__(self, look: Callable[[], None], sectors: Sequence[int]) -> None:
-        self._look = look
-        self._sectors = sectors
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(os, name)
-
-    def pwritev(self, descriptor: int, pages: Sequence[bytearray], offset: int) -> int:
-        data = b"".join(pages)
-        before = os.pread(descriptor, len(data), offset)
-        for sectors in self._sectors:
-            part = data[: sectors * 512]
-            if len(part) < len(data) and offset > 0:
-                os.pwrite(descriptor, part, offset)
-                self._look()
-                os.pwrite(descriptor, before, offset)
-        return os.pwrite(descriptor, data, offset)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -1,0 +1,17 @@
+"""A clock that goes on when it is told to: `FakeClock`."""
+
+from __future__ import annotations
+
+
+class FakeClock:
+    """Stands in for `time.monotonic`.
+
+    Attributes:
+        now: Seconds; a test sets it.
+    """
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now

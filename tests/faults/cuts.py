@@ -1,0 +1,35 @@
+"""Writes of tables that are cut off at a step, for `tables.steps.watched`: `CutOff`, `CutAt`; and `Cut`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from binlog_streaming.tables.steps import Step
+
+
+class Cut(Exception):
+    """The process ends here."""
+
+
+class CutOff:
+    """Cuts a write off at the step with a number."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def __call__(self, step: Step) -> None:
+        self._left -= 1
+        if self._left == 0:
+            raise Cut(step)
+
+
+class CutAt:
+    """Cuts the write off at a step."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+
+    def __call__(self, step: Step) -> None:
+        if step is self.step:
+            raise Cut

@@ -1,0 +1,57 @@
+"""Ends of processes, made and real, and full disks: `Killed`, `Kill`, `in_a_process`, `files_up_to`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import traceback
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from binlog_streaming.tables.steps import Step
+
+
+class Killed(BaseException):
+    """The process ends here: nothing that follows is done, and nobody handles it."""
+
+
+class Kill:
+    """Ends this process at the step with a number, as nobody can be told."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def __call__(self, step: Step) -> None:
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def in_a_process(work: Callable[[], object]) -> int:
+    """Do *work* in a process of its own; its exit status, or the number of the signal that ended it, below zero."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:  # reported by the status
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@contextlib.contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """Writing more gives an error in the middle of a file, as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
