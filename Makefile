@@ -12,13 +12,19 @@ COMPAT_INSTALLED := $(COMPAT)/.installed
 SOURCE ?= workload
 SINK ?= delta
 PYTEST_ARGS ?=
+# Processes of pytest. Tests with a Spark session all run in one of them, the others file by file.
+JOBS ?= auto
+PARALLEL := -n $(JOBS) --dist loadgroup
+KERNELS := $(VENV)/.kernels
+# `make test-rest` begins no test after so many seconds.
+REST_SECONDS ?= 3600
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?=
 KILLS ?= 50
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup java demo test test-fast test-compat soak fuzz lint format bench bench-peers clean
+.PHONY: help setup java demo test test-all test-rest test-fast test-compat soak fuzz lint format bench bench-peers clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -41,11 +47,26 @@ setup: $(INSTALLED) java ## Make the virtual environment and see that Java is th
 demo: setup ## Run the main job on a live log, kill it, and compare every table with the truth (SOURCE=mariadb, SINK=iceberg)
 	@$(BIN)/binlog-stream demo --source $(SOURCE) --sink $(SINK)
 
-test: setup ## Run all tests
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+# Kernels are compiled once, not by every process of pytest; the cache that they go to is beside their source.
+$(KERNELS): $(INSTALLED) $(shell find format connector -name '*.py')
+	@echo "Compiling kernels (when their source has changed)"
+	@$(BIN)/python -m tests.fuzz --examples 1 >/dev/null
+	@touch $@
+
+test: setup $(KERNELS) ## Run the tests, the same inputs each time: ten minutes on two cores
+	@$(BIN)/python -m pytest $(PARALLEL) -m "not thorough" $(PYTEST_ARGS)
+
+test-rest: setup $(KERNELS) ## Run what `make test` leaves out: long tests, and random inputs (REST_SECONDS=...: begin no test later)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "thorough or hypothesis" --hypothesis-profile=random \
+		--begin-within=$(REST_SECONDS) $(PYTEST_ARGS)
+
+test-all: ## Run everything, with random inputs, and fuzz for ten minutes: each night, and before a release
+	@$(MAKE) test
+	@$(MAKE) test-rest
+	@$(MAKE) fuzz FUZZ_SECONDS=600
 
 test-fast: setup ## Run the tests that need neither Spark nor a server nor long, on all cores
-	@$(BIN)/python -m pytest -n auto --dist loadfile -m "not spark and not server and not slow" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "not spark and not server and not slow and not thorough" $(PYTEST_ARGS)
 
 $(COMPAT_INSTALLED): pyproject.toml
 	@echo "Setting up $(COMPAT) (once, about a minute)"

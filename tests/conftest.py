@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+
+from tests.chance import register_profiles
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -16,10 +18,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.demo.mariadb_server import MariaDbServer
 
-# Kernels are compiled at their first call: the first example of a test may take a second.
-settings.register_profile("kernels", deadline=None)
-settings.load_profile("kernels")
-
+register_profiles()
 
 TESTS = Path(__file__).parent
 SLOW = (
@@ -35,25 +34,47 @@ SLOW = (
     "streaming/test_replay.py",
 )
 """Whole modules and folders whose tests take long together: they are marked `slow`, as single tests are."""
+TIME_IS_OVER = "the time for tests is over"
+_STARTED = time.monotonic()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of this suite."""
+    parser.addoption(
+        "--begin-within", type=float, metavar="SECONDS", help="skip tests whose turn comes later, each with a line"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is in `SLOW`."""
+    """Mark what is in `SLOW`, and say which tests run in one process.
+
+    A file's tests share what is made for it. All that use the Spark session share that: Java, its compiled code, and
+    the Python workers are there once.
+    """
     slow = [TESTS / part for part in SLOW]
     for item in items:
         if any(item.path == one or one in item.path.parents for one in slow):
             item.add_marker(pytest.mark.slow)
+        group = "spark" if "spark" in getattr(item, "fixturenames", ()) else item.path.stem
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out what would begin too late."""
+    limit = item.config.getoption("--begin-within")
+    if limit is not None and time.monotonic() - _STARTED > limit:
+        pytest.skip(TIME_IS_OVER)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """In CI all is there that the markers `spark` and `server` ask for: a test of theirs that skips has failed.
 
-    Unless a `skipif` says where it need not run, and this is there.
+    Unless a `skipif` says where it need not run, and this is there; or the time for tests is over.
     """
     report = yield
     marks = {mark.name for mark in item.iter_markers()}
-    is_exempt = any(mark.args[0] for mark in item.iter_markers("skipif"))
+    is_exempt = any(mark.args[0] for mark in item.iter_markers("skipif")) or TIME_IS_OVER in str(report.longrepr)
     must_run = bool(marks & {"spark", "server"}) and "corpus" not in marks and not is_exempt
     if must_run and report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI") == "true":
         report.outcome = "failed"
@@ -63,11 +84,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark session of a test run: a JVM takes seconds to start."""
-    from binlog_streaming.spark_session import local_session  # Spark is imported only where a test asks for it
+    from binlog_streaming.spark_session import PLANNING_ONLY, local_session  # imported only where a test asks for it
 
     folder = tmp_path_factory.mktemp("spark")
     places = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder / "local")}
-    session = local_session("tests", settings=places, log_file=folder / "spark.log")
+    session = local_session("tests", settings=PLANNING_ONLY | places, log_file=folder / "spark.log")
     yield session
     session.stop()
 

@@ -1,8 +1,8 @@
 """Processor seconds of each test, with all processes that it starts: `pytest -p tests.cpu_seconds`.
 
 Time on the clock depends on what else runs on the machine; this does not. What a test costs includes the fixtures
-that are made for it first. At the end: sums by folder, and the most expensive tests; all of them in the file that
-`CPU_SECONDS_FILE` names, one in a line.
+that are made for it first. At the end: sums by folder, and the most expensive tests; each of them, when it has
+ended, is a line of the file that `CPU_SECONDS_FILE` names.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ class CpuSeconds:
         """Add it up."""
         *_, (_, seconds) = [given for given in report.user_properties if given[0] == PROPERTY]
         self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + float(str(seconds))
+        if report.when == "teardown" and (place := os.environ.get("CPU_SECONDS_FILE")):
+            with Path(place).open("a", encoding="utf-8") as file:
+                file.write(f"{self._seconds[report.nodeid]:.2f}\t{report.nodeid}\n")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Show it."""
@@ -57,9 +60,6 @@ class CpuSeconds:
             for name, seconds in most_expensive(sums)[:MOST_EXPENSIVE]:
                 terminalreporter.write_line(f"{seconds:9.1f}  {name}")
             terminalreporter.write_line("")
-        if place := os.environ.get("CPU_SECONDS_FILE"):
-            lines = [f"{seconds:.2f}\t{name}\n" for name, seconds in most_expensive(self._seconds)]
-            Path(place).write_text("".join(lines), encoding="utf-8")
 
 
 def most_expensive(seconds: dict[str, float]) -> list[tuple[str, float]]:

@@ -120,3 +120,22 @@ def test_committed_files_are_small() -> None:
     listing = subprocess.run(["git", "ls-files", "-z"], cwd=REPO, check=True, capture_output=True).stdout.decode()
     large = {name: (REPO / name).stat().st_size for name in listing.split("\0") if name and (REPO / name).exists()}
     assert {name: size for name, size in large.items() if size > FILE_SIZE_MAX} == {}
+
+
+def test_numbers_of_examples_follow_the_profile() -> None:
+    """`max_examples=examples(...)` (`tests/chance.py`): few that are the same in each run, or many at random."""
+    fixed = [
+        f"{_name(path)}:{number}"
+        for path in sorted((REPO / "tests").rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if re.search(r"max_examples=\d", line) and path.name != "chance.py"
+    ]
+    assert fixed == []
+
+
+def test_faults_stand_in_one_place() -> None:
+    """What stands in for the system, its clock, or the end of a process is in `tests/faults`, once."""
+    names = re.compile(r"^ *class (\w*Os|\w*Clock|\w*Killed|Kill|Cut\w*|Crashed)\b", re.MULTILINE)
+    sources = sorted((REPO / "tests").rglob("*.py"))
+    elsewhere = {_name(path): names.findall(path.read_text()) for path in sources if path.parent.name != "faults"}
+    assert {name: found for name, found in elsewhere.items() if found} == {}

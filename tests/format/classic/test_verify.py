@@ -10,6 +10,7 @@ from binlog_format import Position, StartError
 from binlog_format.findings import NOT_YET, NOTE, Finding
 from binlog_format.source_file import LocalDirectory
 from binlog_format.verify import verify_directory, verify_log
+from tests.chance import some
 from tests.format.classic.logs import (
     MARIADB_CASES,
     OLTP_SMALL,
@@ -59,7 +60,7 @@ def test_every_single_bit_flip_is_found() -> None:
     assert findings({NAME: content}) == []
     damaged = bytearray(content)
     missed = []
-    for bit in range(8 * len(content)):
+    for bit in sorted({*some(range(8 * len(content)), 9), IN_USE_BIT}):
         damaged[bit // 8] ^= 1 << bit % 8
         try:
             is_found = any(finding.is_error for finding in verify_directory(MemoryDirectory({NAME: bytes(damaged)})))

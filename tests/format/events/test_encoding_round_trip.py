@@ -24,6 +24,7 @@ from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.rows.table_events import TableMaps
 from binlog_streaming.demo.truth import arrow_schema as expected_schema
 from binlog_streaming.demo.truth import to_arrow
+from tests.chance import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -180,7 +181,7 @@ def expected(spec: TableSpec, rows: Sequence[Row]) -> pa.Table:
     return to_arrow(spec, rows).cast(pa.schema([field.with_nullable(column.nullable) for field, column in fields]))
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow])
 @given(tables())
 def test_rows_come_back_as_they_were(made: tuple[TableSpec, list[Row]]) -> None:
     """Inserts, updates and deletes, in one transaction."""

@@ -14,6 +14,7 @@ from binlog_format.events.charset_layout import charset_of_collation
 from binlog_format.events.table_map import TableLayout, parse_table_map
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.vendor import Vendor
+from tests.chance import examples
 from tests.corpus import SERVER_CASES, corpus
 from tests.format.rows.plain_blocks import plain_events
 from tests.format.rows.plain_rows import PlainColumn, event, table_map
@@ -256,7 +257,7 @@ def test_every_part_of_a_table_map_is_damage_or_has_less_metadata() -> None:
 
 
 @given(st.data())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500))
 def test_any_damage_gives_a_layout_or_a_named_error(data: st.DataObject) -> None:
     content = bytearray(table_map(FULL, key=[0, 1]))
     for _ in range(data.draw(st.integers(1, 5))):

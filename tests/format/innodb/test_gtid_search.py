@@ -15,6 +15,7 @@ from binlog_format.innodb.reader import InnodbLog
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_format.source_file import LocalDirectory
+from tests.chance import examples
 from tests.format.gtid_orders import first_after
 from tests.format.innodb.log_groups import ReadGroup, read_groups
 from tests.format.innodb.test_corpus_manifests import DATA_SETS, data_set
@@ -219,7 +220,7 @@ def test_interval_in_bytes_and_empty_first_state_of_a_fresh_server(tmp_path: Pat
         check(log, groups, GtidPosition({}))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_gtids_of_any_log_are_found(data: st.DataObject, tmp_path_factory: object) -> None:
     """Domains, servers, restarts and FLUSH in any order: never a group behind the first one that is needed."""

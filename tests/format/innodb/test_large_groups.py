@@ -14,6 +14,7 @@ from binlog_format.events.layout import EVENT_HEADER_STRUCT, GTID_SIZE_MIN, Even
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter, Cache
 from binlog_format.log import BLOCK_SIZE
+from tests.chance import examples
 from tests.format.innodb.log_groups import read_groups
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def test_unfinished_long_commit_record_is_not_given(tmp_path: Path) -> None:
         assert log.span(log.start_position()).end == second.position
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
 @given(
     groups=st.lists(
         st.tuples(

@@ -28,6 +28,7 @@ from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_format.position import Position
 from binlog_format.source_file import LocalDirectory
+from tests.chance import examples
 from tests.format.innodb.damage import forge
 from tests.format.innodb.log_groups import ReadGroup, collect, read_groups
 from tests.format.innodb.test_large_groups import event, gtid_event
@@ -239,7 +240,7 @@ def read_all(directory: Path) -> tuple[list[ReadGroup], str | None]:
     return collect(blocks), error
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_forged_records_are_judged_alike_from_memory_and_from_the_files(data: st.DataObject, tmp_path: Path) -> None:
     """Any bytes with good checksums: the same groups and the same named error, whatever the scan remembers."""

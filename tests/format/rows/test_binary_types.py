@@ -18,6 +18,7 @@ from binlog_format.errors import CorruptError, SchemaError, UnsupportedError
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows import compressed_columns
 from binlog_format.rows.decoding import Decoding
+from tests.chance import examples
 from tests.format.rows.columns import make_column, read, read_array
 from tests.format.rows.plain_rows import sized
 
@@ -62,7 +63,7 @@ def test_inet4(values: list[bytes | None]) -> None:
 
 
 @given(st.lists(st.integers(0, 0xFFFF) | st.just(0), min_size=8, max_size=8))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_inet6_is_the_same_address(words: list[int]) -> None:
     content = b"".join(word.to_bytes(2, "big") for word in words)
     (text,) = read(INET6, [stored(content)])

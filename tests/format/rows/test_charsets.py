@@ -22,6 +22,7 @@ from binlog_format.events.charset_layout import (
 from binlog_format.events.charsets import decode_text
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
+from tests.chance import examples
 from tests.format.rows.columns import make_column, read
 from tests.format.rows.plain_rows import sized
 
@@ -75,7 +76,7 @@ def characters(charset: str) -> dict[bytes, str]:
 
 @pytest.mark.parametrize("charset", TABLED)
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_characters_become_utf8(charset: str, data: st.DataObject) -> None:
     known = characters(charset)
     alphabet = st.sampled_from(sorted(known))
@@ -158,7 +159,7 @@ def test_a_quote_behind_a_lost_lead_byte_stays() -> None:
 
 @pytest.mark.parametrize("charset", [*TABLED, *UNICODE_CODECS, "utf8mb3", "utf8mb4", "ascii"])
 @given(values=st.lists(st.binary(max_size=40), max_size=4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_any_bytes_give_text_or_a_named_error(charset: str, values: list[bytes]) -> None:
     replaced = read_texts(charset, values, REPLACING)
     try:
@@ -293,7 +294,7 @@ def test_collations_have_their_charset(collation: int, charset: str) -> None:
     st.lists(st.lists(st.sampled_from(["plain text", "é", "日本", "😀", "߿", "퟿", "", "\0"]), max_size=12), max_size=4),
     st.data(),
 )
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_mixed_utf8_is_checked_wherever_characters_fall(parts: list[list[str]], data: st.DataObject) -> None:
     values = [bytearray("".join(part).encode()) for part in parts]
     if any(values) and data.draw(st.booleans()):

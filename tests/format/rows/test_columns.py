@@ -16,6 +16,7 @@ from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.kernels import as_bytes
 from binlog_format.rows.columns import column_array
+from tests.chance import examples
 from tests.format.rows.columns import make_column, read
 from tests.format.rows.plain_rows import (
     date_bytes,
@@ -41,7 +42,7 @@ INTEGER_SIZES = {
 @pytest.mark.parametrize("type_", INTEGER_SIZES)
 @pytest.mark.parametrize("unsigned", [False, True])
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_integers(type_: ColumnType, unsigned: bool, data: st.DataObject) -> None:
     bits = 8 * INTEGER_SIZES[type_]
     low, high = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
@@ -94,7 +95,7 @@ def decimals(draw: st.DrawFn, precision_min: int, precision_max: int) -> tuple[i
 
 
 @given(decimals(1, 38))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_decimals(case: tuple[int, int, list[Decimal | None]]) -> None:
     precision, scale, numbers = case
     encoded = [None if n is None else decimal_bytes(n, precision, scale) for n in numbers]
@@ -102,7 +103,7 @@ def test_decimals(case: tuple[int, int, list[Decimal | None]]) -> None:
 
 
 @given(decimals(39, 65))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_decimals_beyond_38_digits_are_text(case: tuple[int, int, list[Decimal | None]]) -> None:
     precision, scale, numbers = case
     encoded = [None if n is None else decimal_bytes(n, precision, scale) for n in numbers]
@@ -146,7 +147,7 @@ def _micros(digits: int) -> st.SearchStrategy[int]:
 
 
 @given(st.integers(0, 6), st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_datetimes(digits: int, data: st.DataObject) -> None:
     moments = data.draw(
         st.lists(st.builds(lambda d, us: d.replace(microsecond=us), st.datetimes(), _micros(digits)), max_size=10)
@@ -171,7 +172,7 @@ def test_zero_timestamp_is_null() -> None:
 
 
 @given(st.integers(0, 6), st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_times(digits: int, data: st.DataObject) -> None:
     part = st.integers(0, 59)
     cases = data.draw(
@@ -233,7 +234,7 @@ def test_every_byte_of_latin1() -> None:
 
 
 @given(st.lists(st.binary(max_size=12), max_size=6))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_utf8_is_accepted_exactly_where_python_accepts_it(values: list[bytes]) -> None:
     encoded = [sized(value, 1) for value in values]
     column = make_column(ColumnType.TINY_BLOB, b"\x01", charset="utf8mb4")

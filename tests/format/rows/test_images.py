@@ -15,6 +15,7 @@ from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows import images as images_module
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.images import ABSENT, NULL, ImageKind, Images, read_images
+from tests.chance import examples
 from tests.format.rows.plain_blocks import plain_block
 from tests.format.rows.plain_rows import (
     DELETE,
@@ -83,7 +84,7 @@ def changes(draw: st.DrawFn) -> tuple[list[PlainColumn], list[tuple[int, list[li
 
 
 @given(changes())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_every_row_is_found_with_its_values(case: tuple[list[PlainColumn], list[tuple[int, list[list[Any]]]]]) -> None:
     columns, events = case
     written = [
@@ -104,7 +105,7 @@ def test_every_row_is_found_with_its_values(case: tuple[list[PlainColumn], list[
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_columns_that_an_image_lacks_are_absent(data: st.DataObject) -> None:
     columns = [INT, VARCHAR] * data.draw(st.integers(1, 6))
     mask = st.lists(st.booleans(), min_size=len(columns), max_size=len(columns))
@@ -297,7 +298,7 @@ def test_schema_has_names_and_types() -> None:
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 def test_any_damage_gives_rows_or_a_named_error(data: st.DataObject) -> None:
     columns = [
         INT,

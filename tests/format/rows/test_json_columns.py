@@ -20,6 +20,7 @@ from binlog_format.kernels import as_bytes
 from binlog_format.rows import json_columns
 from binlog_format.rows.columns import column_array
 from binlog_format.rows.decoding import Decoding
+from tests.chance import examples
 from tests.format.rows.plain_json import (
     DOCUMENTS,
     DOUBLE,
@@ -55,7 +56,7 @@ def text(content: bytes) -> str:
 
 
 @given(st.lists(st.none() | DOCUMENTS.map(lambda value: [value]), max_size=6), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_documents_are_printed_as_by_the_server(models: list[list[Any] | None], large: bool) -> None:
     values = [None if model is None else model[0] for model in models]
     documents = [None if model is None else document(model[0], large=large) for model in models]
@@ -76,7 +77,7 @@ def test_documents_are_printed_as_by_the_server(models: list[list[Any] | None], 
 @example(1e-15)
 @example(5e-324)
 @example(-1.7976931348623157e308)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500))
 def test_doubles_are_the_shortest_that_give_the_same_number(number: float) -> None:
     printed = text(document(number))
     assert printed == server_text(number)
@@ -222,7 +223,7 @@ def test_text_that_is_none_is_an_error_or_replaced() -> None:
 
 
 @given(st.binary(max_size=80) | DOCUMENTS.map(document), st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255))))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500))
 def test_any_bytes_give_text_or_a_named_error(content: bytes, edits: list[tuple[int, int]]) -> None:
     spoiled = bytearray(content)
     for place, byte in edits:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from binlog_format.rows.json_diffs import changed_document, parse_path
 from binlog_format.rows.json_document import BadJsonError, parse_document
+from tests.chance import examples
 from tests.format.rows.plain_json import DOCUMENTS, INSERT, REMOVE, REPLACE, Opaque, change, document
 from tests.format.rows.test_json_columns import nested, text
 
@@ -58,7 +59,7 @@ def _change_something(data: st.DataObject, model: Any) -> bytes:
 
 
 @given(st.data(), DOCUMENTS.filter(lambda value: isinstance(value, list | dict)), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_changes_do_what_they_do_in_python(data: st.DataObject, value: Any, large: bool) -> None:
     model = copy.deepcopy(value)
     changes = [_change_something(data, model) for _ in range(data.draw(st.integers(0, 4)))]
@@ -184,7 +185,7 @@ def test_a_document_of_overlapping_parts_does_not_grow() -> None:
 
 
 @given(DOCUMENTS.map(document), st.binary(max_size=60), st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255))))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_any_bytes_give_a_document_or_a_named_error(
     content: bytes, changes: bytes, edits: list[tuple[int, int]]
 ) -> None:

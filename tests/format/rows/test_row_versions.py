@@ -13,6 +13,7 @@ from binlog_format.errors import BinlogError, CorruptError
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.images import ImageKind, Images, read_images
+from tests.chance import examples
 from tests.format.rows.plain_blocks import plain_block
 from tests.format.rows.plain_json import INSERT, REMOVE, REPLACE, change, document
 from tests.format.rows.plain_rows import (
@@ -210,7 +211,7 @@ def test_every_part_of_a_partial_update_is_damage() -> None:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_any_damage_gives_images_or_a_named_error(data: st.DataObject) -> None:
     rows: list[Any] = [
         ([number(1), doc({"a": [1, "x"]})], [True], [number(1), changes(change(REPLACE, "$.a[0]", {"b": 2.5}))]),

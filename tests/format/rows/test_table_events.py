@@ -16,6 +16,7 @@ from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.images import read_images
 from binlog_format.rows.table_events import TableEvents, TableMaps
 from binlog_format.vendor import Vendor
+from tests.chance import examples
 from tests.corpus import SERVER_CASES, corpus
 from tests.format.rows.plain_blocks import plain_block, plain_groups
 from tests.format.rows.plain_rows import DELETE, UPDATE, WRITE, PlainColumn, event, gtid_event, rows_event, table_map
@@ -208,7 +209,7 @@ def test_compressed_row_events_are_refused() -> None:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_any_damage_gives_layouts_or_a_named_error(data: st.DataObject) -> None:
     group = [gtid_event(), table_map([INT, TEXT], table_id=1, key=[0]), insert(1, 2), insert(1, 2)]
     block = plain_block([group])

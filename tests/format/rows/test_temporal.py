@@ -20,6 +20,7 @@ from binlog_format.rows.column_types import value_widths
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.rows.table_events import TableMaps
+from tests.chance import examples
 from tests.corpus import SERVER_CASES
 from tests.format.rows.columns import make_column, read, read_array
 from tests.format.rows.plain_blocks import plain_block, plain_groups
@@ -77,7 +78,7 @@ def times(digits: int) -> st.SearchStrategy[int]:
 
 
 @given(st.integers(0, 6), st.data())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_old_times(digits: int, data: st.DataObject) -> None:
     values = data.draw(st.lists(st.none() | times(digits), max_size=8))
     encoded = [None if v is None else old_time(v, digits) for v in values]
@@ -87,7 +88,7 @@ def test_old_times(digits: int, data: st.DataObject) -> None:
 
 
 @given(st.integers(0, 6), st.lists(st.none() | st.datetimes(), max_size=8))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_old_datetimes(digits: int, values: list[datetime.datetime | None]) -> None:
     unit = UNITS[digits]
     wanted = [None if v is None else v.replace(microsecond=v.microsecond // unit * unit) for v in values]

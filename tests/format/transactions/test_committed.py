@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_format.transactions.xa import PreparedXa, XaId, XaStep, pending_after
+from tests.chance import examples
 from tests.format.transactions.transaction_log import Transaction, TransactionLog, Vendor, reported
 
 if TYPE_CHECKING:
@@ -58,14 +59,14 @@ def _from(
     return reported(log.committed_blocks(start, end, prepared=prepared))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(LOGS, BLOCK_SIZES)
 def test_committed_rows_are_those_of_the_model(made: TransactionLog, block_size: int) -> None:
     log = made.open(block_size)
     assert _from(log, made.positions[0]) == made.rows_between(made.positions[0], None)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(LOGS, BLOCK_SIZES)
 def test_reading_from_every_position_gives_the_rest(made: TransactionLog, block_size: int) -> None:
     """With what is known to be prepared there, and without: then the log before it is searched."""
@@ -77,7 +78,7 @@ def test_reading_from_every_position_gives_the_rest(made: TransactionLog, block_
         assert _from(log, position, None, known) == expected
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(LOGS, BLOCK_SIZES, st.data())
 def test_parts_give_what_the_whole_gives(made: TransactionLog, block_size: int, data: st.DataObject) -> None:
     log = made.open(block_size)
@@ -87,7 +88,7 @@ def test_parts_give_what_the_whole_gives(made: TransactionLog, block_size: int, 
     assert list(itertools.chain(*parts)) == made.rows_between(made.positions[0], None)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(LOGS, BLOCK_SIZES, st.integers(1, 3000))
 def test_spans_tell_the_steps_of_xa_transactions(made: TransactionLog, block_size: int, size_max: int) -> None:
     log = made.open(block_size)
@@ -100,7 +101,7 @@ def test_spans_tell_the_steps_of_xa_transactions(made: TransactionLog, block_siz
     assert found == made.steps
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(LOGS, BLOCK_SIZES)
 def test_blocks_keep_their_shape(made: TransactionLog, block_size: int) -> None:
     """Groups follow one another as before, and their rows say where their events are."""

@@ -42,11 +42,15 @@ class Variant(StrEnum):
     ICEBERG = "iceberg"
     PARQUET = "parquet"
 
+    @property
+    def table_format(self) -> TableFormat:
+        """The format alone."""
+        return TableFormat.DELTA if self is Variant.VECTORS else TableFormat(self.value)
+
     def place(self, directory: Path) -> Place:
         """A place that is written in this way."""
-        if self is Variant.VECTORS:
-            return Place(directory, TableFormat.DELTA, merge_kind=Merge.DELETION_VECTORS)
-        return Place(directory, TableFormat(self))
+        merge_kind = Merge.DELETION_VECTORS if self is Variant.VECTORS else Merge.REWRITE
+        return Place(directory, self.table_format, merge_kind=merge_kind)
 
 
 VARIANTS = tuple(Variant)

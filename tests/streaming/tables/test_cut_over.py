@@ -16,6 +16,7 @@ from binlog_format.events.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.settings import Deletes, Mode, OnStatement, TableRule
 from binlog_streaming.tables.steps import watched
 from binlog_streaming.tables.target import DROPPED_COLUMNS_PROPERTY, KEYS_PROPERTY, MODE_PROPERTY
+from tests.chance import examples
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.ddl_histories import ModelServer
 from tests.streaming.tables.memory_target import MemoryTargets
@@ -380,7 +381,7 @@ MODEL_RULES = [
 ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(seed=st.integers(0, 2**32 - 1), batches=st.integers(1, 4), rule=st.sampled_from(MODEL_RULES))
 def test_cut_over_leaves_what_the_same_alter_table_does(
     tmp_path_factory: pytest.TempPathFactory, seed: int, batches: int, rule: TableRule

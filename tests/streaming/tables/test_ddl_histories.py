@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from binlog_format import open_log
 from binlog_streaming.settings import Deletes, Mode, TableRule
 from binlog_streaming.tables.steps import watched
+from tests.chance import examples
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan, write, written_behind
 from tests.streaming.tables.ddl_histories import ModelServer
@@ -47,7 +48,7 @@ def write_with_faults(log: Log, targets: MemoryTargets, batches: int, chance: ra
                 targets.tables.pop(f"{name.database}/{name.table}", None)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(seed=st.integers(0, 2**32 - 1), batches=st.integers(1, 6), rule=st.sampled_from(RULES))
 def test_tables_equal_the_model(
     tmp_path_factory: pytest.TempPathFactory, seed: int, batches: int, rule: TableRule

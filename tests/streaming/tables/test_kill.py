@@ -13,6 +13,7 @@ from binlog_format.classic.reader import ClassicLog
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.source_file import open_directory
 from binlog_streaming.repack import Repacker
+from tests.chance import seed as chance_seed
 from tests.streaming.tables.oltp import OLTP, TABLES, mirror, play_changelog, truth
 from tests.streaming.tables.processes import TIMEOUT_S, RunningJob
 
@@ -107,7 +108,7 @@ def wait_for_growth(count: Callable[[Path], int], folder: Path, growth: int, run
 
 
 def test_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
-    seed = random.randrange(2**32)
+    seed = chance_seed()
     print(f"seed {seed}")  # noqa: T201 (pytest shows it when the test fails)
     chance = random.Random(seed)
     job_file = tmp_path / "job.toml"

@@ -13,6 +13,7 @@ from binlog_streaming.settings_model import Deletes, Mode, UnknownValues
 from binlog_streaming.tables.absent_columns import AbsentFacts
 from binlog_streaming.tables.mirror import mirror_change
 from binlog_streaming.tables.mode_columns import mode_schema
+from tests.chance import examples
 from tests.streaming.tables.histories import KEY_NAMES, KEYS, KNOWN, SCHEMA, RowImage, histories
 from tests.streaming.tables.model_sink import ModelTable
 from tests.streaming.tables.row_images import ABSENT, step_of
@@ -253,19 +254,19 @@ def mirrored(batches: Sequence[Batch], deletes: Deletes, cuts: tuple[int, bool])
     return table
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(histories(st.just(RowImage.FULL)), _CUTS)
 def test_mirror_of_whole_images_equals_the_table(batches: list[Batch], cuts: tuple[int, bool]) -> None:
     mirrored(batches, Deletes.REMOVE, cuts)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(histories(st.sampled_from(RowImage)), _CUTS)
 def test_mirror_of_any_images_equals_the_table(batches: list[Batch], cuts: tuple[int, bool]) -> None:
     mirrored(batches, Deletes.REMOVE, cuts)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.one_of(histories(st.just(RowImage.FULL)), histories(st.sampled_from(RowImage))), _CUTS)
 def test_marked_rows_stay_as_they_were_last(batches: list[Batch], cuts: tuple[int, bool]) -> None:
     last: dict[object, object] = {}

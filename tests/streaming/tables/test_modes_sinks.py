@@ -18,6 +18,7 @@ from binlog_streaming.tables.mode_columns import mode_schema
 from binlog_streaming.tables.row_values import rows_with
 from binlog_streaming.tables.scd2 import scd2_change
 from binlog_streaming.tables.whole_rows import whole_row_change
+from tests.chance import examples
 from tests.streaming.tables.histories import KEY_NAMES, KEYS, KNOWN, SCHEMA, RowImage, histories
 from tests.streaming.tables.model_sink import ModelTable
 from tests.streaming.tables.row_images import step_of
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from tests.streaming.tables.row_images import Row
     from tests.streaming.tables.sink_cases import Place, Variant
 
-_MANY_FOLDERS = settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_MANY_FOLDERS = settings(max_examples=examples(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 _ANY_IMAGES = histories(st.sampled_from(RowImage))
 _WHOLE_IMAGES = histories(st.sampled_from([RowImage.FULL, RowImage.FULL_NODUP]))
 

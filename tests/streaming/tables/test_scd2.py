@@ -16,6 +16,7 @@ from binlog_streaming.settings_model import Mode
 from binlog_streaming.tables.mode_columns import mode_schema
 from binlog_streaming.tables.place_texts import place_texts
 from binlog_streaming.tables.scd2 import scd2_change
+from tests.chance import examples
 from tests.streaming.tables.histories import KEY_NAMES, KEYS, SCHEMA, RowImage, histories
 from tests.streaming.tables.model_sink import ModelTable
 from tests.streaming.tables.row_images import ABSENT, piece_of, step_of
@@ -164,7 +165,7 @@ def test_null_in_a_key_is_refused() -> None:
         scd2_change(step_of([(None, (None, "a"))], INT_KEY), INT_KEY, [0])
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120))
 @given(histories(st.sampled_from([RowImage.FULL, RowImage.FULL_NODUP])), st.tuples(st.integers(1, 3), st.booleans()))
 def test_versions_do_not_depend_on_batches(batches: list[Batch], cuts: tuple[int, bool]) -> None:
     table = ModelTable(mode_schema(Mode.SCD2, SCHEMA), KEY_NAMES)

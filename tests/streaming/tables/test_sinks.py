@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from contextlib import closing
+import shutil
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from binlog_streaming.tables.change import Patches
 from binlog_streaming.tables.evolution import SchemaChange
 from binlog_streaming.tables.sinks import sink_type
 from binlog_streaming.tables.steps import Step, watched
+from tests.chance import examples
 from tests.faults.cuts import Cut, CutAt
 from tests.streaming.tables.sink_cases import (
     COMPOSITE,
@@ -39,7 +41,7 @@ from tests.streaming.tables.sink_cases import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from binlog_streaming.tables.target import Target, Ticket
@@ -210,16 +212,32 @@ def test_a_repeated_step_changes_nothing(prepared: Prepared) -> None:
             assert not target.is_done(later)
 
 
-@pytest.mark.parametrize("step", list(Step))
-def test_cut_off_at_any_step_then_again(prepared: Prepared, step: Step) -> None:
-    cut = False
-    try:
-        with watched(CutAt(step)):
-            prepared.step()
-    except Cut:
-        cut = True
-    assert cut or step not in (Step.LOOKED, Step.COMMITTED)
-    assert prepared.step() == (cut and step is not Step.COMMITTED)
+def test_cut_off_at_any_step_then_again(prepared: Prepared) -> None:
+    """At each step that the operation reaches: those that it reaches when nothing happens."""
+    steps: list[Step] = []
+    with taken_back(prepared.place.directory), watched(steps.append):
+        assert prepared.step()
+    assert {Step.LOOKED, Step.COMMITTED} <= set(steps)
+    for step in dict.fromkeys(steps):
+        with taken_back(prepared.place.directory):
+            check_cut_off(prepared, step)
+
+
+@contextmanager
+def taken_back(folder: Path) -> Iterator[None]:
+    """What happens to a folder is taken back."""
+    kept = folder.with_name(f"{folder.name}-kept")
+    shutil.copytree(folder, kept)
+    yield
+    shutil.rmtree(folder)
+    kept.rename(folder)
+
+
+def check_cut_off(prepared: Prepared, step: Step) -> None:
+    """Cut an operation off at a step that it reaches, and do it again."""
+    with pytest.raises(Cut), watched(CutAt(step)):
+        prepared.step()
+    assert prepared.step() == (step is not Step.COMMITTED)
     prepared.check()
 
 
@@ -235,12 +253,14 @@ def test_twin_with_the_same_step_is_a_conflict(prepared: Prepared) -> None:
     prepared.check()
 
 
-@pytest.mark.parametrize("step", list(Step))
-def test_first_batch_cut_off_at_any_step_then_again(place: Place, step: Step) -> None:
+@pytest.mark.parametrize(
+    ("variant", "step"),
+    [(variant, step) for variant in VARIANTS for step in STEPS[variant.table_format]],
+    ids=str,
+)
+def test_first_batch_cut_off_at_any_step_then_again(tmp_path: Path, variant: Variant, step: Step) -> None:
     """The one that makes the table."""
-    if step not in STEPS[place.format]:
-        assert place.format is TableFormat.DELTA
-        return
+    place = variant.place(tmp_path)
     with pytest.raises(Cut), watched(CutAt(step)):
         place.append(0, numbers(0))
     assert place.append(0, numbers(0)) == (step is not Step.COMMITTED)
@@ -549,7 +569,7 @@ def test_odd_column_names_work(mirror_place: Place) -> None:
 
 
 @pytest.mark.parametrize("variant", MIRROR_VARIANTS, ids=str)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=histories())
 def test_mirror_equals_a_dict_however_the_changes_are_cut_into_batches(
     tmp_path_factory: pytest.TempPathFactory,
@@ -573,7 +593,7 @@ _ACTIONS = st.dictionaries(st.integers(0, 12), st.one_of(_UPSERT, st.just(("dele
 
 
 @pytest.mark.parametrize("variant", MIRROR_VARIANTS, ids=str)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=st.lists(_ACTIONS, min_size=1, max_size=4))
 def test_upserts_deletes_and_patches_equal_a_dict(
     tmp_path_factory: pytest.TempPathFactory, variant: Variant, batches: list[dict[int, tuple[object, ...]]]

@@ -112,9 +112,13 @@ def test_a_repeated_step_changes_nothing(place: SparkPlace, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["merge", "new column with a value"])
 def test_cut_off_at_any_step_then_again(place: SparkPlace, name: str) -> None:
-    for number, step in enumerate(Step):
+    steps: list[Step] = []
+    operation = prepared(replace(place, name="shop/table"), name)
+    with watched(steps.append):
+        assert operation.step()
+    for number, step in enumerate(dict.fromkeys(steps)):
         other = replace(place, name=f"shop/table_{number}")
-        cases.test_cut_off_at_any_step_then_again(prepared(other, name), step)
+        cases.check_cut_off(prepared(other, name), step)
 
 
 def prepared(place: SparkPlace, name: str) -> Prepared:

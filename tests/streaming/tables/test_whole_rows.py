@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from binlog_format.errors import UnsupportedError
 from binlog_streaming.tables.whole_rows import whole_row_change
+from tests.chance import examples
 from tests.streaming.tables.row_images import ABSENT, step_of
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ _ROWS = st.tuples(
 _FEW_ROWS = st.lists(_ROWS, min_size=1, max_size=3)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_target_equals_a_bag_however_changes_are_cut_into_batches(data: st.DataObject) -> None:
     """Deletes of rows that are not there, too."""

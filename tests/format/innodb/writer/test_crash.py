@@ -18,6 +18,7 @@ from binlog_format.innodb.writer import files
 from binlog_format.innodb.writer.options import RedoSync, WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_format.innodb.writer.xa import Xid
+from tests.chance import examples
 from tests.faults.writer_os import Crashed, LossyOs
 from tests.format.innodb.reference_reader import read_log
 from tests.format.innodb.writer.sessions import (
@@ -29,7 +30,9 @@ from tests.format.innodb.writer.sessions import (
     options,
 )
 
-slow_examples = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+slow_examples = settings(
+    max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 
 SMALL = WriterOptions(
     page_size=512, max_binlog_size=1 << 13, state_interval=1 << 10, sync=False, redo_sync=RedoSync.EXPLICIT
@@ -305,7 +308,7 @@ def test_writer_without_redo_log_cannot_crash(tmp_path: Path) -> None:
 # --- a crash of the machine: what was not synced may be lost, or half there ------------------------------------------
 
 
-@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), suppress_health_check=list(HealthCheck))
 @given(options(), operations, st.integers(1, 60), st.randoms(use_true_random=False), st.booleans())
 def test_machine_that_stops_loses_nothing_that_was_committed(
     options: WriterOptions, work: list[Operation], writes: int, source: random.Random, crashes_again: bool

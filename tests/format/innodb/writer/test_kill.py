@@ -17,6 +17,7 @@ from binlog_format.innodb.writer import files
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_format.innodb.writer.xa import Xid
+from tests.chance import examples
 from tests.faults.processes import Killed
 from tests.faults.writer_os import FaultyOs
 from tests.format.innodb.reference_reader import XA_COMPLETE, Damaged, read_log
@@ -36,7 +37,7 @@ def faulty_os() -> Iterator[FaultyOs]:
 
 
 @settings(
-    max_examples=400,
+    max_examples=examples(400),
     suppress_health_check=[
         HealthCheck.too_slow,
         HealthCheck.data_too_large,

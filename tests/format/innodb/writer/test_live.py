@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from binlog_format import open_log
 from binlog_format.innodb.writer import files
 from binlog_format.innodb.writer.options import WriterOptions
+from tests.chance import examples
 from tests.faults.writer_os import SlowOs
 from tests.format.innodb.reference_reader import Group, read_log
 from tests.format.innodb.writer.sessions import Driver, Operation, operations, options
@@ -20,7 +21,9 @@ from tests.format.innodb.writer.sessions import Driver, Operation, operations, o
 if TYPE_CHECKING:
     from binlog_format.log import Log
 
-slow_examples = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+slow_examples = settings(
+    max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 
 WEIGHTS = {
     "event": 30,

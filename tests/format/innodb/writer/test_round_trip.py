@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, given, settings
 
+from tests.chance import examples
 from tests.format.innodb.reference_reader import Log, read_log
 from tests.format.innodb.writer.sessions import Driver, Operation, operations, operations_with_kills, options
 
 if TYPE_CHECKING:
     from binlog_format.innodb.writer.options import WriterOptions
 
-slow_examples = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+slow_examples = settings(
+    max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 
 
 def _groups(directory: Path) -> list[bytes]:
