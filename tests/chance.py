@@ -44,4 +44,9 @@ def seed() -> int:
 
 def some(cases: Sequence[T], one_of: int) -> Sequence[T]:
     """Every *one_of*-th case; all of them where the profile is `random`."""
-    return cases[::one_of] if settings().derandomize else cases
+    return cases[:: stride(one_of)]
+
+
+def stride(one_of: int) -> int:
+    """From one case to the next that is tried, where cases are not known beforehand."""
+    return one_of if settings().derandomize else 1

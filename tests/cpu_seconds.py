@@ -7,6 +7,7 @@ ended, is a line of the file that `CPU_SECONDS_FILE` names.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,16 +70,20 @@ def most_expensive(seconds: dict[str, float]) -> list[tuple[str, float]]:
 
 def used_by_tree(process: int) -> float:
     """Processor seconds of a process and its descendants, also of those that have ended and were waited for."""
+    folder = Path(f"/proc/{process}")
+    fields = _read(folder / "stat").rpartition(")")[2].split()
+    own = sum(map(int, fields[11:15])) / _TICKS
+    with contextlib.suppress(OSError):  # it has just ended
+        for task in (folder / "task").iterdir():
+            own += sum(used_by_tree(int(child)) for child in _read(task / "children").split())
+    return own
+
+
+def _read(file: Path) -> str:
     try:
-        fields = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()
-        children = [
-            child
-            for task in Path(f"/proc/{process}/task").iterdir()
-            for child in (task / "children").read_text().split()
-        ]
-    except OSError:  # it has just ended
-        return 0.0
-    return sum(map(int, fields[11:15])) / _TICKS + sum(used_by_tree(int(child)) for child in children)
+        return file.read_text("utf-8")
+    except OSError:  # a process or a thread that has just ended
+        return ""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -22,6 +22,7 @@ import pytest
 
 from tests.docs.live_logs import PATIENCE_S, LiveLog, demo_log, mariadb_log
 from tests.docs.markdown import CodeBlock, code_blocks, command_lines
+from tests.program import PROGRAM, run_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,11 +128,11 @@ def test_commands_run_as_written(
     for line in lines:
         if line[0] in ELSEWHERE | not_this:
             continue
-        command = [str(Path(sys.executable).with_name("binlog-stream")), *(placed(a, live_log, tmp_path) for a in line)]
+        arguments = [placed(argument, live_log, tmp_path) for argument in line]
         if ENDLESS & set(line):
-            run_until_it_has_done_something(command, live_log, tmp_path)
+            run_until_it_has_done_something([PROGRAM, *arguments], live_log, tmp_path)
             continue
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+        done = run_program(*arguments)
         assert (done.returncode, done.stderr) == (0, ""), (line, done.stdout[-1000:], done.stderr[-1000:])
         assert done.stdout, line
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from binlog_format.events.layout import EventType
 from tests.corpus import SERVER_CASES
 from tests.format.innodb.test_corpus_manifests import data_set, manifest_groups
+from tests.program import run_program
 
-PROGRAM = str(Path(sys.executable).with_name("binlog-stream"))
+if TYPE_CHECKING:
+    from pathlib import Path
+
 FIELDS = {
     "file_offset": "offset",
     "gtid": "gtid",
@@ -25,14 +26,10 @@ FIELDS = {
 }
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False)
-
-
 @pytest.mark.corpus
 def test_groups_prints_what_the_manifest_says() -> None:
     path, manifest = data_set("mixed")
-    result = run("groups", str(path), "--output", "jsonl")
+    result = run_program("groups", str(path), "--output", "jsonl")
     assert result.returncode == 0, result.stderr
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert all(set(line) == {*FIELDS, "position", "event_types", "commit_time"} for line in lines)
@@ -43,7 +40,7 @@ def test_groups_prints_what_the_manifest_says() -> None:
         assert isinstance(codes, list)
         names = [EventType(code).name.lower() for code in codes]
         assert line["event_types"] == names
-    part = run("groups", str(path), "-o", "jsonl", "--start", "1:1:0", "--end", "2:1:0")
+    part = run_program("groups", str(path), "-o", "jsonl", "--start", "1:1:0", "--end", "2:1:0")
     of_file = [line for line in lines if line["position"]["file_no"] == 1]
     assert [json.loads(line) for line in part.stdout.splitlines()] == of_file
 
@@ -51,7 +48,7 @@ def test_groups_prints_what_the_manifest_says() -> None:
 @pytest.mark.corpus
 def test_files_prints_state_and_header() -> None:
     path, _ = data_set("live")
-    lines = [json.loads(line) for line in run("files", str(path), "-o", "jsonl").stdout.splitlines()]
+    lines = [json.loads(line) for line in run_program("files", str(path), "-o", "jsonl").stdout.splitlines()]
     assert [line["state"] for line in lines] == ["full", "full", "full", "active", "empty"]
     assert lines[3]["used_size"] == 4 * 16384
     assert lines[0]["header"]["page_size"] == 16384
@@ -59,17 +56,17 @@ def test_files_prints_state_and_header() -> None:
 
 def test_both_commands_print_tables_and_read_classic_logs() -> None:
     path = str(SERVER_CASES / "mariadb-10.11" / "oltp_small")
-    files, groups = run("files", path), run("groups", path)
+    files, groups = run_program("files", path), run_program("groups", path)
     assert files.returncode == groups.returncode == 0
     assert "mysql-bin.000001" in files.stdout
     assert "mariadb_gtid" in groups.stdout
-    first = json.loads(run("groups", path, "-o", "jsonl").stdout.splitlines()[0])
+    first = json.loads(run_program("groups", path, "-o", "jsonl").stdout.splitlines()[0])
     assert set(first) == {*FIELDS, "chunk", "commit_time"}
 
 
 def test_errors_are_one_line(tmp_path: Path) -> None:
-    result = run("groups", str(tmp_path / "nowhere"))
+    result = run_program("groups", str(tmp_path / "nowhere"))
     assert result.returncode == 1
     assert result.stderr.count("\n") == 1
     assert "BINLOG_START.PATH_NOT_FOUND" in result.stderr
-    assert run("groups", str(tmp_path), "--start", "x").returncode == 2
+    assert run_program("groups", str(tmp_path), "--start", "x").returncode == 2

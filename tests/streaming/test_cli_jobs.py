@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,22 +13,22 @@ from binlog_format.errors import AccessError, OptionError
 from binlog_streaming.mirror_job import OWN_FOLDER, mirror_job, remember
 from binlog_streaming.settings import Mode, TableFormat, TableRule, load_job
 from tests.faults.processes import files_up_to
+from tests.program import PROGRAM, run_program
 from tests.streaming.tables.oltp import CHANGES, OLTP, TABLES, mirror, truth
 
-PROGRAM = str(Path(sys.executable).with_name("binlog-stream"))
+if TYPE_CHECKING:
+    from pathlib import Path
+
 COMMANDS = ("init", "check", "run", "mirror")
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "CLICOLOR_FORCE")}
-    return subprocess.run(
-        [PROGRAM, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        env=environment | {"COLUMNS": "100"},
-    )
+    return run_program(*arguments, cwd=cwd, environment={"COLUMNS": "100", "FORCE_COLOR": "", "CLICOLOR_FORCE": ""})
+
+
+def run_job(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A command that starts Spark, in a process of its own."""
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False, cwd=cwd)
 
 
 def test_init_check_and_mistakes_with_their_exit_statuses(tmp_path: Path) -> None:
@@ -144,7 +141,7 @@ def test_wrong_options_of_mirror_are_called_by_their_names(tmp_path: Path) -> No
 
 @pytest.mark.spark
 def test_mirror_once_and_again_gives_the_tables_of_the_server(tmp_path: Path) -> None:
-    first = run("mirror", str(OLTP), "--to", "lake", "--once", "-o", "jsonl", cwd=tmp_path)
+    first = run_job("mirror", str(OLTP), "--to", "lake", "--once", "-o", "jsonl", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     events = [json.loads(line) for line in first.stdout.splitlines()]
     assert events[-1] == {"event": "ended", "batches": 1, "changes": CHANGES}
@@ -157,7 +154,7 @@ def test_mirror_once_and_again_gives_the_tables_of_the_server(tmp_path: Path) ->
     rows = [json.loads(line) for line in checked.stdout.splitlines()]
     assert (rows[2]["is_fresh"], rows[2]["batch_id"], rows[2]["size_behind"]) == (False, 1, 0)
     assert {target["exists"] for row in rows if row["kind"] == "table" for target in row["targets"]} == {True}
-    again = run("run", file, "--once", cwd=tmp_path)
+    again = run_job("run", file, "--once", cwd=tmp_path)
     assert (again.returncode, again.stdout.splitlines()[-1]) == (0, "ended: 0 changes in 0 batches"), again.stderr
     # With more tables, or another mode, it is another job.
     job = tmp_path / file
@@ -183,7 +180,7 @@ def test_stopped_is_not_ended(once: bool, status: int, tmp_path: Path) -> None:
     last = json.loads(rest.splitlines()[-1])
     assert (process.returncode, last["event"]) == (status, "stopped"), errors
     # It was a stop like any other: the next run takes what is left.
-    again = run("mirror", str(OLTP), "--to", "lake", "--once", cwd=tmp_path)
+    again = run_job("mirror", str(OLTP), "--to", "lake", "--once", cwd=tmp_path)
     assert again.stdout.splitlines()[-1].startswith("ended: "), again.stderr
     for name in TABLES:
         assert mirror(tmp_path / "lake", name) == truth(name)

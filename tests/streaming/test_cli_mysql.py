@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.corpus import SERVER_CASES
-from tests.streaming.test_cli_groups import run
+from tests.program import run_program as run
 
 MYSQL = SERVER_CASES / "mysql-9"
 A = "88ee60ec-e4d9-11f1-baee-02fc00000001"

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -26,19 +23,15 @@ from binlog_streaming.simulation.json_steps import read_json_steps
 from binlog_streaming.simulation.run import Rate, Simulation
 from tests.corpus import corpus
 from tests.format.innodb.reference_reader import read_log
+from tests.program import run_program
 from tests.streaming.simulation.readable import json_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PROGRAM = str(Path(sys.executable).with_name("binlog-stream"))
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "simulate.md"
 STREAMS = ["small", "flushed", "xa", "mixed", "forest"]
 SMALL = WriterOptions(page_size=512, max_binlog_size=1 << 14, state_interval=1 << 11, sync=False)
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
 def _options_of(manifest: dict[str, object]) -> list[str]:
@@ -76,7 +69,7 @@ def test_recorded_streams_give_the_recorded_files(name: str, form: str, tmp_path
         readable = tmp_path / "operations.jsonl"
         readable.write_text(json_lines(placed.step for placed in read_steps(source)))
         source = readable
-    result = run("simulate", source, "--to", tmp_path / "log", *_options_of(manifest))
+    result = run_program("simulate", source, "--to", tmp_path / "log", *_options_of(manifest))
     assert result.returncode == 0, result.stderr
     assert f"{len(manifest['groups']):,} event groups" in result.stdout
     assert _comparable(tmp_path / "log") == _comparable(expected)
@@ -129,7 +122,7 @@ def test_recorded_crash_gives_the_recorded_views(tmp_path: Path) -> None:
     source = tmp_path / "crash.ops"
     source.write_bytes(encode_steps(steps))
     options = _options_of(manifest)
-    result = run("simulate", source, "--to", tmp_path / "log", "--snapshots", tmp_path / "views", *options)
+    result = run_program("simulate", source, "--to", tmp_path / "log", "--snapshots", tmp_path / "views", *options)
     assert result.returncode == 0, result.stderr
     assert "1 crash" in result.stdout
     for view in ("a_before", "b_seen_by_tailer", "c_after_recovery", "d_later"):
@@ -165,10 +158,7 @@ def test_documented_example_runs_and_prints_what_is_said(tmp_path: Path) -> None
     commands = re.findall(r"^    \$ binlog-stream (.*)\n((?:    [^$].*\n)*)", text, re.MULTILINE)
     assert len(commands) == 2
     for command, output in commands:
-        wide = {**os.environ, "COLUMNS": "120"}
-        result = subprocess.run(
-            [PROGRAM, *shlex.split(command)], cwd=tmp_path, env=wide, capture_output=True, text=True, check=False
-        )
+        result = run_program(*shlex.split(command), cwd=tmp_path, environment={"COLUMNS": "120"})
         assert result.returncode == 0, result.stderr
         printed = [re.sub(r"in \d+\.\d s", "in 0.0 s", line.rstrip()) for line in result.stdout.splitlines()]
         assert printed == [line[4:].rstrip() for line in output.splitlines()]
@@ -305,7 +295,7 @@ def test_reset_master_with_an_open_transaction_is_refused(tmp_path: Path) -> Non
 def test_directory_with_a_log_is_refused(tmp_path: Path) -> None:
     _simulate(tmp_path, {"op": "checkpoint"})
     before = {path: path.read_bytes() for path in (tmp_path / "log").iterdir()}
-    result = run("simulate", tmp_path / "operations.jsonl", "--to", tmp_path / "log")
+    result = run_program("simulate", tmp_path / "operations.jsonl", "--to", tmp_path / "log")
     assert result.returncode == 2
     assert "there is a log already" in result.stderr
     assert {path: path.read_bytes() for path in (tmp_path / "log").iterdir()} == before

@@ -1,7 +1,8 @@
 """A batch with statements, killed with kill -9 at each of its steps and done again, each time in a folder of its own.
 
-`python -m tests.streaming.tables.killed_writes FOLDER FORMAT STORY...` does it for some of `STORIES`; the
-tables are in FOLDER/STORY/STEP/tables then. A process that only forks stays ready: starting one takes seconds.
+`python -m tests.streaming.tables.killed_writes FOLDER FORMAT STRIDE STORY...` does it for some of `STORIES`, at every
+STRIDE-th step; the tables are in FOLDER/STORY/STEP/tables then. A process that only forks stays ready: starting one
+takes seconds.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def write_killed(folder: Path, name: str, table_format: TableFormat) -> None:
+def write_killed(folder: Path, name: str, table_format: TableFormat, stride: int) -> None:
     """One story, killed at each step in turn, until there is none left to be killed at."""
     story, _ = STORIES[name]
     # What is loaded and compiled here is ready in the others; the libraries of the sinks are not: they have threads.
     write_story(folder / name, story, (ONLY,), MemoryTargets())
-    for step in range(1, STEPS_MAX):
+    for step in range(1, STEPS_MAX, stride):
         place = folder / name / str(step)
         sink = Sink(directory=str(place / "tables"), format=table_format)
 
@@ -47,9 +48,9 @@ def write_killed(folder: Path, name: str, table_format: TableFormat) -> None:
 
 def main() -> None:
     """Do what the module's text says."""
-    folder, table_format, *names = sys.argv[1:]
+    folder, table_format, stride, *names = sys.argv[1:]
     for name in names:
-        write_killed(Path(folder), name, TableFormat(table_format))
+        write_killed(Path(folder), name, TableFormat(table_format), int(stride))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.source_file import open_directory
 from binlog_streaming.repack import Repacker
 from tests.chance import seed as chance_seed
+from tests.chance import some
 from tests.streaming.tables.oltp import OLTP, TABLES, mirror, play_changelog, truth
 from tests.streaming.tables.processes import TIMEOUT_S, RunningJob
 
@@ -93,7 +94,7 @@ def finished(folder: Path) -> int:
     return len(list(folder.glob("checkpoint/commits/[0-9]*")))
 
 
-MOMENTS = (planned, commits, commits, commits, finished)
+MOMENTS = some((planned, commits, commits, commits, finished), 2)
 KILLS = len(MOMENTS)
 
 

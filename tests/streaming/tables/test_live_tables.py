@@ -161,6 +161,7 @@ def test_job_equals_select(spark: SparkSession, live: Live, tmp_path: Path, tabl
     live.check(tmp_path / "tables", table_format)
 
 
+@pytest.mark.thorough
 def test_batches_of_one_statement_each_do_the_same(live: Live, tmp_path: Path) -> None:
     sink = Sink(directory=str(tmp_path))
     rule = TableRule(select=r"(shop|other)\..*", on_drop=OnStatement.APPLY)
