@@ -28,6 +28,7 @@ from binlog_streaming.tables.standing import standing_of
 from binlog_streaming.tables.steps import Step, watched
 from tests.connector.shop import Shop
 from tests.faults.processes import Killed
+from tests.program import run_program
 from tests.streaming.replay_runs import check, job_for, plan, replay, rows_of, run
 from tests.streaming.tables.shop import ShopLog
 from tests.truth.cases import case, case_path
@@ -424,9 +425,7 @@ def test_what_a_replay_cannot_do_is_named(tmp_path: Path, options: dict[str, obj
 
 def test_command_explains_itself_and_says_mistakes(tmp_path: Path) -> None:
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", "from binlog_streaming.cli import main; main()", "replay", *arguments]
-        environment = os.environ | {"COLUMNS": "100", "NO_COLOR": "1"}
-        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        return run_program("replay", *arguments, environment={"COLUMNS": "100", "NO_COLOR": "1"})
 
     told = " ".join(call("--help").stdout.split())
     assert "binlog-stream replay job.toml --to 0-1-575 --target lake-then" in told

@@ -29,21 +29,29 @@ if TYPE_CHECKING:
     from tests.streaming.tables.batches import Range
 
 KILLED = """
-import os, signal, sys
-from tests.streaming.tables.test_apply_sinks import write_all
+import sys
+from binlog_format import open_log
 from binlog_streaming.tables.steps import watched
+from tests.faults.processes import Kill, in_a_process
+from tests.streaming.tables.batches import cut, write
+from tests.streaming.tables.memory_target import MemoryTargets
+from tests.streaming.tables.test_apply_sinks import OLTP, RULES, write_all
 
-left = int(sys.argv[4])
+# What is loaded and compiled here is ready in the processes that write; the libraries of the sinks have threads.
+with open_log(str(OLTP)) as log:
+    for batch in cut(log, 1):
+        for rule in RULES:
+            write(log, batch, "memory", 0, (rule,), targets=MemoryTargets())
 
-def kill(step):
-    global left
-    left -= 1
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
+def work():
+    with watched(Kill(int(step_no))):
+        write_all(directory, table_format, mode)
 
-with watched(kill):
-    write_all(*sys.argv[1:4])
+for line in sys.stdin:
+    directory, table_format, mode, step_no = line.split()
+    print(in_a_process(work), flush=True)
 """
+"""A process that writes what its input names, in a process for each; it prints their statuses."""
 
 
 @pytest.fixture
@@ -92,6 +100,7 @@ def check(directory: Path, table_format: TableFormat, mode: Mode) -> None:
     assert mode is Mode.MIRROR or images == IMAGES
 
 
+RULES = (TableRule(mode=Mode.CHANGELOG), TableRule(mode=Mode.MIRROR))
 CASES = [(form, Mode.CHANGELOG) for form in SINKS] + [(form, Mode.MIRROR) for form in MIRROR_SINKS]
 IDS = [f"{form}-{mode}" for form, mode in CASES]
 
@@ -102,16 +111,26 @@ def test_tables_equal_the_server(tmp_path: Path, table_format: TableFormat, mode
     check(tmp_path, table_format, mode)
 
 
+@pytest.fixture(scope="module")
+def killed_writes() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("step_no", [1, 5, 19])
 @pytest.mark.parametrize(("table_format", "mode"), CASES, ids=IDS)
 def test_kill_at_a_step_then_the_same_batches_again(
-    tmp_path: Path, table_format: TableFormat, mode: Mode, step_no: int
+    killed_writes: subprocess.Popen[str], tmp_path: Path, table_format: TableFormat, mode: Mode, step_no: int
 ) -> None:
     """Every table of every batch has two steps or more; the checkpoint knows of nothing."""
-    arguments = [str(tmp_path), str(table_format), str(mode), str(step_no)]
-    killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False, capture_output=True, timeout=120)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert killed_writes.stdin is not None
+    assert killed_writes.stdout is not None
+    killed_writes.stdin.write(f"{tmp_path} {table_format} {mode} {step_no}\n")
+    killed_writes.stdin.flush()
+    assert killed_writes.stdout.readline() == f"{-signal.SIGKILL}\n"
     assert Outcome.WRITTEN in resume(tmp_path, table_format, mode)
     check(tmp_path, table_format, mode)
 
