@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.server_runs import ServerRuns
     from binlog_format.block import Block
+    from binlog_format.events.query import QueryEvent
+    from binlog_format.events.query_status import QueryStatus
     from binlog_format.transactions.marks import Marks
 
 DELETE = "DELETE"
@@ -141,7 +143,7 @@ class DdlStatement:
 
     def to_row(self) -> dict[str, object]:
         """As a value of `binlog_format.views.tables.STATEMENT_TYPE`; `from_row` reads it."""
-        row: dict[str, object] = {one.name: getattr(self, one.name) for one in fields(self)}
+        row: dict[str, object] = {name: getattr(self, name) for name in _FIELDS}
         row |= {"position": asdict(self.position), "vendor": self.vendor.value}
         if self.rows is not None:
             names = None if self.rows.names is None else [name._asdict() for name in self.rows.names]
@@ -151,7 +153,7 @@ class DdlStatement:
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> DdlStatement:
         """Read what `to_row` gave, a mapping or a row of Spark's."""
-        values = {one.name: row[one.name] for one in fields(cls)}
+        values = {name: row[name] for name in _FIELDS}
         place, rows = values["position"], values["rows"]
         values["position"] = Position(place["file_no"], place["page"], place["chunk"])
         values["vendor"] = Vendor(values["vendor"])
@@ -160,6 +162,9 @@ class DdlStatement:
             tables = None if names is None else tuple(TableName(name["database"], name["table"]) for name in names)
             values["rows"] = ChangeRows(tables, tuple(rows["calls"]))
         return cls(**values)
+
+
+_FIELDS = tuple(one.name for one in fields(DdlStatement))
 
 
 def ddl_statements(block: Block) -> Iterator[DdlStatement]:
@@ -246,35 +251,53 @@ def _statements(
         word = _first_word(text, status.sql_mode, block.vendor)
         if word is None or (word in NO_ROWS_WORDS if words is None else word not in words):
             continue
-        statement = replace(
-            _special(block, event, content),
-            text=text,
-            database=query.database,
-            sql_mode=status.sql_mode,
-            server_charset=status.server_charset,
-            commit_time=query.timestamp,
-            microseconds=status.microseconds,
-            time_zone=status.time_zone,
-            explicit_timestamps=status.explicit_timestamps,
-            thread_id=query.thread_id,
-        )
-        yield row, word, statement
+        yield row, word, _statement(block, event, text, query, status)
+
+
+def _statement(block: Block, event: np.void, text: str, query: QueryEvent, status: QueryStatus) -> DdlStatement:
+    group = block.groups[int(event["group"])]
+    return DdlStatement(
+        _position(group),
+        int(event["event_no"]),
+        text,
+        query.database,
+        status.sql_mode,
+        status.server_charset,
+        block.vendor,
+        query.timestamp,
+        status.microseconds,
+        status.time_zone,
+        status.explicit_timestamps,
+        _gtid(group, block),
+        query.thread_id,
+        int(event["server_id"]),
+        0,
+        int(event["type"]),
+    )
 
 
 def _special(block: Block, event: np.void, content: bytes) -> DdlStatement:
-    """An event that is no statement: an incident, a start of the server; or what all events have."""
+    """An event that is no statement: an incident, or a start of the server."""
     group = block.groups[int(event["group"])]
-    gtid = gtid_of(group, block.gtid_sources)
     return DdlStatement(
-        Position(int(group["file_no"]), int(group["page"]), int(group["chunk"])),
+        _position(group),
         int(event["event_no"]),
         parse_incident(content) if event["type"] == EventType.INCIDENT else "",
         vendor=block.vendor,
         commit_time=int(event["timestamp"]),
-        gtid=None if gtid is None else str(gtid),
+        gtid=_gtid(group, block),
         server_id=int(event["server_id"]),
         event_type=int(event["type"]),
     )
+
+
+def _position(group: np.void) -> Position:
+    return Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
+
+
+def _gtid(group: np.void, block: Block) -> str | None:
+    gtid = gtid_of(group, block.gtid_sources)
+    return None if gtid is None else str(gtid)
 
 
 def _candidates(block: Block, types: NDArray[np.bool_], may_begin: NDArray[np.bool_]) -> list[int]:

@@ -97,6 +97,7 @@ _END = int(EventClass.END)
 _INCIDENT = int(EventClass.INCIDENT)
 _FORMAT = int(EventClass.FORMAT)
 _TYPE_MARIADB_GTID = int(EventType.MARIADB_GTID)
+_TYPE_INCIDENT = int(EventType.INCIDENT)
 _UNKNOWN_CLASS = int(EventClass.UNKNOWN)
 _TRANSACTION = int(GroupKind.TRANSACTION)
 _STATEMENT = int(GroupKind.STATEMENT)
@@ -210,7 +211,11 @@ def _read_gtid(
     counts: NDArray[np.int64],
 ) -> tuple[int, int]:
     # Returns ScanError and GroupKind.
-    if load_u8(data, p + EVENT_TYPE_OFFSET) == _TYPE_MARIADB_GTID:
+    event_type = load_u8(data, p + EVENT_TYPE_OFFSET)
+    if event_type == _TYPE_INCIDENT:
+        read_gtid(data, p, size, groups, row)  # there is none
+        return _OK, _STATEMENT
+    if event_type == _TYPE_MARIADB_GTID:
         read_gtid(data, p, size, groups, row)
         is_statement = load_u8(data, p + GTID_FLAGS_OFFSET) & GTID_FLAG_STANDALONE != 0
         return _OK, _STATEMENT if is_statement else _TRANSACTION
@@ -291,7 +296,7 @@ def scan_groups(
         error, stored, computed = _check_event(data, p, body_size, event_class, in_group, verify and checksum_size > 0)
         if error != _OK:
             break
-        if event_class == _GTID:
+        if event_class == _GTID or (event_class == _INCIDENT and not in_group):
             error, kind = _read_gtid(data, p, body_size, groups, group + 1, keys, slots, counts)
             if error != _OK:
                 stored = load_u8(data, p + EVENT_TYPE_OFFSET)
@@ -300,10 +305,6 @@ def scan_groups(
             _begin_group(groups, group, file_no, file_offset + p)
         elif kind == _UNDECIDED and in_group:
             kind = _group_kind(data, p, body_size, event_class)
-        elif event_class == _INCIDENT and not in_group:
-            read_gtid(data, p, body_size, groups, group + 1)  # there is none
-            group, in_group, kind, event_no, first_event, group_size = group + 1, True, _STATEMENT, 0, event, 0
-            _begin_group(groups, group, file_no, file_offset + p)
         if in_group:
             _add_event(events, event, data, p, body_size, group, event_no)
             event, event_no, group_size = event + 1, event_no + 1, group_size + body_size

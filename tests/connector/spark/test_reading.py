@@ -84,4 +84,3 @@ def test_what_statements_before_a_part_say_is_read_on_from_where_it_was_known() 
         assert scope_before(watched, start).to_json() != whole
         part = scope_before(watched, middle).to_json()
         assert scope_before(watched, end).to_json() == whole != part
-    assert whole["triggers"]

@@ -225,7 +225,7 @@ def test_unknown_event_is_named(inside: bool, head: list[bytes]) -> None:
 def test_incident_ends_its_group(head: list[bytes]) -> None:
     incident = event(EventType.INCIDENT, b"\x01\x00\x00")
     groups = read(file_of([*head, GTID, incident, GTID, query("BEGIN"), XID]))
-    assert [group.types for group in groups] == [(33, 26), (33, 2, 16)]
+    assert [group.types for group in groups] == [(34, 26), (34, 2, 16)]
 
 
 def test_gtid_event_without_a_gtid_is_damage(head: list[bytes]) -> None:
