@@ -126,7 +126,7 @@ class Week:
 
     def live(self) -> None:
         """Do all scripts, part by part; the log is kept wherever the job is to run."""
-        self._forget()
+        forget(self._server)
         first = self._scenarios[0]
         try:
             for number, barrier in enumerate((*first.barriers, None)):
@@ -247,11 +247,14 @@ class Week:
             connection.close()
         self._sessions.clear()
 
-    def _forget(self) -> None:
-        with self._server.connect() as connection, connection.cursor() as cursor:
-            for database in databases(cursor):
-                cursor.execute(f"DROP DATABASE `{database}`")
-        self._admin("SET GLOBAL log_bin_compress = 0", "RESET MASTER")
+
+def forget(server: MariaDbServer) -> None:
+    """Leave nothing of what was there: the log begins with the server's first transaction."""
+    with server.connect() as connection, connection.cursor() as cursor:
+        for database in databases(cursor):
+            cursor.execute(f"DROP DATABASE `{database}`")
+        cursor.execute("SET GLOBAL log_bin_compress = 0")
+        cursor.execute("RESET MASTER")
 
 
 def databases(cursor: Cursor) -> list[str]:
