@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from binlog_format import BinlogError, OptionError, UnsupportedError, open_log
+from binlog_format import BinlogError, OptionError, Position, UnsupportedError, open_log
 from binlog_format.source_file import open_directory
 from binlog_streaming.cli.app import COMMAND_MODULES, app
 from binlog_streaming.cli.page_view import PageView
@@ -165,7 +165,6 @@ def test_header_view_names_the_fields(log: Path) -> None:
 
 def test_page_view_is_coloured_by_chunk(log: Path) -> None:
     """On a terminal: the chunk header stands out, each kind has its colour."""
-    from binlog_format import Position
     from binlog_format.innodb.inspection.page_rows import page_rows
 
     directory, only = open_directory(str(log))
@@ -246,7 +245,8 @@ def test_find_prints_position_file_byte_and_group(log: Path) -> None:
     assert found["position"] == wanted["position"]
     assert {name: found[name] for name in wanted} == wanted
     text = run("find", log, "--gtid", "0-1-115").stdout
-    assert str(found["position"]) in text
+    assert isinstance(found["position"], dict)
+    assert str(Position(**found["position"])) in text
     assert str(found["file"]) in text
     assert f"{wanted['file_offset']:#x}" in text
 
@@ -296,7 +296,9 @@ def test_groups_takes_gtids() -> None:
     gtid = str(everything[40]["gtid"])
     assert lines("groups", OLTP, "--start", gtid) == everything[41:]
     assert lines("groups", OLTP, "--end", gtid) == everything[:41]
-    position = ":".join(str(everything[40][name]) for name in ("file_no", "page", "chunk"))
+    place = everything[40]["position"]
+    assert isinstance(place, dict)
+    position = str(Position(**place))
     assert lines("groups", OLTP, "--end", position) == everything[:40]
     assert lines("groups", OLTP, "--start", position) == everything[40:]
 

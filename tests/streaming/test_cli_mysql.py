@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from binlog_format import Position
 from tests.corpus import SERVER_CASES
 from tests.program import run_program as run
 
@@ -31,7 +32,8 @@ def test_groups_are_cut_by_sets() -> None:
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert [line["gtid"] for line in lines] == [f"{A}:159", f"{A}:160"]
     assert [line["event_types"] for line in lines] == [["gtid", "query"], ["gtid", "query"]]
-    assert lines[0]["file_offset"] == lines[0]["page"] * 16384 + lines[0]["chunk"]
+    position = lines[0]["position"]
+    assert lines[0]["file_offset"] == position["page"] * 16384 + position["chunk"]
     wrong = run(*arguments, "--start", "0-1-5")
     assert (wrong.returncode, "the log is of a MySQL server" in wrong.stderr) == (2, True)
 
@@ -41,7 +43,7 @@ def test_gtid_is_found(gtid: str, position: str) -> None:
     result = run("find", str(MYSQL / "ops"), "--gtid", gtid, "-o", "jsonl")
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout)
-    assert (found["position"], found["gtid"]) == (position, gtid.lower())
+    assert (Position(**found["position"]), found["gtid"]) == (Position.parse(position), gtid.lower())
 
 
 def test_verify_finds_nothing_wrong() -> None:
