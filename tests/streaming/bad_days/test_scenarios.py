@@ -39,6 +39,10 @@ for _scenario in SCENARIOS.values():
     WEEKS.setdefault(week_of(_scenario), []).append(_scenario)
 
 
+def test_names_are_unique() -> None:
+    assert len({scenario.name for scenario in SCENARIOS.values()}) == len(SCENARIOS)
+
+
 @pytest.fixture(scope="module")
 def results() -> dict[str, Result]:
     """Of the weeks so far: each is lived once, and its job runs once."""

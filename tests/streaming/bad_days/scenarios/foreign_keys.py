@@ -171,7 +171,7 @@ EQUAL = (
         rule={"select": r"day\.(child|parent)"},
     ),
     Scenario(
-        "ignored_by_the_job",
+        "cascades_ignored_by_the_job",
         DELETING + DELETE + "SET sql_log_bin = 0;\nCREATE TABLE truth.child (id INT PRIMARY KEY, pid INT);\n"
         "INSERT INTO truth.child VALUES (10, 1), (20, 2), (21, 2);\nSET sql_log_bin = 1;",
         rule={"foreign_keys": "ignore"},
