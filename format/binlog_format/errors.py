@@ -106,6 +106,7 @@ class SchemaError(BinlogError):
             "DDL_NOT_PARSED",
             "NO_PRIMARY_KEY",
             "TABLE_NOT_FOUND",
+            "PARTITION_BOUNDS",
         }
     )
 

@@ -52,11 +52,12 @@ class Defaults:
 def created(create: CreateTable, defaults: Defaults) -> TableDefinition:
     """The table that CREATE TABLE makes; its columns are unknown where they come from a query."""
     charset = create.options.charset or defaults.charset
+    partitioning = create.options.partitioning
     if create.options.selects:
-        return TableDefinition(create.name, None, charset=charset)
+        return TableDefinition(create.name, None, charset=charset, partitioning=partitioning)
     columns = tuple(resolved(spec, charset, defaults.vendor) for spec in create.columns)
     versioned = create.options.versioned or any(spec.versioned for spec in create.columns)
-    table = TableDefinition(create.name, columns, _named((), create.keys), charset, versioned)
+    table = TableDefinition(create.name, columns, _named((), create.keys), charset, versioned, partitioning)
     return _versioned(table)
 
 
@@ -67,23 +68,23 @@ def altered(table: TableDefinition, alter: AlterTable, defaults: Defaults) -> Ta
         ImpossibleError: It speaks of columns that *table* does not have.
     """
     charset = defaults.charset if alter.convert_to_default else alter.charset or table.charset
+    names = alter.new_column_names
+    partitioning = table.partitioning and table.partitioning.renamed(names)
+    if alter.partitions is not None:
+        partitioning = alter.partitions.applied(partitioning)
     if table.columns is None:
-        return replace(table, charset=charset)
+        return replace(table, charset=charset, partitioning=partitioning)
     # Implicit columns stay behind all others, new ones too: they are put there again at the end.
     columns = tuple(column for column in table.columns if not column.implicit)
     if alter.convert and charset is not None:
         columns = tuple(_converted(column, charset) for column in columns)
-    names = {old.casefold(): new for old, new in alter.column_renames}
-    names.update(
-        {change.old_name.casefold(): change.column.name for change in alter.changes if change.old_name is not None}
-    )
     columns = _altered_columns(columns, alter, charset, defaults.vendor)
     keys = tuple(_altered_keys(table.keys, alter, names))
     versioned = table.versioned if alter.versioning is None else alter.versioning
     if alter.versioning is False:
         keys = tuple(_without_columns(keys, {column.name.casefold() for column in _IMPLICIT}))
     keys = _named(keys, alter.new_keys)
-    return _versioned(TableDefinition(table.name, columns, keys, charset, versioned))
+    return _versioned(TableDefinition(table.name, columns, keys, charset, versioned, partitioning))
 
 
 def _altered_columns(

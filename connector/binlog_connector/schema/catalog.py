@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.alteration import Defaults, ImpossibleError, altered, created
 from binlog_connector.schema.definitions import ColumnDefinition, TableDefinition, TableName
+from binlog_connector.schema.foreign_keys import ForeignKeys
 from binlog_connector.schema.operations import (
     AlterTable,
     CreateSequence,
@@ -48,15 +49,20 @@ class Catalog:
         tables: What is known, by name.
         databases: Default character sets by name of the database; None: not known.
         ignore_case: Names of databases and tables in upper and lower case are the same (`lower_case_table_names`).
+        foreign_keys: Those of all tables.
     """
 
     tables: dict[TableName, TableState] = field(default_factory=dict)
     databases: dict[str, str | None] = field(default_factory=dict)
     ignore_case: bool = False
+    foreign_keys: ForeignKeys = field(default_factory=ForeignKeys)
+
+    def __post_init__(self) -> None:
+        self.foreign_keys.ignore_case = self.ignore_case
 
     def copy(self) -> Catalog:
         """One that changes by itself."""
-        return Catalog(dict(self.tables), dict(self.databases), self.ignore_case)
+        return Catalog(dict(self.tables), dict(self.databases), self.ignore_case, self.foreign_keys.copy())
 
     def key(self, name: TableName) -> TableName:
         """Under which name a table is kept."""
@@ -72,6 +78,7 @@ class Catalog:
         Returns:
             Keys of the tables that may look otherwise now.
         """
+        self.foreign_keys.apply(operation)
         match operation:
             case CreateTable():
                 return self._create(operation, vendor)
@@ -131,7 +138,9 @@ class Catalog:
         if isinstance(state, TableDefinition):
             self.tables[self.key(alter.name)] = _altered(state, alter, self._defaults(alter.name, vendor))
         if alter.partition_to is not None:
-            touched |= self._put(alter.partition_to, self._like(alter.name, alter.partition_to))
+            made = self._like(alter.name, alter.partition_to)
+            made = replace(made, partitioning=None) if isinstance(made, TableDefinition) else made
+            touched |= self._put(alter.partition_to, made)
         if alter.table_to_partition is not None:
             touched |= self._remove([alter.table_to_partition])
         if alter.new_name is not None:

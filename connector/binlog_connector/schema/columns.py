@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.charsets import BINARY, NATIONAL, UTF8MB4, charset_name, charset_of_collation_name
 from binlog_connector.schema.defaults import AUTO_INCREMENT, IMPLICIT_TIMESTAMP, SYSTEM_TIME, parse_default
 from binlog_connector.schema.definitions import ColumnDefinition, is_numeric
+from binlog_connector.schema.foreign_keys import parse_reference
 from binlog_connector.schema.lexer import MODE_MAXDB, MODE_ORACLE, MODE_REAL_AS_FLOAT, Kind
 from binlog_format.rows.declared_defaults import Generated
 from binlog_format.rows.declared_types import character_size
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
+    from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_connector.schema.lexer import Token, TokenReader
     from binlog_connector.schema.session import Session
     from binlog_format.rows.declared_defaults import DeclaredDefault
@@ -85,6 +87,7 @@ class ColumnSpec:
         versioned: WITH SYSTEM VERSIONING, which makes its table versioned.
         default: What stands behind DEFAULT, and AUTO_INCREMENT; None: nothing does.
         generated: It is computed from other columns.
+        reference: REFERENCES.
         json_check: There is a CHECK of `json_valid` on itself alone: how MariaDB shows a JSON column.
     """
 
@@ -102,6 +105,7 @@ class ColumnSpec:
     versioned: bool = False
     default: DeclaredDefault | None = None
     generated: Generated | None = None
+    reference: ForeignKey | None = None
 
 
 def parse_column(reader: TokenReader, name: str, session: Session) -> ColumnSpec:
@@ -111,7 +115,7 @@ def parse_column(reader: TokenReader, name: str, session: Session) -> ColumnSpec
         DdlSyntaxError: There is no type, or something in it has no end.
     """
     spec = _parse_type(reader, name, session.sql_mode)
-    while not (reader.at_end() or reader.at_symbol(",") or reader.at_symbol(")") or reader.at_any("FIRST", "AFTER")):
+    while not (reader.at_clause_end() or reader.at_any("FIRST", "AFTER")):
         spec = _attribute(reader, spec, session)
     return _timed(spec, session) if spec.type == "timestamp" else spec
 
@@ -209,9 +213,8 @@ def _attribute(reader: TokenReader, spec: ColumnSpec, session: Session) -> Colum
         reader.take()
         check = reader.group()
         return replace(spec, json_check=spec.json_check or _is_json_check(check, spec.name))
-    if word == "REFERENCES":
-        _skip_reference(reader)
-        return spec
+    if reader.accept("REFERENCES"):
+        return replace(spec, reference=replace(parse_reference(reader, session, "", (spec.name,)), inline=True))
     if word == "DEFAULT":
         reader.take()
         return replace(spec, default=parse_default(reader, session))
@@ -298,26 +301,6 @@ def _generated(reader: TokenReader, spec: ColumnSpec) -> ColumnSpec:
 def _is_json_check(tokens: list[Token], name: str) -> bool:
     texts = [token.text.casefold() for token in tokens if not (token.kind is Kind.SYMBOL and token.text in "()")]
     return texts == ["json_valid", name.casefold()]
-
-
-def _skip_reference(reader: TokenReader) -> None:
-    reader.take()
-    reader.name()
-    if reader.accept_symbol("."):
-        reader.name()
-    if reader.at_symbol("("):
-        reader.group()
-    while True:
-        if reader.accept("MATCH"):
-            reader.take()
-        elif reader.at("ON", "DELETE") or reader.at("ON", "UPDATE"):
-            reader.take()
-            reader.take()
-            # RESTRICT | CASCADE | SET NULL | SET DEFAULT | NO ACTION
-            if reader.take().word in ("SET", "NO"):
-                reader.take()
-        else:
-            return
 
 
 def resolved(spec: ColumnSpec, default_charset: str | None, vendor: Vendor | None = None) -> ColumnDefinition:

@@ -29,12 +29,8 @@ from binlog_connector.schema.operations import (
     TruncateTable,
     UseDatabase,
 )
-from binlog_connector.schema.table_parser import (
-    parse_alter_table,
-    parse_create_table,
-    parse_default_charset,
-    table_name,
-)
+from binlog_connector.schema.session import table_name
+from binlog_connector.schema.table_parser import parse_alter_table, parse_create_table, parse_default_charset
 
 if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
@@ -214,7 +210,7 @@ def _alter(reader: TokenReader, session: Session) -> list[Operation]:
     if reader.accept("TABLE"):
         alter = parse_alter_table(reader, session)
         if ignore and any(key.unique for key in alter.new_keys):
-            alter = replace(alter, moves_rows="ALTER IGNORE removes rows that a new key does not admit")
+            alter = replace(alter, moves_rows="ALTER IGNORE TABLE removes rows that a new key does not admit")
         return [alter]
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         database = session.database

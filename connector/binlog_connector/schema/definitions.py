@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from binlog_connector.schema.partitions.definition import Partitioning  # noqa: TC001 - msgspec looks it up
 from binlog_format.rows.completion import ColumnCompletion, LayoutCompletion
 from binlog_format.rows.declared_defaults import DeclaredDefault, Generated  # noqa: TC001 - msgspec looks them up
 
@@ -114,6 +115,7 @@ class TableDefinition:
         keys: In the order in which they were declared.
         charset: Default for new columns; None: not known.
         versioned: WITH SYSTEM VERSIONING.
+        partitioning: How it is partitioned; None: it is not.
     """
 
     name: TableName
@@ -121,6 +123,7 @@ class TableDefinition:
     keys: tuple[KeyDefinition, ...] = ()
     charset: str | None = None
     versioned: bool = False
+    partitioning: Partitioning | None = None
 
     @property
     def primary_key(self) -> tuple[str, ...]:

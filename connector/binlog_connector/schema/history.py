@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 
 class _Timeline:
-    """States of one table: `positions[i]` is from where on `states[i]` holds; before the first one, `before` does."""
+    """States of one table: `positions[i]` is from where on `states[i]` holds; before the first one, `base` does."""
 
-    __slots__ = ("before", "positions", "states")
+    __slots__ = ("base", "positions", "states")
 
-    def __init__(self, before: TableState | None) -> None:
-        self.before = before
+    def __init__(self, base: TableState | None) -> None:
+        self.base = base
         self.positions: list[Position] = []
         self.states: list[TableState | None] = []
 
     def note(self, position: Position, state: TableState | None) -> None:
-        last = self.states[-1] if self.states else self.before
+        last = self.states[-1] if self.states else self.base
         if state == last:
             return
         if self.positions and self.positions[-1] == position:
@@ -50,7 +50,12 @@ class _Timeline:
 
     def at(self, position: Position) -> tuple[TableState | None, Position | None]:
         index = bisect_right(self.positions, position) - 1
-        return (self.states[index], self.positions[index]) if index >= 0 else (self.before, None)
+        return (self.states[index], self.positions[index]) if index >= 0 else (self.base, None)
+
+    def before(self, position: Position) -> TableState | None:
+        """What holds up to *position*."""
+        index = bisect_left(self.positions, position) - 1
+        return self.states[index] if index >= 0 else self.base
 
 
 class SchemaHistory:
@@ -212,6 +217,18 @@ class SchemaHistory:
             raise _not_parsed(f"{database}.{table}", state)
         return state
 
+    def definition_before(self, name: TableName, statement: DdlStatement) -> TableDefinition | None:
+        """What is known of a table when *statement* begins; None: nothing, or not any more.
+
+        Raises:
+            SchemaError: `DDL_NOT_PARSED`.
+        """
+        self._look_earlier()
+        state = self._timeline(*name).before(statement.position)
+        if isinstance(state, Unclear):
+            raise _not_parsed(str(name), state)
+        return state
+
     def edges(self, database: str, table: str) -> Sequence[Position]:
         """See `TableSchemas`."""
         return self._timeline(database, table).positions
@@ -226,9 +243,8 @@ class SchemaHistory:
             SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: the definition is not that of the table map.
                 `DDL_NOT_PARSED`: there are no names, and a statement about the table was not understood.
         """
-        if self._earlier is not None and leaves_open(layout):
-            look, self._earlier = self._earlier, None
-            look()
+        if leaves_open(layout):
+            self._look_earlier()
         name = TableName(layout.database, layout.table)
         state, since = self._timeline(*name).at(position)
         if isinstance(state, Unclear):
@@ -243,6 +259,11 @@ class SchemaHistory:
             completion = _known_columns(layout, completion)
         source = f"the DDL at {since}" if since is not None else "the DDL" if from_log else self._base_source
         return apply_completion(layout, completion.to_json(), source)
+
+    def _look_earlier(self) -> None:
+        if self._earlier is not None:
+            look, self._earlier = self._earlier, None
+            look()
 
     def _timeline(self, database: str, table: str) -> _Timeline:
         self._apply()

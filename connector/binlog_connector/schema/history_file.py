@@ -10,12 +10,13 @@ import msgspec
 
 from binlog_connector.schema.catalog import Catalog, TableState, Unclear
 from binlog_connector.schema.definitions import TableDefinition, TableName
+from binlog_connector.schema.foreign_keys import ForeignKeys
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.log_ddl import DdlStatement  # noqa: TC001 - msgspec looks it up
 from binlog_format.errors import OptionError
 from binlog_format.position import Position  # noqa: TC001 - msgspec looks it up
 
-VERSION = 2  # 1: without defaults
+VERSION = 3  # 1: without defaults; 2: without partitions and foreign keys
 
 
 class _UnclearTable(msgspec.Struct, frozen=True):
@@ -32,6 +33,7 @@ class _File(msgspec.Struct, frozen=True):
     tables: list[TableDefinition]
     unclear: list[_UnclearTable]
     databases: dict[str, str | None]
+    foreign_keys: msgspec.Raw
     altered: list[TableName]
     statements: list[DdlStatement]
     known_to: Position | None
@@ -56,6 +58,7 @@ def save_history(history: SchemaHistory, path: str) -> None:
         tables=[state for _, state in states if isinstance(state, TableDefinition)],
         unclear=[_UnclearTable(name, state.reason) for name, state in states if isinstance(state, Unclear)],
         databases=history.base.databases,
+        foreign_keys=msgspec.Raw(history.base.foreign_keys.to_json()),
         altered=sorted(history.altered),
         statements=list(history.statements),
         known_to=history.known_to,
@@ -92,13 +95,14 @@ def load_history(path: str) -> SchemaHistory | None:
         if version != VERSION:
             raise OptionError("INVALID_VALUE", f"{path}: schema history of version {version}, this one reads {VERSION}")
         content = msgspec.json.decode(text, type=_File)
+        foreign_keys = ForeignKeys.from_json(content.foreign_keys)
     except msgspec.DecodeError as error:
         raise OptionError(
             "INVALID_VALUE",
             f"{path}: not a schema history: {error}",
             hint="Remove the file: the DDL is then read from the log again, as far as it is there",
         ) from error
-    catalog = Catalog(databases=dict(content.databases), ignore_case=content.ignore_case)
+    catalog = Catalog(databases=dict(content.databases), ignore_case=content.ignore_case, foreign_keys=foreign_keys)
     tables: dict[TableName, TableState] = {catalog.key(table.name): table for table in content.tables}
     tables.update({one.name: Unclear(one.reason) for one in content.unclear})
     catalog.tables = tables

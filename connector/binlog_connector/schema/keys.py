@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.definitions import PRIMARY, KeyPart
+from binlog_connector.schema.foreign_keys import parse_reference
 from binlog_connector.schema.lexer import Kind
 from binlog_connector.schema.operations import KeySpec
 
 if TYPE_CHECKING:
+    from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_connector.schema.lexer import TokenReader
+    from binlog_connector.schema.session import Session
 
 _KEY_WORDS = frozenset({"PRIMARY", "UNIQUE", "KEY", "INDEX", "FULLTEXT", "SPATIAL", "FOREIGN", "CONSTRAINT", "CHECK"})
 
@@ -26,18 +29,22 @@ def at_key(reader: TokenReader) -> bool:
     return reader.peek().word in _KEY_WORDS
 
 
-def parse_key(reader: TokenReader) -> KeySpec | None:
-    """A key or a constraint; None for one that tells no rows apart and has no name to drop (CHECK, FOREIGN KEY).
+def parse_key(reader: TokenReader, session: Session) -> KeySpec | ForeignKey | None:
+    """A key or a constraint; None for one that says nothing of rows (CHECK).
 
     Raises:
         DdlSyntaxError: It is not understood.
     """
     name = ""
-    if reader.accept("CONSTRAINT") and not reader.at_any(*_KEY_WORDS):
-        name = reader.name()
+    if reader.accept("CONSTRAINT"):
+        accept_if_exists(reader)
+        if not reader.at_any(*_KEY_WORDS):
+            name = reader.name()
+    if reader.accept("FOREIGN", "KEY"):
+        return _foreign_key(reader, session, name)
     primary = reader.accept("PRIMARY", "KEY")
     unique = primary or reader.accept("UNIQUE")
-    if not unique and reader.at_any("FOREIGN", "CHECK", "CONSTRAINT"):
+    if not unique and reader.at_any("CHECK", "CONSTRAINT"):
         skip_action(reader)
         return None
     _ = reader.accept("FULLTEXT") or reader.accept("SPATIAL") or reader.accept("VECTOR")
@@ -48,6 +55,19 @@ def parse_key(reader: TokenReader) -> KeySpec | None:
     parts = parse_key_parts(reader)
     skip_action(reader)
     return KeySpec(PRIMARY if primary else name, unique, parts)
+
+
+def _foreign_key(reader: TokenReader, session: Session, name: str) -> ForeignKey:
+    accept_if_exists(reader)
+    if not reader.at_symbol("("):
+        index = reader.name()  # without another one, the name of the constraint too
+        name = name or index
+    columns = tuple(part.column for part in parse_key_parts(reader))
+    if not reader.accept("REFERENCES"):
+        raise reader.error("REFERENCES expected")
+    key = parse_reference(reader, session, name, columns)
+    skip_action(reader)
+    return key
 
 
 def _at_index_type(reader: TokenReader) -> bool:
@@ -80,6 +100,6 @@ def parse_key_parts(reader: TokenReader) -> tuple[KeyPart, ...]:
 
 
 def skip_action(reader: TokenReader) -> None:
-    """Step to the `,` or `)` that ends what is here."""
-    while not (reader.at_end() or reader.at_symbol(",") or reader.at_symbol(")")):
+    """Step to where ends what is here."""
+    while not reader.at_clause_end():
         reader.skip()

@@ -270,6 +270,16 @@ class TokenReader:
         """Whether nothing comes any more."""
         return self.peek().kind is Kind.END
 
+    def at_clause_end(self) -> bool:
+        """Whether a column, a key or an action ends here: at `,` or `)`; partitions follow without a comma."""
+        return (
+            self.at_end()
+            or self.at_symbol(",")
+            or self.at_symbol(")")
+            or self.at("PARTITION", "BY")
+            or self.at("REMOVE", "PARTITIONING")
+        )
+
     def name(self) -> str:
         """A name, with or without quotes.
 

@@ -10,6 +10,8 @@ from binlog_connector.schema.definitions import TableName  # noqa: TC001 - msgsp
 if TYPE_CHECKING:
     from binlog_connector.schema.columns import ColumnSpec
     from binlog_connector.schema.definitions import KeyPart
+    from binlog_connector.schema.foreign_keys import ForeignKey
+    from binlog_connector.schema.partitions.definition import PartitionChange, Partitioning
     from binlog_format.rows.declared_defaults import DeclaredDefault
 
 
@@ -31,12 +33,14 @@ class TableOptions:
         versioned: WITH SYSTEM VERSIONING.
         selects: AS SELECT: columns come from a query.
         like: The columns of this table.
+        partitioning: PARTITION BY.
     """
 
     charset: str | None = None
     versioned: bool = False
     selects: bool = False
     like: TableName | None = None
+    partitioning: Partitioning | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class CreateTable:
     keys: tuple[KeySpec, ...]
     options: TableOptions
     if_not_exists: bool = False
+    foreign_keys: tuple[ForeignKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,8 @@ class AlterTable:
         new_keys: ADD PRIMARY KEY, ADD UNIQUE, ADD INDEX, CREATE INDEX.
         dropped_keys: Names; `PRIMARY` too.
         key_renames: RENAME INDEX, old name and new.
+        new_foreign_keys: ADD FOREIGN KEY, and those of new columns.
+        dropped_foreign_keys: Names, of DROP CONSTRAINT too, which may be those of keys.
         charset: New default.
         convert: CONVERT TO: columns get *charset* too.
         convert_to_default: CONVERT TO CHARACTER SET DEFAULT: that of the database.
@@ -100,6 +107,7 @@ class AlterTable:
         partition_to: CONVERT PARTITION ... TO TABLE: a new table of the same columns.
         table_to_partition: CONVERT TABLE ... TO PARTITION: a table that is gone.
         other_table: EXCHANGE PARTITION ... WITH TABLE this one.
+        partitions: What it does to partitions; None: nothing.
         moves_rows: Why rows come or go that the log does not name, in a few words; empty: they do not.
     """
 
@@ -111,6 +119,8 @@ class AlterTable:
     new_keys: tuple[KeySpec, ...] = ()
     dropped_keys: tuple[str, ...] = ()
     key_renames: tuple[tuple[str, str], ...] = ()
+    new_foreign_keys: tuple[ForeignKey, ...] = ()
+    dropped_foreign_keys: tuple[str, ...] = ()
     charset: str | None = None
     convert: bool = False
     convert_to_default: bool = False
@@ -119,7 +129,16 @@ class AlterTable:
     partition_to: TableName | None = None
     table_to_partition: TableName | None = None
     other_table: TableName | None = None
+    partitions: PartitionChange | None = None
     moves_rows: str = ""
+
+    @property
+    def new_column_names(self) -> dict[str, str]:
+        """New names of columns by their old ones, which are case-folded."""
+        names = {old.casefold(): new for old, new in self.column_renames}
+        return names | {
+            change.old_name.casefold(): change.column.name for change in self.changes if change.old_name is not None
+        }
 
 
 @dataclass(frozen=True, slots=True)

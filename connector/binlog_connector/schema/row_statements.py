@@ -14,7 +14,7 @@ from binlog_connector.schema.ddl import DDL_WORDS, TRUNCATE, parse_ddl
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.lexer import DdlSyntaxError, Kind, Lexer, TokenReader
 from binlog_connector.schema.operations import ChangeRows, CreateTable, TruncateTable
-from binlog_connector.schema.table_parser import table_name
+from binlog_connector.schema.session import table_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,11 +1,14 @@
-"""What of a session decides how its statements read: `Session`."""
+"""What of a session decides how its statements read: `Session`; `table_name`, which asks for it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from binlog_connector.schema.definitions import TableName
+
 if TYPE_CHECKING:
+    from binlog_connector.schema.lexer import TokenReader
     from binlog_format.vendor import Vendor
 
 
@@ -28,3 +31,17 @@ class Session:
     vendor: Vendor | None = None
     time_zone: str | None = None
     explicit_timestamps: bool | None = None
+
+
+def table_name(reader: TokenReader, session: Session) -> TableName:
+    """A table's name, with the current database where it has none.
+
+    Raises:
+        DdlSyntaxError: Something else comes.
+    """
+    if reader.accept_symbol("."):  # an old way to say "the current database"
+        return TableName(session.database, reader.name())
+    first = reader.name()
+    if reader.accept_symbol("."):
+        return TableName(first, reader.name())
+    return TableName(session.database, first)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.operations import Operation
+    from binlog_connector.schema.partitions.definition import PartitionChange
     from binlog_format.rows.declared_defaults import Moment
     from binlog_format.vendor import Vendor
 
@@ -167,7 +168,7 @@ class EventsLost:
 
 @dataclass(frozen=True, slots=True)
 class NotUnderstood:
-    """A statement that is not understood, or one that moves rows that the log does not name.
+    """A statement that is not understood.
 
     Attributes:
         names: Tables that it is about, as far as that can be seen.
@@ -178,8 +179,41 @@ class NotUnderstood:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class RowsMoved(NotUnderstood):
+    """A statement that takes or brings rows that no log has: EXCHANGE PARTITION, IMPORT TABLESPACE and the like."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsEmptied(NotUnderstood):
+    """DROP PARTITION, TRUNCATE PARTITION: the rows of some partitions are gone.
+
+    Attributes:
+        partitions: Their names.
+        is_drop: The partitions are gone, too.
+        if_exists: There may be none of these names.
+    """
+
+    partitions: tuple[str, ...] = ()
+    is_drop: bool = False
+    if_exists: bool = False
+
+    @property
+    def name(self) -> TableName:
+        """Of the table."""
+        return self.names[0]
+
+
 TableChange = (
-    TableCreated | TableAltered | TableRenamed | TableTruncated | TableDropped | DatabaseDropped | NotUnderstood
+    TableCreated
+    | TableAltered
+    | TableRenamed
+    | TableTruncated
+    | TableDropped
+    | DatabaseDropped
+    | NotUnderstood
+    | RowsMoved
+    | PartitionsEmptied
 )
 StatementChange = TableChange | RowsChanged | EventsLost
 """What a statement does to tables or to rows: `StatementScope.changes`."""
@@ -315,9 +349,20 @@ def _altered(alter: AlterTable, statement: DdlStatement, decoding: Decoding) -> 
     if alter.moves_rows:
         others = (alter.other_table, alter.partition_to, alter.table_to_partition)
         names = (alter.name, *(name for name in others if name is not None))
-        yield NotUnderstood(names, alter.moves_rows)
+        yield RowsMoved(names, alter.moves_rows)
+    if alter.partitions is not None:
+        yield from _emptied(alter.name, alter.partitions)
     if alter.new_name is not None:
         yield TableRenamed(alter.name, alter.new_name)
+
+
+def _emptied(name: TableName, change: PartitionChange) -> Iterator[TableChange]:
+    if change.emptied is None:
+        yield TableTruncated(name)
+    elif change.emptied:
+        what = f"{'DROP' if change.removed else 'TRUNCATE'} PARTITION {', '.join(change.emptied)}"
+        reason = f"{what} takes rows that the log does not name"
+        yield PartitionsEmptied((name,), reason, change.emptied, bool(change.removed), change.if_possible)
 
 
 def _column_changes(alter: AlterTable, server_charset: str | None, about: _About) -> TableAltered:

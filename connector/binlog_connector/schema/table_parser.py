@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.charsets import charset_name, charset_of_collation_name
 from binlog_connector.schema.columns import parse_column
 from binlog_connector.schema.defaults import parse_default
-from binlog_connector.schema.definitions import PRIMARY, KeyPart, TableName
+from binlog_connector.schema.definitions import PRIMARY, KeyPart
 from binlog_connector.schema.keys import accept_if_exists, at_key, parse_key, skip_action
 from binlog_connector.schema.lexer import Kind, TokenReader
 from binlog_connector.schema.operations import AlterTable, ColumnChange, CreateTable, KeySpec, TableOptions
+from binlog_connector.schema.partitions.definition import PartitionChange
+from binlog_connector.schema.partitions.parser import (
+    parse_converted_table,
+    parse_partition_change,
+    parse_partitioning,
+)
+from binlog_connector.schema.session import table_name
 
 if TYPE_CHECKING:
     from binlog_connector.schema.columns import ColumnSpec
+    from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_connector.schema.session import Session
 
-_PARTITION_ROWS = "a partition goes or comes with its rows"
 _SELECT_WORDS = ("SELECT", "VALUES", "WITH", "TABLE")
 
 
@@ -25,20 +32,22 @@ _SELECT_WORDS = ("SELECT", "VALUES", "WITH", "TABLE")
 class _Elements:
     columns: list[ColumnSpec] = field(default_factory=list)
     keys: list[KeySpec] = field(default_factory=list)
+    foreign_keys: list[ForeignKey] = field(default_factory=list)
 
+    def take_key(self, key: KeySpec | ForeignKey | None) -> None:
+        """Take one that stands by itself."""
+        if isinstance(key, KeySpec):
+            self.keys.append(key)
+        elif key is not None:
+            self.foreign_keys.append(key)
 
-def table_name(reader: TokenReader, session: Session) -> TableName:
-    """A table's name, with the current database where it has none.
-
-    Raises:
-        DdlSyntaxError: Something else comes.
-    """
-    if reader.accept_symbol("."):  # an old way to say "the current database"
-        return TableName(session.database, reader.name())
-    first = reader.name()
-    if reader.accept_symbol("."):
-        return TableName(first, reader.name())
-    return TableName(session.database, first)
+    def take_column(self, column: ColumnSpec) -> None:
+        """Take one with its own keys."""
+        self.columns.append(column)
+        if column.key:
+            self.keys.append(KeySpec(PRIMARY if column.key == "primary" else "", True, (KeyPart(column.name),)))
+        if column.reference is not None:
+            self.foreign_keys.append(column.reference)
 
 
 def parse_create_table(reader: TokenReader, session: Session) -> CreateTable:
@@ -58,9 +67,11 @@ def parse_create_table(reader: TokenReader, session: Session) -> CreateTable:
         like = table_name(reader, session)
         reader.expect_symbol(")")
     elif reader.at_symbol("(") and reader.peek(1).word not in ("SELECT", "WITH", "("):
-        _parse_elements(reader, elements, session)
-    options = replace(_parse_options(reader), like=like)
-    return CreateTable(name, tuple(elements.columns), tuple(elements.keys), options, if_not_exists)
+        # A foreign key looks for its parent beside its own table.
+        _parse_elements(reader, elements, replace(session, database=name.database))
+    options = replace(_parse_options(reader, session), like=like)
+    columns, keys, foreign_keys = tuple(elements.columns), tuple(elements.keys), tuple(elements.foreign_keys)
+    return CreateTable(name, columns, keys, options, if_not_exists, foreign_keys)
 
 
 def _parse_elements(reader: TokenReader, elements: _Elements, session: Session) -> None:
@@ -74,29 +85,18 @@ def _parse_elements(reader: TokenReader, elements: _Elements, session: Session) 
 
 def _parse_element(reader: TokenReader, elements: _Elements, session: Session) -> None:
     if at_key(reader):
-        key = parse_key(reader)
-        if key is not None:
-            elements.keys.append(key)
+        elements.take_key(parse_key(reader, session))
     elif reader.at("PERIOD", "FOR"):
         skip_action(reader)
     else:
-        column = parse_column(reader, reader.name(), session)
-        elements.columns.append(column)
-        elements.keys.extend(_own_keys(column))
+        elements.take_column(parse_column(reader, reader.name(), session))
 
 
-def _own_keys(column: ColumnSpec) -> tuple[KeySpec, ...]:
-    if not column.key:
-        return ()
-    return (KeySpec(PRIMARY if column.key == "primary" else "", True, (KeyPart(column.name),)),)
-
-
-def _parse_options(reader: TokenReader) -> TableOptions:
+def _parse_options(reader: TokenReader, session: Session) -> TableOptions:
     options = TableOptions()
     while not reader.at_end():
         if reader.accept("PARTITION", "BY"):
-            while not (reader.at_end() or reader.at_any("SELECT", "IGNORE", "REPLACE", "AS")):
-                reader.skip()
+            options = replace(options, partitioning=parse_partitioning(reader, session))
         elif reader.accept("WITH", "SYSTEM", "VERSIONING"):
             options = replace(options, versioned=True)
         elif reader.at_any(*_SELECT_WORDS) or (reader.at_symbol("(") and reader.peek(1).word in _SELECT_WORDS):
@@ -156,28 +156,31 @@ def parse_alter_table(reader: TokenReader, session: Session) -> AlterTable:
     else:
         reader.accept("NOWAIT")
     while not reader.at_end():
-        result = _action(reader, result, session)
         # Partitions may follow other actions without a comma.
+        change = parse_partition_change(reader, session)
+        result = replace(result, partitions=change) if change is not None else _action(reader, result, session)
         if not reader.accept_symbol(",") and reader.at_symbol(")"):
             raise reader.error("the next action expected")
     return result
 
 
 def _action(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
+    # A foreign key looks for its parent beside its own table.
+    own = replace(session, database=alter.name.database)
     if reader.accept("ADD"):
-        return _add(reader, alter, session)
+        return _add(reader, alter, own)
     if reader.accept("DROP"):
         return _drop(reader, alter)
     if reader.accept("MODIFY"):
         reader.accept("COLUMN")
         if_possible = accept_if_exists(reader)
         name = reader.name()
-        return _changed(reader, alter, ColumnChange(parse_column(reader, name, session), name), if_possible)
+        return _changed(reader, alter, ColumnChange(parse_column(reader, name, own), name), if_possible)
     if reader.accept("CHANGE"):
         reader.accept("COLUMN")
         if_possible = accept_if_exists(reader)
         old = reader.name()
-        column = parse_column(reader, reader.name(), session)
+        column = parse_column(reader, reader.name(), own)
         return _changed(reader, alter, ColumnChange(column, old), if_possible)
     if reader.accept("RENAME"):
         return _rename(reader, alter, session)
@@ -208,36 +211,30 @@ def _alter_column(reader: TokenReader, alter: AlterTable, session: Session) -> A
 
 
 def _other_action(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
-    """ENGINE, ALGORITHM, ORDER BY, partitions: the columns stay, but not all rows do."""
+    """ENGINE, ALGORITHM, ORDER BY, tablespaces: the columns stay, but not all rows do."""
     if reader.accept("EXCHANGE", "PARTITION"):
-        while not (reader.at_end() or reader.accept("WITH", "TABLE")):
-            reader.take()
-        alter = replace(alter, other_table=table_name(reader, session), moves_rows=_PARTITION_ROWS)
-    elif reader.at("TRUNCATE", "PARTITION"):
-        _skip_partitions(reader)
-        return replace(alter, moves_rows=_PARTITION_ROWS)
+        partition = reader.name()
+        _expect(reader, "WITH")
+        _expect(reader, "TABLE")
+        other = table_name(reader, session)
+        moves = f"EXCHANGE PARTITION {partition} WITH TABLE {other} exchanges rows that the log does not name"
+        alter = replace(alter, other_table=other, moves_rows=moves)
     elif reader.at("DISCARD") or reader.at("IMPORT"):
-        alter = replace(alter, moves_rows="a tablespace goes or comes with its rows")
+        what = f"{reader.take().word} TABLESPACE"
+        alter = replace(alter, moves_rows=f"{what} takes or brings rows that the log does not name")
     skip_action(reader)
     return alter
-
-
-def _skip_partitions(reader: TokenReader) -> None:
-    # A list of partitions is one action.
-    while not reader.at_end():
-        reader.skip()
-        if reader.at_symbol(",") and reader.peek(1).word in _ACTION_WORDS:
-            return
 
 
 def _add(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
     if reader.accept("SYSTEM", "VERSIONING"):
         return replace(alter, versioning=True)
     if at_key(reader):
-        key = parse_key(reader)
-        return alter if key is None else replace(alter, new_keys=(*alter.new_keys, key))
-    # PARTITION and PERIOD may be names of columns: a type follows those.
-    if reader.at("PERIOD", "FOR") or _at_partition(reader):
+        elements = _Elements()
+        elements.take_key(parse_key(reader, session))
+        return _with_elements(alter, elements)
+    # PERIOD may be the name of a column: a type follows that.
+    if reader.at("PERIOD", "FOR"):
         skip_action(reader)
         return alter
     reader.accept("COLUMN")
@@ -248,14 +245,14 @@ def _add(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable
     elements = _Elements()
     _parse_elements(reader, elements, session)
     changes = tuple(ColumnChange(column, if_possible=if_possible) for column in elements.columns)
-    return replace(alter, changes=(*alter.changes, *changes), new_keys=(*alter.new_keys, *elements.keys))
+    return _with_elements(replace(alter, changes=(*alter.changes, *changes)), elements)
 
 
-def _at_partition(reader: TokenReader) -> bool:
-    following = reader.peek(1)
-    return reader.at("PARTITION") and (
-        following.word in ("IF", "PARTITIONS", "NO_WRITE_TO_BINLOG", "LOCAL")
-        or (following.kind is Kind.SYMBOL and following.text == "(")
+def _with_elements(alter: AlterTable, elements: _Elements) -> AlterTable:
+    return replace(
+        alter,
+        new_keys=(*alter.new_keys, *elements.keys),
+        new_foreign_keys=(*alter.new_foreign_keys, *elements.foreign_keys),
     )
 
 
@@ -264,8 +261,10 @@ def _changed(reader: TokenReader, alter: AlterTable, change: ColumnChange, if_po
         change = replace(change, first=True)
     elif reader.accept("AFTER"):
         change = replace(change, after=reader.name())
-    change = replace(change, if_possible=if_possible)
-    return replace(alter, changes=(*alter.changes, change), new_keys=(*alter.new_keys, *_own_keys(change.column)))
+    elements = _Elements()
+    elements.take_column(change.column)
+    changes = (*alter.changes, replace(change, if_possible=if_possible))
+    return _with_elements(replace(alter, changes=changes), elements)
 
 
 def _drop(reader: TokenReader, alter: AlterTable) -> AlterTable:
@@ -273,37 +272,25 @@ def _drop(reader: TokenReader, alter: AlterTable) -> AlterTable:
         return replace(alter, versioning=False)
     if reader.accept("PRIMARY", "KEY"):
         return replace(alter, dropped_keys=(*alter.dropped_keys, PRIMARY))
-    if reader.accept("INDEX") or reader.accept("KEY") or reader.accept("CONSTRAINT"):
+    if reader.accept("INDEX") or reader.accept("KEY"):
         accept_if_exists(reader)
         return replace(alter, dropped_keys=(*alter.dropped_keys, reader.name()))
-    if reader.at("FOREIGN", "KEY") or reader.at("CHECK") or reader.at("PERIOD", "FOR") or reader.at("PARTITION"):
-        # Unless a column has that name.
-        goes = reader.at("PARTITION") and reader.peek(1).kind in (Kind.WORD, Kind.QUOTED)
-        _skip_partitions(reader)
-        return replace(alter, moves_rows=_PARTITION_ROWS) if goes else alter
+    if reader.accept("FOREIGN", "KEY"):
+        accept_if_exists(reader)
+        return replace(alter, dropped_foreign_keys=(*alter.dropped_foreign_keys, reader.name()))
+    if reader.accept("CONSTRAINT"):
+        accept_if_exists(reader)
+        name = reader.name()
+        dropped = (*alter.dropped_foreign_keys, name)
+        return replace(alter, dropped_keys=(*alter.dropped_keys, name), dropped_foreign_keys=dropped)
+    if reader.at("CHECK") or reader.at("PERIOD", "FOR"):
+        skip_action(reader)
+        return alter
     reader.accept("COLUMN")
     if_exists = accept_if_exists(reader)
     name = reader.name()
     _ = reader.accept("RESTRICT") or reader.accept("CASCADE")
     return replace(alter, dropped=(*alter.dropped, (name, if_exists)))
-
-
-_ACTION_WORDS = frozenset(
-    {
-        "ADD",
-        "DROP",
-        "MODIFY",
-        "CHANGE",
-        "RENAME",
-        "CONVERT",
-        "ALTER",
-        "ALGORITHM",
-        "LOCK",
-        "ENGINE",
-        "COMMENT",
-        "DEFAULT",
-    }
-)
 
 
 def _rename(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
@@ -329,14 +316,19 @@ def _expect(reader: TokenReader, word: str) -> None:
 
 def _convert(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
     if reader.accept("PARTITION"):
-        reader.name()
+        partition = reader.name()
         _expect(reader, "TO")
         _expect(reader, "TABLE")
-        return replace(alter, partition_to=table_name(reader, session), moves_rows=_PARTITION_ROWS)
+        table = table_name(reader, session)
+        moves = f"CONVERT PARTITION {partition} TO TABLE {table} moves rows that the log does not name"
+        change = PartitionChange(removed=(partition,))
+        return replace(alter, partition_to=table, partitions=change, moves_rows=moves)
     if reader.accept("TABLE"):
         table = table_name(reader, session)
-        skip_action(reader)
-        return replace(alter, table_to_partition=table, moves_rows=_PARTITION_ROWS)
+        _expect(reader, "TO")
+        change = parse_converted_table(reader, session)
+        moves = f"CONVERT TABLE {table} TO PARTITION moves rows that the log does not name"
+        return replace(alter, table_to_partition=table, partitions=change, moves_rows=moves)
     _expect(reader, "TO")
     charset = parse_default_charset(reader)
     if charset is None:

@@ -108,6 +108,8 @@ def test_history_on_disk_is_the_same_history(tmp_path: Path) -> None:
     assert load_history(path) is None
     base = parse_dump("CREATE DATABASE shop CHARSET latin1; USE shop; CREATE TABLE t (a INT, PRIMARY KEY (a)); "
                       "CREATE TABLE bad (x INT; "
+                      "CREATE TABLE c (f INT, FOREIGN KEY (f) REFERENCES t (a) ON DELETE CASCADE); "
+                      "CREATE TABLE p (d DATE) PARTITION BY RANGE (TO_DAYS(d)) (PARTITION x VALUES LESS THAN (5 + 1)); "
                       "CREATE TABLE e (v ENUM('é') NOT NULL DEFAULT 'é', w INT AS (1) STORED)")  # fmt: skip
     history = SchemaHistory(base, base_source="shop.sql")
     history.observe(block_of(query("ALTER TABLE t ADD b TEXT"), query("CREATE TABLE u (a INT) WITH SYSTEM VERSIONING")))
@@ -124,8 +126,8 @@ def test_history_on_disk_is_the_same_history(tmp_path: Path) -> None:
 
 def test_file_that_is_no_history_is_named(tmp_path: Path) -> None:
     path = tmp_path / "schemas.json"
-    for text, reason in (("{", "not a schema history"), ('{"version":2}', "not a schema history"),
-                         ('{"version":1}', "version 1, this one reads 2")):  # fmt: skip
+    for text, reason in (("{", "not a schema history"), ('{"version":3}', "not a schema history"),
+                         ('{"version":2}', "version 2, this one reads 3")):  # fmt: skip
         path.write_text(text)
         with pytest.raises(OptionError, match=reason):
             load_history(str(path))

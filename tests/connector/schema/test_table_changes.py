@@ -19,6 +19,8 @@ from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
     NotUnderstood,
+    PartitionsEmptied,
+    RowsMoved,
     TableAltered,
     TableCreated,
     TableDropped,
@@ -196,13 +198,6 @@ def test_statements_about_whole_tables_or_none(text: str, expected: list[TableCh
 @pytest.mark.parametrize(
     ("text", "tables"),
     [
-        ("ALTER TABLE t DROP PARTITION IF EXISTS p0, p1", ["t"]),
-        ("ALTER TABLE t TRUNCATE PARTITION p0", ["t"]),
-        ("ALTER TABLE t EXCHANGE PARTITION p0 WITH TABLE u WITHOUT VALIDATION", ["t", "u"]),
-        ("ALTER TABLE t CONVERT PARTITION p0 TO TABLE u", ["t", "u"]),
-        ("ALTER TABLE t CONVERT TABLE u TO PARTITION p0 VALUES LESS THAN (3)", ["t", "u"]),
-        ("ALTER TABLE t DISCARD TABLESPACE", ["t"]),
-        ("ALTER IGNORE TABLE t ADD UNIQUE (a)", ["t"]),
         ("ALTER TABLE t ADD c PLUGIN_TYPE(3)", ["t"]),
         ("CREATE TABLE t (a INT", ["t"]),
         ("TRUNCATE TABLE `t", []),
@@ -217,11 +212,64 @@ def test_what_is_not_understood_is_told_with_its_tables(text: str, tables: list[
 
 
 @pytest.mark.parametrize(
+    ("text", "tables", "reason"),
+    [
+        (
+            "ALTER TABLE t EXCHANGE PARTITION p0 WITH TABLE u WITHOUT VALIDATION",
+            ["t", "u"],
+            "EXCHANGE PARTITION p0 WITH",
+        ),
+        ("ALTER TABLE t CONVERT PARTITION p0 TO TABLE u", ["t", "u"], "CONVERT PARTITION p0 TO TABLE shop.u"),
+        ("ALTER TABLE t CONVERT TABLE u TO PARTITION p0 VALUES LESS THAN (3)", ["t", "u"], "CONVERT TABLE shop.u TO"),
+        ("ALTER TABLE t DISCARD TABLESPACE", ["t"], "DISCARD TABLESPACE"),
+        ("ALTER TABLE t IMPORT TABLESPACE", ["t"], "IMPORT TABLESPACE"),
+        ("ALTER TABLE t DISCARD PARTITION p0, p1 TABLESPACE", ["t"], "DISCARD TABLESPACE"),
+        ("ALTER TABLE t IMPORT PARTITION ALL TABLESPACE", ["t"], "IMPORT TABLESPACE"),
+        ("ALTER IGNORE TABLE t ADD UNIQUE (a)", ["t"], "ALTER IGNORE TABLE"),
+    ],
+)
+def test_rows_that_no_log_has_are_told_with_both_tables(text: str, tables: list[str], reason: str) -> None:
+    (change,) = changes(text)
+    assert isinstance(change, RowsMoved)
+    assert change.names == tuple(TableName("shop", name) for name in tables)
+    assert change.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("actions", "partitions", "is_drop", "if_exists"),
+    [
+        ("DROP PARTITION p0", ("p0",), True, False),
+        ("DROP PARTITION IF EXISTS p0, `p 1`", ("p0", "p 1"), True, True),
+        ("TRUNCATE PARTITION p0, p1", ("p0", "p1"), False, False),
+    ],
+)
+def test_partitions_that_lose_their_rows_are_named(
+    actions: str, partitions: tuple[str, ...], is_drop: bool, if_exists: bool
+) -> None:
+    (change,) = changes(f"ALTER TABLE t {actions}")
+    assert isinstance(change, PartitionsEmptied)
+    assert (change.name, change.partitions) == (T, partitions)
+    assert (change.is_drop, change.if_exists) == (is_drop, if_exists)
+
+
+def test_all_partitions_truncated_are_the_table_truncated() -> None:
+    assert changes("ALTER TABLE t TRUNCATE PARTITION ALL") == [TableTruncated(T)]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "ALTER TABLE t ADD PARTITION (PARTITION p1 VALUES LESS THAN (9))",
         "ALTER TABLE t REORGANIZE PARTITION p0 INTO (PARTITION a VALUES LESS THAN (3))",
         "ALTER TABLE t COALESCE PARTITION 2",
+        "ALTER TABLE t REORGANIZE PARTITION",
+        "ALTER TABLE t REBUILD PARTITION p0, p1",
+        "ALTER TABLE t OPTIMIZE PARTITION ALL",
+        "ALTER TABLE t ANALYZE PARTITION p0, p1",
+        "ALTER TABLE t CHECK PARTITION p0 EXTENDED",
+        "ALTER TABLE t REPAIR PARTITION p0, `drop`",
+        "ALTER TABLE t ENGINE=InnoDB PARTITION BY HASH (a) PARTITIONS 4",
+        "ALTER TABLE t ADD PARTITION (PARTITION p1 VALUES UNHEARD OF)",
         "ALTER TABLE t REMOVE PARTITIONING",
         "ALTER TABLE t DROP CHECK c",
         "ALTER TABLE t DROP FOREIGN KEY f",

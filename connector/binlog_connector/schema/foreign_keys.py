@@ -1,0 +1,272 @@
+"""Foreign keys, and what they change without a log's naming it: `ForeignKeys`, `parse_reference`.
+
+InnoDB does the actions of foreign keys itself, below the log: with CASCADE and SET NULL a statement about a parent
+table changes rows of its children, and no log has them (MySQL from 9.6 on: it has).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.operations import AlterTable, CreateTable, DropDatabase, DropTables, RenameTables
+from binlog_connector.schema.session import table_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from binlog_connector.schema.lexer import TokenReader
+    from binlog_connector.schema.operations import Operation
+    from binlog_connector.schema.session import Session
+
+CASCADE, SET_NULL = "CASCADE", "SET NULL"
+_GENERATED = "_ibfk_"  # InnoDB: `table_ibfk_1`; MariaDB from 12.1 on: `1`
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """A foreign key of a child table.
+
+    Attributes:
+        name: Of the constraint; empty where the server chooses one.
+        columns: Of the child.
+        parent: The table that it refers to.
+        parent_columns: Of that one.
+        on_delete: `CASCADE`, `SET NULL`; empty: rows of the child stay. InnoDB takes SET DEFAULT for that, too.
+        on_update: The same, when the parent's columns change.
+        inline: It stands in a column's own words: MariaDB before 10.5 and MySQL before 9.0 pass over it.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    parent: TableName
+    parent_columns: tuple[str, ...]
+    on_delete: str = ""
+    on_update: str = ""
+    inline: bool = False
+
+
+class Cascade(NamedTuple):
+    """A table that a statement about another one may change."""
+
+    child: TableName
+    key: ForeignKey
+
+
+def parse_reference(reader: TokenReader, session: Session, name: str, columns: tuple[str, ...]) -> ForeignKey:
+    """Read what stands behind REFERENCES.
+
+    Args:
+        reader: Of the statement.
+        session: Its database is the child's.
+        name: Of the constraint.
+        columns: Of the child.
+
+    Raises:
+        DdlSyntaxError: It is not understood.
+    """
+    parent = table_name(reader, session)
+    parent_columns: tuple[str, ...] = ()
+    if reader.accept_symbol("("):
+        parent_columns = tuple(_column_names(reader))
+    actions = {"DELETE": "", "UPDATE": ""}
+    while True:
+        if reader.accept("MATCH"):
+            reader.take()
+        elif reader.at("ON", "DELETE") or reader.at("ON", "UPDATE"):
+            reader.take()
+            event = reader.take().word
+            actions[event] = _action(reader)
+        else:
+            return ForeignKey(name, columns, parent, parent_columns, actions["DELETE"], actions["UPDATE"])
+
+
+def _column_names(reader: TokenReader) -> Iterator[str]:
+    while True:
+        yield reader.name()
+        if reader.accept_symbol(")"):
+            return
+        reader.expect_symbol(",")
+
+
+def _action(reader: TokenReader) -> str:
+    if reader.accept("CASCADE"):
+        return CASCADE
+    if reader.accept("SET", "NULL"):
+        return SET_NULL
+    if not reader.accept("RESTRICT"):  # SET DEFAULT, NO ACTION
+        reader.take()
+        reader.take()
+    return ""
+
+
+class _Child(msgspec.Struct, frozen=True):
+    """A child table and its keys, as they are stored."""
+
+    child: TableName
+    keys: tuple[ForeignKey, ...]
+
+
+@dataclass(slots=True)
+class ForeignKeys:
+    """The foreign keys that are known at one moment; statements are given in their order.
+
+    Where a statement leaves open whether there is one (IF NOT EXISTS, a name to drop that is not known), there is.
+
+    Attributes:
+        ignore_case: Names of tables in upper and lower case are the same (`lower_case_table_names`).
+        keys: By child table.
+    """
+
+    ignore_case: bool = False
+    keys: dict[TableName, tuple[ForeignKey, ...]] = field(default_factory=dict)
+
+    def copy(self) -> ForeignKeys:
+        """One that changes by itself."""
+        return ForeignKeys(self.ignore_case, dict(self.keys))
+
+    def to_json(self) -> str:
+        """The keys as text; `from_json` reads it."""
+        return msgspec.json.encode([_Child(*item) for item in sorted(self.keys.items())]).decode()
+
+    @classmethod
+    def from_json(cls, text: str | msgspec.Raw, *, ignore_case: bool = False) -> ForeignKeys:
+        """Read what `to_json` gave.
+
+        Raises:
+            msgspec.DecodeError: It is something else.
+        """
+        return cls(ignore_case, {one.child: one.keys for one in msgspec.json.decode(text, type=list[_Child])})
+
+    def apply(self, operation: Operation) -> None:
+        """Take what a statement does."""
+        match operation:
+            case CreateTable():
+                child = self._name(operation.name)
+                known = self.keys.get(child, ()) if operation.if_not_exists else ()
+                self._put(child, known or self._numbered(child, (), operation.foreign_keys))
+            case AlterTable():
+                self._alter(operation)
+            case RenameTables():
+                for old, new in operation.pairs:
+                    self._rename(self._name(old), self._name(new))
+            case DropTables():
+                for name in operation.names:
+                    self._put(self._name(name), ())
+            case DropDatabase():
+                database = operation.database.lower() if self.ignore_case else operation.database
+                self.keys = {child: keys for child, keys in self.keys.items() if child.database != database}
+
+    def cascades_of(self, parent: TableName) -> list[Cascade]:
+        """The children whose rows change when rows of *parent* go, or change their keys."""
+        parent = self._name(parent)
+        return [
+            Cascade(child, key)
+            for child, keys in self.keys.items()
+            for key in keys
+            if key.parent == parent and (key.on_delete or key.on_update)
+        ]
+
+    def reached_by_delete(self, parent: TableName) -> list[Cascade]:
+        """Tables that a DELETE from *parent* may change, those that it changes through others too; each key once."""
+        return self._reached(parent, None)
+
+    def reached_by_update(self, parent: TableName, columns: Iterable[str]) -> list[Cascade]:
+        """Tables that an UPDATE of these columns of *parent* may change, likewise."""
+        return self._reached(parent, frozenset(column.casefold() for column in columns))
+
+    def updating_columns(self, parent: TableName) -> frozenset[str]:
+        """Columns of *parent*, case-folded, whose UPDATE changes rows of other tables."""
+        return frozenset(
+            column.casefold() for _, key in self.cascades_of(parent) if key.on_update for column in key.parent_columns
+        )
+
+    def parents(self) -> frozenset[TableName]:
+        """Tables that have such children."""
+        return frozenset(key.parent for keys in self.keys.values() for key in keys if key.on_delete or key.on_update)
+
+    def _reached(self, parent: TableName, columns: frozenset[str] | None) -> list[Cascade]:
+        # What happens to a table: `None`: rows go; else these columns change.
+        found: dict[tuple[Cascade, bool], Cascade] = {}
+        ahead = [(self._name(parent), columns)]
+        while ahead:
+            table, changed = ahead.pop()
+            for cascade in self.cascades_of(table):
+                key = cascade.key
+                action = key.on_delete if changed is None else key.on_update
+                concerned = changed is None or bool(changed & {column.casefold() for column in key.parent_columns})
+                goes = changed is None and action == CASCADE
+                if not action or not concerned or (cascade, goes) in found:
+                    continue
+                found[cascade, goes] = cascade
+                ahead.append((cascade.child, None if goes else frozenset(column.casefold() for column in key.columns)))
+        return list(dict.fromkeys(found.values()))
+
+    def _name(self, name: TableName) -> TableName:
+        return TableName(name.database.lower(), name.table.lower()) if self.ignore_case else name
+
+    def _put(self, child: TableName, keys: tuple[ForeignKey, ...]) -> None:
+        if keys:
+            self.keys[child] = keys
+        else:
+            self.keys.pop(child, None)
+
+    def _numbered(
+        self, child: TableName, known: tuple[ForeignKey, ...], new: Iterable[ForeignKey]
+    ) -> tuple[ForeignKey, ...]:
+        """*known* and *new* ones, which get names as the server gives them."""
+        keys = list(known)
+        for key in new:
+            number = 1 + max((_number(child, one.name) for one in keys), default=0)
+            name = key.name or f"{child.table}{_GENERATED}{number}"
+            keys.append(replace(key, name=name, parent=self._name(key.parent)))
+        return tuple(keys)
+
+    def _alter(self, alter: AlterTable) -> None:
+        child = self._name(alter.name)
+        dropped = {name.casefold() for name in alter.dropped_foreign_keys}
+        kept = [
+            key
+            for key in self.keys.get(child, ())
+            if key.name.casefold() not in dropped and str(_number(child, key.name)) not in dropped
+        ]
+        names = alter.new_column_names
+        if names:
+            self._rename_columns(child, names)
+            kept = [replace(key, columns=_renamed(key.columns, names)) for key in kept]
+        self._put(child, self._numbered(child, tuple(kept), alter.new_foreign_keys))
+        if alter.new_name is not None:
+            self._rename(child, self._name(alter.new_name))
+
+    def _rename_columns(self, parent: TableName, names: Mapping[str, str]) -> None:
+        for child, keys in self.keys.items():
+            self.keys[child] = tuple(
+                replace(key, parent_columns=_renamed(key.parent_columns, names)) if key.parent == parent else key
+                for key in keys
+            )
+
+    def _rename(self, old: TableName, new: TableName) -> None:
+        # Children go with a parent that gets another name, whatever comes to stand under its old one.
+        own = self.keys.pop(old, ())
+        self._put(
+            new,
+            tuple(
+                replace(key, name=f"{new.table}{_GENERATED}{number}") if (number := _number(old, key.name)) else key
+                for key in own
+            ),
+        )
+        for child, keys in self.keys.items():
+            self.keys[child] = tuple(replace(key, parent=new) if key.parent == old else key for key in keys)
+
+
+def _number(child: TableName, name: str) -> int:
+    """That of a generated name; 0 for others."""
+    prefix, _, number = name.rpartition(_GENERATED)
+    return int(number) if prefix.casefold() == child.table.casefold() and number.isdecimal() else 0
+
+
+def _renamed(columns: tuple[str, ...], names: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(names.get(column.casefold(), column) for column in columns)

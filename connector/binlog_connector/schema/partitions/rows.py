@@ -1,0 +1,292 @@
+"""Which rows a partition has: `partition_rows(definition, change)` gives a `PartitionRows` with `mask(rows)`."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog_connector.schema.partitions.definition import BYTES, DEFAULT, LIST, MAXVALUE, NULL, RANGE, TEXT, Expression
+from binlog_connector.schema.partitions.values import (
+    DATE_TYPES,
+    NO_COLUMNS,
+    WHOLE_TYPES,
+    Columns,
+    NotEvaluatedError,
+    date_constant,
+    evaluated,
+    micro_numbers,
+    whole_numbers,
+)
+from binlog_format.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_connector.schema.definitions import ColumnDefinition, TableDefinition
+    from binlog_connector.schema.partitions.values import Numbers
+    from binlog_connector.schema.table_changes import PartitionsEmptied
+
+    Mask = NDArray[np.bool_]
+    Constant = int | bytes | Expression | None
+    """A value of a partition; None: NULL. MAXVALUE and DEFAULT stay what they are."""
+    Row = Sequence[Constant]
+
+_EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a DATETIME has no time zone either
+_MICROSECOND = datetime.timedelta(microseconds=1)
+_DAY = datetime.timedelta(days=1)
+_BINARY_TYPES = frozenset(["binary", "varbinary"])
+_TEXT_TYPES = frozenset(["char", "varchar"])
+_NO_VALUES = {
+    **dict.fromkeys(WHOLE_TYPES, pa.int64()),
+    **dict.fromkeys(DATE_TYPES | {"timestamp"}, pa.timestamp("us")),
+    **dict.fromkeys(_BINARY_TYPES, pa.binary()),
+}
+
+
+class _Part(Protocol):
+    """One of the values that a table is partitioned by, of all rows."""
+
+    valid: Mask
+
+    def less(self, value: Constant) -> Mask:
+        """Where it is below *value*; says nothing where it is NULL."""
+
+    def equal(self, value: Constant) -> Mask:
+        """Where it is *value*; likewise."""
+
+
+class _NumberPart:
+    def __init__(self, numbers: Numbers) -> None:
+        self._values, self.valid = numbers
+
+    def less(self, value: Constant) -> Mask:
+        assert isinstance(value, int), f"{value!r} is compared with numbers"
+        return np.asarray(self._values < value, dtype=np.bool_)
+
+    def equal(self, value: Constant) -> Mask:
+        return np.asarray(self._values == value, dtype=np.bool_)
+
+
+class _BinaryPart:
+    def __init__(self, array: pa.Array) -> None:
+        if not (pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)):
+            raise NotEvaluatedError(f"binary strings expected, the rows have {array.type}")
+        self.valid: Mask = array.is_valid().to_numpy(zero_copy_only=False)
+        self._array = array.fill_null(b"")
+
+    def less(self, value: Constant) -> Mask:
+        return self._mask(pc.less(self._array, pa.scalar(value, self._array.type)))
+
+    def equal(self, value: Constant) -> Mask:
+        return self._mask(pc.equal(self._array, pa.scalar(value, self._array.type)))
+
+    @staticmethod
+    def _mask(array: pa.BooleanArray) -> Mask:
+        mask: Mask = array.to_numpy(zero_copy_only=False)
+        return mask
+
+
+def partition_rows(definition: TableDefinition | None, change: PartitionsEmptied) -> PartitionRows:
+    """The rows that go with DROP PARTITION or TRUNCATE PARTITION.
+
+    Args:
+        definition: Of the table before the statement; None: nothing is known of it.
+        change: The statement.
+
+    Raises:
+        SchemaError: `PARTITION_BOUNDS`: nobody but the server can tell which rows these are.
+    """
+    try:
+        return PartitionRows(*_chosen(definition, change))
+    except NotEvaluatedError as error:
+        raise _bounds_error(str(change.name), change.partitions, error.reason) from error
+
+
+def _chosen(definition: TableDefinition | None, change: PartitionsEmptied) -> tuple[TableDefinition, frozenset[int]]:
+    if definition is None or definition.columns is None:
+        raise NotEvaluatedError("no CREATE TABLE of it is known")
+    partitioning = definition.partitioning
+    if partitioning is None:
+        raise NotEvaluatedError("its CREATE TABLE, as far as it is known, has no partitions")
+    if partitioning.unknown:
+        raise NotEvaluatedError(partitioning.unknown)
+    if partitioning.kind not in (RANGE, LIST):
+        raise NotEvaluatedError(f"PARTITION BY {partitioning.kind}")
+    places = partitioning.places(change.partitions)
+    missing = [name for name, place in places.items() if place is None]
+    if missing and not change.if_exists:
+        raise NotEvaluatedError(f"partition {missing[0]} is not a known one")
+    return definition, frozenset(place for place in places.values() if place is not None)
+
+
+def _bounds_error(table: str, partitions: Iterable[str], reason: str) -> SchemaError:
+    return SchemaError(
+        "PARTITION_BOUNDS",
+        f"{table}: which rows are in partition {', '.join(partitions)} cannot be told: {reason}",
+        hint='Set on_partition_drop = "keep" for this table to leave the rows in the target; where a definition is '
+        "missing, give a schema file (schemaFile)",
+    )
+
+
+class PartitionRows:
+    """The rows of some partitions of a table.
+
+    Args:
+        definition: Of the table; its columns and its partitions, by RANGE or LIST, are known.
+        chosen: Places of the partitions.
+
+    Raises:
+        NotEvaluatedError: What it is partitioned by, or a value of a partition, is of a kind that is not worked out.
+    """
+
+    def __init__(self, definition: TableDefinition, chosen: frozenset[int]) -> None:
+        assert definition.partitioning is not None, f"{definition.name}: it has no partitions"
+        self._table = definition.name
+        self._partitioning = definition.partitioning
+        self._definitions = {column.name.casefold(): column for column in definition.columns or ()}
+        self._chosen = chosen
+        # What is not worked out is named before any row is read.
+        empty = {
+            name: pa.array([], _NO_VALUES.get(column.type_name, pa.null()))
+            for name, column in self._definitions.items()
+        }
+        self._parts(empty, 0)
+        self._values = [[self._constants(row) for row in one.values] for one in self._partitioning.partitions]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that decide."""
+        return tuple(name for expression in self._partitioning.expressions for name in expression.columns())
+
+    def mask(self, rows: pa.RecordBatch | pa.Table) -> pa.BooleanArray:
+        """Which of *rows* are in these partitions.
+
+        Args:
+            rows: With `columns` at least, in any order; upper and lower case are the same.
+
+        Raises:
+            SchemaError: `PARTITION_BOUNDS`: a row has a value of which the server may have made something else.
+        """
+        wanted = {name.casefold() for name in self.columns}
+        arrays = {name.casefold(): _array(rows, name) for name in rows.schema.names if name.casefold() in wanted}
+        try:
+            parts = self._parts(arrays, rows.num_rows)
+        except NotEvaluatedError as error:
+            names = (one.name for place, one in enumerate(self._partitioning.partitions) if place in self._chosen)
+            raise _bounds_error(str(self._table), names, error.reason) from error
+        has_rows = self._range if self._partitioning.kind == RANGE else self._list
+        found = np.zeros(rows.num_rows, np.bool_)
+        for place in self._chosen:
+            found |= has_rows(parts, place)
+        return pa.array(found)
+
+    def _parts(self, arrays: Mapping[str, pa.Array], count: int) -> list[_Part]:
+        columns = Columns(self._definitions, arrays)
+        if not self._partitioning.by_columns:
+            return [_NumberPart(evaluated(one, columns, count)) for one in self._partitioning.expressions]
+        return [
+            _column_part(columns.definition(one.text), columns.array(one.text))
+            for one in self._partitioning.expressions
+        ]
+
+    def _constants(self, row: tuple[Expression, ...]) -> Row:
+        expressions = self._partitioning.expressions
+        columns = Columns(self._definitions, {})
+        return [
+            value
+            if value.op in (MAXVALUE, DEFAULT)
+            else _column_constant(columns.definition(expression.text), value)
+            if self._partitioning.by_columns
+            else _constant(value)
+            for expression, value in zip(expressions, row, strict=False)  # MAXVALUE may stand for all
+        ]
+
+    def _range(self, parts: Sequence[_Part], place: int) -> Mask:
+        below = self._below(parts, place)
+        return below & ~self._below(parts, place - 1) if place else below
+
+    def _below(self, parts: Sequence[_Part], place: int) -> Mask:
+        """Where the values of rows are below the bound of a partition, the first ones first; NULL is below all."""
+        (bound,) = self._values[place]
+        found = np.zeros(len(parts[0].valid), np.bool_)
+        for part, value in reversed(list(zip(parts, bound, strict=False))):
+            if isinstance(value, Expression):  # MAXVALUE
+                found = np.ones_like(found)
+            else:
+                found = ~part.valid | part.less(value) | (part.equal(value) & found)
+        return found
+
+    def _list(self, parts: Sequence[_Part], place: int) -> Mask:
+        found = self._listed(parts, self._values[place])
+        if any(isinstance(value, Expression) for row in self._values[place] for value in row):  # DEFAULT
+            found |= ~self._listed(parts, [row for rows in self._values for row in rows])
+        return found
+
+    @staticmethod
+    def _listed(parts: Sequence[_Part], rows: Sequence[Row]) -> Mask:
+        found = np.zeros(len(parts[0].valid), np.bool_)
+        for row in rows:
+            if any(isinstance(value, Expression) for value in row):
+                continue
+            same = np.ones_like(found)
+            for part, value in zip(parts, row, strict=True):
+                same &= ~part.valid if value is None else part.valid & part.equal(value)
+            found |= same
+        return found
+
+
+def _array(rows: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
+    column = rows.column(name)
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _column_part(definition: ColumnDefinition, array: pa.Array) -> _Part:
+    kind = definition.type_name
+    if kind in WHOLE_TYPES:
+        return _NumberPart(whole_numbers(array))
+    if kind in DATE_TYPES:
+        return _NumberPart(micro_numbers(array))
+    if kind in _BINARY_TYPES:
+        return _BinaryPart(array)
+    if kind in _TEXT_TYPES:
+        kind += ": which texts are equal, and which come first, its collation says"
+    raise NotEvaluatedError(f"column {definition.name} is a {kind}")
+
+
+def _column_constant(definition: ColumnDefinition, value: Expression) -> Constant:
+    """A value as `_column_part` compares it.
+
+    Raises:
+        NotEvaluatedError: It is not understood.
+    """
+    kind = definition.type_name
+    if value.op == NULL:
+        return None
+    if kind in WHOLE_TYPES:
+        return _constant(value)
+    if kind in DATE_TYPES and value.op == TEXT:
+        return (date_constant(value.text) - _EPOCH) // _MICROSECOND
+    if kind in _BINARY_TYPES and value.op == BYTES:
+        return _padded(definition, bytes.fromhex(value.text))
+    if kind in _BINARY_TYPES and value.op == TEXT and value.text.isascii():
+        return _padded(definition, value.text.encode())
+    raise NotEvaluatedError(
+        f"a value of the {kind} column {definition.name} is not understood: {value.text or value.op}"
+    )
+
+
+def _padded(definition: ColumnDefinition, value: bytes) -> bytes:
+    if definition.type_name == "varbinary":
+        return value
+    return value.ljust(int(definition.declared.partition("(")[2].rstrip(")")), b"\0")
+
+
+def _constant(value: Expression) -> int | None:
+    values, valid = evaluated(value, NO_COLUMNS)
+    return int(values[0]) if valid[0] else None

@@ -1,0 +1,313 @@
+"""What partitions are chosen by, of whole columns at once: `evaluated(expression, columns)` gives `Numbers`.
+
+A whole number is an `int64`, or a Python number where a step of the way may not fit into one: the server works with 64
+bits, signed or unsigned, and refuses rows for which these do not do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog_connector.schema.partitions.definition import COLUMN, NULL, NUMBER, TEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from binlog_connector.schema.definitions import ColumnDefinition
+    from binlog_connector.schema.partitions.definition import Expression
+
+    Mask = NDArray[np.bool_]
+
+WHOLE_TYPES = frozenset(["tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit"])
+DATE_TYPES = frozenset(["date", "datetime"])
+
+_DAYS_TO_1970 = 719_528  # TO_DAYS('1970-01-01')
+_DAY_SECONDS = 86_400
+_MICROS = 1_000_000
+_INT64_END = 1 << 63
+_DATE = re.compile(r"(\d{4})-(\d\d?)-(\d\d?)(?: (\d\d?):(\d\d?):(\d\d?)(?:\.(\d{1,6}))?)?", re.ASCII)
+_OFFSET = re.compile(r"([+-])(\d{1,2}):(\d\d)", re.ASCII)
+_UTC_NAMES = frozenset(["utc", "gmt", "etc/utc", "etc/gmt", "zulu"])
+
+
+class NotEvaluatedError(Exception):
+    """An expression, or a value, of which nobody can be sure what the server makes of it.
+
+    Args:
+        reason: Why, in a few words.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Numbers(NamedTuple):
+    """Whole numbers, `int64` or Python's; where *valid* is false, NULL."""
+
+    values: NDArray[Any]
+    valid: Mask
+
+    @property
+    def largest(self) -> int:
+        """The largest distance from 0."""
+        return max(-int(self.values.min()), int(self.values.max())) if len(self.values) else 0
+
+
+class Columns(NamedTuple):
+    """The columns of a table, and their values.
+
+    Attributes:
+        definitions: By case-folded name.
+        arrays: The same.
+    """
+
+    definitions: Mapping[str, ColumnDefinition]
+    arrays: Mapping[str, pa.Array]
+
+    def definition(self, name: str) -> ColumnDefinition:
+        """Of a column.
+
+        Raises:
+            NotEvaluatedError: There is none of that name.
+        """
+        found = self.definitions.get(name.casefold())
+        if found is None:
+            raise NotEvaluatedError(f"the known definition has no column {name}")
+        return found
+
+    def array(self, name: str) -> pa.Array:
+        """The values of a column.
+
+        Raises:
+            NotEvaluatedError: There is none of that name.
+        """
+        found = self.arrays.get(name.casefold())
+        if found is None:
+            raise NotEvaluatedError(f"the rows have no column {name}")
+        return found
+
+
+NO_COLUMNS = Columns({}, {})
+
+
+def evaluated(expression: Expression, columns: Columns, count: int = 1) -> Numbers:
+    """What an expression gives for each row.
+
+    Args:
+        expression: Of whole numbers and dates.
+        columns: That it may speak of.
+        count: Of rows.
+
+    Raises:
+        NotEvaluatedError: It is of a kind that is not known.
+    """
+    op = expression.op
+    if op == NUMBER:
+        return Numbers(np.full(count, int(expression.text), _type_for(int(expression.text))), np.ones(count, np.bool_))
+    if op == NULL:
+        return Numbers(np.zeros(count, np.int64), np.zeros(count, np.bool_))
+    if op == COLUMN:
+        definition = columns.definition(expression.text)
+        if definition.type_name not in WHOLE_TYPES:
+            raise NotEvaluatedError(f"column {definition.name} is a {definition.type_name}")
+        return whole_numbers(columns.array(expression.text))
+    if op in _OF_DATES and len(expression.operands) == 1:
+        return _of_dates(expression, columns, count)
+    if op == "UNIX_TIMESTAMP":
+        return _unix_timestamps(expression, columns, count)
+    if (op, len(expression.operands)) not in _FUNCTIONS:
+        raise NotEvaluatedError(f"{op} is not worked out here" if expression.operands else f"a {op} in it")
+    if op != "FLOOR" and any(_has_fractions(operand, columns) for operand in expression.operands):
+        raise NotEvaluatedError(f"{op} of a time with fractions of a second")
+    operands = [evaluated(operand, columns, count) for operand in expression.operands]
+    return _FUNCTIONS[op, len(operands)](*operands)
+
+
+def whole_numbers(array: pa.Array) -> Numbers:
+    """The values of a column of whole numbers.
+
+    Raises:
+        NotEvaluatedError: They are something else.
+    """
+    kind = array.type
+    if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)):
+        raise NotEvaluatedError(f"whole numbers expected, the rows have {kind}")
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    try:
+        return Numbers(array.fill_null(0).cast(pa.int64()).to_numpy(), valid)
+    except pa.ArrowInvalid:
+        objects = [int(value or 0) for value in array.to_pylist()]
+        return Numbers(np.array(objects, dtype=np.object_), valid)
+
+
+def micro_numbers(array: pa.Array) -> Numbers:
+    """Microseconds since 1970 of a column of dates, or of dates and times.
+
+    Raises:
+        NotEvaluatedError: There is a null: NULL, or a zero or partial date, which the server puts elsewhere. Or there
+            are other values than dates.
+    """
+    if not (pa.types.is_date(array.type) or pa.types.is_timestamp(array.type)):
+        raise NotEvaluatedError(f"dates expected, the rows have {array.type}")
+    if array.null_count:
+        raise NotEvaluatedError(f"{array.null_count} rows have null, which may be NULL, a zero date or a partial one")
+    zone = array.type.tz if pa.types.is_timestamp(array.type) else None
+    micros = array.cast(pa.timestamp("us", zone)).cast(pa.int64()).to_numpy()
+    return Numbers(micros, np.ones(len(micros), np.bool_))
+
+
+def date_constant(text: str) -> datetime.datetime:
+    """A date, or a date and a time, as a statement writes it.
+
+    Raises:
+        NotEvaluatedError: It is no date of the calendar, or written in an unusual way.
+    """
+    match = _DATE.fullmatch(text)
+    if match is not None:
+        year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+        micros = int((match[7] or "").ljust(6, "0"))
+        with contextlib.suppress(ValueError):
+            return datetime.datetime(year, month, day, hour, minute, second, micros)  # noqa: DTZ001 - it has none
+    raise NotEvaluatedError(f"the date {text!r} is not understood")
+
+
+def _type_for(value: int) -> type[np.int64] | type[np.object_]:
+    return np.int64 if -_INT64_END <= value < _INT64_END else np.object_
+
+
+def _fitting(one: Numbers, other: Numbers, largest: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Both sides of an operation whose outcome is *largest* at most."""
+    if largest < _INT64_END:
+        return one.values, other.values
+    return one.values.astype(np.object_), other.values.astype(np.object_)
+
+
+def _sum(one: Numbers, other: Numbers) -> Numbers:
+    left, right = _fitting(one, other, one.largest + other.largest)
+    return Numbers(left + right, one.valid & other.valid)
+
+
+def _difference(one: Numbers, other: Numbers) -> Numbers:
+    left, right = _fitting(one, other, one.largest + other.largest)
+    return Numbers(left - right, one.valid & other.valid)
+
+
+def _product(one: Numbers, other: Numbers) -> Numbers:
+    left, right = _fitting(one, other, one.largest * other.largest)
+    return Numbers(left * right, one.valid & other.valid)
+
+
+def _divided(one: Numbers, other: Numbers) -> tuple[Numbers, Numbers]:
+    """Quotients and rests as the server has them: towards 0, and with the sign of what is divided."""
+    left, right = _fitting(one, other, max(one.largest, other.largest))
+    valid = one.valid & other.valid & (right != 0)  # by 0: NULL
+    right = np.where(valid, right, 1)
+    quotients = np.abs(left) // np.abs(right) * np.where((left < 0) == (right < 0), 1, -1)
+    return Numbers(quotients, valid), Numbers(left - quotients * right, valid)
+
+
+def _negative(one: Numbers) -> Numbers:
+    return _difference(Numbers(np.zeros_like(one.values), one.valid), one)
+
+
+def _absolute(one: Numbers) -> Numbers:
+    values = one.values if one.largest < _INT64_END else one.values.astype(np.object_)
+    return Numbers(np.abs(values), one.valid)
+
+
+_FUNCTIONS: dict[tuple[str, int], Callable[..., Numbers]] = {
+    ("+", 2): _sum,
+    ("-", 2): _difference,
+    ("*", 2): _product,
+    ("DIV", 2): lambda one, other: _divided(one, other)[0],
+    ("MOD", 2): lambda one, other: _divided(one, other)[1],
+    ("NEGATIVE", 1): _negative,
+    ("ABS", 1): _absolute,
+    ("FLOOR", 1): lambda one: one,  # of UNIX_TIMESTAMP, which may have a fraction
+}
+
+
+def _of_dates(expression: Expression, columns: Columns, count: int) -> Numbers:
+    (operand,) = expression.operands
+    if operand.op == TEXT:
+        array = pa.array([date_constant(operand.text)] * count, pa.timestamp("us"))
+    elif operand.op == COLUMN:
+        definition = columns.definition(operand.text)
+        if definition.type_name not in DATE_TYPES:
+            raise NotEvaluatedError(f"{expression.op} of column {definition.name}, which is a {definition.type_name}")
+        array = columns.array(operand.text)
+    else:
+        raise NotEvaluatedError(f"{expression.op} of something else than a column")
+    micros, valid = micro_numbers(array)
+    values = _OF_DATES[expression.op](pa.array(micros, pa.timestamp("us")))
+    return Numbers(values.cast(pa.int64()).to_numpy(), valid)
+
+
+def _days(times: pa.Array) -> pa.Array:
+    return pc.add(times.cast(pa.date32(), safe=False).cast(pa.int32()).cast(pa.int64()), _DAYS_TO_1970)
+
+
+def _seconds(times: pa.Array) -> pa.Array:
+    micros = times.cast(pa.int64()).to_numpy()
+    return pa.array(micros // _MICROS + _DAYS_TO_1970 * _DAY_SECONDS)
+
+
+_OF_DATES: dict[str, Callable[[pa.Array], pa.Array]] = {
+    "TO_DAYS": _days,
+    "TO_SECONDS": _seconds,
+    "YEAR": pc.year,
+    "QUARTER": pc.quarter,
+    "MONTH": pc.month,
+    "DAY": pc.day,
+    "DAYOFMONTH": pc.day,
+    "DAYOFYEAR": pc.day_of_year,
+    "DAYOFWEEK": lambda times: pc.day_of_week(times, count_from_zero=False, week_start=7),  # 1: Sunday
+    "WEEKDAY": lambda times: pc.day_of_week(times, count_from_zero=True, week_start=1),  # 0: Monday
+    "HOUR": pc.hour,
+    "MINUTE": pc.minute,
+    "SECOND": pc.second,
+}
+
+
+def _has_fractions(expression: Expression, columns: Columns) -> bool:
+    return expression.op == "UNIX_TIMESTAMP" and any(
+        "(" in columns.definition(name).declared for name in expression.columns()
+    )
+
+
+def _unix_timestamps(expression: Expression, columns: Columns, count: int) -> Numbers:
+    """Whole seconds: fractions are cut off where it stands alone, and by FLOOR."""
+    operand = expression.operands[0]
+    if operand.op == TEXT:
+        zone = expression.operands[1].text
+        local = np.datetime64(date_constant(operand.text), "s").astype(np.int64)
+        return Numbers(np.full(count, local - _zone_seconds(zone)), np.ones(count, np.bool_))
+    if operand.op != COLUMN:
+        raise NotEvaluatedError("UNIX_TIMESTAMP of something else than a column")
+    definition = columns.definition(operand.text)
+    if definition.type_name != "timestamp":
+        raise NotEvaluatedError(f"UNIX_TIMESTAMP of column {definition.name}, which is a {definition.type_name}")
+    micros, valid = micro_numbers(columns.array(operand.text))
+    return Numbers(micros // _MICROS, valid)
+
+
+def _zone_seconds(zone: str) -> int:
+    """What a time zone that never changes is ahead of UTC."""
+    if zone.casefold() in _UTC_NAMES:
+        return 0
+    match = _OFFSET.fullmatch(zone)
+    if match is None:
+        where = f"the time zone {zone}" if zone else "a time zone that is not known"
+        raise NotEvaluatedError(f"UNIX_TIMESTAMP of a time in {where}")
+    seconds = (int(match[2]) * 60 + int(match[3])) * 60
+    return -seconds if match[1] == "-" else seconds

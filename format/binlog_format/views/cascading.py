@@ -1,0 +1,146 @@
+"""Row events after which foreign keys change other tables: `checked_counts`, `first_cascading`.
+
+The server marks row events of sessions with `foreign_key_checks=0`, in which nothing is carried on; all others may be
+the beginning of a cascade, which no log has (MySQL from 9.6 on: it has).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+
+from binlog_format.events.layout import EventType
+from binlog_format.events.table_map_layout import ROWS_FLAG_NO_FOREIGN_KEY_CHECKS, TABLE_FLAGS_OFFSET
+from binlog_format.gtid_groups import gtid_of
+from binlog_format.position import Position
+from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
+from binlog_format.rows.images import ImageKind, read_images
+from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
+from binlog_format.views.selection import Selection
+from binlog_format.views.table_filter import TableFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Set
+
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Block
+    from binlog_format.gtid import AnyGtid
+    from binlog_format.rows.images import Images
+
+    Rows = NDArray[np.int64]
+
+UPDATES = frozenset(
+    [
+        EventType.UPDATE_ROWS_V0,
+        EventType.UPDATE_ROWS_V1,
+        EventType.UPDATE_ROWS_V2,
+        EventType.PARTIAL_UPDATE_ROWS,
+    ]
+)
+DELETES = frozenset([EventType.DELETE_ROWS_V0, EventType.DELETE_ROWS_V1, EventType.DELETE_ROWS_V2])
+
+
+class CascadingChange(NamedTuple):
+    """A change that foreign keys may carry on.
+
+    Attributes:
+        position: Of its event group.
+        event_no: Number of the event in the group.
+        gtid: Of the group; None: it has none.
+        is_delete: A row was deleted; else it was updated.
+    """
+
+    position: Position
+    event_no: int
+    gtid: str | None
+    is_delete: bool
+
+
+def checked_events(block: Block, rows: Rows, kinds: Set[int]) -> Rows:
+    """Those of the row events *rows* that are of some *kinds* and to which foreign keys apply."""
+    rows = rows[np.isin(block.events["type"][rows], sorted(kinds))]
+    if not len(rows):
+        return rows
+    # The flag is in the low one of their two bytes.
+    flags = block.data[block.events["start"][rows] + TABLE_FLAGS_OFFSET]
+    return rows[flags & ROWS_FLAG_NO_FOREIGN_KEY_CHECKS == 0]
+
+
+def checked_counts(block: Block, rows: Rows) -> NDArray[np.int64]:
+    """How many of the row events *rows* are updates, and how many are deletes, to which foreign keys apply."""
+    return np.array([len(checked_events(block, rows, kinds)) for kinds in (UPDATES, DELETES)], dtype=np.int64)
+
+
+def first_cascading(
+    blocks: Iterable[Block],
+    table: str,
+    *,
+    deletes: bool = False,
+    columns: Set[str] = frozenset(),
+    decoding: Decoding = DEFAULT_DECODING,
+    groups: GroupFilter = ALL_GROUPS,
+) -> CascadingChange | None:
+    """The first change of a table that foreign keys may carry on to others; None: there is none.
+
+    Args:
+        blocks: Of the range, committed ones, in order.
+        table: `database.table`.
+        deletes: Whether deletes are.
+        columns: Updates are that change one of these; upper and lower case are the same.
+        decoding: Its schemas say what columns are called where table maps do not.
+        groups: Which event groups are looked at; default: all.
+
+    Raises:
+        BinlogError: As `read_images`, of the table's updates.
+    """
+    kinds = (DELETES if deletes else frozenset()) | (UPDATES if columns else frozenset())
+    wanted = frozenset(column.casefold() for column in columns)
+    selection = Selection(TableFilter(), groups, table=table, event_types=kinds, decoding=decoding)
+    for block in blocks:
+        found = []
+        for touched in selection.of(block):
+            found += checked_events(block, touched.events, kinds & DELETES)[:1].tolist()
+            updates = checked_events(block, touched.events, kinds & UPDATES)
+            if len(updates):
+                images = read_images(
+                    block.data, block.events, updates, touched.layout, place=block.place, decoding=decoding
+                )
+                found += images.table["event"][_first_change(images, wanted)].tolist()
+        if found:
+            return _change(block, min(found))
+    return None
+
+
+def _first_change(images: Images, columns: Set[str]) -> NDArray[np.int64]:
+    """The number of the first image of an update that changes one of *columns*; empty: none does."""
+    before = np.flatnonzero(images.table["kind"] == ImageKind.UPDATE_BEFORE)
+    changed = np.zeros(len(before), dtype=np.bool_)
+    one, other = images.select(before), images.select(before + 1)
+    for index, column in enumerate(images.layout.columns):
+        if column.name is not None and column.name.casefold() not in columns:
+            continue
+        # A column that the image after has, and the one before has not, was set to something.
+        set_to = ~other.absent_mask(index)
+        if column.name is None:
+            changed |= set_to
+        elif set_to.any():
+            old, new = one.column(index), other.column(index)
+            same = pc.or_(pc.fill_null(pc.equal(old, new), False), pc.and_(pc.is_null(old), pc.is_null(new)))
+            unknown = one.absent_mask(index)
+            changed |= set_to & (unknown | ~same.to_numpy(zero_copy_only=False))
+    return before[np.flatnonzero(changed)[:1]]
+
+
+def _change(block: Block, row: int) -> CascadingChange:
+    event = block.events[row]
+    group = block.groups[int(event["group"])]
+    gtid: AnyGtid | None = gtid_of(group, block.gtid_sources)
+    return CascadingChange(
+        Position(int(group["file_no"]), int(group["page"]), int(group["chunk"])),
+        int(event["event_no"]),
+        None if gtid is None else str(gtid),
+        int(event["type"]) in DELETES,
+    )

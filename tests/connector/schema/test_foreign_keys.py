@@ -1,0 +1,186 @@
+"""Foreign keys in statements, and which tables they change."""
+
+from __future__ import annotations
+
+import pytest
+
+from binlog_connector.schema.catalog import Catalog
+from binlog_connector.schema.ddl import parse_ddl
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.dump import parse_dump
+from binlog_connector.schema.foreign_keys import CASCADE, SET_NULL, ForeignKey, ForeignKeys
+from binlog_connector.schema.session import Session
+from tests.connector.schema.test_ddl import after, columns
+
+P, C = TableName("shop", "p"), TableName("shop", "c")
+TABLES = (
+    "CREATE TABLE p (id INT PRIMARY KEY, code INT UNIQUE)",
+    (
+        "CREATE TABLE c (id INT PRIMARY KEY, p INT, q INT, KEY (p), "
+        "CONSTRAINT fk FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE ON UPDATE SET NULL)"
+    ),
+)
+
+
+def keys(*statements: str, child: TableName = C) -> list[ForeignKey]:
+    return list(after(*statements).foreign_keys.keys.get(child, ()))
+
+
+def key_names(*statements: str, child: TableName = C) -> list[str]:
+    return [key.name for key in keys(*statements, child=child)]
+
+
+def children(catalog: Catalog, parent: TableName = P) -> list[str]:
+    return sorted({str(cascade.child) for cascade in catalog.foreign_keys.reached_by_delete(parent)})
+
+
+def updated(catalog: Catalog, column: str, parent: TableName = P) -> list[str]:
+    return sorted({str(cascade.child) for cascade in catalog.foreign_keys.reached_by_update(parent, [column])})
+
+
+@pytest.mark.parametrize(
+    ("declaration", "expected"),
+    [
+        ("FOREIGN KEY (a) REFERENCES p (id) ON DELETE CASCADE",
+         ForeignKey("c_ibfk_1", ("a",), P, ("id",), CASCADE)),
+        ("CONSTRAINT x FOREIGN KEY i (a, b) REFERENCES other.p (i, j) MATCH FULL ON UPDATE CASCADE ON DELETE SET NULL",
+         ForeignKey("x", ("a", "b"), TableName("other", "p"), ("i", "j"), SET_NULL, CASCADE)),
+        ("FOREIGN KEY i (a) REFERENCES `p` (`id`) ON DELETE RESTRICT ON UPDATE NO ACTION",
+         ForeignKey("i", ("a",), P, ("id",))),
+        ("CONSTRAINT FOREIGN KEY IF NOT EXISTS (a) REFERENCES p (id) ON DELETE SET DEFAULT",
+         ForeignKey("c_ibfk_1", ("a",), P, ("id",))),
+    ],
+)  # fmt: skip
+def test_foreign_key_is_read_wherever_it_stands(declaration: str, expected: ForeignKey) -> None:
+    assert keys(f"CREATE TABLE c (a INT, b INT, {declaration}, KEY (b))") == [expected]
+    assert keys("CREATE TABLE c (a INT, b INT)", f"ALTER TABLE c ADD {declaration}, ADD KEY (b)") == [expected]
+    assert keys("CREATE TABLE c (a INT, b INT)", f"ALTER TABLE c ADD (x INT, {declaration})") == [expected]
+
+
+def test_key_in_the_words_of_a_column_is_told_as_such() -> None:
+    expected = ForeignKey("c_ibfk_1", ("a",), P, ("id",), CASCADE, inline=True)
+    create = "CREATE TABLE c (a INT NOT NULL REFERENCES p (id) MATCH SIMPLE ON DELETE CASCADE DEFAULT 5 UNIQUE, b INT)"
+    assert keys(create) == [expected]
+    assert columns(after(create), "c") == ["a int", "b int"]
+    assert keys("CREATE TABLE c (b INT)", "ALTER TABLE c ADD a INT REFERENCES p (id) ON DELETE CASCADE FIRST") == [
+        expected
+    ]
+
+
+def test_parent_without_a_database_is_looked_for_beside_the_child() -> None:
+    child = TableName("other", "c")
+    (key,) = keys("CREATE TABLE other.c (a INT, FOREIGN KEY (a) REFERENCES p (id) ON DELETE CASCADE)", child=child)
+    assert key.parent == TableName("other", "p")
+    (key,) = keys("CREATE TABLE other.c (a INT)", "ALTER TABLE other.c ADD b INT REFERENCES p (id)", child=child)
+    assert key.parent == TableName("other", "p")
+
+
+def test_names_are_given_as_the_server_gives_them() -> None:
+    create = (
+        "CREATE TABLE c (a INT REFERENCES p (id), b INT, FOREIGN KEY f (b) REFERENCES p (id), "
+        "FOREIGN KEY (b) REFERENCES p (id))"
+    )
+    assert key_names(create) == ["c_ibfk_1", "f", "c_ibfk_2"]
+    more = "ALTER TABLE c DROP FOREIGN KEY c_ibfk_1, ADD FOREIGN KEY (a) REFERENCES p (id)"
+    assert key_names(create, more) == ["f", "c_ibfk_2", "c_ibfk_3"]
+    renamed = key_names(create, more, "RENAME TABLE c TO d", child=TableName("shop", "d"))
+    assert renamed == ["f", "d_ibfk_2", "d_ibfk_3"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "left"),
+    [
+        ("ALTER TABLE c DROP FOREIGN KEY FK", []),
+        ("ALTER TABLE c DROP FOREIGN KEY IF EXISTS nothing", ["fk"]),
+        ("ALTER TABLE c DROP CONSTRAINT fk", []),
+        ("ALTER TABLE c DROP KEY fk", ["fk"]),
+        ("ALTER TABLE c DROP FOREIGN KEY fk, ADD CONSTRAINT fk FOREIGN KEY (q) REFERENCES p (code)", ["fk"]),
+        ("DROP TABLE c", []),
+        ("DROP DATABASE shop", []),
+        ("DROP TABLE p", ["fk"]),
+        ("TRUNCATE c", ["fk"]),
+        ("CREATE OR REPLACE TABLE c (id INT)", []),
+        ("CREATE TABLE IF NOT EXISTS c (id INT)", ["fk"]),
+        ("CREATE TABLE d LIKE c", ["fk"]),
+        ("ALTER TABLE c ADD KEY (q), ENGINE=InnoDB", ["fk"]),
+        ("ALTER TABLE c NONSENSE ((", ["fk"]),
+    ],
+)
+def test_keys_are_known_through_every_statement(statement: str, left: list[str]) -> None:
+    assert key_names(*TABLES, statement) == left
+    assert key_names(*TABLES, statement, child=TableName("shop", "d")) == []
+
+
+def test_generated_name_of_newer_servers_is_dropped_too() -> None:
+    create = "CREATE TABLE c (a INT, FOREIGN KEY (a) REFERENCES p (id))"
+    assert key_names(create, "ALTER TABLE c DROP FOREIGN KEY `1`") == []
+
+
+def test_children_follow_a_parent_that_is_renamed() -> None:
+    """What MariaDB 10.11 does, whether or not foreign keys are checked."""
+    swapped = after(*TABLES, "CREATE TABLE p2 (id INT)", "RENAME TABLE p TO old, p2 TO p")
+    assert (children(swapped), children(swapped, TableName("shop", "old"))) == ([], ["shop.c"])
+    dropped = after(*TABLES, "CREATE TABLE p2 (id INT)", "DROP TABLE p", "ALTER TABLE p2 RENAME p")
+    assert children(dropped) == ["shop.c"]
+    moved = after(*TABLES, "RENAME TABLE c TO other.c")
+    assert children(moved) == ["other.c"]
+
+
+def test_columns_are_renamed_on_both_sides() -> None:
+    catalog = after(*TABLES, "ALTER TABLE p CHANGE id number INT", "ALTER TABLE c RENAME COLUMN p TO parent")
+    (key,) = catalog.foreign_keys.keys[C]
+    assert (key.columns, key.parent_columns) == (("parent",), ("number",))
+    assert catalog.foreign_keys.updating_columns(P) == {"number"}
+
+
+LEVELS = (
+    *TABLES,
+    "CREATE TABLE g (c INT, x INT, FOREIGN KEY (c) REFERENCES c (id) ON DELETE CASCADE ON UPDATE CASCADE)",
+    "CREATE TABLE n (c INT, q INT UNIQUE, FOREIGN KEY (c) REFERENCES c (p) ON UPDATE CASCADE)",
+    "CREATE TABLE s (q INT, FOREIGN KEY (q) REFERENCES n (c) ON DELETE SET NULL ON UPDATE SET NULL)",
+    "CREATE TABLE self (id INT PRIMARY KEY, up INT, FOREIGN KEY (up) REFERENCES self (id) ON DELETE CASCADE)",
+    "CREATE TABLE still (p INT REFERENCES p (id))",
+)
+
+
+def test_delete_reaches_children_of_children() -> None:
+    catalog = after(*LEVELS)
+    assert children(catalog) == ["shop.c", "shop.g"]
+    assert children(catalog, TableName("shop", "self")) == ["shop.self"]
+    assert children(catalog, TableName("shop", "g")) == []
+    nulling = "ALTER TABLE c DROP FOREIGN KEY fk, ADD FOREIGN KEY (p) REFERENCES p (id) ON DELETE SET NULL"
+    nulled = after(*TABLES, nulling, *LEVELS[2:])
+    # The column of the child becomes null: that is an update of it, which goes on where it is referred to.
+    assert children(nulled) == ["shop.c", "shop.n", "shop.s"]
+
+
+def test_update_reaches_what_refers_to_the_columns_that_change() -> None:
+    catalog = after(*LEVELS)
+    assert updated(catalog, "ID") == ["shop.c", "shop.n", "shop.s"]
+    assert updated(catalog, "code") == []
+    assert catalog.foreign_keys.updating_columns(P) == {"id"}
+    assert catalog.foreign_keys.updating_columns(TableName("shop", "self")) == frozenset()
+    assert {str(parent) for parent in catalog.foreign_keys.parents()} == {"shop.p", "shop.c", "shop.n", "shop.self"}
+
+
+def test_keys_come_from_a_schema_file_and_go_on_with_the_log() -> None:
+    dump = "USE shop; " + ";\n".join(LEVELS)
+    known = parse_dump(dump).foreign_keys
+    again = ForeignKeys.from_json(known.to_json())
+    assert again == known
+    for statement in ("DROP TABLE g", "ALTER TABLE c DROP FOREIGN KEY fk"):
+        for operation in parse_ddl(statement, Session("shop")):
+            again.apply(operation)
+    assert again.reached_by_delete(P) == []
+    assert again.reached_by_delete(TableName("shop", "n"))
+    assert ForeignKeys.from_json(ForeignKeys().to_json()) == ForeignKeys()
+
+
+def test_names_of_tables_are_compared_as_the_server_does() -> None:
+    statements = ("CREATE TABLE C (a INT, FOREIGN KEY (a) REFERENCES P (id) ON DELETE CASCADE)",)
+    found = Catalog(ignore_case=True)
+    for statement in statements:
+        for operation in parse_ddl(statement, Session("Shop")):
+            found.apply(operation)
+    assert children(found.copy(), TableName("SHOP", "p")) == ["shop.c"]
+    assert children(after(*statements)) == []
