@@ -60,13 +60,8 @@ def test_both_commands_print_tables_and_read_classic_logs() -> None:
     assert files.returncode == groups.returncode == 0
     assert "mysql-bin.000001" in files.stdout
     assert "mariadb_gtid" in groups.stdout
-<<<<<<< ours
     first = json.loads(run_program("groups", path, "-o", "jsonl").stdout.splitlines()[0])
-    assert set(first) == {*FIELDS, "chunk", "commit_time"}
-=======
-    first = json.loads(run("groups", path, "-o", "jsonl").stdout.splitlines()[0])
     assert set(first) == {*FIELDS, "position", "server_position", "event_types", "commit_time"}
->>>>>>> theirs
 
 
 def test_errors_are_one_line(tmp_path: Path) -> None:

@@ -30,6 +30,9 @@ TABLE_FLAGS_OFFSET = TABLE_ID_OFFSET + TABLE_ID_SIZE
 TABLE_BODY_OFFSET = TABLE_FLAGS_OFFSET + 2
 """Where the database name starts; from here on, equal tables have equal bytes."""
 
+ROWS_FLAG_NO_FOREIGN_KEY_CHECKS = 1 << 1
+"""Of a row event, in the low byte of its flags (MariaDB sql/log_event.h: NO_FOREIGN_KEY_CHECKS_F)."""
+
 # MariaDB sql/log_event.h: a row event of this table changes nothing, it only says that the statement has ended.
 DUMMY_TABLE_ID = 0x00FFFFFF
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Block
-    from binlog_format.gtid import AnyGtid
     from binlog_format.rows.images import Images
 
     Rows = NDArray[np.int64]
@@ -66,7 +65,8 @@ def checked_events(block: Block, rows: Rows, kinds: Set[int]) -> Rows:
         return rows
     # The flag is in the low one of their two bytes.
     flags = block.data[block.events["start"][rows] + TABLE_FLAGS_OFFSET]
-    return rows[flags & ROWS_FLAG_NO_FOREIGN_KEY_CHECKS == 0]
+    checked: Rows = rows[flags & ROWS_FLAG_NO_FOREIGN_KEY_CHECKS == 0]
+    return checked
 
 
 def checked_counts(block: Block, rows: Rows) -> NDArray[np.int64]:
@@ -89,7 +89,8 @@ def first_cascading(
         blocks: Of the range, committed ones, in order.
         table: `database.table`.
         deletes: Whether deletes are.
-        columns: Updates are that change one of these; upper and lower case are the same.
+        columns: Updates are that change one of these, upper and lower case are the same; where nobody says what the
+            columns are called, all updates.
         decoding: Its schemas say what columns are called where table maps do not.
         groups: Which event groups are looked at; default: all.
 
@@ -137,7 +138,7 @@ def _first_change(images: Images, columns: Set[str]) -> NDArray[np.int64]:
 def _change(block: Block, row: int) -> CascadingChange:
     event = block.events[row]
     group = block.groups[int(event["group"])]
-    gtid: AnyGtid | None = gtid_of(group, block.gtid_sources)
+    gtid = gtid_of(group, block.gtid_sources)
     return CascadingChange(
         Position(int(group["file_no"]), int(group["page"]), int(group["chunk"])),
         int(event["event_no"]),

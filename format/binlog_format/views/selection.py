@@ -65,16 +65,29 @@ class Selection:
             SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: a schema is not that of a wanted table.
             BinlogError: The `problem` of a wanted table's layout, where schemas should complete it.
         """
-        resolved = [touched for touched in self._maps.resolve(block) if self._wants(touched.layout)]
-        if not resolved:
-            return []
-        keep = self._kept_events(block)
-        if keep is not None:
-            resolved = [replace(touched, events=touched.events[keep[touched.events]]) for touched in resolved]
-            resolved = [touched for touched in resolved if len(touched.events)]
-        if self._layouts is not None:
-            return [part for touched in resolved for part in self._layouts.parts(block, touched)]
-        return resolved
+        return self._completed(block, self._kept([one for one in self._maps.resolve(block) if self._wants(one)], block))
+
+    def parted(self, block: Block) -> tuple[list[TableEvents], list[TableEvents]]:
+        """As `of`; and the same of the tables that are not wanted, whose layouts are left as they are.
+
+        Raises:
+            BinlogError: As `of`.
+        """
+        resolved = self._kept(self._maps.resolve(block), block)
+        wanted = [touched for touched in resolved if self._wants(touched)]
+        return self._completed(block, wanted), [touched for touched in resolved if not self._wants(touched)]
+
+    def _kept(self, resolved: list[TableEvents], block: Block) -> list[TableEvents]:
+        keep = self._kept_events(block) if resolved else None
+        if keep is None:
+            return resolved
+        kept = [replace(touched, events=touched.events[keep[touched.events]]) for touched in resolved]
+        return [touched for touched in kept if len(touched.events)]
+
+    def _completed(self, block: Block, wanted: list[TableEvents]) -> list[TableEvents]:
+        if self._layouts is None:
+            return wanted
+        return [part for touched in wanted for part in self._layouts.parts(block, touched)]
 
     def _kept_events(self, block: Block) -> NDArray[np.bool_] | None:
         keep_groups = self._groups.keep(block)
@@ -84,7 +97,8 @@ class Selection:
         of_types = np.isin(block.events["type"], self._event_types)
         return of_types if keep is None else keep & of_types
 
-    def _wants(self, layout: TableLayout) -> bool:
+    def _wants(self, touched: TableEvents) -> bool:
+        layout = touched.layout
         named = self._table is None or self._table == f"{layout.database}.{layout.table}"
         return named and self._tables.accepts(layout)
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import ImageKind, read_images
+from binlog_format.views.cascading import checked_counts
 from binlog_format.views.columns import POSITION_TYPE
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
 from binlog_format.views.selection import Selection
@@ -70,6 +71,8 @@ TABLES_SCHEMA = pa.schema(
         ("inserts", pa.int64()),
         ("updates", pa.int64()),
         ("deletes", pa.int64()),
+        ("checked_updates", pa.int64()),  # row events to which foreign keys apply
+        ("checked_deletes", pa.int64()),
         ("ddl", pa.list_(STATEMENT_TYPE)),  # all statements of the range, in order; null in the rows of tables
         ("index", pa.binary()),  # `TableIndex.to_bytes()`
     ]
@@ -88,12 +91,14 @@ class _Touched:
     layout: TableLayout
     builder: TableIndexBuilder
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(ImageKind), dtype=np.int64))
+    checked: NDArray[np.int64] = field(default_factory=lambda: np.zeros(2, dtype=np.int64))
 
     def add(self, block: Block, touched: TableEvents, decoding: Decoding) -> None:
         images = read_images(
             block.data, block.events, touched.events, touched.layout, place=block.place, decoding=decoding
         )
         self.counts += np.bincount(images.table["kind"], minlength=len(ImageKind))
+        self.checked += checked_counts(block, touched.events)
         self.builder.add(block, touched.events)
 
 
@@ -109,6 +114,8 @@ class TablesView:
         decoding: Its schemas complete the layouts.
         groups: Which event groups are wanted; default: all.
         find_statements: Finds the statements; None: they are not looked for.
+        counts_others: Tables that are not wanted have a row, too, when foreign keys apply to updates or deletes in
+            them: of their columns the names and the numbers of those events alone.
     """
 
     def __init__(
@@ -118,7 +125,9 @@ class TablesView:
         decoding: Decoding = DEFAULT_DECODING,
         groups: GroupFilter = ALL_GROUPS,
         find_statements: StatementRowFinder | None = None,
+        counts_others: bool = False,
     ) -> None:
+        self._counts_others = counts_others
         self._find_statements = find_statements
         self._decoding = decoding
         self._tables = tables or TableFilter()
@@ -138,6 +147,7 @@ class TablesView:
         """
         selection = Selection(self._tables, self._groups, decoding=self._decoding)
         found: dict[tuple[str, str, str, str], _Touched] = {}
+        others: dict[tuple[str, str], NDArray[np.int64]] = {}
         statements = _Statements()
         start: Position | None = None
         end: Position | None = None
@@ -146,14 +156,19 @@ class TablesView:
                 start = Position(*(int(block.groups[name][0]) for name in ("file_no", "page", "chunk")))
             end = block.next_position
             statements.add(self._statements(block))
-            for touched in selection.of(block):
+            if self._counts_others:
+                wanted, unwanted = selection.parted(block)
+                _count_others(others, block, unwanted)
+            else:
+                wanted = selection.of(block)
+            for touched in wanted:
                 layout = touched.layout
                 key = (layout.database, layout.table, layout.digest, layout.completion)
                 if key not in found:
                     found[key] = _Touched(layout, TableIndexBuilder(layout))
                 found[key].add(block, touched, self._decoding)
-        if (found or statements.kept) and start is not None and end is not None:
-            yield _batch(start, end, list(found.values()), statements.kept)
+        if (found or others or statements.kept) and start is not None and end is not None:
+            yield _batch(start, end, [*map(_row, found.values()), *_rows_of_others(others)], statements.kept)
 
     def _statements(self, block: Block) -> list[Mapping[str, object]]:
         if self._find_statements is None:
@@ -187,26 +202,44 @@ class _Statements:
                 self.kept.append(statement)
 
 
+def _count_others(others: dict[tuple[str, str], NDArray[np.int64]], block: Block, unwanted: list[TableEvents]) -> None:
+    for touched in unwanted:
+        counts = checked_counts(block, touched.events)
+        if counts.any():
+            name = touched.layout.database, touched.layout.table
+            others[name] = others.get(name, 0) + counts
+
+
+def _rows_of_others(others: Mapping[tuple[str, str], NDArray[np.int64]]) -> Iterator[dict[str, object]]:
+    for (database, table), counts in others.items():
+        yield {"database": database, "table": table, **_checked(counts)}
+
+
+def _checked(counts: NDArray[np.int64]) -> dict[str, int]:
+    updates, deletes = counts.tolist()
+    return {"checked_updates": updates, "checked_deletes": deletes}
+
+
+def _row(touched: _Touched) -> dict[str, object]:
+    return {
+        "database": touched.layout.database,
+        "table": touched.layout.table,
+        "layout": touched.layout.digest,
+        "inserts": int(touched.counts[ImageKind.INSERT]),
+        "updates": int(touched.counts[ImageKind.UPDATE_BEFORE]),
+        "deletes": int(touched.counts[ImageKind.DELETE]),
+        **_checked(touched.checked),
+        "index": touched.builder.build().to_bytes(),
+    }
+
+
 def _batch(
-    start: Position, end: Position, found: list[_Touched], statements: list[Mapping[str, object]]
+    start: Position, end: Position, rows: list[dict[str, object]], statements: list[Mapping[str, object]]
 ) -> pa.RecordBatch:
-    rows: list[dict[str, object]] = [
-        {
-            "start": _struct(start),
-            "end": _struct(end),
-            "database": touched.layout.database,
-            "table": touched.layout.table,
-            "layout": touched.layout.digest,
-            "inserts": int(touched.counts[ImageKind.INSERT]),
-            "updates": int(touched.counts[ImageKind.UPDATE_BEFORE]),
-            "deletes": int(touched.counts[ImageKind.DELETE]),
-            "index": touched.builder.build().to_bytes(),
-        }
-        for touched in found
-    ]
     if statements:
-        rows.append({"start": _struct(start), "end": _struct(end), "ddl": statements})
-    return pa.RecordBatch.from_pylist(rows, schema=TABLES_SCHEMA)
+        rows = [*rows, {"ddl": statements}]
+    bounds = {"start": _struct(start), "end": _struct(end)}
+    return pa.RecordBatch.from_pylist([bounds | row for row in rows], schema=TABLES_SCHEMA)
 
 
 def _struct(position: Position) -> dict[str, int]:
