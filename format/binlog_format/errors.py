@@ -123,6 +123,7 @@ class UnsupportedError(BinlogError):
             "ROW_IMAGE",
             "ENCRYPTED",
             "STATEMENT_FORMAT",
+            "ROWS_NOT_LOGGED",
             "VERSION",
             "PAGE_SIZE",
             "FORMAT",

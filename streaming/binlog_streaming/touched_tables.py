@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.statement_rows import find_statement_rows
-from binlog_connector.schema.table_changes import DatabaseDropped, NotUnderstood, TableRenamed, table_changes
+from binlog_connector.schema.table_changes import (
+    DatabaseDropped,
+    NotUnderstood,
+    RowsMoved,
+    TableRenamed,
+    table_changes,
+)
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import BinlogError, DataLossError
 from binlog_format.gtid import GtidPosition
@@ -125,9 +131,11 @@ def _statements(block: Block, groups: GroupFilter) -> Iterator[DdlStatement]:
             yield DdlStatement.from_row(row)
 
 
-def _names(change: TableChange) -> tuple[TableName, ...]:
+def _names(change: TableChange | RowsMoved) -> tuple[TableName, ...]:
     if isinstance(change, TableRenamed):
         return change.old, change.new
+    if isinstance(change, RowsMoved):
+        return change.names or ()
     if isinstance(change, NotUnderstood):
         return change.names
     assert not isinstance(change, DatabaseDropped)

@@ -133,6 +133,12 @@ class AlterTable:
     moves_rows: str = ""
 
     @property
+    def names(self) -> tuple[TableName, ...]:
+        """The table, and others whose rows become its rows, or are its rows before."""
+        others = (self.other_table, self.partition_to, self.table_to_partition)
+        return (self.name, *(name for name in others if name is not None))
+
+    @property
     def new_column_names(self) -> dict[str, str]:
         """New names of columns by their old ones, which are case-folded."""
         names = {old.casefold(): new for old, new in self.column_renames}

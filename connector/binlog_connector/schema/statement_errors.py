@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from binlog_connector.schema.table_changes import RowsMoved
 from binlog_format.errors import DataLossError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_connector.schema.table_changes import RowsChanged
 
 STATEMENT_SHOWN_MAX = 200
 """Characters of a statement in messages, and of one that the view `tables` passes on."""
@@ -20,19 +22,30 @@ STATEMENT_HINT = (
     "tables anew from the server from a position after the last such statement"
 )
 
+MOVED_HINT = (
+    "Take the tables anew from the server from a position after the statement; "
+    'on_statement = "ignore" for them goes on without these rows'
+)
+
 
 def statement_error(
-    statement: DdlStatement, names: Sequence[TableName] | None, *, reason: str = ""
+    statement: DdlStatement, names: Sequence[TableName] | None, changed: RowsChanged
 ) -> UnsupportedError:
-    """The error for a statement that changes rows and stands in the log as text: `STATEMENT_FORMAT`.
+    """The error for a statement that changes rows of which the log has none: `STATEMENT_FORMAT`, `ROWS_NOT_LOGGED`.
 
     Args:
         statement: Of the log.
         names: Tables of the reader that it concerns; None: any.
-        reason: `RowsChanged.reason`.
+        changed: What it does.
     """
     about = "any table" if names is None else ", ".join(map(str, names))
-    why = f" ({reason})" if reason else ""
+    if isinstance(changed, RowsMoved):
+        return UnsupportedError(
+            "ROWS_NOT_LOGGED",
+            f"{_place(statement)}: {about}: {changed.reason}: {shown(statement)}",
+            hint=MOVED_HINT,
+        )
+    why = f" ({changed.reason})" if changed.reason else ""
     return UnsupportedError(
         "STATEMENT_FORMAT",
         f"{_place(statement)}: a statement that changes rows of {about}{why} is logged as text, not row by row: "

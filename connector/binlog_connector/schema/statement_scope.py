@@ -33,6 +33,7 @@ from binlog_connector.schema.table_changes import (
     RowsChanged,
     StatementChange,
     operation_changes,
+    rows_moved,
     statement_operations,
 )
 from binlog_format.events.layout import EventType
@@ -74,7 +75,10 @@ class StatementScope:
         """Which rows *statement* changes that no row event has; None: none."""
         if statement.event_type == EventType.INCIDENT:
             return EventsLost(statement.text)
-        return next((one for one in list(self._observed(statement)) if isinstance(one, RowsChanged)), None)
+        found: list[RowsChanged] = []
+        for one in self._observed(statement):
+            found += rows_moved(one) if isinstance(one, AlterTable) else [one] if isinstance(one, RowsChanged) else []
+        return found[0] if found else None
 
     def to_json(self) -> dict[str, object]:
         """All that is known, as plain values; `from_json` reads it."""

@@ -156,6 +156,11 @@ class RowsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class RowsMoved(RowsChanged):
+    """A statement that takes or brings rows that no log has: EXCHANGE PARTITION, IMPORT TABLESPACE and the like."""
+
+
+@dataclass(frozen=True, slots=True)
 class EventsLost:
     """An INCIDENT event: the server made changes, of any table, that are not in the log.
 
@@ -177,11 +182,6 @@ class NotUnderstood:
 
     names: tuple[TableName, ...]
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class RowsMoved(NotUnderstood):
-    """A statement that takes or brings rows that no log has: EXCHANGE PARTITION, IMPORT TABLESPACE and the like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,14 +212,13 @@ TableChange = (
     | TableDropped
     | DatabaseDropped
     | NotUnderstood
-    | RowsMoved
     | PartitionsEmptied
 )
 StatementChange = TableChange | RowsChanged | EventsLost
 """What a statement does to tables or to rows: `StatementScope.changes`."""
 
 
-def table_changes(statement: DdlStatement, decoding: Decoding = DEFAULT_DECODING) -> list[TableChange]:
+def table_changes(statement: DdlStatement, decoding: Decoding = DEFAULT_DECODING) -> list[TableChange | RowsMoved]:
     """What *statement* does to whole tables, in order; empty for one that is about none, or that changes no column.
 
     Nothing is raised. Where a text column has the character set of a table or a database that the statement does not
@@ -294,7 +293,9 @@ def _held(layout: TableLayout, index: int, definition: ColumnDefinition, about: 
         return ColumnDefault(None, error.reason)
 
 
-def operation_changes(operation: Operation, statement: DdlStatement, decoding: Decoding) -> Iterator[TableChange]:
+def operation_changes(
+    operation: Operation, statement: DdlStatement, decoding: Decoding
+) -> Iterator[TableChange | RowsMoved]:
     """What one operation of *statement* does to tables."""
     match operation:
         case CreateTable():
@@ -337,7 +338,7 @@ def _in_keys(table: TableDefinition) -> tuple[ColumnDefinition, ...]:
     )
 
 
-def _altered(alter: AlterTable, statement: DdlStatement, decoding: Decoding) -> Iterator[TableChange]:
+def _altered(alter: AlterTable, statement: DdlStatement, decoding: Decoding) -> Iterator[TableChange | RowsMoved]:
     about = _About(alter.name, statement.vendor, decoding, statement.moment)
     try:
         altered = _column_changes(alter, statement.server_charset, about)
@@ -346,14 +347,17 @@ def _altered(alter: AlterTable, statement: DdlStatement, decoding: Decoding) -> 
     else:
         if altered:
             yield altered
-    if alter.moves_rows:
-        others = (alter.other_table, alter.partition_to, alter.table_to_partition)
-        names = (alter.name, *(name for name in others if name is not None))
-        yield RowsMoved(names, alter.moves_rows)
+    yield from rows_moved(alter)
     if alter.partitions is not None:
         yield from _emptied(alter.name, alter.partitions)
     if alter.new_name is not None:
         yield TableRenamed(alter.name, alter.new_name)
+
+
+def rows_moved(alter: AlterTable) -> Iterator[RowsMoved]:
+    """What it does to rows, of all its tables, without any row event."""
+    if alter.moves_rows:
+        yield RowsMoved(alter.names, alter.moves_rows)
 
 
 def _emptied(name: TableName, change: PartitionChange) -> Iterator[TableChange]:

@@ -160,7 +160,7 @@ class Admission:
         names = self.known() if changed.names is None else changed.names
         tables = [table for name in dict.fromkeys(names) if (table := self.find(name)) is not None]
         if changed.names is None and not tables and not self.memory.from_first:
-            raise statement_error(statement, None, reason=changed.reason)
+            raise statement_error(statement, None, changed)
         failing = tuple(
             table.name for table in tables if table.rule.on_statement is OnRowStatement.FAIL and not table.is_aside
         )
@@ -168,7 +168,7 @@ class Admission:
         self._let_lack([table.name for table in tables])
         for name in failing:
             about = None if changed.names is None else failing
-            error = statement_error(statement, about, reason=changed.reason)
+            error = statement_error(statement, about, changed)
             place = (statement.position, statement.event_no)
             self.refusals.setdefault(name, Refusal(place, statement.gtid, error))
 

@@ -43,7 +43,7 @@ NOON = 1_700_049_600  # 2023-11-15 12:00:00 UTC
 T = TableName("shop", "t")
 
 
-def changes(text: str, decoding: Decoding | None = None, **session: Any) -> list[TableChange]:
+def changes(text: str, decoding: Decoding | None = None, **session: Any) -> list[TableChange | RowsMoved]:
     statement = DdlStatement(Position(1, 0, 0), 1, text, "shop", commit_time=NOON, **session)
     return table_changes(statement, decoding or Decoding())
 

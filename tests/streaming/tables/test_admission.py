@@ -73,6 +73,24 @@ def middle(folder: Path, *stories: Story, **rule: Any) -> Job:
     return job(folder, source={"startingGtid": "0-1-1"}, **rule)
 
 
+@pytest.mark.parametrize("select", [r"shop\..*", r"shop\.orders", r"shop\.items"])
+def test_rows_that_no_log_has_are_refused_of_both_tables(tmp_path: Path, select: str) -> None:
+    def story(writer: ShopLog) -> None:
+        writer.statement(CREATE_ITEMS)
+        orders_twice(writer)
+        writer.statement("ALTER TABLE orders EXCHANGE PARTITION p0 WITH TABLE items")
+        writer.insert(ORDERS, (3, "c"))
+
+    log(tmp_path, story)
+    expected = r"ROWS_NOT_LOGGED\] GTID 0-1-\d+, position .*: EXCHANGE PARTITION p0 WITH TABLE shop\.items exchanges"
+    for _ in range(2):  # again at every start
+        with pytest.raises(UnsupportedError, match=expected):
+            run(job(tmp_path, select=select))
+    ignoring = job(tmp_path, select=select, on_statement=OnRowStatement.IGNORE)
+    run(ignoring)
+    assert {("shop", name) for name in ("orders", "items") if name in select} <= set(record(ignoring).incomplete)
+
+
 def test_table_of_a_log_from_the_first_transaction_on_is_complete(tmp_path: Path) -> None:
     log(tmp_path, orders_twice)
     run(job(tmp_path))
