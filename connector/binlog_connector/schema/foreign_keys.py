@@ -57,7 +57,7 @@ class Cascade(NamedTuple):
 
 
 def parse_reference(reader: TokenReader, session: Session, name: str, columns: tuple[str, ...]) -> ForeignKey:
-    """Read what stands behind REFERENCES.
+    """Read what follows REFERENCES.
 
     Args:
         reader: Of the statement.

@@ -96,7 +96,7 @@ def declared_time(
     if micros % 10 ** (_DIGITS_MAX - fraction_digits(column)):
         raise UnknownDefaultError("more digits of a second than the column has")
     if column.type in TIMESTAMP_TYPES:
-        return micros - _offset(default.time_zone)
+        return micros - zone_offset(default.time_zone)
     return micros
 
 
@@ -127,11 +127,15 @@ def _now(column: Column, default: DeclaredDefault, moment: Moment | None) -> int
         raise UnknownDefaultError("CURRENT_TIMESTAMP, of which the log has no microseconds")
     unit = int(10 ** (_DIGITS_MAX - digits))
     micros = moment.seconds * _MICROS + (moment.microseconds or 0) // unit * unit
-    return micros if column.type in TIMESTAMP_TYPES else micros + _offset(moment.time_zone)
+    return micros if column.type in TIMESTAMP_TYPES else micros + zone_offset(moment.time_zone)
 
 
-def _offset(time_zone: str | None) -> int:
-    """What a time zone that never changes is ahead of UTC, in microseconds."""
+def zone_offset(time_zone: str | None) -> int:
+    """What a time zone that never changes is ahead of UTC, in microseconds.
+
+    Raises:
+        UnknownDefaultError: It is another one, or None: not known.
+    """
     if time_zone is None:
         raise UnknownDefaultError("a time in a time zone that the log does not say")
     if time_zone.casefold() in _UTC_NAMES:

@@ -37,7 +37,7 @@ _WITHOUT_EFFECT = ("COALESCE", "REBUILD", "OPTIMIZE", "ANALYZE", "CHECK", "REPAI
 
 
 def parse_partitioning(reader: TokenReader, session: Session) -> Partitioning:
-    """Read what stands behind PARTITION BY, up to a query."""
+    """Read what follows PARTITION BY, up to a query."""
     clause = _rest(reader, "SELECT", "IGNORE", "REPLACE", "AS")
     try:
         return _partitioning(clause, session)
@@ -66,7 +66,7 @@ def parse_partition_change(reader: TokenReader, session: Session) -> PartitionCh
 
 
 def parse_converted_table(reader: TokenReader, session: Session) -> PartitionChange:
-    """Read what stands behind CONVERT TABLE t TO: the partition that the table becomes."""
+    """Read what follows CONVERT TABLE t TO: the partition that the table becomes."""
     return _change(
         reader, session, lambda clause, session: PartitionChange(added=(_partition(clause, session, None),)), skipped=0
     )

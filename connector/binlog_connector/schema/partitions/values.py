@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.schema.partitions.definition import COLUMN, NULL, NUMBER, TEXT
+from binlog_format.rows.default_times import UnknownDefaultError, zone_offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,8 +36,6 @@ _DAY_SECONDS = 86_400
 _MICROS = 1_000_000
 _INT64_END = 1 << 63
 _DATE = re.compile(r"(\d{4})-(\d\d?)-(\d\d?)(?: (\d\d?):(\d\d?):(\d\d?)(?:\.(\d{1,6}))?)?", re.ASCII)
-_OFFSET = re.compile(r"([+-])(\d{1,2}):(\d\d)", re.ASCII)
-_UTC_NAMES = frozenset(["utc", "gmt", "etc/utc", "etc/gmt", "zulu"])
 
 
 class NotEvaluatedError(Exception):
@@ -302,12 +301,7 @@ def _unix_timestamps(expression: Expression, columns: Columns, count: int) -> Nu
 
 
 def _zone_seconds(zone: str) -> int:
-    """What a time zone that never changes is ahead of UTC."""
-    if zone.casefold() in _UTC_NAMES:
-        return 0
-    match = _OFFSET.fullmatch(zone)
-    if match is None:
-        where = f"the time zone {zone}" if zone else "a time zone that is not known"
-        raise NotEvaluatedError(f"UNIX_TIMESTAMP of a time in {where}")
-    seconds = (int(match[2]) * 60 + int(match[3])) * 60
-    return -seconds if match[1] == "-" else seconds
+    try:
+        return zone_offset(zone or None) // _MICROS
+    except UnknownDefaultError as error:
+        raise NotEvaluatedError(f"UNIX_TIMESTAMP of {error.reason}") from error
