@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from binlog_format.classic.layout import FILE_NAME as CLASSIC_FILE_NAME
@@ -25,6 +26,18 @@ RELAY_LOG_WORD = "relay"
 
 _INNODB_MAGIC = MAGIC.to_bytes(MAGIC_SIZE, "little")
 _CLASSIC_MAGICS = (CLASSIC_MAGIC, MAGIC_ENCRYPTED)
+_COMPRESSED = {
+    b"\x1f\x8b": ("gzip", "gunzip"),
+    b"\xfd7zX": ("xz", "unxz"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
+    b"BZh": ("bzip2", "bunzip2"),
+}
+"""First bytes of compressed files: what made them, and what unpacks them."""
+
+_PACKED_SUFFIX = re.compile(r"\.(?:gz|xz|zst|bz2)$")
+_NUMBERED = re.compile(rf".*\.(?:\d{{6,}}|ibb)(?:{_PACKED_SUFFIX.pattern})?")
+"""Names of binlog files, and of what a compressor makes of them: `mysql-bin.000001.gz`."""
+
 _ONE_FILE_HINT = "Give the directory of the binlog files, or one file that is named as the server named it"
 
 
@@ -40,7 +53,7 @@ def detect_format(directory: Directory, only: str | None) -> str:
 
     Raises:
         StartError: `NO_LOG_FILES`; `CONFLICTING_OPTIONS`: logs of both formats are there.
-        UnsupportedError: `FORMAT`: the one file is something else; `ENCRYPTED`.
+        UnsupportedError: `FORMAT`: the one file is something else, or all that is there is compressed; `ENCRYPTED`.
     """
     if only is not None:
         return _format_of_file(directory, only)
@@ -64,6 +77,7 @@ def detect_format(directory: Directory, only: str | None) -> str:
             )
         return INNODB
     if not classic:
+        _refuse_compressed(directory)
         raise StartError(
             "NO_LOG_FILES",
             f"{directory.path}: there are no binlog files",
@@ -82,6 +96,7 @@ def _format_of_file(directory: Directory, name: str) -> str:
         return CLASSIC
     if head == MAGIC_ENCRYPTED:
         raise _encrypted(directory, name)
+    _refuse_packed(directory, name, head)
     if head == _INNODB_MAGIC or file_number(name) is not None:
         return INNODB  # files are made before they are used: an empty or damaged one is the reader's to judge
     if not head and CLASSIC_FILE_NAME.fullmatch(name) is not None:
@@ -92,6 +107,25 @@ def _format_of_file(directory: Directory, name: str) -> str:
         at=Place(directory.path_of(name), byte=0),
         hint=_ONE_FILE_HINT,
     )
+
+
+def _refuse_compressed(directory: Directory) -> None:
+    names = (entry.name for entry in sorted(directory.entries(), key=lambda entry: entry.name))
+    for name in names:
+        if _NUMBERED.fullmatch(name) is not None:
+            _refuse_packed(directory, name, _head(directory, name))
+
+
+def _refuse_packed(directory: Directory, name: str, head: bytes) -> None:
+    for magic, (packed_by, unpack) in _COMPRESSED.items():
+        if head.startswith(magic):
+            raise UnsupportedError(
+                "FORMAT",
+                f"the file begins with {magic.hex(' ')}: {packed_by}",
+                at=Place(directory.path_of(name), byte=0),
+                hint="Unpack it into another folder, under the name that the server gave it: "
+                f"{unpack} < {directory.path_of(name)} > FOLDER/{_PACKED_SUFFIX.sub('', name)}",
+            )
 
 
 def _head(directory: Directory, name: str, size: int = len(CLASSIC_MAGIC)) -> bytes:

@@ -7,10 +7,33 @@ yet* (readers return fewer groups, nothing is raised); *damaged* (one of these e
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 from typing import TYPE_CHECKING, ClassVar
 
+from binlog_format.position import Place
+
 if TYPE_CHECKING:
-    from binlog_format.position import Place
+    from collections.abc import Callable
+
+    SpellOption = Callable[[str, str | None], str | None]
+
+_OPTION = re.compile(r"\boption (?P<name>[A-Za-z][\w.]*\w)(?:=(?P<value>\w+))?")
+
+
+def told_options(text: str, spell: SpellOption) -> str:
+    """*text* with its options as the user knows them.
+
+    Messages name a setting in one form, `option NAME` or `option NAME=value`, with the name that Spark's options have,
+    or that a job file has (`option sink.format`). Spark shows them so; the command line and jobs spell them anew. The
+    form survives as text what errors go through on their way out of Spark's workers.
+
+    Args:
+        text: A message.
+        spell: Gives the user's form of a name and its value (None: only the name); None: leave it as it is.
+    """
+    return _OPTION.sub(lambda found: spell(found["name"], found["value"]) or found[0], text)
 
 
 class BinlogError(Exception):
@@ -163,6 +186,13 @@ class AccessError(BinlogError):
     SUBCLASSES = frozenset({"DENIED"})
 
 
+class StorageError(BinlogError):
+    """A file or a folder cannot be written or read, for another reason than rights."""
+
+    FAMILY = "BINLOG_STORAGE"
+    SUBCLASSES = frozenset({"NO_SPACE", "NOT_FOUND", "FAILED"})
+
+
 class TableError(BinlogError):
     """A target table cannot take what the log says."""
 
@@ -184,3 +214,28 @@ class TableError(BinlogError):
             "WRITE_FAILED",
         }
     )
+
+
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NOT_FOUND = frozenset({errno.ENOENT, errno.ENOTDIR})
+
+
+def storage_error(path: object, doing: str, error: OSError) -> BinlogError:
+    """The named error for what the file system answered.
+
+    Args:
+        path: The file or the folder, for the message.
+        doing: What was to be done with it, as a verb: `write`.
+        error: The answer.
+    """
+    # Arrow wraps the system's own words; the number is always the system's.
+    reason = f"cannot {doing} it: {os.strerror(error.errno) if error.errno else error}"
+    at = Place(str(path))
+    if error.errno in _DENIED:
+        return AccessError("DENIED", reason, at=at, hint="Run as a user who may do so, or name another place")
+    if error.errno in _NO_SPACE:
+        return StorageError("NO_SPACE", reason, at=at, hint="Make room, or name another place")
+    if error.errno in _NOT_FOUND:
+        return StorageError("NOT_FOUND", reason, at=at, hint="Make the folder first, or name another place")
+    return StorageError("FAILED", reason, at=at)

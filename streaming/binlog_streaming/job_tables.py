@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from binlog_format.errors import BinlogError, OptionError
+from binlog_format.errors import BinlogError, OptionError, told_options
 from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_streaming.setting_names import as_job_setting
 from binlog_streaming.settings_model import Deletes, Mode, TableFormat, Writer
 from binlog_streaming.tables.evolution import common_schema
 from binlog_streaming.tables.mode_columns import mode_schema
@@ -228,4 +229,4 @@ def _has_catalog(directory: str) -> bool:
 def _told(name: str, error: BinlogError) -> str:
     hint = f". {error.hint}" if error.hint is not None else ""
     reason = error.reason if name in error.reason else f"{name}: {error.reason}"
-    return f"[{error.condition}] {reason}{hint}"
+    return told_options(f"[{error.condition}] {reason}{hint}", as_job_setting)

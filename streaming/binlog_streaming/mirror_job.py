@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from binlog_format.errors import AccessError, OptionError
+from binlog_format.errors import OptionError, storage_error
 from binlog_format.position import Place
+from binlog_streaming.checkpoint import read_checkpoint
 from binlog_streaming.settings import check_job_values, parse_job
 from binlog_streaming.settings_model import Job, Mode, OnError, Sink, Source, TableFormat, TableRule
 from binlog_streaming.settings_text import job_text
@@ -60,6 +61,8 @@ def mirror_job(
 def remember(job: Job) -> None:
     """Write down what *job* is, or see that it is what was written down.
 
+    A try that ended before it had written a table leaves the folder free: with other options it is begun anew.
+
     Raises:
         AccessError: It cannot be written.
         OptionError: `INVALID_VALUE`: the folder belongs to a job with other options.
@@ -67,13 +70,28 @@ def remember(job: Job) -> None:
     directory = f"{job.sink.directory}/{OWN_FOLDER}"
     folder, path = StateFolder(directory), f"{directory}/{_FILE}"
     content = folder.read(_FILE)
-    if content is None:
+    if content is not None:
         try:
-            folder.write(_FILE, job_text(job).encode())
-        except OSError as error:
-            raise AccessError("DENIED", f"cannot write it: {error}", at=Place(path)) from error
-        return
-    _compare(parse_job(content.decode(), file=Path(path)), job, path)
+            _compare(parse_job(content.decode(), file=Path(path)), job, path)
+        except OptionError:
+            if _has_tables(job):
+                raise
+            # Where the try would have gone on is not for these options.
+            StateFolder(job.checkpoint).remove()
+        else:
+            return
+    try:
+        folder.write(_FILE, job_text(job).encode())
+    except OSError as error:
+        raise storage_error(path, "write", error) from error
+
+
+def _has_tables(job: Job) -> bool:
+    """Whether a batch was finished, or there is anything in the folder but its own."""
+    checkpoint = read_checkpoint(job.checkpoint)
+    if checkpoint is not None and checkpoint.batch_id is not None:
+        return True
+    return any(name != OWN_FOLDER for name in StateFolder(job.sink.directory).names(""))
 
 
 def _compare(known: Job, job: Job, path: str) -> None:

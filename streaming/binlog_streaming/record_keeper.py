@@ -10,7 +10,7 @@ import msgspec
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format import open_log
-from binlog_format.errors import AccessError, OptionError
+from binlog_format.errors import OptionError, storage_error
 from binlog_format.events.layout import EventType
 from binlog_format.position import Place
 from binlog_streaming.checkpoint import read_checkpoint
@@ -241,7 +241,7 @@ class RecordKeeper:
         try:
             StateFolder(self._job.checkpoint).write(RECORD_FILE, content)
         except OSError as error:
-            raise AccessError("DENIED", f"cannot write it: {error}", at=Place(self.path)) from error
+            raise storage_error(self.path, "write", error) from error
 
 
 _Name = TypeVar("_Name", bound=tuple[str, ...])

@@ -6,7 +6,7 @@ import json
 
 import msgspec
 
-from binlog_format.errors import AccessError, OptionError
+from binlog_format.errors import OptionError, storage_error
 from binlog_format.position import Place
 from binlog_streaming.state_files import StateFolder
 
@@ -100,7 +100,7 @@ class ReplayCheckpoint:
             self._folder.write("metadata", json.dumps({"id": record.query_id}).encode())
             self._folder.write(RECORD_FILE, msgspec.json.format(msgspec.json.encode(record), indent=2))
         except OSError as error:
-            raise AccessError("DENIED", f"cannot write it: {error}", at=Place(self.directory)) from error
+            raise storage_error(self.directory, "write", error) from error
 
     def forget(self, name: str) -> None:
         """Remove a file of it, if it is there."""

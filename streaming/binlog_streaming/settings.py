@@ -20,7 +20,7 @@ from typing import cast
 
 import msgspec
 
-from binlog_format.errors import AccessError, OptionError, StartError
+from binlog_format.errors import OptionError, StartError, storage_error
 from binlog_format.position import Place
 from binlog_streaming.settings_checks import Mistake, check_values
 from binlog_streaming.settings_lines import KeyPath, key_lines, key_text
@@ -79,16 +79,17 @@ def load_job(path: Path) -> Job:
     Raises:
         StartError: `PATH_NOT_FOUND`.
         OptionError: `UNKNOWN` name, `INVALID_VALUE`, or something `MISSING`.
+        AccessError: `DENIED`.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         hint = "binlog-stream init LOG > job.toml writes one"
         raise StartError("PATH_NOT_FOUND", f"{path}: there is no such job file", hint=hint) from error
-    except PermissionError as error:
-        raise AccessError("DENIED", f"cannot read it: {error.strerror}", at=Place(str(path))) from error
-    except (OSError, UnicodeDecodeError) as error:
+    except (IsADirectoryError, UnicodeDecodeError) as error:
         raise OptionError("INVALID_VALUE", f"not a job file: {error}", at=Place(str(path))) from error
+    except OSError as error:
+        raise storage_error(path, "read", error) from error
     return parse_job(text, file=path)
 
 

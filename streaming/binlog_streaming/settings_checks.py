@@ -106,7 +106,7 @@ def _check_merge(sink: Sink) -> None:
         )
 
 
-_OPTION_NAMED = re.compile(r"options? (\w+)")
+_OPTION_NAMED = re.compile(r"option (\w+)(: )?")
 
 
 def _check_source(job: Job) -> None:
@@ -116,8 +116,8 @@ def _check_source(job: Job) -> None:
     except (OptionError, StartError) as error:
         named = _OPTION_NAMED.match(error.reason)
         path: KeyPath = ("source", named[1]) if named is not None else ("source",)
-        reason = error.reason if named is None or error.reason.startswith("options") else error.reason[named.end() :]
-        raise Mistake(path, reason.removeprefix(": "), error.hint) from error
+        reason = error.reason[named.end() :] if named is not None and named[2] else error.reason
+        raise Mistake(path, reason, error.hint) from error
 
 
 def _check_rule(rule: TableRule, path: KeyPath) -> None:

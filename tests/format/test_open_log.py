@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import shutil
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+import zstandard
 
-from binlog_format import BinlogError, Position, open_log
+from binlog_format import BinlogError, Position, UnsupportedError, open_log
 from binlog_format.innodb.header import FileHeader, encode_header_page
 from tests.corpus import SERVER_CASES
 from tests.format.innodb.inspection.small_logs import mixed_log
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 CLASSIC_CASE = SERVER_CASES / "mariadb-10.11" / "oltp_small"
@@ -54,6 +60,41 @@ def test_single_files_are_told_by_their_first_bytes(tmp_path: Path) -> None:
         assert log.format_name == "innodb"
         assert [file.name for file in log.files()] == ["copied"]
     with open_log(str(CLASSIC_CASE / "mysql-bin.000001")) as log:
+        assert log.format_name == "classic"
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "xz": lzma.compress,
+    "bz2": bz2.compress,
+    "zst": zstandard.compress,
+}
+
+
+@pytest.mark.parametrize(
+    ("suffix", "program", "unpack"),
+    [
+        ("gz", "1f 8b: gzip", "gunzip"),
+        ("xz", "fd 37 7a 58: xz", "unxz"),
+        ("bz2", "42 5a 68: bzip2", "bunzip2"),
+        ("zst", "28 b5 2f fd: zstd", "unzstd"),
+    ],
+)
+@pytest.mark.parametrize("keeps_name", [True, False])
+def test_compressed_files_are_named_with_what_unpacks_them(
+    tmp_path: Path, suffix: str, program: str, unpack: str, keeps_name: bool
+) -> None:
+    name = "mysql-bin.000001"
+    file = tmp_path / (name if keeps_name else f"{name}.{suffix}")
+    file.write_bytes(PACKERS[suffix]((CLASSIC_CASE / name).read_bytes()))
+    for path in (file, tmp_path):
+        with pytest.raises(UnsupportedError, match=f"begins with {program}\\.") as raised:
+            open_log(str(path))
+        command = f"{unpack} < {file} > FOLDER/{name}"
+        assert str(raised.value).endswith(command)
+    (tmp_path / "FOLDER").mkdir()
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    with open_log(str(tmp_path / "FOLDER")) as log:
         assert log.format_name == "classic"
 
 

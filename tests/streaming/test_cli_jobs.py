@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from binlog_format.errors import AccessError, OptionError
+from binlog_connector.following.offsets import SourceOffset
+from binlog_format import Position
+from binlog_format.errors import OptionError, StorageError
 from binlog_streaming.mirror_job import OWN_FOLDER, mirror_job, remember
 from binlog_streaming.settings import Mode, TableFormat, TableRule, load_job
 from tests.faults.processes import files_up_to
@@ -104,7 +106,7 @@ def test_mirror_is_a_job_like_any_other(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_what_a_folder_belongs_to_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    with files_up_to(10), pytest.raises(AccessError, match=r"DENIED\] .*/job\.toml: cannot write it: .*large"):
+    with files_up_to(10), pytest.raises(StorageError, match=r"NO_SPACE\] .*/job\.toml: cannot write it: .*large"):
         remember(mirror_job(str(OLTP), str(tmp_path)))
     remember(mirror_job(str(OLTP), str(tmp_path), rule=TableRule(mode=Mode.CHANGELOG)))  # nothing was remembered
 
@@ -116,6 +118,7 @@ def test_folder_stays_with_the_options_it_was_begun_with(tmp_path: Path) -> None
         remember(mirror_job(str(given.pop("path", OLTP)), str(tmp_path / "lake"), rule=rule, **given))
 
     job()
+    (tmp_path / "lake" / "sb").mkdir()
     changed: dict[str, dict[str, object]] = {
         "PATH": {"path": tmp_path},
         "--tables": {"select": ".*"},
@@ -127,6 +130,27 @@ def test_folder_stays_with_the_options_it_was_begun_with(tmp_path: Path) -> None
         with pytest.raises(OptionError, match=f"job.toml: {name}: this folder was begun with "):
             job(**options)
     job()
+
+
+def test_try_that_wrote_no_table_leaves_its_folder_free(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    job_file = lake / OWN_FOLDER / "job.toml"
+    remember(mirror_job(str(OLTP), str(lake)))
+    (lake / OWN_FOLDER / "checkpoint" / "offsets").mkdir(parents=True)
+    (lake / OWN_FOLDER / "checkpoint" / "offsets" / "0").write_text("a batch was begun")
+    remember(mirror_job(str(OLTP), str(lake)))
+    assert (lake / OWN_FOLDER / "checkpoint").exists()  # the same options go on
+    remember(mirror_job(str(OLTP), str(lake), tables=r"sb\..*"))
+    assert not (lake / OWN_FOLDER / "checkpoint").exists()
+    assert load_job(job_file).tables[0].select == r"sb\..*"
+    (lake / OWN_FOLDER / "checkpoint" / "commits").mkdir(parents=True)
+    (lake / OWN_FOLDER / "checkpoint" / "metadata").write_text('{"id": "x"}')
+    for folder in ("offsets", "commits"):
+        path = lake / OWN_FOLDER / "checkpoint" / folder / "0"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"v1\n{{}}\n{json.dumps(SourceOffset(Position(1, 0, 4)).to_json())}")
+    with pytest.raises(OptionError, match="this folder was begun with"):  # a batch without changes was finished
+        remember(mirror_job(str(OLTP), str(lake)))
 
 
 def test_wrong_options_of_mirror_are_called_by_their_names(tmp_path: Path) -> None:

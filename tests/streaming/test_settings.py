@@ -294,7 +294,7 @@ MISTAKES = {
     "start said twice": (
         MINIMAL.replace("path =", "startingGtid = '0-1-1'\nstartingTimestamp = 5\npath ="),
         "INVALID_VALUE",
-        "source.startingGtid: options startingGtid .* and startingTimestamp .*: a query has one start",
+        "source.startingGtid: option startingGtid .* and option startingTimestamp .*: a query has one start",
     ),
     "wrong port": (MINIMAL + "[metrics]\nport = 99999", "INVALID_VALUE", "metrics.port: .* 0 to 65535, got 99999"),
     "one tables section": (MINIMAL + "[tables]\nselect = 'a('", "INVALID_VALUE", r"tables\[0\]\.select: "),

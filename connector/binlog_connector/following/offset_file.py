@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.offsets import SourceOffset
-from binlog_format.errors import AccessError, OptionError
+from binlog_format.errors import OptionError, storage_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +43,7 @@ class OffsetFile:
             OptionError: `INVALID_VALUE`: the file is damaged, or something else.
             UnsupportedError: `VERSION`: a later version of this program wrote it.
             AccessError: `DENIED`.
+            StorageError: It cannot be read for another reason.
         """
         try:
             with self.path.open("rb") as file:
@@ -50,14 +51,15 @@ class OffsetFile:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise self._denied(error) from error
+            raise storage_error(self._named, "read", error) from error
         return self._parse(data)
 
     def save(self, offset: SourceOffset) -> None:
         """Put *offset* in place of what is there; when this returns it is on the disk.
 
         Raises:
-            AccessError: `DENIED`: the file system refused (no space, no access); the old offset is still there.
+            AccessError: `DENIED`; the old offset is still there, as with all of these.
+            StorageError: `NO_SPACE`; `NOT_FOUND`: its folder is not there; `FAILED`.
         """
         data = json.dumps({"kind": KIND, **offset.to_json()}).encode() + b"\n"
         # One name for all attempts: what a killed process left is written over, not added to.
@@ -70,7 +72,11 @@ class OffsetFile:
             partial.replace(self.path)
             self._sync_folder()
         except OSError as error:
-            raise self._denied(error) from error
+            raise storage_error(self._named, "write", error) from error
+
+    @property
+    def _named(self) -> str:
+        return f"offset file {self.path}"
 
     def _sync_folder(self) -> None:
         descriptor = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -96,6 +102,3 @@ class OffsetFile:
 
     def _invalid(self, reason: str) -> OptionError:
         return OptionError("INVALID_VALUE", f"offset file {self.path}: {reason}", hint=_FOREIGN_HINT)
-
-    def _denied(self, error: OSError) -> AccessError:
-        return AccessError("DENIED", f"offset file {self.path}: {error.strerror or error}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.following.edges import end_of_log, start_of_file, start_of_log
 from binlog_connector.following.watched import written_order
 from binlog_format.errors import DataLossError
-from binlog_format.gtid_set import NO_GTIDS
+from binlog_format.gtid_set import NO_GTIDS, GtidSet
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
@@ -21,9 +21,13 @@ if TYPE_CHECKING:
     from binlog_connector.following.watched import WatchedLog
     from binlog_format.gtid_set import GtidPoint
 
-_START_AGAIN = "Start a new query with a new checkpoint (after a full copy of the tables), or set failOnDataLoss=false"
+_START_AGAIN = (
+    "Begin anew with a new checkpoint or offset file (after a full copy of the tables), or set option "
+    "failOnDataLoss=false"
+)
 _KEEP_FILES = f"Keep binlog files until they have been read (binlog_expire_logs_seconds, PURGE). {_START_AGAIN}"
 _SERVER_CRASHED = f"The server crashed and lost its last transactions, after this query had read them. {_START_AGAIN}"
+_OTHER_LOG = f"Name the log that belongs to this checkpoint or offset file. {_START_AGAIN}"
 _LOG_RESET = f"RESET MASTER was executed, or another server's files are there. {_START_AGAIN}"
 
 
@@ -44,6 +48,27 @@ class Decision:
 
 def compare(watched: WatchedLog, offset: SourceOffset) -> Decision:
     """Compare what was consumed before *offset* with what is there now; lists the directory and reads one page."""
+    decision = _compare(watched, offset)
+    if decision.loss is None:
+        return decision
+    return _other_vendor(watched, offset) or decision
+
+
+def _other_vendor(watched: WatchedLog, offset: SourceOffset) -> Decision | None:
+    """What there is to say of an offset whose GTIDs no server of this log writes."""
+    first = start_of_log(watched)
+    is_of_mysql = isinstance(offset.gtid, GtidSet)
+    if not offset.gtid or not first.fingerprint or is_of_mysql == isinstance(first.gtid, GtidSet):
+        return None
+    theirs, ours = ("MySQL", "MariaDB") if is_of_mysql else ("MariaDB", "MySQL")
+    reason = (
+        f"{watched.log.path}: this is the log of a {ours} server; what was read up to GTID {offset.gtid} was the "
+        f"log of a {theirs} server"
+    )
+    return _lost("FORMAT_CHANGED", reason, go_on=first, hint=_OTHER_LOG)
+
+
+def _compare(watched: WatchedLog, offset: SourceOffset) -> Decision:
     log = watched.log
     if offset.format and offset.format != log.format_name:
         reason = f"{log.path}: the log was {offset.format} when this query read it, and is {log.format_name} now"

@@ -241,8 +241,8 @@ def _at_time(watched: WatchedLog, start: Moment) -> SourceOffset:
     if position is None:
         raise StartError(
             "TIMESTAMP_NOT_FOUND",
-            f"{watched.log.path}: {start.said_by}: all transactions were committed before {_time_text(start)}",
-            hint="startingOffsets latest waits for what comes next",
+            f"{watched.log.path}: option {start.said_by}: all transactions were committed before {_time_text(start)}",
+            hint="option startingOffsets=latest waits for what comes next",
         )
     return offset_at(watched, position, gtid=watched.log.gtid_position_at(position))
 
@@ -268,7 +268,7 @@ def _after_last(watched: WatchedLog, wanted: GtidPoint, start: Position) -> Endi
     if end.missing:
         raise StartError(
             "GTID_NOT_FOUND",
-            f"{log.path}: endingGtid: {end.missing} has not been logged",
+            f"{log.path}: option endingGtid: {end.missing} has not been logged",
             hint="Leave it away to read up to the end of data",
         )
     if end.position < start and wanted != _of_the_same(log.gtid_position_at(start), wanted):
@@ -310,7 +310,7 @@ def _named(watched: WatchedLog, name: str, wanted: GtidPoint) -> Iterator[None]:
         state = watched.log.gtid_position_at(watched.log.start_position())
         raise DataLossError(
             "GTID_PURGED",
-            f"{watched.log.path}: {name}: the earliest file begins at GTID {state}, "
+            f"{watched.log.path}: option {name}: the earliest file begins at GTID {state}, "
             f"so transactions between {wanted or '(none)'} and that have been purged",
             hint="Copy the tables again and start from the GTID of that copy",
         ) from error

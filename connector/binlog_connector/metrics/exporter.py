@@ -9,6 +9,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from binlog_connector.installing import install_hint
 from binlog_connector.metrics.rates import Rate
 from binlog_format.errors import AccessError, BinlogError, OptionError
 
@@ -109,7 +110,7 @@ class MetricsExporter:
         try:
             from prometheus_client import CollectorRegistry, start_http_server
         except ImportError as error:
-            hint = 'pip install "binlog-stream[metrics]"'
+            hint = f"Install it: {install_hint('metrics')}"
             raise OptionError("MISSING", "metrics need the package prometheus-client", hint=hint) from error
         self._followers: dict[str, Follower] = {}
         # Its own: the process may export other things elsewhere.

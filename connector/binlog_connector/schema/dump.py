@@ -48,10 +48,10 @@ def read_schema_file(path: str, *, vendor: Vendor | None = None, ignore_case: bo
         # A dump of rows may hold bytes that are no text; what is read here never does.
         text = Path(path).read_text("utf-8", "surrogateescape")
     except OSError as error:
-        raise OptionError("INVALID_VALUE", f"schemaFile: {path}: {error.strerror}") from error
+        raise OptionError("INVALID_VALUE", f"option schemaFile: {path}: {error.strerror}") from error
     catalog = parse_dump(text, vendor=vendor, ignore_case=ignore_case, source=path)
     if not catalog.tables:
-        raise OptionError("INVALID_VALUE", f"schemaFile: {path}: there is no CREATE TABLE in it", hint=_HINT)
+        raise OptionError("INVALID_VALUE", f"option schemaFile: {path}: there is no CREATE TABLE in it", hint=_HINT)
     return catalog
 
 
@@ -115,4 +115,6 @@ def _check_text(catalog: Catalog, source: str) -> None:
             texts = [*name, *(column.name for column in state.columns or ())]
             texts += [text for column in state.columns or () for text in column.enum_values or ()]
             if not all(text.isprintable() or text.encode("utf-8", "replace").decode() == text for text in texts):
-                raise OptionError("INVALID_VALUE", f"schemaFile: {source}: names of table {name.table!r} are not UTF-8")
+                raise OptionError(
+                    "INVALID_VALUE", f"option schemaFile: {source}: names of table {name.table!r} are not UTF-8"
+                )

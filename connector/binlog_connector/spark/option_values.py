@@ -99,8 +99,7 @@ def moment(name: str, value: str) -> int:
     try:
         at = datetime.fromisoformat(value)
     except ValueError as error:
-        expected = "a time, for example 2026-01-31T12:00:00Z or seconds since 1970"
-        raise invalid(name, value, expected, hint=str(error)) from error
+        raise invalid(name, value, "a time, for example 2026-01-31T12:00:00Z or seconds since 1970") from error
     at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
     seconds, micros = divmod(at - datetime.fromtimestamp(0, UTC), _SECOND)
     return seconds + (1 if micros else 0)

@@ -229,7 +229,7 @@ def _table(table: str | None, view: View) -> str | None:
 def _check_filters(tables: str | None, exclude: str | None, table: str | None) -> None:
     for name, value in (("tables", tables), ("excludeTables", exclude)):
         if value is not None and table is not None:
-            hint = "table names the only table; leave one of the two"
+            hint = "option table names the only table; leave one of the two"
             raise invalid(name, value, "nothing beside option table", hint=hint)
     TableFilter(tables, exclude)
 
@@ -269,7 +269,7 @@ def _edge(given: Mapping[str, str], which: str, default: Edge) -> Start:
     if len(names) > 1:
         raise StartError(
             "CONFLICTING_OPTIONS",
-            f'options {names[0]} ("{given[names[0]]}") and {names[1]} ("{given[names[1]]}"): '
+            f'option {names[0]} ("{given[names[0]]}") and option {names[1]} ("{given[names[1]]}"): '
             f"a query has one {'start' if which == 'starting' else 'end'}",
             hint="Leave one of them",
         )

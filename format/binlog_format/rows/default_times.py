@@ -102,7 +102,7 @@ def declared_time(
 
 def _check_zero(decoding: Decoding) -> None:
     if decoding.zero_dates is ZeroDates.ERROR:
-        raise UnknownDefaultError("a zero date, which zeroDates=error refuses")
+        raise UnknownDefaultError("a zero date, which option zeroDates=error refuses")
 
 
 def _micros(match: re.Match[str]) -> int | None:

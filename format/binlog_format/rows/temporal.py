@@ -132,7 +132,7 @@ def _check_zero_dates(offsets: Int32s, valid: Mask, decoding: Decoding) -> None:
         raise ZeroDateError(
             int(zero[0]),
             "a zero or partial date, or a day that is in no calendar",
-            hint="Without zeroDates=error such dates are null",
+            hint="Without option zeroDates=error such dates are null",
         )
 
 

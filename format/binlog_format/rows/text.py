@@ -165,7 +165,7 @@ def _not_text(charset: str, values: Values, index: int) -> BadValueError:
     return BadValueError(
         index,
         f"{size} bytes {shown}{'...' if size > _SHOWN_BYTES else ''} are not {charset}",
-        hint="The option replaceInvalidText puts U+FFFD in their place",
+        hint="With option replaceInvalidText=true they become U+FFFD",
     )
 
 

@@ -21,7 +21,7 @@ from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceCo
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
 from binlog_format.views.image_json import column_styles
 from binlog_format.views.json_rows import JsonStyle
-from binlog_format.views.selection import Selection
+from binlog_format.views.selection import Selection, first_position
 from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.typed import TypedTable, in_order
 
@@ -156,7 +156,7 @@ class ChangefeedView:
         for block in blocks:
             read: list[Images] = []
             for touched in selection.of(block):
-                self._typed.check(touched.layout)
+                self._typed.check(touched.layout, first_position(block, touched))
                 images = read_images(
                     block.data,
                     block.events,

@@ -45,7 +45,7 @@ from binlog_format.views.image_json import (
     text_sizes,
 )
 from binlog_format.views.json_rows import JsonStyle
-from binlog_format.views.selection import Selection, event_place
+from binlog_format.views.selection import Selection, event_place, first_position
 from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.typed import TypedTable, in_order
 
@@ -177,7 +177,7 @@ class ChangesView:
     def _row_batches(self, block: Block, selected: list[TableEvents]) -> Iterator[tuple[pa.RecordBatch, Int64s]]:
         if self._table is not None:
             for touched in selected:
-                self._typed.check(touched.layout)
+                self._typed.check(touched.layout, first_position(block, touched))
         for images in bounded([_read(block, touched, self._decoding) for touched in selected]):
             changes = [_TableChanges(part, pair_images(part)) for part in images]
             parts = [part for part in changes if len(part.pairs)]

@@ -117,13 +117,13 @@ class _CompletedLayouts:
         if layout.problem is not None:
             raise layout.problem
         groups: NDArray[np.int64] = block.events["group"][touched.events]
-        edges = self._edges(layout, _position(block, int(groups[0])))
+        edges = self._edges(layout, group_position(block, int(groups[0])))
         start = 0
         while start < len(groups):
-            position = _position(block, int(groups[start]))
+            position = group_position(block, int(groups[start]))
             number = bisect_right(edges, position)
             stop = len(groups)
-            if number < len(edges) and edges[number] <= _position(block, int(groups[-1])):
+            if number < len(edges) and edges[number] <= group_position(block, int(groups[-1])):
                 stop = int(np.searchsorted(groups, _first_group_at(block, edges[number])))
             edge = edges[number - 1] if number else None
             yield TableEvents(self._completed_layout(layout, edge, position), touched.events[start:stop])
@@ -157,9 +157,15 @@ def event_place(block: Block, event: int) -> Place | None:
     return block.place(int(block.events["start"][event]))
 
 
-def _position(block: Block, group: int) -> Position:
+def group_position(block: Block, group: int) -> Position:
+    """Where a group (a row of the group table) of *block* starts."""
     row = block.groups[group]
     return Position(int(row["file_no"]), int(row["page"]), int(row["chunk"]))
+
+
+def first_position(block: Block, touched: TableEvents) -> Position:
+    """Where the group of the first of *touched* starts."""
+    return group_position(block, int(block.events["group"][touched.events[0]]))
 
 
 def _first_group_at(block: Block, edge: Position) -> int:
@@ -167,5 +173,5 @@ def _first_group_at(block: Block, edge: Position) -> int:
     low, high = 0, len(block.groups)
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if _position(block, middle) < edge else (low, middle)
+        low, high = (middle + 1, high) if group_position(block, middle) < edge else (low, middle)
     return low

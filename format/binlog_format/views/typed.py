@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.events.table_map import TableLayout
+    from binlog_format.position import Position
 
 
 class TypedTable:
@@ -32,8 +33,8 @@ class TypedTable:
         self._columns = None if layout is None else arrow_schema(layout, decoding)
         self._checked: set[str] = set()
 
-    def check(self, layout: TableLayout) -> None:
-        """See that *layout* has the expected columns.
+    def check(self, layout: TableLayout, position: Position) -> None:
+        """See that *layout*, which rows have from *position* on, has the expected columns.
 
         Raises:
             SchemaError: `SCHEMA_CHANGED`; `NO_COLUMN_METADATA`.
@@ -49,8 +50,8 @@ class TypedTable:
                 "SCHEMA_CHANGED",
                 f"table {layout.database}.{layout.table}: expected columns ({_text(self._columns)}), "
                 f"got ({_text(columns)})",
-                hint="Read up to the change, then start behind it with the new schema; the view changes without the "
-                "option table takes both",
+                hint=f"From {position} on it has the new ones: read up to there (option endingOffsets), and "
+                "what follows (option startingOffsets) by itself; the view changes takes both, without option table",
             )
         self._checked.add(layout.digest)
 

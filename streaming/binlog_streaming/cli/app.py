@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
+from typer.main import get_command
 
-from binlog_format.errors import BinlogError, OptionError
+from binlog_connector.installing import missing_extra
+from binlog_format.errors import BinlogError, OptionError, storage_error, told_options
 from binlog_streaming.cli.compiling import show_compiling
+from binlog_streaming.setting_names import as_flags, as_job_setting
 
 app = typer.Typer(
     name="binlog-stream",
@@ -45,6 +50,12 @@ COMMAND_MODULES = (
     "demo",
 )
 
+JOB_COMMANDS = ("init", "check", "run", "replay")
+"""Commands whose settings stand in a job file."""
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C."""
+
 
 def _print_version(wanted: bool) -> None:
     if wanted:
@@ -64,29 +75,58 @@ def _options(
 def main() -> None:
     """Run the program with the arguments of the process."""
     show_compiling()
-    for name in COMMAND_MODULES:
-        importlib.import_module(f"binlog_streaming.cli.{name}").register(app)
+    if not app.registered_commands:
+        for name in COMMAND_MODULES:
+            importlib.import_module(f"binlog_streaming.cli.{name}").register(app)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        status = _run()
+        # What is still in a buffer would make Python complain while it ends.
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _let_go_of_output()
+        status = 0
+    except OSError as error:
+        _let_go_of_output()
+        status = _report(storage_error(error.filename or "standard output", "write", error))
+    sys.exit(status)
+
+
+def _run() -> int:
+    """The exit status of the program; what it prints may still be in a buffer.
+
+    Raises:
+        OSError: Its output cannot be written.
+    """
     try:
         app()
     except BinlogError as error:
-        console = Console(stderr=True, emoji=False, highlight=False)
-        console.print(f"[red bold]error:[/] {_escape(str(error))}", soft_wrap=True)
-        sys.exit(2 if isinstance(error, OptionError) else 1)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except BrokenPipeError:
-        _let_go_of_output()
-    except SystemExit as error:
-        # Whoever read our output has gone (`| head`), which is no failure; click and rich make one of it.
-        if not isinstance(error.__context__, BrokenPipeError):
+        return _report(error)
+    except ModuleNotFoundError as error:
+        missing = missing_extra(error.name or "")
+        if missing is None:
             raise
-        _let_go_of_output()
-    finally:
-        # What is still in a buffer would make Python complain while it ends.
-        try:
-            sys.stdout.flush()
-        except BrokenPipeError:
-            _let_go_of_output()
+        return _report(missing)
+    except SystemExit as error:
+        if isinstance(error.__context__, KeyboardInterrupt) or error.code == INTERRUPTED:
+            Console(stderr=True).print("interrupted")
+        # Whoever read our output has gone (`| head`), which is no failure; click and rich make one of it.
+        if isinstance(error.__context__, BrokenPipeError):
+            raise error.__context__ from error
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    return 0
+
+
+def _report(error: BinlogError) -> int:
+    """Say what went wrong, in one line with the words of the command; the exit status for it."""
+    commands = get_command(app)
+    assert isinstance(commands, TyperGroup)
+    name = next((argument for argument in sys.argv[1:] if argument in commands.commands), None)
+    spell = as_job_setting if name is None or name in JOB_COMMANDS else as_flags(commands.commands[name].params)
+    console = Console(stderr=True, emoji=False, highlight=False)
+    console.print(f"[red bold]error:[/] {_escape(told_options(str(error), spell))}", soft_wrap=True)
+    return 2 if isinstance(error, OptionError) else 1
 
 
 def _let_go_of_output() -> None:

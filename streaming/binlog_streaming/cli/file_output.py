@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from binlog_format.errors import AccessError
+from binlog_format.errors import storage_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,7 +49,8 @@ def write_file(
         Rows written.
 
     Raises:
-        AccessError: `DENIED`: the file system refused.
+        AccessError: `DENIED`.
+        StorageError: It cannot be written for another reason.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
@@ -57,9 +59,10 @@ def write_file(
             os.fsync(written.fileno())
         partial.replace(path)
     except OSError as error:
-        raise AccessError("DENIED", f"{path}: {error.strerror or error}") from error
+        raise storage_error(path, "write", error) from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # where it could not be made, there is nothing to remove
+            partial.unlink(missing_ok=True)
     return rows
 
 

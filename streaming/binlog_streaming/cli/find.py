@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -54,24 +53,16 @@ def find(
 
 def _find(log: Log, gtid: str | None, time: str | None) -> Position:
     # Compiled code takes a moment to load: not for --help.
+    from binlog_connector.spark.option_values import moment
     from binlog_format.search import find_gtid, find_time
 
     try:
         if gtid is not None:
             return find_gtid(log, parse_gtid(gtid))
         assert time is not None
-        return find_time(log, _seconds(time))
+        return find_time(log, moment("time", time))
     except ValueError as error:
         raise OptionError("INVALID_VALUE", f"find: {error}") from error
-
-
-def _seconds(text: str) -> int:
-    if text.isdecimal():
-        return int(text)
-    moment = datetime.fromisoformat(text)
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-    # The log counts whole seconds: a group of this very second may lie before the fraction.
-    return -int(-moment.timestamp() // 1)
 
 
 def _found(log: Log, position: Position) -> dict[str, object]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path  # noqa: TC003 (typer looks at annotations)
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from binlog_connector.installing import require
 from binlog_format.detect import INNODB, detect_format
-from binlog_format.errors import OptionError, UnsupportedError
+from binlog_format.errors import OptionError, UnsupportedError, storage_error
 from binlog_format.source_file import open_directory
 from binlog_streaming.cli.output import PathArgument  # noqa: TC001
 from binlog_streaming.cli.progress import progress_bar
@@ -35,18 +35,24 @@ def map_pages(
         raise OptionError(
             "INVALID_VALUE", f"map: --output {output}: expected a name that ends in {', '.join(SUFFIXES)}"
         )
-    if find_spec("matplotlib") is None:
-        raise OptionError("MISSING", "map: matplotlib is not installed", hint="pip install 'binlog-stream[plot]'")
+    require("matplotlib")
     directory, only = open_directory(path)
     if (found := detect_format(directory, only)) != INNODB:
-        raise UnsupportedError("FORMAT", f"{path}: a log of the format {found} has no pages")
+        raise UnsupportedError(
+            "FORMAT",
+            f"{path}: map draws the pages of .ibb logs, and this log is {found}",
+            hint=f"binlog-stream repack {path} --to DIR makes an .ibb log of a MariaDB server's",
+        )
     from binlog_format.innodb.inspection.page_usage import measure_pages
     from binlog_streaming.page_map import draw_map
 
     first, last = positions_of(path, start, end)
     with progress_bar("Measuring") as on_progress:
         usage = measure_pages(directory, only, start=first, end=last, on_progress=on_progress)
-    draw_map(usage, path, output)
+    try:
+        draw_map(usage, path, output)
+    except OSError as error:
+        raise storage_error(output, "write", error) from error
     console = Console(highlight=False, emoji=False, soft_wrap=True)
     if usage.problem is not None:
         console.print(f"Transactions behind this are not told apart: {usage.problem}", style="yellow", markup=False)

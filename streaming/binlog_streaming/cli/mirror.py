@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from binlog_connector.installing import require
 from binlog_streaming.cli.help_text import PANEL, help_of
 from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output, PathArgument
@@ -65,6 +66,7 @@ def mirror(  # noqa: PLR0913 - the options of the command
     from binlog_format import open_log
     from binlog_streaming.mirror_job import mirror_job, remember
 
+    require("pyspark")  # before anything is written
     rule = TableRule(select=tables or ".*", mode=mode, begin=begin, on_statement=on_statement)
     job = mirror_job(path, to, exclude_tables=exclude_tables, table_format=table_format, rule=rule, on_error=on_error)
     with open_log(job.source.path):  # what is wrong with it is said before anything is written

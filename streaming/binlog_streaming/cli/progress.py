@@ -1,7 +1,8 @@
-"""A progress bar for what takes more than a moment, on a terminal only: `progress_bar`."""
+"""A progress bar for what takes more than a moment, on a terminal only: `progress_bar`, `starting`."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import contextmanager
@@ -17,6 +18,21 @@ if TYPE_CHECKING:
 
 SHOWN_AFTER_SECONDS = 1.0
 _UPDATE_SECONDS = 0.1
+
+
+@contextmanager
+def starting(what: str) -> Iterator[None]:
+    """Say on a terminal that *what* is being started, and afterwards how long it took."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    # A terminal of our own: standard error may be put elsewhere while Java starts, which keeps it.
+    with os.fdopen(os.dup(sys.stderr.fileno()), "w") as terminal:
+        console = Console(file=terminal)
+        started = time.monotonic()
+        with console.status(f"Starting {what} ..."):
+            yield
+        console.print(f"{what} started in {time.monotonic() - started:.1f} s", style="dim", highlight=False)
 
 
 @contextmanager

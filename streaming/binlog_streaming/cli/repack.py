@@ -16,6 +16,9 @@ from rich.live import Live
 from rich.text import Text
 
 from binlog_format.classic.reader import ClassicLog
+from binlog_format.detect import CLASSIC, detect_format
+from binlog_format.errors import UnsupportedError, storage_error
+from binlog_format.gtid_set import GtidSet
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.source_file import open_directory
 from binlog_streaming.cli.options import CacheSizeOption, MaxBinlogSizeOption, StateIntervalOption, parse_size
@@ -51,15 +54,32 @@ def repack(
         max_binlog_size=parse_size(max_binlog_size),
         state_interval=parse_size(state_interval),
     )
-    source = ClassicLog(*open_directory(classic))
+    source = _mariadb_log(classic)
     started = time.monotonic()
-    with (
-        stop_on_signals() as stop,
-        _Display(started) as display,
-        Repacker(source, to, options, checkpoint_seconds=checkpoint_every, on_progress=display.show) as repacker,
-    ):
-        repacker.run(stop, follow=follow)
+    try:
+        with (
+            stop_on_signals() as stop,
+            _Display(started) as display,
+            Repacker(source, to, options, checkpoint_seconds=checkpoint_every, on_progress=display.show) as repacker,
+        ):
+            repacker.run(stop, follow=follow)
+    except OSError as error:
+        raise storage_error(error.filename or to, "write", error) from error
     typer.echo(_line(repacker.progress, time.monotonic() - started))
+
+
+def _mariadb_log(path: str) -> ClassicLog:
+    directory, only = open_directory(path)
+    if (found := detect_format(directory, only)) != CLASSIC:
+        raise UnsupportedError("FORMAT", f"{path}: repack reads classic logs, and this log is {found} already")
+    source = ClassicLog(directory, only)
+    if isinstance(source.gtid_position_at(source.start_position()), GtidSet):
+        raise UnsupportedError(
+            "FORMAT",
+            f"{path}: this is the log of a MySQL server; only MariaDB's logs become .ibb logs",
+            hint="Every other command reads it as it is",
+        )
+    return source
 
 
 @contextmanager

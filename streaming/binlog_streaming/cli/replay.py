@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from binlog_connector.installing import require
 from binlog_streaming.cli.help_text import PANEL, help_of
 from binlog_streaming.cli.output import Output, write_json_lines
 from binlog_streaming.cli.run import BatchOutputOption  # noqa: TC001 (typer looks at annotations)
@@ -77,6 +78,7 @@ def replay(
 
     if set_aside and (start, end, target, hand_over) != (None, None, None, False):
         raise typer.BadParameter("expected no other option beside it", param_hint="--set-aside")
+    require("pyspark")  # before anything is written
     request = ReplayRequest(
         load_job(job_file),
         _point("--from", start),

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from binlog_connector.installing import require
 from binlog_streaming.cli.help_text import PANEL, help_of
 from binlog_streaming.cli.output import Output
 from binlog_streaming.cli.running import run_job
@@ -42,4 +43,5 @@ def run(
     """
     from binlog_streaming.settings import load_job
 
+    require("pyspark")  # before anything is written
     run_job(load_job(job_file), once=once, output=output)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from binlog_streaming.cli.output import Output, write_json_lines
+from binlog_streaming.cli.progress import starting
 from binlog_streaming.tables.progress import NOTE_TEXTS
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def run_job(
 
     Raises:
         BinlogError: What ended it.
+        OSError: What it does cannot be printed.
         typer.Exit: A signal stopped it before it had taken what it was to take, and then end.
     """
     # Spark takes a second to import: only where it is needed.
@@ -54,7 +56,7 @@ def run_job(
                 metrics.set_aside(one.name for one in running.record.record.set_aside)
             with reader.may_leave():
                 printer.batch(batch)
-            if reader.has_left:
+            if reader.left is not None:
                 running.request_stop()
 
         running = TablesJob(job, listener=listen, held=held, from_first=from_first)
@@ -65,36 +67,66 @@ def run_job(
             stopped_by.append(number)
             running.request_stop()
 
+        with _ended_by_signals(), starting("Spark"):
+            running.start(once=once)
         signal.signal(signal.SIGINT, stop)
         signal.signal(signal.SIGTERM, stop)
-        running.start(once=once)
         if metrics is not None:
             metrics.set_aside(one.name for one in running.record.record.set_aside)
         with reader.may_leave():
             printer.started(job, running, None if metrics is None else metrics.address)
-        if reader.has_left:
+        if reader.left is not None:
             running.request_stop()
         running.wait()
-        if reader.has_left:
-            raise BrokenPipeError  # now that the running batch is done
+        if reader.left is not None:
+            raise reader.left  # now that the running batch is done
         printer.ended(running, stopped=bool(stopped_by))
         if stopped_by and (once or job.trigger.available_now):
             raise typer.Exit(SIGNALLED + stopped_by[0])
 
 
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGINT and SIGTERM end at once what is done in here, and then the program; nothing has been begun yet.
+
+    Raises:
+        typer.Exit: One did. Whatever the parts of Spark that had started make of it is not an error.
+    """
+    caught: list[int] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        del frame
+        caught.append(number)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    try:
+        yield
+    except BaseException as error:
+        if not caught:
+            raise
+        typer.echo("stopped before Spark had started", err=True)
+        raise typer.Exit(SIGNALLED + caught[0]) from error
+
+
 class _Reader:
-    """Whoever reads our lines; without one, as behind `| head`, the job ends behind the running batch, in order."""
+    """Whoever reads our lines; without one, as behind `| head`, the job ends behind the running batch, in order.
+
+    Attributes:
+        left: What became of the output; None: it is there.
+    """
 
     def __init__(self) -> None:
-        self.has_left = False
+        self.left: OSError | None = None
 
     @contextlib.contextmanager
     def may_leave(self) -> Iterator[None]:
         """Print in here."""
         try:
             yield
-        except BrokenPipeError:
-            self.has_left = True
+        except OSError as error:
+            self.left = error
 
 
 class LinePrinter:

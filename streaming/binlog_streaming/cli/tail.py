@@ -179,26 +179,18 @@ def start_of(start: str | None, edge: From | None, timestamp: str | None) -> Sta
     """
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.starts import Edge
+    from binlog_connector.spark.option_values import moment
     from binlog_format.position import Position
 
     given = [f"--{name}" for name, value in (("start", start), ("from", edge), ("timestamp", timestamp)) if value]
     if len(given) > 1:
         raise StartError("CONFLICTING_OPTIONS", f"{' and '.join(given)}: there is one start", hint="Leave one of them")
     if timestamp is not None:
-        return _parse_time(timestamp)
+        return datetime.fromtimestamp(moment("timestamp", timestamp), UTC)
     if start is not None:
         parsed = parse_edge(start)
         return SourceOffset(parsed) if isinstance(parsed, Position) else parsed
     return Edge.EARLIEST if edge is From.EARLIEST else Edge.LATEST
-
-
-def _parse_time(text: str) -> datetime:
-    try:
-        time_ = datetime.fromisoformat(text)
-    except ValueError as error:
-        hint = "For example 2026-01-31T12:00:00, 2026-01-31T12:00:00+01:00 or 2026-01-31"
-        raise OptionError("INVALID_VALUE", f'--timestamp: "{text}" is no time: {error}', hint=hint) from error
-    return time_ if time_.tzinfo is not None else time_.replace(tzinfo=UTC)
 
 
 def _is_live(output: TailOutput | None) -> bool:

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from binlog_connector.installing import install_hint
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.demo.comparison import Comparison, compare_changelog, compare_mirror, compare_versions
 from binlog_streaming.demo.failures import DemoError
@@ -206,7 +207,7 @@ def _source(options: DemoOptions, directory: Path) -> LogSource:
 
 def _picture(state: DemoState, title: str, target: Path) -> list[tuple[str, str]]:
     if find_spec("matplotlib") is None:
-        return [("picture", "none: pip install 'binlog-stream[plot]'")]
+        return [("picture", f"none: {install_hint('plot')}")]
     from binlog_streaming.demo.picture import draw_picture
 
     draw_picture(state, title, target)

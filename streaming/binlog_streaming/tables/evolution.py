@@ -115,8 +115,8 @@ def schema_changed(source_table: str, column: str, there: pa.DataType, wanted: p
     return SchemaError(
         "SCHEMA_CHANGED",
         f"{source_table}: column {column} was {there} and is {wanted} now, which does not hold its values",
-        hint="Leave the table out (source.excludeTables) and the others go on; or give it a new target, and a job and "
-        "a checkpoint of its own that start behind the change",
+        hint="Leave the table out (option source.excludeTables) and the others go on; or give it a new target, and a "
+        "job and a checkpoint of its own that start behind the change",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from binlog_connector.installing import install_hint
 from binlog_format.errors import OptionError
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ def sink_type(table_format: str) -> type[Target]:
     except ImportError as error:
         raise OptionError(
             "MISSING",
-            f"sink.format {table_format}: its library is not installed: {error}",
-            hint=f"Install it: pip install 'binlog-stream[{table_format}]'",
+            f"option sink.format={table_format}: its library is not installed: {error}",
+            hint=f"Install it: {install_hint(table_format)}",
         ) from error
     return DeltaTarget
 
@@ -44,6 +45,6 @@ def require_local(table_format: str, directory: str) -> None:
     if "://" in directory:
         raise OptionError(
             "INVALID_VALUE",
-            f"sink.directory: {table_format} tables are kept in a folder, got {directory}",
+            f"option sink.directory: {table_format} tables are kept in a folder, got {directory}",
             hint='Name a folder, or use sink.format = "delta", which can be kept in an object store',
         )

@@ -155,7 +155,7 @@ def work_of(occasion: Occasion, target: Target) -> Work | None:
             "DDL_NOT_PARSED",
             f"{occasion.table.name}: {change.reason}",
             hint='What it does to rows that are there is not known. Set unknown_values = "null" for this table to go '
-            "on with what the log says behind it, or leave the table out (source.excludeTables)",
+            "on with what the log says behind it, or leave the table out (option source.excludeTables)",
         )
     return None
 
@@ -321,7 +321,7 @@ def _check_known(occasion: Occasion, target: Target, change: TableAltered) -> No
             f"{occasion.table.name}: column {name} is new, and the log does not say what the rows that are "
             f"there hold in it: {reason}",
             hint='Set unknown_values = "null" for this table to go on with null in these rows, or leave the table out '
-            "(source.excludeTables)",
+            "(option source.excludeTables)",
         )
 
 

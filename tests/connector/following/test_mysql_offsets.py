@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ROTATION = SERVER_CASES / "mysql-9" / "rotation"
+OLTP = SERVER_CASES / "mariadb-10.11" / "oltp_small"
 OPS = SERVER_CASES / "mysql-9" / "ops"
 A = "88ee60ec-e4d9-11f1-baee-02fc00000001"
 
@@ -95,3 +96,18 @@ def test_starting_gtid_is_read_as_a_set() -> None:
     assert options.start == GtidSet.parse(f"{A}:1-3")
     with pytest.raises(OptionError, match="has no numbers behind it"):
         SourceOptions.parse({"path": str(ROTATION), "startingGtid": A})
+
+
+@pytest.mark.parametrize(("read", "given", "named"), [(OLTP, OPS, "MySQL"), (OPS, OLTP, "MariaDB")])
+@pytest.mark.parametrize("edge", [Edge.EARLIEST, Edge.LATEST])
+def test_offset_of_the_other_vendors_log_is_named(read: Path, given: Path, named: str, edge: Edge) -> None:
+    with WatchedLog(str(read)) as watched:
+        first = initial_offset(watched, edge)
+        offset = first if first.gtid else advance(watched, first, size_max=2000).offset
+    with WatchedLog(str(given)) as watched:
+        decision = compare(watched, again(offset))
+        assert decision.loss is not None
+        assert decision.loss.condition == "BINLOG_DATA_LOSS.FORMAT_CHANGED"
+        assert f"this is the log of a {named} server" in str(decision.loss)
+        assert "crash" not in str(decision.loss)
+        assert decision.offset == start_of_log(watched)

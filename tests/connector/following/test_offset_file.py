@@ -10,7 +10,7 @@ import pytest
 
 from binlog_connector.following.offset_file import KIND, OffsetFile
 from binlog_connector.following.offsets import SourceOffset
-from binlog_format.errors import AccessError, OptionError, UnsupportedError
+from binlog_format.errors import OptionError, StorageError, UnsupportedError
 from binlog_format.gtid_set import parse_gtids
 from binlog_format.position import Position
 from tests.faults.processes import Killed
@@ -138,7 +138,7 @@ def test_offset_of_a_later_version_is_named(tmp_path: Path) -> None:
 
 
 def test_refused_write_is_named_and_the_old_offset_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(AccessError, match=r"DENIED.*No such file or directory"):
+    with pytest.raises(StorageError, match=r"NOT_FOUND.*/offset\.json: cannot write it: No such file"):
         OffsetFile(tmp_path / "nowhere" / "offset.json").save(OLD)
     file = OffsetFile(tmp_path / "offset.json")
     file.save(OLD)
@@ -147,8 +147,8 @@ def test_refused_write_is_named_and_the_old_offset_stays(tmp_path: Path, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(AccessError, match="No space left on device"):
+    with pytest.raises(StorageError, match=r"NO_SPACE.*No space left on device"):
         file.save(NEW)
     assert file.load() == OLD
-    with pytest.raises(AccessError, match="DENIED"):
+    with pytest.raises(StorageError, match=r"FAILED.*cannot read it: Is a directory"):
         OffsetFile(tmp_path).load()

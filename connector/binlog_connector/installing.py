@@ -1,0 +1,67 @@
+"""What an optional part needs, and how it is installed here: `install_hint(extra)`, `require(module)`."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+
+from binlog_format.errors import OptionError
+
+_NAME = "binlog-stream"
+_EXTRAS = {
+    "pyspark": "spark",
+    "py4j": "spark",
+    "pandas": "spark",
+    "deltalake": "delta",
+    "pyiceberg": "iceberg",
+    "sqlalchemy": "iceberg",
+    "pymysql": "demo",
+    "matplotlib": "plot",
+    "prometheus_client": "metrics",
+}
+"""Optional modules, and the extra of this package that brings them."""
+
+
+def install_hint(extra: str) -> str:
+    """The command that installs this package again with *extra*, from where it came."""
+    try:
+        package = distribution(_NAME)
+        origin = json.loads(package.read_text("direct_url.json") or "{}")
+        installer = (package.read_text("INSTALLER") or "").strip()
+    except (PackageNotFoundError, ValueError):
+        origin, installer = {}, ""
+    return f"{'uv pip' if installer == 'uv' else 'pip'} install {_requirement(extra, origin)}"
+
+
+def _requirement(extra: str, origin: dict[str, object]) -> str:
+    url = str(origin.get("url", ""))
+    folder = origin.get("dir_info")
+    if isinstance(folder, dict) and url.startswith("file://"):
+        return f"{'-e ' if folder.get('editable') else ''}'{url.removeprefix('file://')}[{extra}]'"
+    vcs = origin.get("vcs_info")
+    if isinstance(vcs, dict):
+        url = f"{vcs.get('vcs', 'git')}+{url}"
+    return f"'{_NAME}[{extra}] @ {url}'" if url else f"'{_NAME}[{extra}]'"
+
+
+def missing_extra(module: str) -> OptionError | None:
+    """The named error for a module that is not installed; None: it is none of an optional part."""
+    extra = _EXTRAS.get(module.partition(".")[0])
+    if extra is None:
+        return None
+    return OptionError(
+        "MISSING", f"{module} is not installed, and this needs it", hint=f"Install it: {install_hint(extra)}"
+    )
+
+
+def require(module: str) -> None:
+    """See that an optional module can be imported, without the time that it takes.
+
+    Raises:
+        OptionError: `MISSING`.
+    """
+    if find_spec(module) is None:
+        error = missing_extra(module)
+        assert error is not None, f"{module} is no part of an extra"
+        raise error
