@@ -92,7 +92,7 @@ PART_FROM_FRAGMENTS = -3
 """The same, and rows of the original event follow in another one: the end of a statement is not marked in it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Block:
     """Whole event groups, or one piece of a group that is larger than a block.
 
@@ -121,6 +121,13 @@ class Block:
     gtid_sources: tuple[GtidSource, ...] = ()
     origins: Table | None = None
     path_of: Callable[[int], str] = "binlog file {}".format
+
+    def __repr__(self) -> str:
+        first = ":".join(str(self.groups[0][name]) for name in ("file_no", "page", "chunk")) if len(self.groups) else ""
+        return (
+            f"<Block of a {self.vendor.name.lower()} log: {first or 'empty'} to {self.next_position}, "
+            f"{len(self.groups):,} event groups, {len(self.events):,} events, {len(self.data):,} bytes>"
+        )
 
     def place(self, byte: int) -> Place | None:
         """Where in the files *byte* of `data` is, for messages; None where `extents` do not say it."""

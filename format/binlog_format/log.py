@@ -328,6 +328,9 @@ class Log(ABC):
     def close(self) -> None:
         """Let all files go."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.path!r}, bound={str(self.bound)!r})"
+
     def __enter__(self) -> Log:
         return self
 

@@ -7,6 +7,7 @@ import gzip
 import lzma
 import shutil
 import subprocess
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,6 +53,20 @@ def test_innodb_directory_is_found_among_a_servers_other_files(tmp_path: Path) -
 def test_classic_directory_is_found() -> None:
     with open_log(str(CLASSIC_CASE)) as log:
         assert log.format_name == "classic"
+
+
+def test_log_and_block_show_what_they_are(tmp_path: Path) -> None:
+    make_innodb(tmp_path)
+    with open_log(str(tmp_path), bound="sealed") as log:
+        assert repr(log) == f"InnodbLog('{tmp_path}', bound='sealed')"
+    with open_log(str(CLASSIC_CASE)) as log:
+        assert repr(log) == f"ClassicLog('{CLASSIC_CASE}', bound='visible')"
+        block = next(log.blocks())
+        assert repr(block) == (
+            f"<Block of a mariadb log: 1:0:256 to {block.next_position}, {len(block.groups):,} event groups, "
+            f"{len(block.events):,} events, {len(block.data):,} bytes>"
+        )
+        assert " empty to " in repr(replace(block, groups=block.groups[:0], events=block.events[:0]))
 
 
 def test_single_files_are_told_by_their_first_bytes(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from binlog_connector.following.offsets import SourceOffset
+from binlog_connector.following.watch import DirectoryWatch
 from binlog_format import Position
 from binlog_format.errors import OptionError, StorageError
 from binlog_streaming.mirror_job import OWN_FOLDER, mirror_job, remember
@@ -192,17 +193,23 @@ def test_mirror_once_and_again_gives_the_tables_of_the_server(tmp_path: Path) ->
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("once", "status"), [(False, 0), (True, 128 + signal.SIGTERM)])
-def test_stopped_is_not_ended(once: bool, status: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("once", "number", "status"), [(False, signal.SIGINT, 0), (True, signal.SIGTERM, 143)])
+def test_stopped_is_not_ended(once: bool, number: signal.Signals, status: int, tmp_path: Path) -> None:
     command = [PROGRAM, "mirror", str(OLTP), "--to", "lake", "-o", "jsonl", *(["--once"] if once else [])]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     assert process.stdout is not None
     first = json.loads(process.stdout.readline())
     assert first["event"] == "started"
-    process.send_signal(signal.SIGTERM)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # as a terminal does it: Java and the workers get it too
+    else:
+        process.send_signal(number)
     rest, errors = process.communicate(timeout=300)
     last = json.loads(rest.splitlines()[-1])
     assert (process.returncode, last["event"]) == (status, "stopped"), errors
+    assert errors == ("terminated\n" if once else "")
     # It was a stop like any other: the next run takes what is left.
     again = run_job("mirror", str(OLTP), "--to", "lake", "--once", cwd=tmp_path)
     assert again.stdout.splitlines()[-1].startswith("ended: "), again.stderr
@@ -237,3 +244,28 @@ def test_lines_for_people_say_once_what_is_special_about_a_table(capsys: pytest.
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(" ")[0] for line in lines] == ["batch", "shop.t:", "batch"]
     assert lines[1] == f"shop.t: {NOTE_TEXTS[Note.WHOLE_ROWS]}"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("number", "said"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
+def test_signal_while_spark_starts_ends_at_once_in_one_line(number: signal.Signals, said: str, tmp_path: Path) -> None:
+    # As a terminal does it: all processes of the group get the signal, Java too.
+    process = subprocess.Popen(
+        [PROGRAM, "mirror", str(OLTP), "--to", "lake"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    own = tmp_path / "lake" / OWN_FOLDER
+    # Java has been started when its messages have a place.
+    with DirectoryWatch(tmp_path, poll_interval=0.05) as watch:
+        while not (own / "checkpoint-spark.log").exists():
+            assert process.poll() is None
+            watch.wait(0.05)
+    os.killpg(process.pid, number)
+    output, errors = process.communicate(timeout=300)
+    assert (process.returncode, output, errors) == (128 + number, "", f"{said}\n")
+    # Nothing was begun: the folder is free for other options.
+    remember(mirror_job(str(OLTP), str(tmp_path / "lake"), mode=Mode.CHANGELOG))

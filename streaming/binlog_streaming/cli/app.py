@@ -53,8 +53,8 @@ COMMAND_MODULES = (
 JOB_COMMANDS = ("init", "check", "run", "replay")
 """Commands whose settings stand in a job file."""
 
-INTERRUPTED = 130
-"""Exit status after Ctrl-C."""
+_SIGNALLED: dict[object, str] = {128 + signal.SIGINT: "interrupted", 128 + signal.SIGTERM: "terminated"}
+"""Exit statuses of what a signal ended before it was done, and what is said then."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -109,8 +109,8 @@ def _run() -> int:
             raise
         return _report(missing)
     except SystemExit as error:
-        if isinstance(error.__context__, KeyboardInterrupt) or error.code == INTERRUPTED:
-            Console(stderr=True).print("interrupted")
+        if error.code in _SIGNALLED:
+            typer.echo(_SIGNALLED[error.code], err=True)
         # Whoever read our output has gone (`| head`), which is no failure; click and rich make one of it.
         if isinstance(error.__context__, BrokenPipeError):
             raise error.__context__ from error

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from binlog_format import open_log
 from binlog_format.errors import OptionError, SchemaError
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 from binlog_format.views.table_filter import TableFilter, check_table_name
 from binlog_streaming.cli.file_output import FileFormat, write_file
+from binlog_streaming.cli.listing import print_rows
 from binlog_streaming.cli.options import (
     ExcludeTablesOption,
     ReplaceInvalidTextOption,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
+    from rich.console import Console
 
     from binlog_format import Log
     from binlog_format.views.changefeed import ChangefeedView
@@ -204,19 +205,17 @@ def _print_table(batches: Iterator[pa.RecordBatch], view: ChangesView | Changefe
         console.print("No changes.")
         return
     shown = rows[:limit]
-    console.print(_changes_table(shown, log) if "before" in rows[0] and "op" in rows[0] else _images_table(shown))
+    if "before" in rows[0] and "op" in rows[0]:
+        _print_changes(console, shown, log)
+    else:
+        _print_images(console, shown)
     if len(rows) > limit:
         console.print(f"The first {limit} rows; --limit shows more, --output jsonl all.", style="dim")
 
 
-def _changes_table(rows: list[dict[str, object]], log: Log) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("position", "gtid", "commit time", "table", "op"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("change", overflow="fold", min_width=_VALUE_WIDTH // 2)
-    for row in rows:
-        op = str(row["op"])
-        table.add_row(
+def _print_changes(console: Console, rows: list[dict[str, object]], log: Log) -> None:
+    cells = [
+        (
             position_text(row["position"], log),
             str(row["gtid"] or ""),
             str(row["commit_time"]),
@@ -224,15 +223,19 @@ def _changes_table(rows: list[dict[str, object]], log: Log) -> Table:
             f"[{OP_COLORS[op]}]{op}[/]",
             escaped(change_text(row["before"], row["after"])),
         )
-    return table
+        for row in rows
+        for op in (str(row["op"]),)
+    ]
+    columns = ("position", "gtid", "commit time", "table", "op", "change")
+    print_rows(console, columns, cells, last_width=_VALUE_WIDTH // 2)
 
 
-def _images_table(rows: list[dict[str, object]]) -> Table:
-    table = Table(*(escaped(name) for name in rows[0]), box=None, header_style="bold", pad_edge=False)
+def _print_images(console: Console, rows: list[dict[str, object]]) -> None:
     for row in rows:
         row["_position"] = position_text(row["_position"])
-        table.add_row(*(escaped(_short(value)) for value in row.values()))
-    return table
+    columns = [escaped(name) for name in rows[0]]
+    cells = [[escaped(_short(value)) for value in row.values()] for row in rows]
+    print_rows(console, columns, cells, labelled=columns, last_width=_VALUE_WIDTH // 2)
 
 
 def change_text(before: object, after: object) -> str:

@@ -7,9 +7,9 @@ import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from binlog_format import open_log
+from binlog_streaming.cli.listing import print_rows
 from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, output_console
 from binlog_streaming.cli.ranges import EndOption, StartOption  # noqa: TC001 (typer looks at annotations)
@@ -70,23 +70,21 @@ def _print_table(batches: Iterator[pa.RecordBatch], view: EventsView, limit: int
     if not found:
         console.print("No events.")
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("position", "no", "gtid", "time", "type"):
-        table.add_column(name, no_wrap=True, justify="right" if name == "no" else "left")
-    table.add_column("bytes", justify="right")
-    table.add_column("what", overflow="fold", min_width=_TEXT_WIDTH // 2)
-    for row in found[:limit]:
-        stored = f" [dim]in {row['stored_as']}[/]" if row["stored_as"] else ""
-        table.add_row(
+    rows = [
+        (
             position_text(row["position"], log),
             str(row["event_no"]),
             str(row["gtid"] or ""),
             str(row["time"]),
-            f"{row['type']}{stored}",
+            f"{row['type']}" + (f" [dim]in {row['stored_as']}[/]" if row["stored_as"] else ""),
             f"{row['size']:,}",
             escaped(_what(row)),
         )
-    console.print(table)
+        for row in found[:limit]
+    ]
+    columns = ("position", "no", "gtid", "time", "type", "bytes", "what")
+    numbers = ("no", "bytes")
+    print_rows(console, columns, rows, right=numbers, labelled=numbers, last_width=_TEXT_WIDTH // 2)
     if len(found) > limit:
         console.print(f"The first {limit} events; --limit shows more, --output jsonl all.", style="dim")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
-
-from rich.table import Table
 
 from binlog_format import Bound, Position, open_log
 from binlog_format.detect import INNODB
 from binlog_format.source_file import open_directory
+from binlog_streaming.cli.listing import print_rows
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, output_console, write_json_lines
 from binlog_streaming.cli.ranges import EndOption, StartOption, positions_of
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     import typer
 
     from binlog_format import LogFile
+
+_TIMES = ("timestamp", "created")
+"""Fields of headers that are seconds since 1970; 0: there is none."""
 
 
 def register(app: typer.Typer) -> None:
@@ -98,25 +101,31 @@ def _print_table(path: str, format_name: str, rows: list[dict[str, object]]) -> 
     fields = [name for name in dict.fromkeys(name for header in headers for name in header) if name != "gtid_list"]
     # What is the same everywhere is said once.
     common = {name: headers[0].get(name) for name in fields if len({str(header.get(name)) for header in headers}) == 1}
-    said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in common.items() if value is not None)
+    said = ", ".join(f"{_title(name)} {_shown(name, value)}" for name, value in common.items() if value is not None)
     console = output_console()
     console.print(f"{path}: {format_name}" + (f", {said}" if said else ""), soft_wrap=True, markup=False)
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("file", "state", "bound"):
-        table.add_column(column, no_wrap=True)
     own_fields = [name for name in fields if name not in common]
-    for column in ("size", "used", *own_fields):
-        table.add_column(column.replace("_", " "), justify="right", no_wrap=column in ("size", "used"))
-    for column in ("first GTID state", "last GTID state"):
-        table.add_column(column, overflow="fold")
+    cells = []
     for row in rows:
         header = row["header"]
         assert isinstance(header, dict)
-        values = ("-" if header.get(name) is None else str(header[name]) for name in own_fields)
-        bound, sizes = str(row["bound"] or "-"), (f"{row['size']:,}", f"{row['used_size']:,}")
+        sizes = (f"{row['size']:,}", f"{row['used_size']:,}")
         gtids = (_gtid_cell(row["first_gtid_state"]), _gtid_cell(row["last_gtid_state"]))
-        table.add_row(str(row["name"]), str(row["state"]), bound, *sizes, *values, *gtids)
-    console.print(table)
+        values = (_shown(name, header.get(name)) for name in own_fields)
+        cells.append((str(row["name"]), str(row["state"]), str(row["bound"] or "-"), *sizes, *values, *gtids))
+    fields = ["size", "used", *(_title(name) for name in own_fields)]
+    columns = ("file", "state", "bound", *fields, "first GTID state", "last GTID state")
+    print_rows(console, columns, cells, right=fields, labelled=columns[3:], last_width=len(columns[-1]))
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ") + (" (UTC)" if name in _TIMES else "")
+
+
+def _shown(name: str, value: object) -> str:
+    if isinstance(value, int) and name in _TIMES:
+        return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M:%S") if value else "-"
+    return "-" if value is None else str(value)
 
 
 def _gtid_cell(gtids: object) -> str:

@@ -106,7 +106,6 @@ def _ended_by_signals() -> Iterator[None]:
     except BaseException as error:
         if not caught:
             raise
-        typer.echo("stopped before Spark had started", err=True)
         raise typer.Exit(SIGNALLED + caught[0]) from error
 
 

@@ -27,7 +27,11 @@ def reading_code(sink: Sink, uri: str) -> list[str]:
             f'catalog = SqlCatalog("binlog_stream", uri="{catalog}", warehouse="{sink.directory}")',
             f'table = catalog.load_table("{".".join(name)}").scan().to_arrow()',
         ]
-    return ["from deltalake import DeltaTable", f'table = DeltaTable("{uri}").to_pyarrow_table()']
+    return [
+        "import pyarrow as pa",
+        "from deltalake import DeltaTable, QueryBuilder",
+        f'table = pa.table(QueryBuilder().register("t", DeltaTable("{uri}")).execute("SELECT * FROM t"))',
+    ]
 
 
 def commits(sink: Sink) -> int:
