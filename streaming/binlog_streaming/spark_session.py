@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+import traceback
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pyspark
@@ -109,6 +111,19 @@ def local_session(
             f"Spark does not start: {str(error).splitlines()[0]}{where}",
             hint="It needs a Java runtime, 17 or newer, in PATH or JAVA_HOME",
         ) from error
+    except KeyboardInterrupt as error:
+        _end_java(error)
+        raise
+
+
+def _end_java(error: BaseException) -> None:
+    # Java that has no connection yet does not notice that we end. Only variables of the functions that start it, and
+    # wait for it, know it then.
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        for value in list(frame.f_locals.values()):
+            if isinstance(value, subprocess.Popen) and getattr(value, "pid", None) and value.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.kill(value.pid, signal.SIGKILL)
 
 
 def _with_collector(settings: dict[str, str]) -> dict[str, str]:

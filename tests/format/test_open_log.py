@@ -63,7 +63,7 @@ def test_log_and_block_show_what_they_are(tmp_path: Path) -> None:
         assert repr(log) == f"ClassicLog('{CLASSIC_CASE}', bound='visible')"
         block = next(log.blocks())
         assert repr(block) == (
-            f"<Block of a mariadb log: 1:0:256 to {block.next_position}, {len(block.groups):,} event groups, "
+            f"<Block of a mariadb log: 1:0:328 to {block.next_position}, {len(block.groups):,} event groups, "
             f"{len(block.events):,} events, {len(block.data):,} bytes>"
         )
         assert " empty to " in repr(replace(block, groups=block.groups[:0], events=block.events[:0]))

@@ -103,10 +103,11 @@ def _ended_by_signals() -> Iterator[None]:
         signal.signal(number, end)
     try:
         yield
-    except BaseException as error:
+    except BaseException:
         if not caught:
             raise
-        raise typer.Exit(SIGNALLED + caught[0]) from error
+    if caught:  # also where somebody on the way has swallowed what was raised
+        raise typer.Exit(SIGNALLED + caught[0])
 
 
 class _Reader:
