@@ -1,0 +1,61 @@
+"""Texts of the command line: settings by the names of each face, rows on terminals of every width."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from binlog_format.errors import told_options
+from binlog_streaming.cli.listing import print_rows
+from binlog_streaming.setting_names import as_flags, as_job_setting
+
+UUID = "88ee60ec-e4d9-11f1-baee-02fc00000001"
+
+
+class Flag:
+    def __init__(self, *opts: str, secondary: tuple[str, ...] = ()) -> None:
+        self.opts, self.secondary_opts, self.is_flag = list(opts), list(secondary), bool(secondary)
+
+
+TAIL = (Flag("--schema-file"), Flag("--zero-dates"), Flag("--from"), Flag("--fail-loss", secondary=("--skip-loss",)))
+MIRROR = (Flag("--to"), Flag("--mode"), Flag("--exclude-tables"))
+
+
+@pytest.mark.parametrize(
+    ("text", "job", "tail", "mirror"),
+    [
+        ("(option schemaFile)", "(source.schemaFile)", "(--schema-file)", "(source.schemaFile in a job file)"),
+        ("option zeroDates=error", 'source.zeroDates = "error"', "--zero-dates error", None),
+        ("option startingOffsets=latest", 'source.startingOffsets = "latest"', "--from latest", None),
+        ("option source.excludeTables", "source.excludeTables", "option source.excludeTables", "--exclude-tables"),
+        ("option failLoss=false", "option failLoss=false", "--skip-loss", None),
+        ("WITH CHECK option", "WITH CHECK option", "WITH CHECK option", "WITH CHECK option"),
+    ],
+)
+def test_setting_has_the_name_of_its_face(text: str, job: str, tail: str, mirror: str | None) -> None:
+    assert told_options(text, as_job_setting) == job
+    assert told_options(text, as_flags(TAIL)) == tail
+    if mirror is not None:
+        assert told_options(text, as_flags(MIRROR)) == mirror
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_no_width_cuts_what_a_row_holds(width: int, is_terminal: bool) -> None:
+    output = io.StringIO()
+    console = Console(file=output, width=width, force_terminal=is_terminal, no_color=True, highlight=False)
+    value = "v" * 150
+    print_rows(console, ("gtid", "op", "change"), [(f"{UUID}:7", "insert", value)], last_width=20)
+    lines = [Text.from_ansi(line).plain for line in output.getvalue().splitlines()]
+    text = "".join(line.strip() for line in lines)
+    assert text.count("v") == len(value)
+    assert "insert" in text
+    assert (UUID in text) or "88ee60ec…:7" in text
+    if is_terminal:
+        assert max(map(len, lines)) <= width
+    else:
+        assert value in text
+        assert "\x1b" not in output.getvalue()
