@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -141,7 +142,7 @@ def test_try_that_wrote_no_table_leaves_its_folder_free(tmp_path: Path) -> None:
     (lake / OWN_FOLDER / "checkpoint" / "offsets" / "0").write_text("a batch was begun")
     remember(mirror_job(str(OLTP), str(lake)))
     assert (lake / OWN_FOLDER / "checkpoint").exists()  # the same options go on
-    remember(mirror_job(str(OLTP), str(lake), tables=r"sb\..*"))
+    remember(mirror_job(str(OLTP), str(lake), rule=TableRule(select=r"sb\..*")))
     assert not (lake / OWN_FOLDER / "checkpoint").exists()
     assert load_job(job_file).tables[0].select == r"sb\..*"
     (lake / OWN_FOLDER / "checkpoint" / "commits").mkdir(parents=True)
@@ -268,4 +269,4 @@ def test_signal_while_spark_starts_ends_at_once_in_one_line(number: signal.Signa
     output, errors = process.communicate(timeout=300)
     assert (process.returncode, output, errors) == (128 + number, "", f"{said}\n")
     # Nothing was begun: the folder is free for other options.
-    remember(mirror_job(str(OLTP), str(tmp_path / "lake"), mode=Mode.CHANGELOG))
+    remember(mirror_job(str(OLTP), str(tmp_path / "lake"), rule=TableRule(mode=Mode.CHANGELOG)))

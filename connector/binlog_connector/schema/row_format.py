@@ -39,7 +39,7 @@ class Lacking(NamedTuple):
         """For who cannot go on without these rows: `STATEMENT_FORMAT` or `LOST_EVENTS`."""
         if isinstance(self.change, EventsLost):
             return events_lost_error(self.statement)
-        return statement_error(self.statement, self.names, reason=self.change.reason)
+        return statement_error(self.statement, self.names, self.change)
 
 
 class RowFormat:

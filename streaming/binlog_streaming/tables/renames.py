@@ -78,7 +78,7 @@ def origin_of(occasion: Occasion, change: TableRenamed, old: KeptTable | None) -
         "TABLE_RENAMED",
         f"{change.new} was {change.old} before, which the job does not keep with mode {mode}: its rows are not known",
         hint=f"Keep {change.old} too ([[tables]], with the same mode) in a job that starts before the RENAME, or "
-        f'leave {change.new} out (option excludeTables); or set begin = "empty" for it to go on without them',
+        f'leave {change.new} out (option source.excludeTables); or set begin = "empty" for it to go on without them',
     )
 
 

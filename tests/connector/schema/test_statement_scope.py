@@ -126,14 +126,14 @@ def test_incident_is_lost_events() -> None:
 
 def test_error_says_where_what_and_what_to_do() -> None:
     text = "INSERT INTO t\n VALUES ('" + "x" * 300 + "')"
-    error = statement_error(statement(text), [T], reason="why")
+    error = statement_error(statement(text), [T], RowsChanged((T,), "why"))
     assert error.condition == "BINLOG_UNSUPPORTED.STATEMENT_FORMAT"
     for part in ("0-1-7", "1:2:3", "shop.t", "INSERT INTO t VALUES ('xxx", "why"):
         assert part in error.reason, part
     assert "x" * 201 not in error.reason
     assert error.hint is not None
     assert "binlog_format=ROW" in error.hint
-    assert "any table" in statement_error(statement(text), None).reason
+    assert "any table" in statement_error(statement(text), None, RowsChanged(None)).reason
 
 
 ACTIONS = st.sampled_from(

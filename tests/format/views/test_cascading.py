@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format import open_log
+from binlog_format.domain_starts import DomainStarts
 from binlog_format.events.encoding import Origin, encode_event
 from binlog_format.events.layout import EventType
 from binlog_format.events.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.events.table_map_layout import ROWS_FLAG_NO_FOREIGN_KEY_CHECKS, TABLE_FLAGS_OFFSET
-from binlog_format.gtid import Gtid, GtidPosition
+from binlog_format.gtid import Gtid
 from binlog_format.views.cascading import first_cascading
 from binlog_format.views.group_filter import GroupFilter
+from binlog_format.views.selection import group_position
 from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.tables import TablesView
 from tests.format.views.made_log import MadeGroup, MadeLog, xid
@@ -117,7 +119,8 @@ def test_tables_in_which_nothing_can_be_carried_on_are_not_told() -> None:
 
 def test_groups_that_are_not_wanted_do_not_count() -> None:
     log = _log(_deletes(1, spec=OTHER), _deletes(2, spec=OTHER))
-    groups = GroupFilter(skip=GtidPosition.parse("0-1-1"))
+    (block,) = log.committed_blocks()
+    groups = GroupFilter(skip=DomainStarts({0: group_position(block, 1)}))
     (row,) = _rows(TablesView(tables=TableFilter("shop.parent"), groups=groups, counts_others=True), log)
     assert row["checked_deletes"] == 1
     found = _first(_log(_deletes(1), _deletes(2)), deletes=True, groups=groups)
