@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.table_changes import RowsMoved
@@ -21,6 +22,12 @@ STATEMENT_HINT = (
     "Set binlog_format=ROW on the server, for all sessions (those that are open keep the old format), and take the "
     "tables anew from the server from a position after the last such statement"
 )
+
+SEQUENCE_HINT = (
+    "A sequence has one row, which the server creates and alters without row events: leave it out "
+    "(option source.excludeTables)"
+)
+_ABOUT_SEQUENCE = re.compile(r"\s*(?:CREATE|ALTER)\b[^(]*?\bSEQUENCE\b", re.IGNORECASE)
 
 MOVED_HINT = (
     "Take the tables anew from the server from a position after the statement; "
@@ -50,7 +57,7 @@ def statement_error(
         "STATEMENT_FORMAT",
         f"{_place(statement)}: a statement that changes rows of {about}{why} is logged as text, not row by row: "
         f"{shown(statement)}",
-        hint=STATEMENT_HINT,
+        hint=SEQUENCE_HINT if _ABOUT_SEQUENCE.match(statement.text) else STATEMENT_HINT,
     )
 
 

@@ -138,6 +138,8 @@ class _ComponentRun:
         # Of a RENAME the new table first: it takes over what the old one holds.
         names = reversed(step.tables) if isinstance(step.change, TableRenamed) else step.tables
         for name in names:
+            if name not in self._component.tables:
+                continue  # a statement about several tables is a step of each of their components
             for mode in self._component.tables[name].rule.modes:
                 self._apply_change(step, self._component.tables[name], mode)
 

@@ -159,3 +159,10 @@ def test_what_is_known_survives_as_json(actions: list[tuple[str, int, int]], cut
             parted = StatementScope.from_json(json.loads(json.dumps(parted.to_json())))
         one = statement(text, thread, run)
         assert whole.changes(one) == parted.changes(one)
+
+
+def test_error_about_a_sequence_does_not_advise_another_format() -> None:
+    error = statement_error(statement("CREATE SEQUENCE sq"), [T], RowsChanged((T,)))
+    assert error.hint is not None
+    assert "binlog_format" not in error.hint
+    assert "excludeTables" in error.hint

@@ -12,7 +12,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import DataLossError, OptionError, TableError, UnsupportedError
 from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.replay import ReplayRequest, plan_replay
-from binlog_streaming.settings_model import Begin, Job, Mode, OnError, OnRowStatement
+from binlog_streaming.settings_model import Begin, Job, Mode, OnError, OnRowStatement, OnStatement
 from binlog_streaming.tables.target import COMPLETE_PROPERTY, SET_ASIDE_PROPERTY
 from tests.streaming.replay_runs import run
 from tests.streaming.tables.shop import ShopLog
@@ -328,3 +328,20 @@ def test_incident_stops_the_job_whatever_tables_may_do(tmp_path: Path) -> None:
         run(job(tmp_path, top={"on_error": OnError.SET_ASIDE}))
     run(job(tmp_path, source={"failOnDataLoss": False}))
     assert stated(tmp_path, "orders", COMPLETE_PROPERTY) == "false"
+
+
+def test_database_that_is_dropped_takes_all_its_tables_along(tmp_path: Path) -> None:
+    def dropped(writer: ShopLog) -> None:
+        writer.insert(ITEMS, (1, "x"))
+        writer.insert(ORDERS, (1, "a"))
+        writer.statement("DROP DATABASE shop")
+
+    log(tmp_path, dropped)
+    run(job(tmp_path, on_drop=OnStatement.APPLY))
+    assert (rows(tmp_path, "items"), rows(tmp_path, "orders")) == ([], [])
+
+
+def test_statement_spells_a_table_otherwise_than_row_events_do(tmp_path: Path) -> None:
+    log(tmp_path, orders_twice, lambda writer: writer.statement("UPDATE Orders SET name = 'z'"))
+    with pytest.raises(UnsupportedError, match=r"STATEMENT_FORMAT\].*shop\.orders"):
+        run(job(tmp_path, select=r"shop\.[a-z]+"))
