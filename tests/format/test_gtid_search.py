@@ -26,6 +26,7 @@ from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_format.search import find_gtid
 from binlog_format.views.read_range import ReadRange
+from tests.chance import examples
 from tests.format.classic.logs import MemoryDirectory, file_of, with_checksum
 from tests.format.gtid_orders import ANY_ORDER, GTIDS, ends_of, nearly_growing, rows_after, rows_before
 from tests.format.innodb.test_corpus_manifests import data_set
@@ -41,7 +42,7 @@ NOW = 1_700_000_000
 ORIGIN = Origin(NOW, 1)
 ORDERS = ANY_ORDER | nearly_growing()
 CUTS = st.lists(st.integers(0, 40), max_size=6)
-SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 class GtidLists:

@@ -79,13 +79,8 @@ def replay(
     if set_aside and (start, end, target, hand_over) != (None, None, None, False):
         raise typer.BadParameter("expected no other option beside it", param_hint="--set-aside")
     require("pyspark")  # before anything is written
-    request = ReplayRequest(
-        load_job(job_file),
-        _point("--from", start),
-        _point("--to", end),
-        None if target is None else absolute_path(target),
-        hand_over,
-    )
+    directory = None if target is None else absolute_path(target)
+    request = ReplayRequest(load_job(job_file), _point("--from", start), _point("--to", end), directory, hand_over)
     if set_aside:
         request = ReplayRequest.of_set_aside(request.job)
     if end is not None and not request.end:

@@ -454,7 +454,7 @@ def test_values_are_as_the_reader_wants_them() -> None:
         -1000000
     )
     strict = Decoding(zero_dates=ZeroDates.ERROR)
-    assert added("DATE NOT NULL", strict).unknown == "a zero date, which zeroDates=error refuses"
+    assert added("DATE NOT NULL", strict).unknown == "a zero date, which option zeroDates=error refuses"
     assert added("DATE", strict).existing == pa.scalar(None, pa.date32())
 
 

@@ -219,7 +219,7 @@ def test_edge_that_is_not_there_is_named(small: Path, options: dict[str, str], c
 
 
 def test_time_behind_the_end_is_an_error_in_a_stream_too(small: Path) -> None:
-    with pytest.raises(StartError, match="startingOffsets latest waits for what comes next"):
+    with pytest.raises(StartError, match="startingOffsets=latest waits for what comes next"):
         stream_of(small, startingTimestamp="2027-01-01").initialOffset()
 
 

@@ -25,6 +25,7 @@ from binlog_format.rows.table_events import TableMaps
 from binlog_format.views.changefeed import changefeed_batch, changefeed_schema
 from binlog_format.views.events import EventsView
 from binlog_format.views.table_index import TableIndex, TableIndexBuilder
+from tests.chance import examples
 from tests.format.fragments.fragmented_work import FRAGMENT_ORIGIN, fragmented_works, marked_as_compressed
 from tests.format.views.made_log import MadeGroup, MadeLog, query, xid
 from tests.format.views.made_tables import ITEMS, LOG, SPECS, WIDE
@@ -91,7 +92,7 @@ def _stored_extents(block: Block) -> Table:
     return block.extents[block.extents["size"] > 0]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(fragmented_works(), PAGES, BLOCK_GROUPS, PIECE_EVENTS)
 def test_joined_events_are_those_that_were_cut(
     made: tuple[Work, list[MadeGroup]], page_size: int, block_groups: int, piece_events: int
@@ -101,7 +102,7 @@ def test_joined_events_are_those_that_were_cut(
     assert list(_events(expanded(log.blocks()))) == list(_events(_log(work.groups).blocks()))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(fragmented_works(), PAGES, PIECE_EVENTS)
 def test_bytes_of_joined_events_have_the_places_of_their_fragments(
     made: tuple[Work, list[MadeGroup]], page_size: int, piece_events: int
@@ -144,7 +145,7 @@ def _rows(index: TableIndex, log: MadeLog, size_max: int | None = None) -> list[
     ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(fragmented_works(), PAGES, PIECE_EVENTS, st.sampled_from([None, 1, 100, 1000]))
 def test_index_gives_the_rows_of_a_log_without_fragments(
     made: tuple[Work, list[MadeGroup]], page_size: int, piece_events: int, size_max: int | None
@@ -212,7 +213,7 @@ def _changed_rows(blocks: Iterable[Block]) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.usefixtures("_small_parts")
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(large_events(), PAGES, BLOCK_GROUPS, PIECE_EVENTS)
 def test_large_event_becomes_events_of_whole_rows_however_it_is_read(
     made: tuple[list[MadeGroup], int], page_size: int, block_groups: int, piece_events: int
@@ -238,7 +239,7 @@ def test_large_event_becomes_events_of_whole_rows_however_it_is_read(
 
 
 @pytest.mark.usefixtures("_small_parts")
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(large_events(), PAGES, PIECE_EVENTS, st.sampled_from([None, 1, 300]))
 def test_index_of_a_large_event_gives_its_rows(
     made: tuple[list[MadeGroup], int], page_size: int, piece_events: int, size_max: int | None
