@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -105,7 +106,12 @@ def test_batch_of_changefeed(spark: SparkSession, log: Path) -> None:
 
 def test_batch_of_tables_counts_operations(spark: SparkSession, log: Path) -> None:
     frame = load(spark, log, view="tables", excludeTables=".*items")
-    sums = frame.groupBy("database", "table").agg({"inserts": "sum", "updates": "sum", "deletes": "sum"}).collect()
+    sums = (
+        frame.where("index is not null")
+        .groupBy("database", "table")
+        .agg({"inserts": "sum", "updates": "sum", "deletes": "sum"})
+        .collect()
+    )
     assert [row["sum(inserts)"] for row in sums] == [600 + 2500]
     assert [(row["database"], row["table"], row["sum(deletes)"]) for row in sums] == [("shop", "orders", 0)]
 
@@ -221,12 +227,17 @@ def test_statements_and_their_text(spark: SparkSession, server: str) -> None:
     from binlog_format.views.change_extras import ChangeExtras
 
     path = SERVER_CASES / server / "ops"
-    frame = load(spark, path, includeDdl="true", minPartitions="3")
+    frame = load(spark, path, includeDdl="true", minPartitions="3", failOnStatement="false")
     assert rows_of(frame, *ORDER) == direct(path, ChangesView(extras=ChangeExtras(True, find_statements))).to_pylist()
     assert {row[0] for row in frame.select("op").distinct().collect()} == {
         "insert", "update", "delete", "ddl", "truncate",
     }  # fmt: skip
-    typed = load(spark, path, includeDdl="true", table="t.a").where("op = 'ddl'").select("before", "query").collect()
+    typed = (
+        load(spark, path, includeDdl="true", table="t.a", failOnStatement="false")
+        .where("op = 'ddl'")
+        .select("before", "query")
+        .collect()
+    )
     assert typed
     assert {row["before"] for row in typed} == {None}
     assert all(" a " in row["query"] or "`a`" in row["query"] or "t.a" in row["query"] for row in typed)
@@ -240,10 +251,11 @@ def test_statements_of_the_view_tables_are_those_of_the_log(spark: SparkSession)
     frame = load(spark, path, view="tables", minPartitions="3", tables="t.many")
     rows = frame.where("index is null").orderBy("start").select("ddl").collect()
     assert len(rows) > 1
-    found = [DdlStatement.from_row(one) for row in rows for one in row["ddl"]]
+    # Which start of the server each belongs to, a reader of the whole log knows.
+    found = [replace(DdlStatement.from_row(one), server_run=0) for row in rows for one in row["ddl"]]
     with open_log(str(path)) as opened:
         logged = [one for block in opened.committed_blocks() for _, _, one in table_statements(block)]
-    assert found == [one for one in logged if one in found]
+    assert [one for one in found if one in logged] == [one for one in logged if one in found]
     assert {one.text for one in logged if table_changes(one)} <= {one.text for one in found}
 
 
@@ -321,7 +333,7 @@ def test_lost_data_is_a_row_of_events(spark: SparkSession, tmp_path: Path) -> No
         ),
         (
             {"startingGtid": "0-1-5", "startingTimestamp": "5"},
-            "[BINLOG_START.CONFLICTING_OPTIONS] options startingGtid",
+            "[BINLOG_START.CONFLICTING_OPTIONS] option startingGtid",
         ),
         ({"schemaFile": "/nothing.sql"}, "[BINLOG_OPTION.INVALID_VALUE] option schemaFile: /nothing.sql: No such file"),
         ({"startingTimestamp": "2027-01-01"}, "[BINLOG_START.TIMESTAMP_NOT_FOUND] "),
