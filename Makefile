@@ -14,7 +14,7 @@ SINK ?= delta
 PYTEST_ARGS ?=
 # Processes of pytest. Tests with a Spark session all run in one of them, the others file by file.
 JOBS ?= auto
-PARALLEL := -n $(JOBS) --dist loadgroup
+PARALLEL := -n $(JOBS) --dist loadscope
 KERNELS := $(VENV)/.kernels
 # `make test-rest` begins no test after so many seconds.
 REST_SECONDS ?= 3600

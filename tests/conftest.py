@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -34,6 +36,7 @@ SLOW = (
     "streaming/test_replay.py",
 )
 """Whole modules and folders whose tests take long together: they are marked `slow`, as single tests are."""
+_USES_SPARK = re.compile(r"^ *def \w+\([^)]*\bspark\b", re.MULTILINE)
 TIME_IS_OVER = "the time for tests is over"
 _STARTED = time.monotonic()
 
@@ -45,19 +48,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is in `SLOW`, and say which tests run in one process.
-
-    A file's tests share what is made for it. All that use the Spark session share that: Java, its compiled code, and
-    the Python workers are there once.
-    """
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what is in `SLOW`."""
     slow = [TESTS / part for part in SLOW]
-    for item in items:
-        if any(item.path == one or one in item.path.parents for one in slow):
-            item.add_marker(pytest.mark.slow)
-        group = "spark" if "spark" in getattr(item, "fixturenames", ()) else item.path.stem
-        item.add_marker(pytest.mark.xdist_group(group))
+    if any(item.path == one or one in item.path.parents for one in slow):
+        item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Say which tests run in one process.
+
+    A file's tests share what is made for it. Files with tests that use the Spark session share that: Java, its
+    compiled code, and the Python workers are there once.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):  # type: ignore[misc, unused-ignore] # without types where it is not installed
+        def _split_scope(self, nodeid: str) -> str:
+            return _process_of(nodeid.partition("::")[0])
+
+    return Together(config, log)
+
+
+@functools.cache
+def _process_of(file: str) -> str:
+    text = (TESTS.parent / file).read_text()
+    return "spark" if _USES_SPARK.search(text) else file
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
