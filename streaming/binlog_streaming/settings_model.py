@@ -46,6 +46,17 @@ class UnknownValues(StrEnum):
     NULL = "null"
 
 
+class OnPartitionDrop(StrEnum):
+    """What DROP PARTITION and TRUNCATE PARTITION of a source table do to its targets."""
+
+    FAIL = "fail"
+    """The job stops before it."""
+    KEEP = "keep"
+    """The rows stay in the targets."""
+    APPLY = "apply"
+    """They go from there too, where it can be told which ones were in the partitions."""
+
+
 class OnRowStatement(StrEnum):
     """What a statement that changes rows of a table without row events does to the job."""
 
@@ -160,6 +171,7 @@ class TableRule(Section, frozen=True):
         deletes: What a deleted row becomes in a mirror.
         on_truncate: What a TRUNCATE does to the targets.
         on_drop: What a DROP TABLE or DROP DATABASE does to them.
+        on_partition_drop: What DROP PARTITION and TRUNCATE PARTITION do to targets that hold the table's rows.
         unknown_values: What rows that are there get in a new column, where the log does not say it.
         on_statement: What a statement that changes rows without row events does to the job.
         begin: From where on the table has to be in the log, for modes that hold its rows.
@@ -172,6 +184,7 @@ class TableRule(Section, frozen=True):
     deletes: Deletes = Deletes.REMOVE
     on_truncate: OnStatement = OnStatement.APPLY
     on_drop: OnStatement = OnStatement.IGNORE
+    on_partition_drop: OnPartitionDrop = OnPartitionDrop.FAIL
     unknown_values: UnknownValues = UnknownValues.FAIL
     on_statement: OnRowStatement = OnRowStatement.FAIL
     begin: Begin = Begin.CREATED

@@ -125,6 +125,12 @@ TABLES = (
     ),
     Setting("on_drop", "The same for DROP TABLE and DROP DATABASE; with ignore the rows stay as they were last."),
     Setting(
+        "on_partition_drop",
+        "What DROP PARTITION and TRUNCATE PARTITION of the source table do: fail (the job stops before them), keep "
+        "(the rows stay in the targets), or apply (they go from a mirror, versions end; the bounds of the "
+        "partitions come from the log's CREATE TABLE or from schemaFile).",
+    ),
+    Setting(
         "unknown_values",
         "What rows that are there get in a new column where the log does not say what they hold (an expression as "
         "default, AUTO_INCREMENT, a generated column): fail (the job stops before it), or null.",

@@ -105,7 +105,17 @@ def test_values_of_the_source_may_be_toml(tmp_path: Path) -> None:
 
 def test_every_option_of_the_source_that_a_stream_has_can_be_set() -> None:
     ours = {field.encode_name for field in msgspec.structs.fields(Source)}
-    decided = {"view", "table", "tables", "includeDdl", "includeQuery", "endingOffsets", "endingGtid", *BATCH_ONLY}
+    decided = {
+        "view",
+        "table",
+        "tables",
+        "includeDdl",
+        "includeQuery",
+        "failOnStatement",
+        "endingOffsets",
+        "endingGtid",
+        *BATCH_ONLY,
+    }
     assert ours == set(OPTION_NAMES) - decided
 
 

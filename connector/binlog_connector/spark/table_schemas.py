@@ -26,6 +26,7 @@ from binlog_format.events.expansion import expanded
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
     from binlog_format.position import Position
@@ -118,6 +119,15 @@ class RangeSchemas:
         """
         self._look_back()
         return self._history.completed(layout, position)
+
+    def definition_before(self, name: TableName, statement: DdlStatement) -> TableDefinition | None:
+        """What is known of a table when *statement*, at the start of the part, begins; None: nothing, or not any more.
+
+        Raises:
+            SchemaError: `DDL_NOT_PARSED`.
+        """
+        self._look_back()
+        return self._history.definition_before(name, statement)
 
     def _completed_by_file(self, layout: TableLayout, position: Position) -> TableLayout | None:
         """A layout that is whole, with what the file says; None: the table may have been altered since it was made."""

@@ -12,7 +12,15 @@ from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # no
 from binlog_streaming.cli.output import Output, PathArgument
 from binlog_streaming.cli.run import BatchOutputOption, OnceOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.running import run_job
-from binlog_streaming.settings_model import Begin, Mode, OnError, OnRowStatement, TableFormat, TableRule
+from binlog_streaming.settings_model import (
+    Begin,
+    Mode,
+    OnError,
+    OnPartitionDrop,
+    OnRowStatement,
+    TableFormat,
+    TableRule,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -44,6 +52,13 @@ def mirror(  # noqa: PLR0913 - the options of the command
         OnRowStatement,
         typer.Option(help="What a statement does that changes rows without row events (binlog_format=MIXED)."),
     ] = OnRowStatement.FAIL,
+    on_partition_drop: Annotated[
+        OnPartitionDrop,
+        typer.Option(
+            help="What DROP PARTITION and TRUNCATE PARTITION do. keep: the rows stay in the tables. apply: they go, "
+            "where it can be told which ones were in the partitions."
+        ),
+    ] = OnPartitionDrop.FAIL,
     on_error: Annotated[
         OnError,
         typer.Option(help="When one table cannot go on: stop, or set_aside: it stays as it is, all others go on."),
@@ -67,7 +82,13 @@ def mirror(  # noqa: PLR0913 - the options of the command
     from binlog_streaming.mirror_job import mirror_job, remember
 
     require("pyspark")  # before anything is written
-    rule = TableRule(select=tables or ".*", mode=mode, begin=begin, on_statement=on_statement)
+    rule = TableRule(
+        select=tables or ".*",
+        mode=mode,
+        begin=begin,
+        on_statement=on_statement,
+        on_partition_drop=on_partition_drop,
+    )
     job = mirror_job(path, to, exclude_tables=exclude_tables, table_format=table_format, rule=rule, on_error=on_error)
     with open_log(job.source.path):  # what is wrong with it is said before anything is written
         remember(job)

@@ -19,6 +19,7 @@ from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_streaming.settings import Mode, OnError
 from binlog_streaming.tables.batch_plan import RowsStep
 from binlog_streaming.tables.columns_step import fit_columns
+from binlog_streaming.tables.failures import naming
 from binlog_streaming.tables.log_facts import LogFacts
 from binlog_streaming.tables.looks import Looks
 from binlog_streaming.tables.memory import SetAside, can_set_aside
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from binlog_connector.schema.definitions import TableName
+    from binlog_connector.spark.table_schemas import SchemaFile
     from binlog_format.log import Log
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
@@ -64,6 +66,7 @@ class BatchRun:
         decoding: How rows become values.
         gtid_position: What the log has up to the batch's end, as text; None: not known.
         on_error: What becomes of a component with a table that cannot go on.
+        schema_file: What it says of tables; None: nothing, or it is not asked.
     """
 
     query_id: str
@@ -73,6 +76,7 @@ class BatchRun:
     decoding: Decoding = DEFAULT_DECODING
     gtid_position: str | None = None
     on_error: OnError = OnError.STOP
+    schema_file: SchemaFile | None = None
 
 
 def apply_component(
@@ -115,6 +119,7 @@ class _ComponentRun:
         self._run = run
         self._component = component
         self._log = log
+        self._facts = LogFacts(log, run.schema_file)
         self._tallies: dict[str, ProgressTally] = {}
         self._positions = BatchPositions(component, run.gtid_position)
         # Targets whose last commit may be none that says where they stand.
@@ -216,7 +221,7 @@ class _ComponentRun:
             raise naming(error, name) from error
         if not pieces:
             return
-        content = RowsContent(name, pieces, self._run.decoding, table.rule, LogFacts(self._log))
+        content = RowsContent(name, pieces, self._run.decoding, table.rule, self._facts)
         for mode in table.rule.modes:
             self._write_rows(table, mode, step, content)
 
@@ -257,7 +262,7 @@ class _ComponentRun:
         self._with_target(table, mode, write)
 
     def _apply_change(self, step: ChangeStep, table: KeptTable, mode: Mode) -> None:
-        occasion = Occasion(step, table, mode, self._run.decoding)
+        occasion = Occasion(step, table, mode, self._run.decoding, self._facts)
         change = step.change
         place = "{}:{}".format(*step.place)
 
@@ -375,13 +380,6 @@ class _ComponentRun:
                 notes=_notes(table),
             )
         return self._tallies[uri]
-
-
-def naming(error: BinlogError, source_table: str) -> BinlogError:
-    """*error*, with the table in its reason: a damaged page, say, does not know for whom it was read."""
-    if source_table in error.reason:
-        return error
-    return type(error)(error.subclass, f"{source_table}: {error.reason}", at=error.at, hint=error.hint)
 
 
 def _notes(table: KeptTable) -> set[Note]:

@@ -7,11 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from binlog_connector.schema.table_changes import PartitionsEmptied
+from binlog_connector.spark.table_schemas import SchemaFile
 from binlog_connector.spark.worker_process import settle
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_streaming.settings import OnError
 from binlog_streaming.tables.apply import BatchRun, apply_component
+from binlog_streaming.tables.batch_plan import ChangeStep
 from binlog_streaming.tables.kept import KeptTables
 from binlog_streaming.tables.missing import check_folders
 from binlog_streaming.tables.plan import plan_batch, spread
@@ -59,7 +62,7 @@ class BatchContext:
     memory: JobMemory | None = None
     targets: TargetFactory | None = None
 
-    def run(self, position: Position) -> BatchRun:
+    def run(self, position: Position, schema_file: SchemaFile | None = None) -> BatchRun:
         """What all tables share; *position* is where the log goes on after the batch."""
         job = self.job
         return BatchRun(
@@ -70,7 +73,19 @@ class BatchContext:
             job.source.decoding(),
             self.gtid_position,
             job.on_error,
+            schema_file,
         )
+
+    def schema_file(self, plan: BatchPlan) -> SchemaFile | None:
+        """What steps of *plan* may ask for of the job's schema file; None: nothing.
+
+        Raises:
+            OptionError: `INVALID_VALUE`.
+            SchemaError: `DDL_NOT_PARSED`.
+        """
+        path, steps = self.job.source.schema_file, (step for one in plan.components for step in one.steps)
+        asks = any(isinstance(step, ChangeStep) and isinstance(step.change, PartitionsEmptied) for step in steps)
+        return SchemaFile.read(path) if path and asks else None
 
     def plan(self, rows: Iterable[Row]) -> BatchPlan:
         """What the batch does; *rows* are those of the view `tables`."""
@@ -144,7 +159,7 @@ def write_batch(frame: DataFrame, context: BatchContext) -> tuple[BatchPlan, lis
         return plan, []
     if context.job.on_error is OnError.STOP:
         check_folders(plan.components, context.job.sink.directory)
-    writer = ComponentWriter(context.run(plan.end), context.job.source.path)
+    writer = ComponentWriter(context.run(plan.end, context.schema_file(plan)), context.job.source.path)
     if context.targets is not None:
         return plan, _joined(writer.write(plan.components, context.targets, threads=DRIVER_THREADS))
     spark_context = frame.sparkSession.sparkContext

@@ -1,4 +1,4 @@
-"""Rows gone from their source table, in targets that keep them: `living`, `live_rows`, `ended`, `emptied_rows`."""
+"""Rows gone from their source table: `living`, `live_rows`, `ended`, `emptied_rows`, `left_rows`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from binlog_streaming.tables.evolution import fitting
 from binlog_streaming.tables.mode_columns import DELETED, DELETED_AT, IS_CURRENT, VALID_TO, mode_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from binlog_streaming.tables.target import Target
 
@@ -83,6 +83,40 @@ def emptied_rows(target: Target, mode: Mode, commit_time: int, schema: pa.Schema
     """
     # Opened here: within the write that takes the rows, a library may not begin to read.
     return pa.RecordBatchReader.from_batches(schema, _ended(target.read(), mode, commit_time, schema))
+
+
+def left_rows(
+    target: Target, mode: Mode, deletes: Deletes, commit_time: int, mask: Callable[[pa.RecordBatch], pa.BooleanArray]
+) -> pa.RecordBatchReader | None:
+    """All rows of *target* as they are when some are not in the source table any more; None: it has none of those.
+
+    Args:
+        target: As it is; it is there.
+        mode: What it holds; no changelog.
+        deletes: What a deleted row becomes in it.
+        commit_time: When they went, seconds since 1970 UTC.
+        mask: Which rows go; it is given rows that the source table had.
+
+    Raises:
+        BinlogError: As *mask*, of any row; so it is not raised within the write that takes the rows.
+    """
+    keeps = keeps_rows(mode, deletes)
+
+    def goes(batch: pa.RecordBatch) -> pa.BooleanArray:
+        if not keeps:
+            return mask(batch)
+        found = living(batch, mode).to_numpy(zero_copy_only=False).copy()
+        found[found] = mask(batch.filter(pa.array(found)))
+        return pa.array(found)
+
+    def left(batch: pa.RecordBatch) -> pa.RecordBatch:
+        gone = goes(batch)
+        return ended(batch, mode, commit_time, gone) if keeps else batch.filter(pc.invert(gone))
+
+    if not sum(goes(batch).true_count for batch in target.read()):
+        return None
+    rows = target.read()
+    return pa.RecordBatchReader.from_batches(rows.schema, map(left, rows))
 
 
 def _ended(rows: pa.RecordBatchReader, mode: Mode, commit_time: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

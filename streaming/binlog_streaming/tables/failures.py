@@ -1,4 +1,4 @@
-"""From what Spark raises back to the named error: `named_error`."""
+"""Named errors: one that Spark raised is found again with `named_error`, and gets its table with `naming`."""
 
 from __future__ import annotations
 
@@ -20,3 +20,10 @@ def named_error(text: str) -> BinlogError | None:
         if family is not None and match["subclass"] in family.SUBCLASSES:
             return family(match["subclass"], match["reason"].strip())
     return None
+
+
+def naming(error: BinlogError, source_table: str) -> BinlogError:
+    """*error*, with the table in its reason: a damaged page, say, does not know for whom it was read."""
+    if source_table in error.reason:
+        return error
+    return type(error)(error.subclass, f"{source_table}: {error.reason}", at=error.at, hint=error.hint)

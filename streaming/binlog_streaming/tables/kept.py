@@ -10,7 +10,7 @@ import msgspec
 
 from binlog_connector.schema.definitions import TableName
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.settings_model import Deletes, Mode, OnStatement
+from binlog_streaming.settings_model import Deletes, Mode, OnPartitionDrop, OnStatement
 from binlog_streaming.tables.target import target_uri
 
 if TYPE_CHECKING:
@@ -103,7 +103,15 @@ def ghost_of(name: TableName) -> TableName | None:
 def _ghost_rule(rule: TableRule) -> TableRule:
     # Whatever is kept of its table: when it takes the place of that, the rows that it has then are all that counts.
     applies = OnStatement.APPLY
-    return msgspec.structs.replace(rule, mode=Mode.MIRROR, deletes=Deletes.REMOVE, on_truncate=applies, on_drop=applies)
+    keeps = rule.on_partition_drop is OnPartitionDrop.KEEP
+    return msgspec.structs.replace(
+        rule,
+        mode=Mode.MIRROR,
+        deletes=Deletes.REMOVE,
+        on_truncate=applies,
+        on_drop=applies,
+        on_partition_drop=OnPartitionDrop.KEEP if keeps else OnPartitionDrop.APPLY,
+    )
 
 
 def _may_be_about(select: str, database: str) -> bool:

@@ -1,4 +1,4 @@
-"""What statements in the log say of columns that row images leave out: `LogFacts(log).of(pieces)`."""
+"""What statements in the log say of tables, beyond what row events do: `LogFacts(log)`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from binlog_streaming.tables.absent_columns import AbsentFacts, absent_facts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from binlog_connector.schema.definitions import TableDefinition, TableName
+    from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_connector.spark.table_schemas import SchemaFile
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log import Log
     from binlog_streaming.tables.pieces import Piece
@@ -24,15 +27,26 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """Table maps say what columns are, but not their defaults, nor which of them are computed; statements do.
+    """Statements say what table maps do not: defaults of columns, which ones are computed, what partitions are.
 
-    The log is read for them from its start, the first time that images lack columns; later on from there.
+    The log is read for them from its start, the first time that they are asked for; later on from there.
 
     Attributes:
         log: Where to look.
+        schema_file: What a schema file says of tables before all statements; of partitions alone.
     """
 
     log: Log
+    schema_file: SchemaFile | None = None
+
+    def definition_before(self, name: TableName, statement: DdlStatement) -> TableDefinition | None:
+        """What is known of a table when *statement* begins; None: nothing.
+
+        Raises:
+            SchemaError: `DDL_NOT_PARSED`.
+        """
+        with _lock, WatchedLog(self.log.path, self.log.format_name) as watched:
+            return RangeSchemas(watched, statement.position, self.schema_file).definition_before(name, statement)
 
     def of(self, pieces: Sequence[Piece]) -> AbsentFacts | None:
         """What is known of columns that images of one step leave out; None: none do."""

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from binlog_connector.schema.partitions.rows import partition_rows
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
     NotUnderstood,
+    PartitionsEmptied,
     TableAltered,
     TableCreated,
     TableDropped,
@@ -21,9 +23,9 @@ from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.views.changefeed import commit_versions
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE
-from binlog_streaming.settings import Mode, OnStatement, UnknownValues
+from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, UnknownValues
 from binlog_streaming.tables.alteration import alteration
-from binlog_streaming.tables.emptied import emptied_rows, keeps_rows
+from binlog_streaming.tables.emptied import emptied_rows, keeps_rows, left_rows
 from binlog_streaming.tables.evolution import fitting, reconciled
 from binlog_streaming.tables.mode_columns import mode_schema
 from binlog_streaming.tables.row_keys import key_columns
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.tables.batch_plan import ChangeStep
     from binlog_streaming.tables.kept import KeptTable
+    from binlog_streaming.tables.log_facts import LogFacts
     from binlog_streaming.tables.target import Target, Ticket
 
     Commit = Callable[[Target, Ticket], bool]
@@ -78,12 +81,14 @@ class Occasion:
         table: The source table.
         mode: What the target holds.
         decoding: How rows become values.
+        facts: What statements before it say.
     """
 
     step: ChangeStep
     table: KeptTable
     mode: Mode
     decoding: Decoding
+    facts: LogFacts
 
     def layout(self, columns: Sequence[Column]) -> TableLayout:
         """A table of these columns."""
@@ -119,6 +124,23 @@ class Occasion:
         target.replace(rows, ticket)
         return True
 
+    def partly_emptied(self, change: PartitionsEmptied) -> Commit:
+        """The rows of some partitions go.
+
+        Raises:
+            SchemaError: `PARTITION_BOUNDS`: it cannot be told which rows these are.
+        """
+        partitions = partition_rows(self.facts.definition_before(change.name, self.step.statement), change)
+
+        def commit(target: Target, ticket: Ticket) -> bool:
+            at = self.step.statement.commit_time
+            rows = left_rows(target, self.mode, self.table.rule.deletes, at, partitions.mask)
+            if rows is not None:
+                target.replace(rows, ticket)
+            return rows is not None
+
+        return commit
+
     @property
     def dropped(self) -> dict[str, str]:
         """What a target says whose source table is gone."""
@@ -135,7 +157,8 @@ def work_of(occasion: Occasion, target: Target) -> Work | None:
 
     Raises:
         TableError: `STATEMENT_REFUSED`: the job says so.
-        SchemaError: `DDL_NOT_PARSED`: it may do anything to the table.
+        SchemaError: `DDL_NOT_PARSED`: it may do anything to the table. `PARTITION_BOUNDS`: nobody can tell which rows
+            go with a partition.
         BinlogError: What is wrong with new columns.
     """
     change = occasion.step.change
@@ -148,6 +171,8 @@ def work_of(occasion: Occasion, target: Target) -> Work | None:
         return _emptied(occasion, properties, occasion.table.rule.on_drop, "drop")
     if properties is None or occasion.mode is Mode.CHANGELOG:
         return None
+    if isinstance(change, PartitionsEmptied):
+        return _partly_emptied(occasion, change, properties)
     if isinstance(change, TableAltered):
         return _altered(occasion, target, change, properties)
     if isinstance(change, NotUnderstood) and occasion.table.rule.unknown_values is UnknownValues.FAIL:
@@ -190,6 +215,21 @@ def _emptied(
     said = occasion.dropped if is_drop else {}
     applies = wanted is OnStatement.APPLY or (aside and is_drop)
     return Work(occasion.emptied if applies else None, keys, said) if applies or said else None
+
+
+def _partly_emptied(occasion: Occasion, change: PartitionsEmptied, properties: Mapping[str, str]) -> Work | None:
+    wanted = occasion.table.rule.on_partition_drop
+    if wanted is OnPartitionDrop.KEEP:
+        return None
+    if wanted is OnPartitionDrop.FAIL:
+        raise TableError(
+            "STATEMENT_REFUSED",
+            f"{change.name}: at {occasion.step.statement.position}, {change.reason}, and the job says "
+            "on_partition_drop = fail",
+            hint='To go on, set on_partition_drop = "keep" (the rows stay in the target) or "apply" (they go from '
+            "there, too) for this table and start the job again",
+        )
+    return Work(occasion.partly_emptied(change), held_keys(properties))
 
 
 def _logged(occasion: Occasion, change_type: str) -> Commit:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format import open_log
 from binlog_format.events.table_encoding import ColumnSpec, TableSpec
-from binlog_streaming.settings import TableRule
+from binlog_streaming.settings import OnPartitionDrop, TableRule
 from tests.streaming.tables.batches import MIRROR, cut, write
 from tests.streaming.tables.memory_target import MemoryTargets
 from tests.streaming.tables.shop import SECOND, ShopLog
@@ -121,6 +121,18 @@ def gh_ost(log: ShopLog) -> None:
     log.insert(PRICED, (4, "d", 9))
 
 
+def drop_partitions(log: ShopLog) -> None:
+    log.statement(
+        "CREATE TABLE orders (id INT PRIMARY KEY, name VARCHAR(20)) PARTITION BY RANGE (id) (PARTITION p1 VALUES LESS "
+        "THAN (10), PARTITION p2 VALUES LESS THAN (20), PARTITION p3 VALUES LESS THAN MAXVALUE)"
+    )
+    log.insert(ORDERS, (1, "a"), (10, "b"), (19, "c"), (20, "d"))
+    log.statement("ALTER TABLE orders TRUNCATE PARTITION p2")
+    log.insert(ORDERS, (10, "e"))
+    log.statement("ALTER TABLE orders DROP PARTITION p1")
+    log.insert(ORDERS, (2, "f"))
+
+
 STORIES: dict[str, tuple[Story, dict[str, list[tuple[object, ...]]]]] = {
     "add with default": (add_with_default, {"orders": [(1, "a", 5), (2, "b", 7)]}),
     "rename and modify": (rename_and_modify, {"orders": [(1, "a", 3), (2, "b", 2**40)]}),
@@ -130,8 +142,9 @@ STORIES: dict[str, tuple[Story, dict[str, list[tuple[object, ...]]]]] = {
     ),
     "truncate": (truncate, {"orders": [(2, "c")]}),
     "drop and create": (drop_and_create, {"orders": [(1, 9)]}),
+    "drop partitions": (drop_partitions, {"orders": [(10, "e"), (2, "f"), (20, "d")]}),
     "swap": (swap, {"orders": [(7, 70), (8, 80)], "items": [(1, "a"), (2, "b")]}),
     "gh-ost": (gh_ost, {"orders": [(1, "a", 5), (2, "b", 5), (3, "c", 5), (4, "d", 9)]}),
 }
-ONLY = TableRule(select=r"shop\.(orders|items)")
+ONLY = TableRule(select=r"shop\.(orders|items)", on_partition_drop=OnPartitionDrop.APPLY)
 """Neither the ghost nor `other.tmp` is selected."""

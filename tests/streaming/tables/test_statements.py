@@ -16,7 +16,16 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format import open_log
 from binlog_format.errors import SchemaError, TableError
 from binlog_format.events.table_encoding import ColumnSpec, TableSpec
-from binlog_streaming.settings import Deletes, Mode, OnStatement, TableFormat, TableRule, UnknownValues
+from binlog_streaming.settings import (
+    Deletes,
+    Mode,
+    OnPartitionDrop,
+    OnStatement,
+    Sink,
+    TableFormat,
+    TableRule,
+    UnknownValues,
+)
 from binlog_streaming.tables.progress import Note
 from binlog_streaming.tables.steps import watched
 from binlog_streaming.tables.target import DROPPED_PROPERTY, GTID_POSITION_KEY, KEYS_PROPERTY
@@ -34,6 +43,7 @@ from tests.streaming.tables.statement_stories import (
     STEPS_MAX,
     STORIES,
     WHEN,
+    drop_partitions,
     gh_ost,
     kept,
     rows_of,
@@ -80,7 +90,7 @@ def test_statement_cut_off_at_any_step_and_repeated_does_the_same(tmp_path: Path
 @pytest.mark.parametrize("table_format", MIRROR_SINKS, ids=str)
 def test_kill_at_any_step_then_the_same_batch_again(tmp_path: Path, table_format: TableFormat) -> None:
     """kill -9 in the middle of a batch with statements."""
-    names = ("drop and add again", "swap", "gh-ost")
+    names = ("drop and add again", "swap", "gh-ost", "drop partitions")
     step = stride(3)
     program = [sys.executable, "-m", "tests.streaming.tables.killed_writes", str(tmp_path), str(table_format)]
     program += [str(step), *names]
@@ -111,6 +121,75 @@ def test_marked_rows_and_versions_stay_when_their_table_is_truncated(tmp_path: P
         (2, "b", WHEN, False),
         (2, "c", None, True),
     ]
+
+
+def drop_partitions_of(log: ShopLog) -> None:
+    drop_partitions(log)
+    log.update(ORDERS, ((20, "d"), (20, "g")))
+    log.statement("ALTER TABLE orders TRUNCATE PARTITION p2, p3")
+
+
+@pytest.mark.parametrize("table_format", MIRROR_SINKS, ids=str)
+def test_rows_of_partitions_go_from_real_tables_once_however_often_it_is_done(
+    tmp_path: Path, table_format: TableFormat
+) -> None:
+    for _ in range(2):
+        write_story(
+            tmp_path, drop_partitions, (ONLY,), sink=Sink(directory=str(tmp_path / "tables"), format=table_format)
+        )
+        rows = Place(tmp_path / "tables", table_format, "shop/orders").rows()
+        assert sorted(rows, key=str) == STORIES["drop partitions"][1]["orders"]
+
+
+def test_marked_rows_and_versions_of_dropped_partitions_stay(tmp_path: Path) -> None:
+    apply = OnPartitionDrop.APPLY
+    mark = TableRule(deletes=Deletes.MARK, on_partition_drop=apply)
+    gone = [(1, "a"), (10, "e"), (19, "c"), (20, "g")]
+    assert kept(tmp_path, drop_partitions_of, mark)["orders"] == sorted(
+        [*((*row, True, WHEN) for row in gone), (2, "f", True, WHEN)], key=str
+    )
+    versions = kept(tmp_path, drop_partitions_of, TableRule(mode=Mode.SCD2, on_partition_drop=apply))["orders"]
+    held = [(row[0], row[1], row[3], row[4]) for row in versions]
+    assert held == sorted(((*row, WHEN, False) for row in [*gone, (2, "f"), (10, "b"), (20, "d")]), key=str)
+
+
+def test_rows_of_dropped_partitions_can_be_kept_and_a_changelog_keeps_them(tmp_path: Path) -> None:
+    keep = TableRule(on_partition_drop=OnPartitionDrop.KEEP)
+    assert kept(tmp_path, drop_partitions, keep)["orders"] == [(1, "a"), (10, "e"), (19, "c"), (2, "f"), (20, "d")]
+    assert len(kept(tmp_path, drop_partitions, TableRule(mode=Mode.CHANGELOG))["orders"]) == 6
+
+
+def test_dropped_partitions_are_refused_by_default_with_the_setting(tmp_path: Path) -> None:
+    targets = MemoryTargets()
+    wanted = r"STATEMENT_REFUSED\] shop\.orders: at .*, TRUNCATE PARTITION p2 takes .* on_partition_drop = fail"
+    for rule in (TableRule(), TableRule(unknown_values=UnknownValues.NULL)):
+        with pytest.raises(TableError, match=wanted) as error:
+            write_story(tmp_path, drop_partitions, (rule,), targets)
+        assert 'on_partition_drop = "keep"' in str(error.value.hint)
+        assert len(rows_of(targets)["orders"]) == 4, "the rows before it"
+
+
+def test_dropped_partitions_that_nobody_defines_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    def story(log: ShopLog) -> None:
+        log.insert(ORDERS, (1, "a"))
+        log.statement("ALTER TABLE orders DROP PARTITION p1")
+
+    with pytest.raises(SchemaError, match=r"PARTITION_BOUNDS\] shop\.orders: .*no CREATE TABLE of it is known"):
+        write_story(tmp_path, story, (ONLY,), MemoryTargets())
+
+
+def test_partitions_of_a_table_that_takes_the_place_of_another_are_dropped_in_it(tmp_path: Path) -> None:
+    def story(log: ShopLog) -> None:
+        log.insert(ORDERS, (1, "a"))
+        log.statement(
+            "CREATE TABLE _orders_new (id INT PRIMARY KEY, name VARCHAR(20)) PARTITION BY RANGE (id) "
+            "(PARTITION p1 VALUES LESS THAN (5), PARTITION p2 VALUES LESS THAN MAXVALUE)"
+        )
+        log.insert(wanted("_orders_new", ID, NAME), (1, "a"), (7, "x"))
+        log.statement("ALTER TABLE _orders_new TRUNCATE PARTITION p2")
+        log.statement("RENAME TABLE orders TO _orders_old, _orders_new TO orders")
+
+    assert kept(tmp_path, story, TableRule(select=r"shop\.orders"))["orders"] == [(1, "a")]
 
 
 def test_marked_rows_stay_when_their_table_is_made_anew_with_other_columns(tmp_path: Path) -> None:

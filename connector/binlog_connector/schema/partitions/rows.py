@@ -151,6 +151,11 @@ class PartitionRows:
         self._partitioning = definition.partitioning
         self._definitions = {column.name.casefold(): column for column in definition.columns or ()}
         self._chosen = chosen
+        for name in self.columns:
+            column = self._definitions.get(name.casefold())
+            # Row images may come without it, and what is computed is not computed anew.
+            if column is not None and column.generated is not None:
+                raise NotEvaluatedError(f"column {name} is a generated one")
         # What is not worked out is named before any row is read.
         empty = {
             name: pa.array([], _NO_VALUES.get(column.type_name, pa.null()))
