@@ -147,6 +147,7 @@ class UnsupportedError(BinlogError):
             "ENCRYPTED",
             "STATEMENT_FORMAT",
             "ROWS_NOT_LOGGED",
+            "FOREIGN_KEY_CASCADE",
             "VERSION",
             "PAGE_SIZE",
             "FORMAT",

@@ -64,6 +64,13 @@ class OnRowStatement(StrEnum):
     IGNORE = "ignore"
 
 
+class OnCascade(StrEnum):
+    """What becomes of a child table whose rows foreign keys change without a word in the log."""
+
+    FAIL = "fail"
+    IGNORE = "ignore"
+
+
 class Begin(StrEnum):
     """From where on a table has to be in the log."""
 
@@ -174,6 +181,7 @@ class TableRule(Section, frozen=True):
         on_partition_drop: What DROP PARTITION and TRUNCATE PARTITION do to targets that hold the table's rows.
         unknown_values: What rows that are there get in a new column, where the log does not say it.
         on_statement: What a statement that changes rows without row events does to the job.
+        foreign_keys: What a change of a parent does that its foreign keys may carry on to the table, not to the log.
         begin: From where on the table has to be in the log, for modes that hold its rows.
     """
 
@@ -187,6 +195,7 @@ class TableRule(Section, frozen=True):
     on_partition_drop: OnPartitionDrop = OnPartitionDrop.FAIL
     unknown_values: UnknownValues = UnknownValues.FAIL
     on_statement: OnRowStatement = OnRowStatement.FAIL
+    foreign_keys: OnCascade = OnCascade.FAIL
     begin: Begin = Begin.CREATED
 
     @property
@@ -275,7 +284,7 @@ class Job(Section, frozen=True):
     def source_options(self) -> dict[str, str]:
         """The options of the Spark source, without the path: tables that no rule wants are left out there already."""
         wanted = ",".join([*(rule.select for rule in self.tables), GHOST_TABLES])
-        return {"view": "tables", "tables": wanted, **self.source.options()}
+        return {"view": "tables", "tables": wanted, "countOtherTables": "true", **self.source.options()}
 
 
 GHOST_TABLES = r".*\._.+_(gho|new)"

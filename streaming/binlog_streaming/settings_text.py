@@ -141,6 +141,12 @@ TABLES = (
         "fail (the job stops before it), or ignore (the table lacks these changes).",
     ),
     Setting(
+        "foreign_keys",
+        "What a DELETE or a change of keys in a parent table does, where CASCADE or SET NULL of a foreign key may "
+        "change rows of this table and the log does not have that (MariaDB, MySQL before 9.6): fail (the job stops "
+        "before it), or ignore (the table lacks these changes).",
+    ),
+    Setting(
         "begin",
         "Where a mirror or scd2 table may begin: created (its CREATE TABLE or a TRUNCATE lies in what is read, or the "
         "log begins with the server's first transaction; otherwise the job stops), or empty (it was empty where the "

@@ -112,6 +112,7 @@ def test_every_option_of_the_source_that_a_stream_has_can_be_set() -> None:
         "includeDdl",
         "includeQuery",
         "failOnStatement",
+        "countOtherTables",
         "endingOffsets",
         "endingGtid",
         *BATCH_ONLY,

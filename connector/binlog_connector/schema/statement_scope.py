@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.foreign_keys import ForeignKeys
 from binlog_connector.schema.operations import (
     AlterTable,
     ChangeRows,
@@ -53,6 +54,9 @@ class StatementScope:
     """What sessions, triggers, functions and views make of names; observes all statements of a log in its order.
 
     Give each statement to `changes` or to `observe`, not to both.
+
+    Attributes:
+        foreign_keys: Those of all tables, after the statements observed; None: nobody asks for them.
     """
 
     def __init__(self) -> None:
@@ -61,6 +65,7 @@ class StatementScope:
         self._triggers: dict[TableName, TableName] = {}
         self._functions: set[TableName] = set()
         self._views: set[TableName] = set()
+        self.foreign_keys: ForeignKeys | None = None
 
     def changes(self, statement: DdlStatement, decoding: Decoding = DEFAULT_DECODING) -> list[StatementChange]:
         """What *statement* does to tables that are not temporary, in order: `table_changes` with what is known here."""
@@ -88,7 +93,7 @@ class StatementScope:
             "triggers": [[*name, *table] for name, table in sorted(self._triggers.items())],
             "functions": sorted(map(list, self._functions)),
             "views": sorted(map(list, self._views)),
-        }
+        } | ({} if self.foreign_keys is None else {"foreign_keys": self.foreign_keys.to_json()})
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> StatementScope:
@@ -101,10 +106,18 @@ class StatementScope:
             scope._triggers[TableName(database, name)] = TableName(table_database, table)
         scope._functions = {TableName(*name) for name in values.get("functions", ())}
         scope._views = {TableName(*name) for name in values.get("views", ())}
+        if "foreign_keys" in values:
+            scope.foreign_keys = ForeignKeys.from_json(values["foreign_keys"])
         return scope
 
     def _observed(self, statement: DdlStatement) -> Iterator[Operation | RowsChanged]:
         """What *statement* does to tables that are not temporary."""
+        for one in self._permanent_operations(statement):
+            if self.foreign_keys is not None and not isinstance(one, RowsChanged):
+                self.foreign_keys.apply(one)
+            yield one
+
+    def _permanent_operations(self, statement: DdlStatement) -> Iterator[Operation | RowsChanged]:
         self._forget_other_runs(statement)
         session = statement.server_id, statement.thread_id
         created: TableName | None = None

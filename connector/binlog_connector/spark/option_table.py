@@ -36,6 +36,7 @@ OPTIONS = (
     Option("table"),
     Option("tables", "all"),
     Option("excludeTables", "none"),
+    Option("countOtherTables", "false"),
     Option("startingOffsets", "earliest"),
     Option("startingGtid"),
     Option("startingTimestamp"),

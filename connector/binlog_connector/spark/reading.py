@@ -101,7 +101,13 @@ def make_view(
             from binlog_format.views.tables import TablesView
 
             finder = functools.partial(find_statement_rows, server_runs=server_runs)
-            return TablesView(tables=tables, groups=groups, decoding=decoding, find_statements=finder)
+            return TablesView(
+                tables=tables,
+                groups=groups,
+                decoding=decoding,
+                find_statements=finder,
+                counts_others=options.counts_others,
+            )
         case View.EVENTS:
             from binlog_format.views.events import EventsView
 

@@ -22,7 +22,7 @@ from binlog_connector.schema.table_changes import (
     TableTruncated,
 )
 from binlog_format.errors import BinlogError, TableError
-from binlog_streaming.settings import Begin, Mode, OnRowStatement, OnStatement
+from binlog_streaming.settings import Begin, Mode, OnCascade, OnRowStatement, OnStatement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.table_changes import StatementChange, TableChange
     from binlog_format.position import Position
     from binlog_streaming.tables.batch_plan import LogPlace
+    from binlog_streaming.tables.cascades import Carried
     from binlog_streaming.tables.kept import KeptTable
     from binlog_streaming.tables.memory import JobMemory
 
@@ -96,6 +97,17 @@ class Admission:
                 self._let_lack(self.known())
             else:
                 self._take_change(statement, change)
+
+    def take_cascade(self, carried: Carried) -> None:
+        """A change of a parent, before the next statement."""
+        child = carried.cascade.child
+        table = self.find(child)
+        if table is None:
+            return
+        # Whatever takes over what is kept aside lacks these changes then, and is refused for it.
+        self._let_lack([child])
+        if table.rule.foreign_keys is OnCascade.FAIL and not table.is_aside:
+            self.refusals.setdefault(child, Refusal(carried.place, carried.change.gtid, carried.error()))
 
     def finish(self, first_rows: Mapping[TableName, Position]) -> None:
         """After the last statement: look at the tables that have rows, or another name now.

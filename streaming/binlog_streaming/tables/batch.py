@@ -15,6 +15,7 @@ from binlog_format.errors import BinlogError
 from binlog_streaming.settings import OnError
 from binlog_streaming.tables.apply import BatchRun, apply_component
 from binlog_streaming.tables.batch_plan import ChangeStep
+from binlog_streaming.tables.cascades import CascadeLog
 from binlog_streaming.tables.kept import KeptTables
 from binlog_streaming.tables.missing import check_folders
 from binlog_streaming.tables.plan import plan_batch, spread
@@ -39,7 +40,19 @@ DRIVER_THREADS = 4
 """Components that the driver writes at a time, where Spark itself writes: mostly they wait for it."""
 
 # What a plan needs of a row of the view `tables`.
-PLAN_COLUMNS = ("database", "table", "start", "end", "inserts", "updates", "deletes", "ddl", "index")
+PLAN_COLUMNS = (
+    "database",
+    "table",
+    "start",
+    "end",
+    "inserts",
+    "updates",
+    "deletes",
+    "checked_updates",
+    "checked_deletes",
+    "ddl",
+    "index",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +111,7 @@ class BatchContext:
             self.memory,
             on_error=job.on_error,
             fail_on_data_loss=job.source.fail_on_data_loss is not False,
+            log=CascadeLog(job),
         )
 
 

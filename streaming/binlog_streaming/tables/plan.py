@@ -12,6 +12,7 @@ Tables that are linked by a RENAME are one `Component`: its steps are done one a
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
@@ -39,6 +40,7 @@ from binlog_streaming.tables.batch_plan import (
     IndexPart,
     RowsStep,
 )
+from binlog_streaming.tables.cascades import Touched, cascades_in
 from binlog_streaming.tables.kept import KeptTable
 from binlog_streaming.tables.memory import JobMemory, Learned, SetAside, can_set_aside
 
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.tables.admission import Refusal
     from binlog_streaming.tables.batch_plan import LogPlace
+    from binlog_streaming.tables.cascades import Carried, CascadeLog
     from binlog_streaming.tables.kept import KeptTables
 
     Row = Mapping[str, object]
@@ -78,6 +81,11 @@ class _Planning:
             self.tables[name] = table
         return self.tables[name]
 
+    def holds_rows(self, name: TableName) -> bool:
+        """Whether a table is one of the job's that has targets with its rows."""
+        table = self.find(name)
+        return table is not None and set(table.rule.modes) != {Mode.CHANGELOG}
+
     def known(self) -> list[TableName]:
         """Tables of the job that exist, or existed, as far as that is known by now."""
         names = dict.fromkeys((*self.parts, *self.tables, *(self.memory.written or ())))
@@ -92,6 +100,7 @@ def plan_batch(
     *,
     on_error: OnError = OnError.STOP,
     fail_on_data_loss: bool = True,
+    log: CascadeLog | None = None,
 ) -> BatchPlan:
     """Put what a batch holds in order.
 
@@ -102,29 +111,49 @@ def plan_batch(
         memory: What the job knows from batches before; default: nothing.
         on_error: What becomes of a batch with a table that cannot go on.
         fail_on_data_loss: Stop where the server states that it did not log changes.
+        log: Where rows of parents are looked for whose foreign keys change rows of children; None: they are not.
 
     Raises:
         SchemaError: `DDL_NOT_PARSED`: a DROP DATABASE of which is not known which tables it drops.
-        UnsupportedError: `STATEMENT_FORMAT`: a statement changes rows of the job's tables.
+        UnsupportedError: `STATEMENT_FORMAT`: a statement changes rows of the job's tables. `FOREIGN_KEY_CASCADE`: a
+            foreign key does.
         TableError: `INCOMPLETE`: rows of a table that existed before the log was read.
         DataLossError: `LOST_EVENTS`: the server did not log changes.
         BinlogError: What parsing statements raises.
     """
     planning = _Planning(kept, memory or JobMemory())
     statements: list[DdlStatement] = []
+    touched: list[Touched] = []
+    first: Position | None = None
     end: Position | None = None
     for row in rows:
-        row_end = position_of(row["end"])
+        row_start, row_end = position_of(row["start"]), position_of(row["end"])
+        first = row_start if first is None else min(first, row_start)
+        if row["database"] is not None:
+            name = TableName(str(row["database"]), str(row["table"]))
+            counts = (cast("int", row[f"checked_{kind}"] or 0) for kind in ("updates", "deletes"))
+            touched.append(Touched(name, row_start, row_end, *counts))
+            if row["index"] is None:
+                continue  # no table of the job
         end = row_end if end is None else max(end, row_end)
-        if row["index"] is None:
+        if row["database"] is None:
             statements += [DdlStatement.from_row(one) for one in cast("Sequence[Row]", row["ddl"])]
             continue
-        name = TableName(str(row["database"]), str(row["table"]))
         if planning.find(name) is not None:
             planning.parts.setdefault(name, []).append(_part(row, row_end))
     statements.sort(key=lambda one: (one.position, one.event_no))
-    changes = [(statement, planning.memory.scope.changes(statement, decoding)) for statement in statements]
-    _admit(planning, changes, on_error, fail_on_data_loss=fail_on_data_loss)
+    scope = planning.memory.scope
+    if log is not None and first is not None and scope.foreign_keys is None:
+        scope.foreign_keys = log.keys_before(first)
+    changes: list[tuple[DdlStatement, list[StatementChange]]] = []
+    states = [] if first is None or scope.foreign_keys is None else [(first, scope.foreign_keys.copy())]
+    for statement in statements:
+        changes.append((statement, scope.changes(statement, decoding)))
+        if states and scope.foreign_keys is not None and scope.foreign_keys != states[-1][1]:
+            states.append((statement.position, scope.foreign_keys.copy()))
+    _keep_between_renames(planning, [change for _, some in changes for change in some])
+    carried = [] if log is None or not states else cascades_in(touched, states, log, planning.holds_rows)
+    _admit(planning, changes, carried, on_error, fail_on_data_loss=fail_on_data_loss)
     _take_statements(planning, changes)
     components = sorted(_components(planning), key=lambda one: one.name)
     learned = Learned(frozenset(planning.gone), planning.complete, planning.memory.scope)
@@ -156,14 +185,20 @@ def _part(row: Row, end: Position) -> IndexPart:
 def _admit(
     planning: _Planning,
     changes: Sequence[tuple[DdlStatement, list[StatementChange]]],
+    carried: Sequence[Carried],
     on_error: OnError,
     *,
     fail_on_data_loss: bool,
 ) -> None:
-    _keep_between_renames(planning, [change for _, some in changes for change in some])
     admission = Admission(planning.memory, planning.find, planning.known, fail_on_data_loss)
+    ahead = deque(carried)
     for statement, some in changes:
+        while ahead and ahead[0].place < (statement.position, statement.event_no):
+            admission.take_cascade(ahead.popleft())
         admission.take(statement, some)
+    # Of each range only the first change is known, and others may follow a TRUNCATE.
+    for one in (*ahead, *carried):
+        admission.take_cascade(one)
     admission.finish({name: min(part.start for part in parts) for name, parts in planning.parts.items()})
     planning.complete = admission.complete
     refusals = sorted(admission.refusals.values(), key=lambda one: one.place)

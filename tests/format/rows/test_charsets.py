@@ -131,7 +131,9 @@ def test_bytes_that_are_no_text_are_damage_or_replaced(charset: str, content: st
     with pytest.raises(CorruptError) as raised:
         read_texts(charset, values)
     assert "shop.orders.c: value 1: " in str(raised.value)
-    assert f"{len(values[1])} bytes {content} are not {charset}. With option replaceInvalidText=true" in str(raised.value)
+    assert f"{len(values[1])} bytes {content} are not {charset}. With option replaceInvalidText=true" in str(
+        raised.value
+    )
     replaced = read_texts(charset, values, REPLACING)
     assert replaced[0] == ""
     assert "\ufffd" in replaced[1]

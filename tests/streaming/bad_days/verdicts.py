@@ -136,7 +136,8 @@ def _stopped(error: Exception) -> Verdict:
 def _set_aside(name: str, end: JobEnd, target: TargetTable | None) -> Verdict | None:
     # Both have to name it: the target for its readers, the log line for the operator.
     whole_name = re.compile(rf"(?<![\w.]){re.escape(name)}(?!\w)")
-    told = [text for text in end.warnings if whole_name.search(text) and _CONDITION.search(text)]
+    # The reason may name other tables, such as the parent of a foreign key.
+    told = [text for text in end.warnings if whole_name.search(_CONDITION.split(text)[0]) and _CONDITION.search(text)]
     if not told and (target is None or not target.is_aside):
         return None
     if not told:

@@ -12,7 +12,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import DataLossError, OptionError, TableError, UnsupportedError
 from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.replay import ReplayRequest, plan_replay
-from binlog_streaming.settings_model import Begin, Job, Mode, OnError, OnRowStatement, OnStatement
+from binlog_streaming.settings_model import Begin, Job, Mode, OnCascade, OnError, OnRowStatement, OnStatement
 from binlog_streaming.tables.target import COMPLETE_PROPERTY, SET_ASIDE_PROPERTY
 from tests.streaming.replay_runs import run
 from tests.streaming.tables.shop import ShopLog
@@ -71,6 +71,63 @@ def middle(folder: Path, *stories: Story, **rule: Any) -> Job:
     """A job that begins after the first transaction of the log."""
     log(folder, orders_twice, *stories)
     return job(folder, source={"startingGtid": "0-1-1"}, **rule)
+
+
+CHILD = "CREATE TABLE items (id INT PRIMARY KEY, name INT REFERENCES orders (id) ON DELETE CASCADE ON UPDATE CASCADE)"
+
+
+def with_child(writer: ShopLog) -> None:
+    writer.statement(CHILD)
+    orders_twice(writer)
+    writer.insert(ITEMS, (10, "1"))
+
+
+def delete_parent(writer: ShopLog) -> None:
+    writer.delete(ORDERS, (1, "a"))
+
+
+@pytest.mark.parametrize("select", [r"shop\..*", r"shop\.items"])
+@pytest.mark.parametrize("in_one_batch", [True, False])
+def test_child_of_a_parent_that_may_cascade_is_refused_until_it_is_ignored(
+    tmp_path: Path, select: str, in_one_batch: bool
+) -> None:
+    if in_one_batch:
+        log(tmp_path, with_child, delete_parent)
+    else:
+        log(tmp_path, with_child)
+        run(job(tmp_path, select=select))
+        log(tmp_path, delete_parent, first=500)
+    wanted = (
+        r"FOREIGN_KEY_CASCADE\] GTID 0-1-\d+, position .*: a DELETE from shop\.orders may change rows of shop\.items"
+    )
+    for _ in range(2):
+        with pytest.raises(UnsupportedError, match=wanted):
+            run(job(tmp_path, select=select))
+    ignoring = job(tmp_path, select=select, foreign_keys=OnCascade.IGNORE)
+    run(ignoring)
+    assert ("shop", "items") in record(ignoring).incomplete
+    assert rows(tmp_path, "items") == [(10, "1")]
+
+
+def test_child_is_refused_only_where_a_referenced_column_changes(tmp_path: Path) -> None:
+    log(tmp_path, with_child, lambda writer: writer.update(ORDERS, ((1, "a"), (1, "b"))))
+    run(job(tmp_path))
+    log(tmp_path, lambda writer: writer.update(ORDERS, ((1, "b"), (7, "b"))), first=500)
+    with pytest.raises(UnsupportedError, match=r"FOREIGN_KEY_CASCADE\] .*an UPDATE of a key of shop\.orders"):
+        run(job(tmp_path))
+
+
+def test_foreign_key_from_before_the_start_counts(tmp_path: Path) -> None:
+    log(tmp_path, with_child, delete_parent)
+    late = job(tmp_path, source={"startingGtid": "0-1-4"}, begin=Begin.EMPTY)
+    with pytest.raises(UnsupportedError, match=r"FOREIGN_KEY_CASCADE\] .*shop\.items"):
+        run(late)
+
+
+def test_changelog_of_a_child_is_not_refused(tmp_path: Path) -> None:
+    log(tmp_path, with_child, delete_parent)
+    run(job(tmp_path, mode=Mode.CHANGELOG))
+    assert len(rows(tmp_path, "items")) == 1
 
 
 @pytest.mark.parametrize("select", [r"shop\..*", r"shop\.orders", r"shop\.items"])
