@@ -174,10 +174,10 @@ def column_infos(cursor: Cursor, table: str) -> list[ColumnInfo]:
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
-def true_rows(cursor: Cursor, table: str, columns: list[ColumnInfo]) -> list[list[Any]]:
-    """All rows of a table, in the form of `expected.json`."""
+def true_rows(cursor: Cursor, table: str, columns: list[ColumnInfo], when: str = "") -> list[list[Any]]:
+    """All rows of a table, in the form of `expected.json`; *when*: FOR SYSTEM_TIME ..., of a versioned one."""
     expressions = [expression for column in columns for expression in _expressions(column)]
-    cursor.execute(f"SELECT {', '.join(expressions)} FROM `{table}`")
+    cursor.execute(f"SELECT {', '.join(expressions)} FROM `{table}` {when}")
     rows = []
     for found in cursor.fetchall():
         values = iter(found)

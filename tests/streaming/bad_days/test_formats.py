@@ -80,7 +80,7 @@ def live(server: MariaDbServer, folder: Path, name: str, binlog_format: str) -> 
             with contextlib.suppress(pymysql.err.MySQLError):
                 cursor.execute(text.replace(LOADED_FROM, str(folder / "load.csv")))
                 done += 1
-        assert done > len(wanted) * 0.9
+        assert done > len(wanted) * 0.8
         shutil.copytree(server.binlog_directory, folder / "log")
         return server_tables(cursor)
 
@@ -91,6 +91,7 @@ def run(spark: SparkSession, folder: Path, name: str, **more: object) -> JobEnd:
         "source": {"path": str(folder / "log")},
         "sink": {"directory": str(folder / name)},
         "checkpoint": str(folder / f"{name}-checkpoint"),
+        "tables": [{"on_drop": "apply"}],  # tables that the server does not have in the end have no rows
         **more,
     }
     return run_job(job, folder, spark)
@@ -106,7 +107,7 @@ def test_every_table_is_equal_or_named(
     found = judge(end, server, read_targets(tmp_path / "aside"))
     told = {table: f"{verdict.kind}: {verdict.why}" for table, verdict in found.items()}
     kinds = {verdict.kind for verdict in found.values()}
-    assert kinds <= {Kind.EQUAL, Kind.ASIDE}, told
+    assert kinds <= {Kind.EQUAL, Kind.ASIDE}, {one: why for one, why in told.items() if why.startswith("wrong")}
     statements_found = [table for table, verdict in found.items() if "STATEMENT_FORMAT" in verdict.why]
     if binlog_format == "ROW":
         assert Kind.EQUAL in kinds

@@ -271,5 +271,8 @@ def server_tables(cursor: Cursor) -> dict[str, ServerTable]:
         cursor.execute("SHOW FULL TABLES WHERE Table_type <> 'VIEW'")
         for table, _ in cursor.fetchall():
             columns = column_infos(cursor, table)
-            found[f"{database}.{table}"] = ServerTable(columns, true_rows(cursor, table, columns))
+            # The log has the rows of a versioned table that hold no longer, too, as rows.
+            cursor.execute(f"SHOW CREATE TABLE `{table}`")
+            when = "FOR SYSTEM_TIME ALL" if "SYSTEM VERSIONING" in str(cursor.fetchall()) else ""
+            found[f"{database}.{table}"] = ServerTable(columns, true_rows(cursor, table, columns, when))
     return found
