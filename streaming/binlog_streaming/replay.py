@@ -300,7 +300,7 @@ def _begins_in_the_middle(names: list[TableName], start: GtidPoint) -> TableErro
     told = ", ".join(str(name) for name in names[:5])
     return TableError(
         "STANDS_ELSEWHERE",
-        f"{told}: not there, while others stand at {start}: from there on it would lack what it had before",
+        f"{told}: not there, while other tables stand at {start}: it would lack what it had before",
         hint=f"Build what is missing first, --to {start} (tables that stand there already are left alone); or give "
         "--from, to begin with it in the middle",
     )

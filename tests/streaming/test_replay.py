@@ -20,7 +20,7 @@ from binlog_format.gtid_set import parse_gtids
 from binlog_format.position import Position
 from binlog_streaming.checkpoint import read_checkpoint
 from binlog_streaming.replay import CHECKPOINT, ReplayRequest, plan_replay
-from binlog_streaming.settings_model import Mode, OnRowStatement, TableFormat, Writer
+from binlog_streaming.settings_model import Mode, OnCascade, OnRowStatement, TableFormat, Writer
 from binlog_streaming.tables.delta import DeltaTarget
 from binlog_streaming.tables.job import TablesJob
 from binlog_streaming.tables.sinks import sink_type
@@ -237,7 +237,14 @@ def test_tables_of_a_killed_job_without_checkpoint_go_on(tmp_path: Path) -> None
 
 def test_replay_to_the_end_is_what_the_job_makes(tmp_path: Path) -> None:
     """All tables, with all that statements do to them, cut in the middle of these."""
-    job = job_for(tmp_path, MARIADB, select=r"t\..*", bytes_max="64k", on_statement=OnRowStatement.IGNORE)
+    job = job_for(
+        tmp_path,
+        MARIADB,
+        select=r"t\..*",
+        bytes_max="64k",
+        on_statement=OnRowStatement.IGNORE,
+        foreign_keys=OnCascade.IGNORE,
+    )
     run(job)
     there = tmp_path / "then"
     for end in (up_to(MARIADB, 40), up_to(MARIADB, 60), None):
