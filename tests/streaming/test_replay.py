@@ -20,7 +20,7 @@ from binlog_format.gtid_set import parse_gtids
 from binlog_format.position import Position
 from binlog_streaming.checkpoint import read_checkpoint
 from binlog_streaming.replay import CHECKPOINT, ReplayRequest, plan_replay
-from binlog_streaming.settings_model import Mode, OnCascade, OnRowStatement, TableFormat, Writer
+from binlog_streaming.settings_model import Mode, OnCascade, OnPartitionDrop, OnRowStatement, TableFormat, Writer
 from binlog_streaming.tables.delta import DeltaTarget
 from binlog_streaming.tables.job import TablesJob
 from binlog_streaming.tables.sinks import sink_type
@@ -244,6 +244,7 @@ def test_replay_to_the_end_is_what_the_job_makes(tmp_path: Path) -> None:
         bytes_max="64k",
         on_statement=OnRowStatement.IGNORE,
         foreign_keys=OnCascade.IGNORE,
+        on_partition_drop=OnPartitionDrop.KEEP,
     )
     run(job)
     there = tmp_path / "then"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.streaming.bad_days.scenario import Scenario
     from tests.streaming.bad_days.week import Result
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.thorough]
 
 TOPICS = (statements, beginnings, partitions, foreign_keys, order)
 SCENARIOS = {
