@@ -112,6 +112,8 @@ class ClassicLog(Log):
                 if int(piece.groups["file_offset"][-1]) == place:
                     return True
                 after = piece.next_offset
+            if place == after:
+                return True  # what follows the last whole group was cut off by a crash
             # Between groups are events about the file.
             return place >= max(after, scan.stopped_at) and (place == file.size() or file.is_about_itself(place))
 
