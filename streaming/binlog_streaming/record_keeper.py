@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from binlog_connector.following.resume import compare
+from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format import open_log
 from binlog_format.errors import OptionError, storage_error
 from binlog_format.events.layout import EventType
 from binlog_format.position import Place
-from binlog_streaming.checkpoint import read_checkpoint
+from binlog_streaming.checkpoint import read_checkpoint, read_offset
 from binlog_streaming.job_record import JobRecord, ScopeRecord, changes_between
 from binlog_streaming.settings_model import Mode
 from binlog_streaming.state_files import StateFolder
@@ -22,9 +25,12 @@ from binlog_streaming.tables.memory import JobMemory
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from binlog_format.errors import DataLossError
     from binlog_streaming.job_record import Change
     from binlog_streaming.settings_model import Job
     from binlog_streaming.tables.progress import BatchProgress
+
+logger = logging.getLogger(__name__)
 
 RECORD_FILE = "binlog-stream-job.json"
 """In the checkpoint's directory, so that it is copied, restored and deleted with it; Spark does not look at it."""
@@ -73,6 +79,10 @@ class RecordKeeper:
             AccessError: The record cannot be written.
         """
         self._note(msgspec.structs.replace(self._record, from_first=self._from_first()))
+        loss = self._loss_before(batch_id)
+        if loss is not None:
+            self._note(_lacking(self._record))
+            logger.warning("data is lost, and failOnDataLoss is false: every table lacks changes from now on: %s", loss)
         return self._memory(batch_id)
 
     def look(self) -> JobMemory:
@@ -88,6 +98,15 @@ class RecordKeeper:
             return self._record.from_first
         source = self._job.source
         return source.starts_at_the_beginning and begins_with_first(source.path, source.format)
+
+    def _loss_before(self, batch_id: int) -> DataLossError | None:
+        """What lay between the batch before and this one, and is gone, where the job is to go on without it."""
+        source = self._job.source
+        offset = None if source.fail_on_data_loss is not False else read_offset(self._job.checkpoint, batch_id - 1)
+        if offset is None:
+            return None
+        with WatchedLog(source.path, source.format) as watched:
+            return compare(watched, offset).loss
 
     def _memory(self, batch_id: int) -> JobMemory:
         record = self._record
@@ -250,6 +269,13 @@ _LEARNED = ("tables", "targets", "from_first", "complete", "incomplete", "set_as
 
 def _with_learned(record: JobRecord, other: JobRecord) -> JobRecord:
     return msgspec.structs.replace(record, **{name: getattr(other, name) for name in _LEARNED})
+
+
+def _lacking(record: JobRecord) -> JobRecord:
+    """After changes were lost: any table may lack some, also those that the job meets later."""
+    return msgspec.structs.replace(
+        record, from_first=False, complete=(), incomplete=_sorted(record.tables, record.complete, record.incomplete)
+    )
 
 
 def begins_with_first(path: str, format_name: str | None = None) -> bool:

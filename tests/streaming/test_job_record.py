@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import shutil
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from binlog_connector.following.edges import start_of_log
 from binlog_connector.following.offsets import SourceOffset
+from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError, StorageError
 from binlog_format.position import Position
@@ -30,9 +34,7 @@ from binlog_streaming.settings import (
 )
 from binlog_streaming.tables.memory import Learned
 from binlog_streaming.tables.progress import BatchProgress, Outcome, TableProgress
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.corpus import SERVER_CASES
 
 ORDERS, ITEMS = ("shop", "orders"), ("shop", "items")
 RULES = (
@@ -216,3 +218,26 @@ def test_record_that_cannot_be_written_is_a_named_error(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").write_text("no folder")
     with pytest.raises(StorageError, match=r"checkpoint/.*: cannot write it: "):
         RecordKeeper(job(tmp_path)).begin()
+
+
+def test_after_lost_changes_every_table_lacks_some(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = Path(shutil.copytree(SERVER_CASES / "mariadb-10.11" / "rotation", tmp_path / "log"))
+    begun(tmp_path)
+    with WatchedLog(str(log)) as watched:
+        begin = json.dumps(start_of_log(watched).to_json())
+    (tmp_path / "checkpoint" / "offsets" / "0").write_text(f'v1\n{{"conf":{{}}}}\n{begin}')
+    goes_on = RecordKeeper(job(tmp_path, failOnDataLoss=False))
+    goes_on.begin()
+    learned = Learned(complete={TableName(*ORDERS): True})
+    goes_on.saw_batch(BatchProgress(0, (), 0.1, 0.0, None, learned))
+    assert goes_on.memory(1).complete == {TableName(*ORDERS): True}
+    min(log.glob("mysql-bin.0*")).unlink()
+    memory = goes_on.memory(1)
+    assert memory.complete == dict.fromkeys((TableName(*ORDERS), TableName(*ITEMS)), False)
+    assert memory.from_first is False
+    assert "every table lacks changes from now on" in caplog.text
+    assert "mysql-bin.000002" in caplog.text
+    # It is known also to a job that stops at the next loss.
+    stops = RecordKeeper(job(tmp_path))
+    stops.begin()
+    assert stops.memory(2).complete == memory.complete

@@ -177,7 +177,7 @@ def column_infos(cursor: Cursor, table: str) -> list[ColumnInfo]:
 def true_rows(cursor: Cursor, table: str, columns: list[ColumnInfo], when: str = "") -> list[list[Any]]:
     """All rows of a table, in the form of `expected.json`; *when*: FOR SYSTEM_TIME ..., of a versioned one."""
     expressions = [expression for column in columns for expression in _expressions(column)]
-    cursor.execute(f"SELECT {', '.join(expressions)} FROM `{table}` {when}")
+    cursor.execute(f"SELECT {', '.join(expressions)} FROM {quoted(table)} {when}")
     rows = []
     for found in cursor.fetchall():
         values = iter(found)
@@ -185,14 +185,22 @@ def true_rows(cursor: Cursor, table: str, columns: list[ColumnInfo], when: str =
     return rows
 
 
+def quoted(name: str) -> str:
+    """A name, as statements have it."""
+    doubled = name.replace("`", "``")
+    return f"`{doubled}`"
+
+
 def _expressions(column: ColumnInfo) -> list[str]:
-    name, kind = f"`{column['name']}`", column["type"]
+    name, kind = quoted(str(column["name"])), column["type"]
     if kind in ("enum", "set"):
         return [f"CAST({name}+0 AS CHAR)", f"HEX({name})"]
     if kind == "bit":
         return [f"CAST({name}+0 AS CHAR)"]
     if kind == "float":
         return [f"CAST(CAST({name} AS DOUBLE) AS CHAR)"]
+    if kind == "double":
+        return [f"CAST({name} * 1e0 AS CHAR)"]  # also of a DOUBLE(m, d), whose text is rounded
     if kind == "uuid":
         return [f"CAST({name} AS CHAR)", f"REPLACE({name}, '-', '')"]
     if kind in ("inet4", "inet6"):
@@ -202,7 +210,9 @@ def _expressions(column: ColumnInfo) -> list[str]:
     return [f"CAST({name} AS CHAR)"]
 
 
-_HEX_TYPES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "geometry", "point")
+_BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+_SHAPES = ("point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection")
+_HEX_TYPES = (*_BYTES, "geometry", *_SHAPES)
 
 
 def _truth(column: ColumnInfo, values: list[Any]) -> Any:

@@ -107,15 +107,16 @@ class ClassicLog(Log):
             if place <= file.events_start:
                 return True
             scan = FileScan(file, file.events_start, place + 1, self._scratch, verify=False)
-            after = file.events_start
+            groups_end = file.events_start
             for piece in scan.pieces():
                 if int(piece.groups["file_offset"][-1]) == place:
                     return True
-                after = piece.next_offset
-            if place == after:
-                return True  # what follows the last whole group was cut off by a crash
-            # Between groups are events about the file.
-            return place >= max(after, scan.stopped_at) and (place == file.size() or file.is_about_itself(place))
+                groups_end = piece.file_offset + len(piece.data)
+            if place <= groups_end:
+                return place == groups_end
+            # After groups are events about the file; a group without an end may hold anything.
+            is_in_group = scan.stop is Stop.INCOMPLETE and place > scan.stopped_at
+            return not is_in_group and (place == file.size() or file.is_about_itself(place))
 
     def position_at_byte(self, name: str, byte: int) -> Position | None:
         """See `Log`."""

@@ -104,9 +104,11 @@ class TailView:
             state, style = ("● live", "green") if self._lag.transactions == 0 else ("● catching up", "yellow")
         return Text.assemble(
             ("binlog-stream tail ", "bold"),
-            (f" {self._path} ", "cyan"),
-            (f" {self._format_name}  ", "dim"),
-            (state, style),
+            (f" {state} ", style),
+            (f" {self._format_name} ", "dim"),
+            (f" {self._path}", "cyan"),  # last: a long one is cut off
+            no_wrap=True,
+            overflow="ellipsis",
         )
 
     def _values(self) -> Table:

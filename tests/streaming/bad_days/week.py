@@ -15,7 +15,7 @@ import pytest
 from binlog_streaming.settings import job_from
 from binlog_streaming.tables.job import TablesJob
 from tests.streaming.bad_days.verdicts import JobEnd, ServerTable, TargetTable, judge, read_targets
-from tests.truth.live_tables import column_infos, true_rows
+from tests.truth.live_tables import column_infos, quoted, true_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -252,7 +252,7 @@ def forget(server: MariaDbServer) -> None:
     """Leave nothing of what was there: the log begins with the server's first transaction."""
     with server.connect() as connection, connection.cursor() as cursor:
         for database in databases(cursor):
-            cursor.execute(f"DROP DATABASE `{database}`")
+            cursor.execute(f"DROP DATABASE {quoted(database)}")
         cursor.execute("SET GLOBAL log_bin_compress = 0")
         cursor.execute("RESET MASTER")
 
@@ -267,12 +267,12 @@ def server_tables(cursor: Cursor) -> dict[str, ServerTable]:
     """What SELECT gives of every table (and sequence) of the server, by `database.table`."""
     found = {}
     for database in databases(cursor):
-        cursor.execute(f"USE `{database}`")
+        cursor.execute(f"USE {quoted(database)}")
         cursor.execute("SHOW FULL TABLES WHERE Table_type <> 'VIEW'")
         for table, _ in cursor.fetchall():
             columns = column_infos(cursor, table)
             # The log has the rows of a versioned table that hold no longer, too, as rows.
-            cursor.execute(f"SHOW CREATE TABLE `{table}`")
+            cursor.execute(f"SHOW CREATE TABLE {quoted(table)}")
             when = "FOR SYSTEM_TIME ALL" if "SYSTEM VERSIONING" in str(cursor.fetchall()) else ""
             found[f"{database}.{table}"] = ServerTable(columns, true_rows(cursor, table, columns, when))
     return found

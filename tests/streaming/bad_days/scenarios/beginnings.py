@@ -139,8 +139,21 @@ SCENARIOS = (
     ),
     Scenario(
         "purged_while_the_job_was_down_and_told_to_go_on",
-        ORDERS + "--! run\n" + MORE + "--! purge\nINSERT INTO orders VALUES (5, 'e', 50);",
-        INCOMPLETE,
+        ORDERS
+        + "SET sql_log_bin = 0;\nCREATE TABLE truth.orders AS SELECT * FROM orders;\n"
+        + "INSERT INTO truth.orders VALUES (5, 'e', 50);\nSET sql_log_bin = 1;\n--! run\n"
+        + MORE
+        + "--! purge\nINSERT INTO orders VALUES (5, 'e', 50);",
+        source={"failOnDataLoss": False},
+        truth={"day.orders": "truth.orders"},
+        is_alone=True,
+    ),
+    Scenario(
+        "purged_with_a_table_made_in_between_and_told_to_go_on",
+        ORDERS
+        + "--! run\nCREATE TABLE late (id INT PRIMARY KEY);\nINSERT INTO late VALUES (1);\n"
+        + "--! purge\nINSERT INTO late VALUES (2);",
+        Refused("BINLOG_TABLE.INCOMPLETE", ("day.late",)),
         source={"failOnDataLoss": False},
         is_alone=True,
     ),
