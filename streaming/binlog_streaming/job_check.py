@@ -19,13 +19,15 @@ from binlog_streaming.job_statements import look_at_statements
 from binlog_streaming.job_tables import TableReport, report_table
 from binlog_streaming.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.record_keeper import RecordKeeper
-from binlog_streaming.settings_model import Begin, Mode, Writer
+from binlog_streaming.settings_model import Begin, Mode, OnCascade, OnError, Writer
 from binlog_streaming.tables.admission import incomplete
+from binlog_streaming.tables.cascades import logs_cascades
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_format.position import Position
     from binlog_streaming.checkpoint import Checkpoint
     from binlog_streaming.log_tables import FoundTable, OnProgress
@@ -130,6 +132,7 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     checkpoint = read_checkpoint(job.checkpoint)
     with WatchedLog(job.source.path, options.format, bound=options.bound) as watched:
         log = _log_report(watched)
+        are_cascades_logged = logs_cascades(watched.log, end_of_log(watched).position.file_no)
         start, begins_at, warnings = _start(watched, job, options, checkpoint)
     found = find_tables(
         job.source.path,
@@ -156,6 +159,9 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     begun = {table.name: table.begun_at is not None and table.begun_at >= begins_at for table in found.tables}
     memory = record.look()
     reports = tuple(_with_memory(report, job, memory, begins_there=begun[report.name]) for report in reports)
+    if not are_cascades_logged:
+        cascading = {table.name: table.cascading for table in found.tables}
+        reports = tuple(_with_cascading(report, job, cascading[report.name]) for report in reports)
     statements = look_at_statements(job, found.tally)
     warnings.extend(statements.warnings)
     problems = dict(statements.problems)
@@ -276,6 +282,27 @@ def _with_memory(report: TableReport, job: Job, memory: JobMemory, *, begins_the
         return replace(report, problems=(*report.problems, str(incomplete(name))))
     told = f"{name}: it is not complete: changes from before the start, or by statements, are missing in its targets"
     return replace(report, warnings=(*report.warnings, told))
+
+
+def _with_cascading(report: TableReport, job: Job, keys: Sequence[ForeignKey]) -> TableReport:
+    """Say which foreign keys change rows of the table without a word in the log."""
+    if job.tables[report.rule].foreign_keys is OnCascade.IGNORE:
+        then = "foreign_keys ignores it: the rows in the targets may be wrong"
+    elif job.on_error is OnError.SET_ASIDE:
+        then = "the table is set aside at the first one"
+    else:
+        then = 'the job stops at the first one; foreign_keys = "ignore" goes on, and leaves rows wrong'
+    told = (
+        f"{report.name}: its foreign key {key.name} changes rows of it when rows of {key.parent} "
+        f"{_carried(key)}, and no log has these changes: {then}"
+        for key in keys
+    )
+    return replace(report, warnings=(*report.warnings, *told))
+
+
+def _carried(key: ForeignKey) -> str:
+    actions = ("are deleted" if key.on_delete else "", "change their key" if key.on_update else "")
+    return " or ".join(filter(None, actions))
 
 
 def _excluded_ghosts(job: Job, reports: Sequence[TableReport]) -> list[str]:

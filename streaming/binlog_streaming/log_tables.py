@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from binlog_connector.schema.definitions import TableDefinition, TableName
+    from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.operations import Operation
     from binlog_format.block import Block
@@ -60,6 +61,8 @@ class FoundTable:
         has_partial_rows: Some of the rows that were inserted or updated came without all their columns.
         unknown_columns: Those that such rows left out, and of which nobody knows what the rows hold: no statement and
             no schema file that was seen says their default, or they are computed.
+        cascading: Foreign keys that it had there, as far as a schema file and statements there say, through which
+            changes of other tables change its rows.
         problem: What does not let its layout be known, or its rows be read.
     """
 
@@ -71,6 +74,7 @@ class FoundTable:
     changes: int = 0
     has_partial_rows: bool = False
     unknown_columns: tuple[str, ...] = ()
+    cascading: tuple[ForeignKey, ...] = ()
     problem: BinlogError | None = None
 
     @property
@@ -150,6 +154,9 @@ class _Finder:
         self._layouts: dict[str, list[FoundTable]] = {}  # by name, in order, each time that the layout is another one
         self._made: set[str] = set()
         self._begun: dict[str, Position] = {}
+        self._foreign_keys = history.base.foreign_keys.copy()
+        self._cascading: dict[str, dict[str, ForeignKey]] = {}  # by table and name
+        self._note_cascading()
 
     def look_at(self, block: Block) -> None:
         """Take in one more block."""
@@ -183,11 +190,14 @@ class _Finder:
             table.earlier = tuple(one.layout for one in others if one.problem is None)
             table.is_made_there = name in self._made
             table.begun_at = self._begun.get(name)
+            table.cascading = tuple(self._cascading.get(name, {}).values())
         return tuple(self._by_name[name] for name in sorted(self._by_name))
 
     def _obey(self, statement: DdlStatement) -> None:
         # Behind such a statement columns are not those before it under the same names.
         for operation in parse_ddl(statement.text, statement.session):
+            self._foreign_keys.apply(operation)
+            self._note_cascading()
             for name in _begun_by(operation):
                 self._begun[str(name)] = statement.position
             for name in _made_by(operation):
@@ -198,6 +208,11 @@ class _Finder:
                     if found.layout.database == operation.database:
                         self._made.add(full_name)
                         self._layouts.pop(full_name, None)
+
+    def _note_cascading(self) -> None:
+        for child in self._foreign_keys.keys:
+            keys = {key.name: key for key in self._foreign_keys.cascading_of(child)}
+            self._cascading.setdefault(str(child), {}).update(keys)
 
     def _count(self, found: FoundTable, block: Block, touched: TableEvents) -> None:
         from binlog_format.rows.images import ImageKind, read_images

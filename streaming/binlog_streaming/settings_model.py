@@ -284,7 +284,8 @@ class Job(Section, frozen=True):
     def source_options(self) -> dict[str, str]:
         """The options of the Spark source, without the path: tables that no rule wants are left out there already."""
         wanted = ",".join([*(rule.select for rule in self.tables), GHOST_TABLES])
-        return {"view": "tables", "tables": wanted, "countOtherTables": "true", **self.source.options()}
+        asked = {"view": "tables", "tables": wanted, "countOtherTables": "true", "tellProblems": "true"}
+        return {**asked, **self.source.options()}
 
 
 GHOST_TABLES = r".*\._.+_(gho|new)"

@@ -20,7 +20,19 @@ from binlog_streaming.init_job import init_text
 from binlog_streaming.job_check import check_job
 from binlog_streaming.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.record_keeper import RecordKeeper
-from binlog_streaming.settings import Begin, Deletes, Job, Mode, Sink, Source, TableFormat, TableRule, load_job
+from binlog_streaming.settings import (
+    Begin,
+    Deletes,
+    Job,
+    Mode,
+    OnCascade,
+    OnError,
+    Sink,
+    Source,
+    TableFormat,
+    TableRule,
+    load_job,
+)
 from binlog_streaming.tables.delta import DeltaTarget
 from binlog_streaming.tables.target import Ticket
 from tests.corpus import SERVER_CASES
@@ -125,6 +137,31 @@ def test_statements_that_change_rows_are_problems_of_their_tables(tmp_path: Path
     assert later.problems == ()
     text = init_text(str(log), scan_size=SCAN_SIZE)
     assert "WARNING: a job stops at changes of t.audit" in text.replace("\n# ", " ")
+
+
+@pytest.mark.parametrize("server", ["mariadb-10.11", "mysql-9"])
+def test_foreign_keys_that_change_rows_are_warned_of_where_the_server_does_not_log_it(
+    server: str, tmp_path: Path
+) -> None:
+    log = SERVER_CASES / server / "ops"
+    jobs = (
+        job_for(tmp_path, log=log),
+        job_for(tmp_path, TableRule(foreign_keys=OnCascade.IGNORE), log=log),
+        msgspec.structs.replace(job_for(tmp_path, log=log), on_error=OnError.SET_ASIDE),
+    )
+    stops, ignores, aside = (
+        "\n".join(text for table in check_job(job).tables for text in table.warnings if "foreign key" in text)
+        for job in jobs
+    )
+    if server == "mysql-9":
+        assert not stops
+        return
+    assert stops.startswith(
+        "t.chi: its foreign key chi_ibfk_1 changes rows of it when rows of t.par are deleted or change their key, "
+        "and no log has these changes: the job stops at the first one"
+    )
+    assert "these changes: foreign_keys ignores it" in ignores
+    assert "these changes: the table is set aside at the first one" in aside
 
 
 def test_parquet_gets_changelogs(tmp_path: Path) -> None:

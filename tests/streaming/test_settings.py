@@ -113,6 +113,7 @@ def test_every_option_of_the_source_that_a_stream_has_can_be_set() -> None:
         "includeQuery",
         "failOnStatement",
         "countOtherTables",
+        "tellProblems",
         "endingOffsets",
         "endingGtid",
         *BATCH_ONLY,

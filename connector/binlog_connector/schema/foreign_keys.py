@@ -160,6 +160,10 @@ class ForeignKeys:
                 database = operation.database.lower() if self.ignore_case else operation.database
                 self.keys = {child: keys for child, keys in self.keys.items() if child.database != database}
 
+    def cascading_of(self, child: TableName) -> list[ForeignKey]:
+        """Keys through which rows of *child* change when rows of other tables go, or change their keys."""
+        return [key for key in self.keys.get(self._name(child), ()) if key.on_delete or key.on_update]
+
     def cascades_of(self, parent: TableName) -> list[Cascade]:
         """The children whose rows change when rows of *parent* go, or change their keys."""
         parent = self._name(parent)

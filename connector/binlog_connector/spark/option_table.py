@@ -37,6 +37,7 @@ OPTIONS = (
     Option("tables", "all"),
     Option("excludeTables", "none"),
     Option("countOtherTables", "false"),
+    Option("tellProblems", "false"),
     Option("startingOffsets", "earliest"),
     Option("startingGtid"),
     Option("startingTimestamp"),

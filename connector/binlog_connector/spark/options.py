@@ -66,6 +66,7 @@ class SourceOptions:
         tables: Comma-separated regular expressions on `database.table`; None: all.
         exclude_tables: The same, for what to leave out; None: nothing.
         counts_others: Rows of `tables` for tables that are left out, too, where foreign keys apply to their changes.
+        tells_problems: Rows of `tables` for tables that cannot be understood, instead of an error.
         start: Where a new query begins.
         end: Where a query ends; `Edge.LATEST`: a batch query at the end of data, a streaming query never.
         bytes_per_trigger_max: Bytes of the files that one micro-batch reads; None: all that is there.
@@ -92,6 +93,7 @@ class SourceOptions:
     tables: str | None = None
     exclude_tables: str | None = None
     counts_others: bool = False
+    tells_problems: bool = False
     start: Start = Edge.EARLIEST
     end: Start = Edge.LATEST
     bytes_per_trigger_max: int | None = None
@@ -140,6 +142,7 @@ class SourceOptions:
             tables=given.get("tables"),
             exclude_tables=given.get("excludeTables"),
             counts_others=flag(given, "countOtherTables", default=False),
+            tells_problems=flag(given, "tellProblems", default=False),
             start=_edge(given, "starting", Edge.EARLIEST),
             end=_edge(given, "ending", Edge.LATEST),
             bytes_per_trigger_max=size(given, "maxBytesPerTrigger"),

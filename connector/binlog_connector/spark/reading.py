@@ -107,6 +107,7 @@ def make_view(
                 decoding=decoding,
                 find_statements=finder,
                 counts_others=options.counts_others,
+                tells_problems=options.tells_problems,
             )
         case View.EVENTS:
             from binlog_format.views.events import EventsView

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from binlog_format.errors import SchemaError, UnsupportedError
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.table_events import TableEvents, TableMaps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from binlog_format.rows.decoding import TableSchemas
     from binlog_format.views.group_filter import GroupFilter
     from binlog_format.views.table_filter import TableFilter
+
+    OnProblem = Callable[[Block, TableEvents, SchemaError | UnsupportedError], None]
+
+OF_ONE_TABLE = (SchemaError, UnsupportedError)
+"""Errors that let one table not be understood, and all others be read."""
 
 _COMPLETED_MAX = 10_000
 """Completed layouts that are kept; a log may see any number of tables come and go."""
@@ -39,6 +45,7 @@ class Selection:
         table: The one table (`database.table`) that is wanted; None: all that *tables* accepts.
         event_types: Only row events of these types (`EventType`); None: of all.
         decoding: Its schemas say what table maps leave open.
+        on_problem: Called for events that are left out because of an error of `OF_ONE_TABLE`; None: it is raised.
     """
 
     def __init__(
@@ -49,7 +56,9 @@ class Selection:
         table: str | None = None,
         event_types: frozenset[int] | None = None,
         decoding: Decoding = DEFAULT_DECODING,
+        on_problem: OnProblem | None = None,
     ) -> None:
+        self._on_problem = on_problem
         self._tables = tables
         self._groups = groups
         self._table = table
@@ -87,7 +96,15 @@ class Selection:
     def _completed(self, block: Block, wanted: list[TableEvents]) -> list[TableEvents]:
         if self._layouts is None:
             return wanted
-        return [part for touched in wanted for part in self._layouts.parts(block, touched)]
+        completed: list[TableEvents] = []
+        for touched in wanted:
+            try:
+                completed += self._layouts.parts(block, touched)
+            except OF_ONE_TABLE as error:
+                if self._on_problem is None:
+                    raise
+                self._on_problem(block, touched, error)
+        return completed
 
     def _kept_events(self, block: Block) -> NDArray[np.bool_] | None:
         keep_groups = self._groups.keep(block)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
+from binlog_format.gtid_groups import gtid_of
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.views.cascading import checked_counts
 from binlog_format.views.columns import POSITION_TYPE
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
-from binlog_format.views.selection import Selection
+from binlog_format.views.selection import OF_ONE_TABLE, Selection, group_position
 from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.table_index import TableIndexBuilder
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Block
+    from binlog_format.errors import BinlogError
     from binlog_format.events.table_map import TableLayout
     from binlog_format.rows.table_events import TableEvents
 
@@ -61,6 +63,16 @@ STATEMENT_TYPE = pa.struct(
 )
 """A statement that changes tables as a whole, or rows without row events; null is what the log does not say."""
 
+PROBLEM_TYPE = pa.struct(
+    [
+        ("position", POSITION_TYPE),  # of the first event group with events that were left out
+        ("event_no", pa.int32()),
+        ("gtid", pa.string()),
+        ("error", pa.string()),  # condition, reason, hint
+    ]
+)
+"""Why events of a table are not in its index."""
+
 TABLES_SCHEMA = pa.schema(
     [
         ("start", POSITION_TYPE),  # of the first group in the range
@@ -75,6 +87,7 @@ TABLES_SCHEMA = pa.schema(
         ("checked_deletes", pa.int64()),
         ("ddl", pa.list_(STATEMENT_TYPE)),  # all statements of the range, in order; null in the rows of tables
         ("index", pa.binary()),  # `TableIndex.to_bytes()`
+        ("problem", PROBLEM_TYPE),  # in a row that has neither layout nor index nor counts
     ]
 )
 
@@ -116,6 +129,7 @@ class TablesView:
         find_statements: Finds the statements; None: they are not looked for.
         counts_others: Tables that are not wanted have a row, too, when foreign keys apply to updates or deletes in
             them: of their columns the names and the numbers of those events alone.
+        tells_problems: A table that cannot be understood has a row that says so, and ends nothing.
     """
 
     def __init__(
@@ -126,7 +140,9 @@ class TablesView:
         groups: GroupFilter = ALL_GROUPS,
         find_statements: StatementRowFinder | None = None,
         counts_others: bool = False,
+        tells_problems: bool = False,
     ) -> None:
+        self._tells_problems = tells_problems
         self._counts_others = counts_others
         self._find_statements = find_statements
         self._decoding = decoding
@@ -144,8 +160,11 @@ class TablesView:
         Raises:
             CorruptError: `BAD_EVENT`: a statement is damaged.
             SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: a schema is not that of a table touched.
+            BinlogError: What else does not let a table touched be understood.
         """
-        selection = Selection(self._tables, self._groups, decoding=self._decoding)
+        problems = _Problems()
+        on_problem = problems.add if self._tells_problems else None
+        selection = Selection(self._tables, self._groups, decoding=self._decoding, on_problem=on_problem)
         found: dict[tuple[str, str, str, str], _Touched] = {}
         others: dict[tuple[str, str], NDArray[np.int64]] = {}
         statements = _Statements()
@@ -166,9 +185,19 @@ class TablesView:
                 key = (layout.database, layout.table, layout.digest, layout.completion)
                 if key not in found:
                     found[key] = _Touched(layout, TableIndexBuilder(layout))
-                found[key].add(block, touched, self._decoding)
-        if (found or others or statements.kept) and start is not None and end is not None:
-            yield _batch(start, end, [*map(_row, found.values()), *_rows_of_others(others)], statements.kept)
+                try:
+                    found[key].add(block, touched, self._decoding)
+                except OF_ONE_TABLE as error:
+                    if on_problem is None:
+                        raise
+                    on_problem(block, touched, error)
+        rows = [
+            *(_row(one) for one in found.values() if not problems.has(one.layout)),
+            *_rows_of_others(others),
+            *problems.rows(),
+        ]
+        if (rows or statements.kept) and start is not None and end is not None:
+            yield _batch(start, end, rows, statements.kept)
 
     def _statements(self, block: Block) -> list[Mapping[str, object]]:
         if self._find_statements is None:
@@ -177,6 +206,33 @@ class TablesView:
         keep = self._groups.keep(block) if found else None
         groups = block.events["group"]
         return [statement for event, statement in found if keep is None or keep[int(groups[event])]]
+
+
+class _Problems:
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], dict[str, object]] = {}
+
+    def add(self, block: Block, touched: TableEvents, error: BinlogError) -> None:
+        """Keep the first one of a table."""
+        event = block.events[touched.events[0]]
+        group = int(event["group"])
+        gtid = gtid_of(block.groups[group], block.gtid_sources)
+        self._found.setdefault(
+            (touched.layout.database, touched.layout.table),
+            {
+                "position": _struct(group_position(block, group)),
+                "event_no": int(event["event_no"]),
+                "gtid": None if gtid is None else str(gtid),
+                "error": str(error),
+            },
+        )
+
+    def has(self, layout: TableLayout) -> bool:
+        return (layout.database, layout.table) in self._found
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        for (database, table), problem in self._found.items():
+            yield {"database": database, "table": table, "problem": problem}
 
 
 class _Statements:

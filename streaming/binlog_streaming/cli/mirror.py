@@ -15,6 +15,7 @@ from binlog_streaming.cli.running import run_job
 from binlog_streaming.settings_model import (
     Begin,
     Mode,
+    OnCascade,
     OnError,
     OnPartitionDrop,
     OnRowStatement,
@@ -52,6 +53,12 @@ def mirror(  # noqa: PLR0913 - the options of the command
         OnRowStatement,
         typer.Option(help="What a statement does that changes rows without row events (binlog_format=MIXED)."),
     ] = OnRowStatement.FAIL,
+    foreign_keys: Annotated[
+        OnCascade,
+        typer.Option(
+            help="What a change of a parent does whose foreign keys may change rows of a table, which no log has."
+        ),
+    ] = OnCascade.FAIL,
     on_partition_drop: Annotated[
         OnPartitionDrop,
         typer.Option(
@@ -87,6 +94,7 @@ def mirror(  # noqa: PLR0913 - the options of the command
         mode=mode,
         begin=begin,
         on_statement=on_statement,
+        foreign_keys=foreign_keys,
         on_partition_drop=on_partition_drop,
     )
     job = mirror_job(path, to, exclude_tables=exclude_tables, table_format=table_format, rule=rule, on_error=on_error)

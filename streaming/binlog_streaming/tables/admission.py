@@ -131,6 +131,12 @@ class Admission:
         for name, (place, gtid) in lacking.items():
             self.refusals.setdefault(name, Refusal(place, gtid, incomplete(name, lacking)))
 
+    def refuse(self, name: TableName, refusal: Refusal) -> None:
+        """A table that cannot be understood from a place on."""
+        table, earlier = self.find(name), self.refusals.get(name)
+        if table is not None and not table.is_aside and (earlier is None or refusal.place < earlier.place):
+            self.refusals[name] = refusal
+
     def _is_complete(self, name: TableName) -> bool | None:
         # None: a job of an earlier version wrote it.
         if name in self._states:

@@ -52,6 +52,7 @@ PLAN_COLUMNS = (
     "checked_deletes",
     "ddl",
     "index",
+    "problem",
 )
 
 

@@ -128,7 +128,7 @@ class CascadeLog:
                 decoding=make_decoding(options, schemas),
                 groups=GroupFilter(None, None, options.ignored_domains, options.ignored_servers),
             )
-            return None if change is None or _is_logged(watched.log, change.position.file_no) else change
+            return None if change is None or logs_cascades(watched.log, change.position.file_no) else change
 
     def _options(self) -> SourceOptions:
         return SourceOptions.parse({"path": self.job.source.path, **self.job.source_options()})
@@ -184,6 +184,7 @@ def _of_part(
                 yield Carried(part.table, (by_delete if change.is_delete else by_update)[child], change)
 
 
-def _is_logged(log: Log, file_no: int) -> bool:
+def logs_cascades(log: Log, file_no: int) -> bool:
+    """Whether the server that wrote a file logs what foreign keys do."""
     text = next((str(file.header.get("server_version", "")) for file in log.files() if file.file_no == file_no), "")
     return bool(text) and vendor_of(text) is Vendor.MYSQL and server_version_of(text) >= _LOGGED_SINCE

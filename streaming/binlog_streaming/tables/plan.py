@@ -30,7 +30,7 @@ from binlog_connector.schema.table_changes import (
 from binlog_format.errors import SchemaError
 from binlog_format.position import Position
 from binlog_streaming.settings import Mode, OnError, OnStatement
-from binlog_streaming.tables.admission import Admission
+from binlog_streaming.tables.admission import Admission, Refusal
 from binlog_streaming.tables.batch_plan import (
     ROWS_STEP,
     STEPS_PER_CHANGE,
@@ -41,6 +41,7 @@ from binlog_streaming.tables.batch_plan import (
     RowsStep,
 )
 from binlog_streaming.tables.cascades import Touched, cascades_in
+from binlog_streaming.tables.failures import named_error
 from binlog_streaming.tables.kept import KeptTable
 from binlog_streaming.tables.memory import JobMemory, Learned, SetAside, can_set_aside
 
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.table_changes import StatementChange, TableChange
     from binlog_format.rows.decoding import Decoding
-    from binlog_streaming.tables.admission import Refusal
     from binlog_streaming.tables.batch_plan import LogPlace
     from binlog_streaming.tables.cascades import Carried, CascadeLog
     from binlog_streaming.tables.kept import KeptTables
@@ -68,6 +68,7 @@ class _Planning:
     gone: set[TableName] = field(default_factory=set)
     tables: dict[TableName, KeptTable] = field(default_factory=dict)
     parts: dict[TableName, list[IndexPart]] = field(default_factory=dict)
+    problems: dict[TableName, list[Refusal]] = field(default_factory=dict)
     changes: list[ChangeStep] = field(default_factory=list)
     links: list[tuple[TableName, TableName]] = field(default_factory=list)
 
@@ -116,7 +117,7 @@ def plan_batch(
     Raises:
         SchemaError: `DDL_NOT_PARSED`: a DROP DATABASE of which is not known which tables it drops.
         UnsupportedError: `STATEMENT_FORMAT`: a statement changes rows of the job's tables. `FOREIGN_KEY_CASCADE`: a
-            foreign key does.
+            foreign key does. What else does not let a table be understood, likewise `SchemaError`.
         TableError: `INCOMPLETE`: rows of a table that existed before the log was read.
         DataLossError: `LOST_EVENTS`: the server did not log changes.
         BinlogError: What parsing statements raises.
@@ -133,6 +134,9 @@ def plan_batch(
             name = TableName(str(row["database"]), str(row["table"]))
             counts = (cast("int", row[f"checked_{kind}"] or 0) for kind in ("updates", "deletes"))
             touched.append(Touched(name, row_start, row_end, *counts))
+            problem = row.get("problem")
+            if problem is not None and planning.find(name) is not None:
+                planning.problems.setdefault(name, []).append(_refusal(cast("Row", problem)))
             if row["index"] is None:
                 continue  # no table of the job
         end = row_end if end is None else max(end, row_end)
@@ -182,6 +186,13 @@ def _part(row: Row, end: Position) -> IndexPart:
     return IndexPart(position_of(row["start"]), end, bytes(cast("bytes", row["index"])), *counts)
 
 
+def _refusal(problem: Row) -> Refusal:
+    error = named_error(str(problem["error"]))
+    assert error is not None, "the view gives errors with their names"
+    place = (position_of(problem["position"]), cast("int", problem["event_no"]))
+    return Refusal(place, cast("str | None", problem["gtid"]), error)
+
+
 def _admit(
     planning: _Planning,
     changes: Sequence[tuple[DdlStatement, list[StatementChange]]],
@@ -201,6 +212,8 @@ def _admit(
         admission.take_cascade(one)
     admission.finish({name: min(part.start for part in parts) for name, parts in planning.parts.items()})
     planning.complete = admission.complete
+    for name, problems in planning.problems.items():
+        admission.refuse(name, min(problems, key=lambda one: one.place))
     refusals = sorted(admission.refusals.values(), key=lambda one: one.place)
     final = next((one for one in refusals if on_error is OnError.STOP or not can_set_aside(one.error)), None)
     if final is not None:

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from binlog_connector.schema.definitions import TableName
-from binlog_format.errors import DataLossError, OptionError, TableError, UnsupportedError
+from binlog_format.errors import DataLossError, OptionError, SchemaError, TableError, UnsupportedError
 from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.replay import ReplayRequest, plan_replay
 from binlog_streaming.settings_model import Begin, Job, Mode, OnCascade, OnError, OnRowStatement, OnStatement
@@ -402,3 +402,28 @@ def test_statement_spells_a_table_otherwise_than_row_events_do(tmp_path: Path) -
     log(tmp_path, orders_twice, lambda writer: writer.statement("UPDATE Orders SET name = 'z'"))
     with pytest.raises(UnsupportedError, match=r"STATEMENT_FORMAT\].*shop\.orders"):
         run(job(tmp_path, select=r"shop\.[a-z]+"))
+
+
+def test_table_that_cannot_be_understood_is_set_aside_and_others_go_on(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.sql"
+    schema.write_text("CREATE TABLE shop.orders (id INT PRIMARY KEY)")
+
+    def three(writer: ShopLog) -> None:
+        writer.insert(ITEMS, (1, "x"))
+        writer.insert(ORDERS, (1, "a"))
+        writer.insert(ITEMS, (2, "y"))
+
+    log(tmp_path, three)
+    source = {"schemaFile": str(schema)}
+    with pytest.raises(SchemaError, match=r"COLUMN_COUNT_MISMATCH\].*shop\.orders"):
+        run(job(tmp_path, source=source))
+    aside = job(tmp_path, source=source, top={"on_error": OnError.SET_ASIDE})
+    run(aside)
+    assert rows(tmp_path, "items") == [(1, "x"), (2, "y")]
+    (stopped,) = record(aside).set_aside
+    assert (stopped.name, stopped.gtid) == (TableName("shop", "orders"), "0-1-2")
+    assert "COLUMN_COUNT_MISMATCH" in stopped.reason
+    schema.write_text("CREATE TABLE shop.orders (id INT PRIMARY KEY, name VARCHAR(20))")
+    give_back(aside)
+    assert rows(tmp_path, "orders") == [(1, "a")]
+    assert record(aside).set_aside == ()
