@@ -55,9 +55,7 @@ def mirror(  # noqa: PLR0913 - the options of the command
     ] = OnRowStatement.FAIL,
     foreign_keys: Annotated[
         OnCascade,
-        typer.Option(
-            help="What a change of a parent does whose foreign keys may change rows of a table, which no log has."
-        ),
+        typer.Option(help="What a row of a parent does whose foreign keys may change rows that the log does not have."),
     ] = OnCascade.FAIL,
     on_partition_drop: Annotated[
         OnPartitionDrop,
