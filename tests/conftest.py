@@ -36,7 +36,27 @@ SLOW = (
     "streaming/test_replay.py",
 )
 """Whole modules and folders whose tests take long together: they are marked `slow`, as single tests are."""
+THOROUGH = (
+    # A job is killed in test_cli_spark.py, and at every step, in a fork, in test_statements.py and test_apply_sinks.py.
+    r"streaming/tables/test_kill\.py",
+    r"streaming/demo/test_demo\.py::test_demo_ends_well",
+    # What differs between the two kinds of tables has tests of its own, and Iceberg's commits take long.
+    r"streaming/tables/test_live_(tables|ddl)\.py::.*iceberg",
+    r"streaming/tables/test_statements\.py::test_kill_at_any_step.*iceberg",
+    r"streaming/tables/test_cut_over\.py::test_sinks_hold.*iceberg",
+    r"streaming/tables/test_positions\.py::.*iceberg",
+    r"streaming/tables/test_iceberg_maintenance\.py::test_(manifests_are_joined|a_commit_does_not_become)",
+    # The same with other servers, formats and signals.
+    r"streaming/bad_days/test_formats\.py::.*\[.*(ROW|STATEMENT|types|rotation)",
+    r"streaming/bad_days/test_server_cases\.py::.*\[.*(oltp|rotation|huge|json|encr|ops_|types_[mno]|mysql.*types)",
+    r"connector/spark/test_spark\.py::test_all_types_of_a_server.*mysql",
+    r"docs/test_examples\.py::.*mariadb",
+    r"streaming/test_cli_jobs\.py::test_stopped_is_not_ended.*True",
+    r"bench/test_table_run\.py::test_a_run_counts",
+)
+"""Patterns of tests that take long and find little that others do not: they are marked `thorough`."""
 _USES_SPARK = re.compile(r"^ *def \w+\([^)]*\bspark\b", re.MULTILINE)
+_IS_THOROUGH = re.compile("|".join(THOROUGH))
 TIME_IS_OVER = "the time for tests is over"
 _STARTED = time.monotonic()
 
@@ -49,10 +69,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what is in `SLOW`."""
+    """Mark what is in `SLOW` and in `THOROUGH`."""
     slow = [TESTS / part for part in SLOW]
     if any(item.path == one or one in item.path.parents for one in slow):
         item.add_marker(pytest.mark.slow)
+    if _IS_THOROUGH.match(item.nodeid.removeprefix("tests/")):
+        item.add_marker(pytest.mark.thorough)
 
 
 @pytest.hookimpl(optionalhook=True)

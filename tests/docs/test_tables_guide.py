@@ -6,9 +6,7 @@ import contextlib
 import io
 import os
 import re
-import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
@@ -19,6 +17,12 @@ from binlog_streaming.record_keeper import RECORD_FILE
 from binlog_streaming.settings import Deletes, Mode, OnStatement, Sink, TableFormat, TableRule
 from binlog_streaming.tables.mode_columns import mode_schema
 from tests.docs.markdown import REPO, code_blocks, table_rows
+from tests.program import run_program
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 GUIDE = "docs/tables.md"
 EXAMPLE = "## A worked example"
@@ -35,7 +39,7 @@ def block(language: str, *, with_text: str = "") -> str:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("table_format", [TableFormat.DELTA])
-def test_worked_example_gives_what_it_says(table_format: TableFormat, tmp_path: Path) -> None:
+def test_worked_example_gives_what_it_says(spark: SparkSession, table_format: TableFormat, tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         try:
             server = stack.enter_context(MariaDbServer(tmp_path / "server"))
@@ -48,10 +52,7 @@ def test_worked_example_gives_what_it_says(table_format: TableFormat, tmp_path: 
                 cursor.execute(statement)
         job = block("toml").replace("/var/lib/mysql", str(server.binlog_directory)).replace("/data", str(tmp_path))
         (tmp_path / "job.toml").write_text(f'{job}format = "{table_format}"\n')
-        program = str(Path(sys.executable).with_name("binlog-stream"))
-        done = subprocess.run(
-            [program, "run", "job.toml", "--once"], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
+        done = run_program("run", "job.toml", "--once", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):

@@ -18,7 +18,8 @@ from binlog_streaming.mirror_job import OWN_FOLDER, mirror_job, remember
 from binlog_streaming.settings import Mode, TableFormat, TableRule, load_job
 from tests.faults.processes import files_up_to
 from tests.program import PROGRAM, run_program
-from tests.streaming.tables.oltp import CHANGES, OLTP, TABLES, mirror, truth
+from tests.streaming import replay_runs
+from tests.streaming.tables.oltp import OLTP, TABLES, mirror, truth
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,11 +29,6 @@ COMMANDS = ("init", "check", "run", "mirror")
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return run_program(*arguments, cwd=cwd, environment={"COLUMNS": "100", "FORCE_COLOR": "", "CLICOLOR_FORCE": ""})
-
-
-def run_job(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """A command that starts Spark, in a process of its own."""
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False, cwd=cwd)
 
 
 def test_init_check_and_mistakes_with_their_exit_statuses(tmp_path: Path) -> None:
@@ -166,34 +162,6 @@ def test_wrong_options_of_mirror_are_called_by_their_names(tmp_path: Path) -> No
 
 
 @pytest.mark.spark
-def test_mirror_once_and_again_gives_the_tables_of_the_server(tmp_path: Path) -> None:
-    first = run_job("mirror", str(OLTP), "--to", "lake", "--once", "-o", "jsonl", cwd=tmp_path)
-    assert first.returncode == 0, first.stderr
-    events = [json.loads(line) for line in first.stdout.splitlines()]
-    assert events[-1] == {"event": "ended", "batches": 1, "changes": CHANGES}
-    assert events[0]["directory"] == str(tmp_path / "lake")
-    for name in TABLES:
-        assert mirror(tmp_path / "lake", name) == truth(name)
-    # The job file that lies there goes on with the same tables, by the other command.
-    file = f"lake/{OWN_FOLDER}/job.toml"
-    checked = run("check", file, "-o", "jsonl", cwd=tmp_path)
-    rows = [json.loads(line) for line in checked.stdout.splitlines()]
-    assert (rows[2]["is_fresh"], rows[2]["batch_id"], rows[2]["size_behind"]) == (False, 1, 0)
-    assert {target["exists"] for row in rows if row["kind"] == "table" for target in row["targets"]} == {True}
-    again = run_job("run", file, "--once", cwd=tmp_path)
-    assert (again.returncode, again.stdout.splitlines()[-1]) == (0, "ended: 0 changes in 0 batches"), again.stderr
-    # With more tables, or another mode, it is another job.
-    job = tmp_path / file
-    text = job.read_text()
-    job.write_text(text.replace('mode = "mirror"', 'mode = "scd2"'))
-    for command in ("check", "run"):
-        other = run(command, file, cwd=tmp_path)
-        assert other.returncode == {"check": 1, "run": 2}[command]
-        said = "tables[0].mode: sb.sbtest1 was begun with 'mirror', now it is 'scd2'. scd2 would begin in the middle"
-        assert said in " ".join((other.stdout + other.stderr).split())
-
-
-@pytest.mark.spark
 @pytest.mark.parametrize(("once", "number", "status"), [(False, signal.SIGINT, 0), (True, signal.SIGTERM, 143)])
 def test_stopped_is_not_ended(once: bool, number: signal.Signals, status: int, tmp_path: Path) -> None:
     command = [PROGRAM, "mirror", str(OLTP), "--to", "lake", "-o", "jsonl", *(["--once"] if once else [])]
@@ -212,8 +180,7 @@ def test_stopped_is_not_ended(once: bool, number: signal.Signals, status: int, t
     assert (process.returncode, last["event"]) == (status, "stopped"), errors
     assert errors == ("terminated\n" if once else "")
     # It was a stop like any other: the next run takes what is left.
-    again = run_job("mirror", str(OLTP), "--to", "lake", "--once", cwd=tmp_path)
-    assert again.stdout.splitlines()[-1].startswith("ended: "), again.stderr
+    replay_runs.run(load_job(tmp_path / "lake" / OWN_FOLDER / "job.toml"))
     for name in TABLES:
         assert mirror(tmp_path / "lake", name) == truth(name)
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from binlog_streaming.mirror_job import OWN_FOLDER
+from binlog_streaming.settings import load_job
+from tests.streaming import replay_runs
 from tests.streaming.tables.oltp import OLTP
 
 PROGRAM = str(Path(sys.executable).with_name("binlog-stream"))
@@ -71,7 +74,4 @@ def test_job_without_a_reader_ends_behind_its_batch(tmp_path: Path) -> None:
     status, errors = run_without_a_reader("mirror", LOG, "--to", str(tmp_path / "lake"))
     assert (status, errors) == (0, b"")
     # What was begun is whole: the next run goes on from there.
-    again = subprocess.run(
-        [PROGRAM, "mirror", LOG, "--to", str(tmp_path / "lake"), "--once"], capture_output=True, text=True, check=False
-    )
-    assert (again.returncode, again.stdout.splitlines()[-1].split(":")[0]) == (0, "ended"), again.stderr
+    replay_runs.run(load_job(tmp_path / "lake" / OWN_FOLDER / "job.toml"))

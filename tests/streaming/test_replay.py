@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -34,6 +30,7 @@ from tests.streaming.tables.shop import ShopLog
 from tests.truth.cases import case, case_path
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
     from binlog_streaming.settings_model import Job
@@ -461,36 +458,3 @@ def test_position_of_a_batch_has_what_the_start_left_out_further_on(tmp_path: Pa
     (tmp_path / "checkpoint" / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(offset.to_json())}")
     assert TablesJob(job)._gtid_position(0) == "0-1-5,1-2-7,2-2-9"
     assert TablesJob(job)._gtid_position(1) is None
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_command_is_killed_called_again_and_the_job_goes_on(tmp_path: Path) -> None:
-    job_file = tmp_path / "job.toml"
-    job_file.write_text(
-        f'checkpoint = "checkpoint"\n[source]\npath = "{case_path(MYSQL)}"\nmaxBytesPerTrigger = "2k"\n'
-        "[sink]\ndirectory = \"tables\"\n[[tables]]\nselect = 't\\.(a|b|nokey)'\n"
-    )
-    program = [sys.executable, "-c", "from binlog_streaming.cli import main; main()"]
-    command = [*program, "replay", str(job_file), "--to", up_to(MYSQL, 30), "--hand-over", "-o", "jsonl"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if json.loads(line)["event"] == "batch":
-            os.killpg(process.pid, signal.SIGKILL)
-            break
-    process.stdout.close()
-    assert process.wait() == -signal.SIGKILL
-    again = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert again.returncode == 0, again.stderr
-    events = [json.loads(line) for line in again.stdout.splitlines()]
-    assert (events[0]["event"], events[0]["resumed"]) == ("replay", True)
-    assert events[-1] == {"event": "replayed", "targets": 3, "gtid_position": up_to(MYSQL, 30), "handed_over": True}
-    for table in TABLES:
-        check(case(MYSQL), tmp_path / "tables", table, single(MYSQL, 30))
-
-    job_file.write_text(job_file.read_text().replace("2k", "64m"))
-    running = subprocess.run([*program, "run", str(job_file), "--once"], capture_output=True, text=True, check=False)
-    assert running.returncode == 0, running.stderr
-    for table in TABLES:
-        check(case(MYSQL), tmp_path / "tables", table, case(MYSQL).gtids[-1])

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import THOROUGH
+
 REPO = Path(__file__).resolve().parents[2]
 ROOT_PACKAGES = {
     "format": "binlog_format",
@@ -139,3 +141,12 @@ def test_faults_stand_in_one_place() -> None:
     sources = sorted((REPO / "tests").rglob("*.py"))
     elsewhere = {_name(path): names.findall(path.read_text()) for path in sources if path.parent.name != "faults"}
     assert {name: found for name, found in elsewhere.items() if found} == {}
+
+
+@pytest.mark.parametrize("pattern", THOROUGH)
+def test_thorough_tests_are_there(pattern: str) -> None:
+    file, _, test = pattern.replace("\\", "").partition("::")
+    (path,) = [one for one in (REPO / "tests").rglob("test_*.py") if re.search(file, one.as_posix())][:1]
+    name = re.match(r"[a-z_]*", test)
+    assert name is not None
+    assert f"def {name[0]}" in path.read_text()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 
 from binlog_connector.spark.options import SourceOptions
 from binlog_format import open_log
@@ -53,7 +54,7 @@ class TablesJob:
 
     Args:
         job: The settings.
-        session: A Spark session to use; default: one of its own, which ends with the job.
+        session: A Spark session to use; default: that of this process, or one of its own, which ends with the job.
         listener: Called behind every batch, on a thread of Spark's; what it raises ends the job.
         held: Tables (database and name) that exist without having been written by this checkpoint.
         from_first: See `RecordKeeper.saw`.
@@ -75,7 +76,7 @@ class TablesJob:
         self.progress = Progress()
         self.record = RecordKeeper(job)
         self._session = session
-        self._owns_session = session is None
+        self._owns_session = False
         self._listener = listener
         self._held = tuple(held)
         self._from_first = from_first
@@ -107,6 +108,7 @@ class TablesJob:
         self.record.begin()
         self.record.saw(self._held, from_first=self._from_first)
         if self._session is None:
+            self._owns_session = SparkContext._active_spark_context is None
             self._session = local_session(
                 self.job.name, master=self.job.spark.master, settings=settings, log_file=self.spark_log
             )

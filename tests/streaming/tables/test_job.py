@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import signal
 import threading
@@ -23,6 +24,7 @@ from binlog_streaming.tables.failures import named_error
 from binlog_streaming.tables.job import TablesJob
 from binlog_streaming.tables.progress import BatchProgress, Outcome
 from binlog_streaming.tables.target import GTID_POSITION_KEY
+from tests.program import run_program
 from tests.streaming.tables.oltp import CHANGES, IMAGES, OLTP, TABLES, mirror, play_changelog, truth
 from tests.streaming.tables.processes import RunningJob
 from tests.streaming.tables.test_apply_sinks import check
@@ -213,13 +215,12 @@ def test_named_errors_are_found_in_what_spark_says(text: str, condition: str) ->
     assert named_error("[FOREACH_BATCH_USER_FUNCTION_ERROR] boom") is None
 
 
-@pytest.mark.slow
-def test_command_takes_what_is_there_and_ends(tmp_path: Path) -> None:
-    with RunningJob(write_job(tmp_path), "--once") as running:
-        assert running.wait() == 0
-        assert [line["event"] for line in running.events] == ["started", "batch", "ended"]
-        assert running.events[1]["changes"] == CHANGES
-        assert running.stderr == ""
+def test_command_takes_what_is_there_and_ends(spark: SparkSession, tmp_path: Path) -> None:
+    ran = run_program("run", write_job(tmp_path), "--once", "--output", "jsonl")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [line["event"] for line in events] == ["started", "batch", "ended"]
+    assert events[1]["changes"] == CHANGES
     for name in TABLES:
         assert mirror(tmp_path / "tables", name) == truth(name)
     assert load_job(tmp_path / "job.toml").checkpoint == str(tmp_path / "checkpoint")
@@ -235,10 +236,9 @@ def test_command_ends_cleanly_on_a_signal(tmp_path: Path) -> None:
         assert running.stderr == ""
 
 
-@pytest.mark.slow
-def test_command_says_a_named_error_in_one_line(tmp_path: Path) -> None:
+def test_command_says_a_named_error_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
     job_file = write_job(tmp_path, tables='[[tables]]\nselect = "sb[.]sbtest3"\nkeys = ["uuid"]\n')
-    with RunningJob(job_file, "--once") as running:
-        assert running.wait() == 1
-        (line,) = running.stderr.splitlines()
-        assert line.startswith("error: [BINLOG_SCHEMA.NO_PRIMARY_KEY] sb.sbtest3: ")
+    ran = run_program("run", job_file, "--once")
+    assert ran.returncode == 1
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("error: [BINLOG_SCHEMA.NO_PRIMARY_KEY] sb.sbtest3: ")
