@@ -11,6 +11,7 @@ from binlog_connector.following.starts import initial_offset
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.metrics.lag import LagMeter
 from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.foreign_keys import are_logged
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.checkpoint import read_checkpoint
@@ -21,7 +22,6 @@ from binlog_streaming.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.settings_model import Begin, Mode, OnCascade, OnError, Writer
 from binlog_streaming.tables.admission import incomplete
-from binlog_streaming.tables.cascades import logs_cascades
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,7 +132,7 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     checkpoint = read_checkpoint(job.checkpoint)
     with WatchedLog(job.source.path, options.format, bound=options.bound) as watched:
         log = _log_report(watched)
-        are_cascades_logged = logs_cascades(watched.log, end_of_log(watched).position.file_no)
+        are_cascades_logged = are_logged(watched.log, end_of_log(watched).position.file_no)
         start, begins_at, warnings = _start(watched, job, options, checkpoint)
     found = find_tables(
         job.source.path,

@@ -11,7 +11,6 @@ from binlog_streaming.settings_model import OnRowStatement
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.row_format import Count, Tally
     from binlog_streaming.settings_model import Job
 
@@ -37,7 +36,9 @@ def look_at_statements(job: Job, tally: Tally) -> StatementsReport:
     problems: dict[str, list[str]] = {}
     warnings: list[str] = []
     for (name, condition), count in tally.counts.items():
-        rules = [rule for wanted, rule in filters if name is None or _accepts(wanted, name)]
+        rules = [
+            rule for wanted, rule in filters if name is None or any(wanted.accepts_name(*one) for one in name.spellings)
+        ]
         if not rules:
             continue
         about = "any table" if name is None else str(name)
@@ -50,10 +51,6 @@ def look_at_statements(job: Job, tally: Tally) -> StatementsReport:
         else:
             problems.setdefault("" if name is None else about, []).append(f"{text}. {count.first.error().hint}")
     return StatementsReport(problems, tuple(warnings))
-
-
-def _accepts(wanted: TableFilter, name: TableName) -> bool:
-    return wanted.accepts_name(*name) or wanted.accepts_name(name.database.lower(), name.table.lower())
 
 
 def _number(count: Count) -> str:

@@ -154,8 +154,12 @@ def test_mysql_set_that_the_log_has_not_come_to_is_refused() -> None:
 def test_table_that_the_log_does_not_have_is_named() -> None:
     with pytest.raises(BinlogError, match=r"TABLE_NOT_FOUND\] the log has no changes of table t.nope"):
         run("changes", OLTP, "--table", "t.nope", "--output", "jsonl")
-    for options in (("--tables", "nope.*"), ("--table", "t.nope", "--end", str(places(OLTP)[1]))):
-        result = CliRunner().invoke(app, ["changes", OLTP, *options, "--output", "jsonl"], catch_exceptions=False)
+    for command, *options in (
+        ("changes", "--tables", "nope.*"),
+        ("changes", "--table", "t.nope", "--end", str(places(OLTP)[1])),
+        ("events", "--tables", "nope.*"),
+    ):
+        result = CliRunner().invoke(app, [command, OLTP, *options, "--output", "jsonl"], catch_exceptions=False)
         assert (result.exit_code, result.stdout) == (0, "")
         assert "has no changes of" in result.stderr
 

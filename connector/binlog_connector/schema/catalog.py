@@ -66,7 +66,7 @@ class Catalog:
 
     def key(self, name: TableName) -> TableName:
         """Under which name a table is kept."""
-        return TableName(name.database.lower(), name.table.lower()) if self.ignore_case else name
+        return name.lowered if self.ignore_case else name
 
     def apply(self, operation: Operation, vendor: Vendor | None = None) -> set[TableName]:
         """Take what a statement does.

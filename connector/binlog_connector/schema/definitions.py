@@ -30,6 +30,19 @@ class TableName(NamedTuple):
         database, _, table = text.partition(".")
         return cls(database, table)
 
+    @property
+    def lowered(self) -> TableName:
+        """The name in small letters."""
+        return TableName(self.database.lower(), self.table.lower())
+
+    @property
+    def spellings(self) -> tuple[TableName, ...]:
+        """The name as a statement has it, and as row events may.
+
+        A server with `lower_case_table_names=1` logs a statement as it was written, and rows under small letters.
+        """
+        return tuple(dict.fromkeys((self, self.lowered)))
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.definitions import TableName  # noqa: TC001 - msgspec looks it up
 from binlog_connector.schema.operations import AlterTable, CreateTable, DropDatabase, DropTables, RenameTables
 from binlog_connector.schema.session import table_name
+from binlog_format.classic.format_description import server_version_of, vendor_of
+from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -21,8 +23,11 @@ if TYPE_CHECKING:
     from binlog_connector.schema.lexer import TokenReader
     from binlog_connector.schema.operations import Operation
     from binlog_connector.schema.session import Session
+    from binlog_format.log import Log
 
 CASCADE, SET_NULL = "CASCADE", "SET NULL"
+_LOGGED_SINCE = (9, 6, 0)
+"""MySQL: from this version on, the server logs what foreign keys do."""
 _GENERATED = "_ibfk_"  # InnoDB: `table_ibfk_1`; MariaDB from 12.1 on: `1`
 
 
@@ -54,6 +59,12 @@ class Cascade(NamedTuple):
 
     child: TableName
     key: ForeignKey
+
+
+def are_logged(log: Log, file_no: int) -> bool:
+    """Whether the server that wrote a file of *log* logs what foreign keys do."""
+    text = next((str(file.header.get("server_version", "")) for file in log.files() if file.file_no == file_no), "")
+    return bool(text) and vendor_of(text) is Vendor.MYSQL and server_version_of(text) >= _LOGGED_SINCE
 
 
 def parse_reference(reader: TokenReader, session: Session, name: str, columns: tuple[str, ...]) -> ForeignKey:
@@ -210,7 +221,7 @@ class ForeignKeys:
         return list(dict.fromkeys(found.values()))
 
     def _name(self, name: TableName) -> TableName:
-        return TableName(name.database.lower(), name.table.lower()) if self.ignore_case else name
+        return name.lowered if self.ignore_case else name
 
     def _put(self, child: TableName, keys: tuple[ForeignKey, ...]) -> None:
         if keys:

@@ -101,11 +101,9 @@ class RowFormat:
         return [self._scope.observe(one) for one in waiting][-1]
 
     def _wants(self, name: TableName) -> bool:
-        # A server with lower_case_table_names=1 logs a statement as it was written, and rows under small letters.
-        spellings = {(name.database, name.table), (name.database.lower(), name.table.lower())}
         return any(
-            (self._table is None or self._table == f"{database}.{table}") and self._tables.accepts_name(database, table)
-            for database, table in spellings
+            (self._table is None or self._table == str(spelled)) and self._tables.accepts_name(*spelled)
+            for spelled in name.spellings
         )
 
 

@@ -112,8 +112,8 @@ class ClassicLog(Log):
                 if int(piece.groups["file_offset"][-1]) == place:
                     return True
                 groups_end = piece.file_offset + len(piece.data)
-            if place <= groups_end:
-                return place == groups_end
+            if place <= groups_end or place == scan.stopped_at:
+                return place >= groups_end
             # After groups are events about the file; a group without an end may hold anything.
             is_in_group = scan.stop is Stop.INCOMPLETE and place > scan.stopped_at
             return not is_in_group and (place == file.size() or file.is_about_itself(place))

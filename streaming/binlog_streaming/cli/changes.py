@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,7 +28,16 @@ from binlog_streaming.cli.options import (
 )
 from binlog_streaming.cli.output import PathArgument, output_console
 from binlog_streaming.cli.ranges import EndOption, StartOption
-from binlog_streaming.cli.tabular import escaped, json_rows, limited, position_text, shortened, write_batches
+from binlog_streaming.cli.tabular import (
+    TABLES_HINT,
+    escaped,
+    json_rows,
+    limited,
+    position_text,
+    shortened,
+    warned_of_none,
+    write_batches,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +53,6 @@ if TYPE_CHECKING:
 TABLE_ROWS = 50
 """Rows printed for people when no limit is given."""
 _VALUE_WIDTH = 40
-_TABLES_HINT = "The events command lists what tables there are"
 
 
 class View(StrEnum):
@@ -137,7 +144,7 @@ def changes(  # noqa: PLR0913 - the options of the command
         warnings = RowFormatWarnings(TableFilter(named, exclude_tables))
         blocks = warnings.observed(part.blocks(log), log, part.groups)
         batches = selected.batches(schemas.following(blocks, path, part.start))
-        if file is None and limit != 0:
+        if file is None and limit != 0 and (tables or table):
             batches = _some(batches, table, tables, is_all=start is None and end is None)
         if file is not None:
             _write_file(limited(batches, limit), selected, table, FileFormat(output.value), file)
@@ -156,13 +163,12 @@ def _some(
     Raises:
         SchemaError: `TABLE_NOT_FOUND`: the whole log has no changes of the one table.
     """
+    if table is None or not is_all:
+        return warned_of_none(batches, str(table or tables), is_all=is_all)
     first = next((batch for batch in batches if batch.num_rows), None)
-    if first is None and (tables or table):
-        if table is not None and is_all:
-            raise SchemaError("TABLE_NOT_FOUND", f"the log has no changes of table {table}", hint=_TABLES_HINT)
-        where = "the log" if is_all else "this part of the log"
-        print(f"warning: {where} has no changes of {table or tables}. {_TABLES_HINT}", file=sys.stderr)  # noqa: T201
-    return iter(()) if first is None else itertools.chain([first], batches)
+    if first is None:
+        raise SchemaError("TABLE_NOT_FOUND", f"the log has no changes of table {table}", hint=TABLES_HINT)
+    return itertools.chain([first], batches)
 
 
 def _view(
@@ -190,7 +196,7 @@ def _write_file(
         raise SchemaError(
             "TABLE_NOT_FOUND",
             f"there are no changes of table {table} here, and nothing else says what its columns are",
-            hint=_TABLES_HINT,
+            hint=TABLES_HINT,
         )
 
     rows = write_file(batches, schema_without_rows, file_format, file)

@@ -13,7 +13,7 @@ from binlog_streaming.cli.listing import print_rows
 from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, output_console
 from binlog_streaming.cli.ranges import EndOption, StartOption  # noqa: TC001 (typer looks at annotations)
-from binlog_streaming.cli.tabular import escaped, json_rows, position_text, shortened, write_batches
+from binlog_streaming.cli.tabular import escaped, json_rows, position_text, shortened, warned_of_none, write_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +57,8 @@ def events(
         part = ReadRange.of(log, start, end)
         view = EventsView(tables=accepted, groups=part.groups)
         batches = view.batches(expanded(part.stored_blocks(log)))
+        if tables and limit != 0:
+            batches = warned_of_none(batches, tables, is_all=start is None and end is None)
         if output is Output.JSONL:
             write_batches(batches, view, limit)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from typing import TYPE_CHECKING, Protocol
@@ -23,6 +24,25 @@ if TYPE_CHECKING:
 
         def json_styles(self) -> Mapping[str, JsonStyle]:
             """How its batches are written; known once there is one."""
+
+
+TABLES_HINT = "The events command, without --tables, lists what tables there are"
+
+
+def warned_of_none(batches: Iterator[pa.RecordBatch], tables: str, *, is_all: bool) -> Iterator[pa.RecordBatch]:
+    """*batches* of the tables that were named; where there are none, a warning says so.
+
+    Args:
+        batches: The first one with rows is read at once.
+        tables: As they were named.
+        is_all: They are of the whole log.
+    """
+    first = next((batch for batch in batches if batch.num_rows), None)
+    if first is not None:
+        return itertools.chain([first], batches)
+    where = "the log" if is_all else "this part of the log"
+    print(f"warning: {where} has no changes of {tables}. {TABLES_HINT}", file=sys.stderr)  # noqa: T201
+    return iter(())
 
 
 def limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:

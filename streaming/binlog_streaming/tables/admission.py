@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.statement_errors import events_lost_error, statement_error
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
@@ -27,6 +26,7 @@ from binlog_streaming.settings import Begin, Mode, OnCascade, OnRowStatement, On
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.table_changes import StatementChange, TableChange
     from binlog_format.position import Position
@@ -175,7 +175,7 @@ class Admission:
             self._states[change.old] = True  # nothing has this name any more
 
     def _take_rows_changed(self, statement: DdlStatement, changed: RowsChanged) -> None:
-        names = self.known() if changed.names is None else _spellings(changed.names)
+        names = self.known() if changed.names is None else [one for name in changed.names for one in name.spellings]
         tables = [table for name in dict.fromkeys(names) if (table := self.find(name)) is not None]
         if changed.names is None and not tables and not self.memory.from_first:
             raise statement_error(statement, None, changed)
@@ -194,11 +194,6 @@ class Admission:
         # Those that lacked nothing before are let in.
         self._ignoring.update(name for name in names if self._is_complete(name) is not False)
         self._states.update((name, False) for name in names)
-
-
-def _spellings(names: Sequence[TableName]) -> list[TableName]:
-    # With lower_case_table_names=1 a statement may spell a table otherwise than row events do.
-    return [spelled for name in names for spelled in (name, TableName(name.database.lower(), name.table.lower()))]
 
 
 def _is_let_in(table: KeptTable) -> bool:

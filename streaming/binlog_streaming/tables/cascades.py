@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_connector.following.watched import WatchedLog
-from binlog_connector.schema.foreign_keys import ForeignKeys
+from binlog_connector.schema.foreign_keys import ForeignKeys, are_logged
 from binlog_connector.schema.log_ddl import all_statements
 from binlog_connector.schema.server_runs import ServerRuns
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_connector.spark.options import SourceOptions
 from binlog_connector.spark.reading import make_decoding
 from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
-from binlog_format.classic.format_description import server_version_of, vendor_of
 from binlog_format.errors import UnsupportedError
 from binlog_format.events.expansion import expanded
-from binlog_format.vendor import Vendor
 from binlog_format.views.cascading import first_cascading
 from binlog_format.views.group_filter import GroupFilter
 
@@ -25,14 +23,10 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.foreign_keys import Cascade
-    from binlog_format.log import Log
     from binlog_format.position import Position
     from binlog_format.views.cascading import CascadingChange
     from binlog_streaming.settings_model import Job
     from binlog_streaming.tables.batch_plan import LogPlace
-
-_LOGGED_SINCE = (9, 6, 0)
-"""MySQL: from this version on, the server logs what foreign keys do."""
 
 
 class Touched(NamedTuple):
@@ -128,7 +122,7 @@ class CascadeLog:
                 decoding=make_decoding(options, schemas),
                 groups=GroupFilter(None, None, options.ignored_domains, options.ignored_servers),
             )
-            return None if change is None or logs_cascades(watched.log, change.position.file_no) else change
+            return None if change is None or are_logged(watched.log, change.position.file_no) else change
 
     def _options(self) -> SourceOptions:
         return SourceOptions.parse({"path": self.job.source.path, **self.job.source_options()})
@@ -182,9 +176,3 @@ def _of_part(
             )
             if change is not None:
                 yield Carried(part.table, (by_delete if change.is_delete else by_update)[child], change)
-
-
-def logs_cascades(log: Log, file_no: int) -> bool:
-    """Whether the server that wrote a file logs what foreign keys do."""
-    text = next((str(file.header.get("server_version", "")) for file in log.files() if file.file_no == file_no), "")
-    return bool(text) and vendor_of(text) is Vendor.MYSQL and server_version_of(text) >= _LOGGED_SINCE
