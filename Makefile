@@ -12,8 +12,9 @@ COMPAT_INSTALLED := $(COMPAT)/.installed
 SOURCE ?= workload
 SINK ?= delta
 PYTEST_ARGS ?=
-# Processes of pytest. Tests with a Spark session all run in one of them, the others file by file.
-JOBS ?= auto
+# Processes of pytest. Tests with a Spark session all run in one of them, the others file by file. They are one more
+# than processors: tests that start processes mostly wait.
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PARALLEL := -n $(JOBS) --dist loadscope
 KERNELS := $(VENV)/.kernels
 CLASSES := $(VENV)/spark-classes.jsa
