@@ -37,8 +37,14 @@ SLOW = (
 )
 """Whole modules and folders whose tests take long together: they are marked `slow`, as single tests are."""
 THOROUGH = (
-    # A job is killed in test_cli_spark.py, and at every step, in a fork, in test_statements.py and test_apply_sinks.py.
+    # Whole processes are killed, or lose what they write to; test_statements.py and test_apply_sinks.py kill a fork at
+    # every step, test_replay.py goes on after it.
     r"streaming/tables/test_kill\.py",
+    r"streaming/test_cli_spark\.py::test_command_is_killed",
+    r"streaming/test_cli_tail\.py::test_nothing_is_lost_when_it_is_killed",
+    r"streaming/test_cli_pipes\.py::test_job_without_a_reader",
+    r"connector/spark/test_unreadable\.py",
+    r"streaming/test_spark_session\.py::test_a_user_s_garbage_collector",
     r"streaming/demo/test_demo\.py::test_demo_ends_well",
     # What differs between the two kinds of tables has tests of its own, and Iceberg's commits take long.
     r"streaming/tables/test_live_(tables|ddl)\.py::.*iceberg",
@@ -59,6 +65,7 @@ THOROUGH = (
     r"connector/schema/test_table_changes_corpus\.py::.*(rotation|ops_|types_[mno]|huge|json|torn|oltp)",
     r"streaming/bad_days/test_formats\.py::.*\[.*(ROW|STATEMENT|types|rotation)",
     r"streaming/bad_days/test_server_cases\.py::.*\[.*(oltp|rotation|huge|json|encr|ops_|types_[mno]|mysql.*types)",
+    r"connector/schema/test_live_defaults\.py::test_rows_hold.*\[kinds[12]-",
     r"connector/spark/test_spark\.py::test_all_types_of_a_server",
     r"docs/test_examples\.py::(.*mariadb|test_blocks_of_the_spark_guide)",
     r"streaming/test_cli_jobs\.py::test_stopped_is_not_ended.*True",
