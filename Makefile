@@ -60,8 +60,10 @@ $(KERNELS): $(INSTALLED) $(shell find format connector -name '*.py')
 
 $(CLASSES): $(INSTALLED) | java
 	@echo "Recording which classes Spark loads (once, half a minute)"
-	@SPARK_SUBMIT_OPTS="-XX:ArchiveClassesAtExit=$@ -Xlog:disable" timeout 300 $(BIN)/python -m tests.spark_classes || true
-	@touch -c $@
+	@rm -f $@ $@.part
+	@SPARK_SUBMIT_OPTS="-XX:ArchiveClassesAtExit=$(abspath $@).part -Xlog:disable" \
+		timeout 300 $(BIN)/python -m tests.spark_classes || true
+	@test ! -f $@.part || mv $@.part $@ # whole, or not at all: Java does not survive half of one
 
 test: setup $(KERNELS) $(CLASSES) ## Run the tests, the same inputs each time: ten minutes on two cores
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not thorough" $(PYTEST_ARGS)

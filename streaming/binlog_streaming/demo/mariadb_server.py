@@ -63,6 +63,8 @@ class MariaDbServer:
         self._installer = find_program("mariadb-install-db")
         self._directory = directory.resolve()
         self._data = self._directory / "data"
+        # A server that starts removes what looks like temporary tables of servers there, also those of another one.
+        self._temporary = self._directory / "tmp"
         self._options = [f"--server-id={server_id}", f"--gtid-domain-id={gtid_domain_id}", *options]
         self._password = secrets.token_hex(16)
         self._process: subprocess.Popen[bytes] | None = None
@@ -92,6 +94,7 @@ class MariaDbServer:
             MariaDbError: `NOT_STARTED`, with the last lines of the error log.
         """
         self.binlog_directory.mkdir(parents=True, exist_ok=True)
+        self._temporary.mkdir(exist_ok=True)
         if not (self._data / "mysql").is_dir():
             self._install()
         self._write_accounts()
@@ -159,6 +162,7 @@ class MariaDbServer:
                 self._installer,
                 "--no-defaults",
                 f"--datadir={self._data}",
+                f"--tmpdir={self._temporary}",
                 "--auth-root-authentication-method=normal",
                 "--skip-test-db",
                 "--skip-name-resolve",
@@ -188,6 +192,7 @@ class MariaDbServer:
         return [
             *_as_user(),
             f"--datadir={self._data}",
+            f"--tmpdir={self._temporary}",
             f"--socket={self._socket_folder.name}/mariadb.sock",
             f"--pid-file={self._directory}/mariadbd.pid",
             f"--log-error={self.error_log}",
