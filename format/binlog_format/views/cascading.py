@@ -40,6 +40,9 @@ UPDATES = frozenset(
     ]
 )
 DELETES = frozenset([EventType.DELETE_ROWS_V0, EventType.DELETE_ROWS_V1, EventType.DELETE_ROWS_V2])
+_UPDATE, _DELETE = 1, 2
+_KINDS = np.zeros(256, dtype=np.uint8)  # by type of event
+_KINDS[sorted(UPDATES)], _KINDS[sorted(DELETES)] = _UPDATE, _DELETE
 
 
 class CascadingChange(NamedTuple):
@@ -71,7 +74,10 @@ def checked_events(block: Block, rows: Rows, kinds: Set[int]) -> Rows:
 
 def checked_counts(block: Block, rows: Rows) -> NDArray[np.int64]:
     """How many of the row events *rows* are updates, and how many are deletes, to which foreign keys apply."""
-    return np.array([len(checked_events(block, rows, kinds)) for kinds in (UPDATES, DELETES)], dtype=np.int64)
+    kinds = _KINDS[block.events["type"][rows]]
+    flags = block.data[block.events["start"][rows] + TABLE_FLAGS_OFFSET]
+    counts: NDArray[np.int64] = np.bincount(kinds[flags & ROWS_FLAG_NO_FOREIGN_KEY_CHECKS == 0], minlength=3)
+    return counts[[_UPDATE, _DELETE]]
 
 
 def first_cascading(
