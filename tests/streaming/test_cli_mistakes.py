@@ -15,10 +15,10 @@ from binlog_streaming.cli.app import main
 from binlog_streaming.mirror_job import OWN_FOLDER
 from binlog_streaming.settings import load_job
 from tests.corpus import SERVER_CASES
+from tests.program import PROGRAM
 from tests.streaming import replay_runs
-from tests.streaming.tables.oltp import OLTP
+from tests.streaming.tables.oltp import OLTP, TABLES, mirror, truth
 
-PROGRAM = str(Path(sys.executable).with_name("binlog-stream"))
 MYSQL = SERVER_CASES / "mysql-9" / "ops"
 FULL = Path("/dev/full")
 
@@ -103,6 +103,8 @@ def test_job_whose_output_is_full_ends_in_order(tmp_path: Path) -> None:
         ran = run("mirror", OLTP, "--to", tmp_path / "lake", "--once", stdout=full)
     assert_one_line(ran, 1, "NO_SPACE] standard output: cannot write it")
     replay_runs.run(load_job(tmp_path / "lake" / OWN_FOLDER / "job.toml"))
+    for name in TABLES:
+        assert mirror(tmp_path / "lake", name) == truth(name)
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from binlog_streaming.mirror_job import OWN_FOLDER
 from binlog_streaming.settings import load_job
+from tests.program import PROGRAM
 from tests.streaming import replay_runs
-from tests.streaming.tables.oltp import OLTP
+from tests.streaming.tables.oltp import OLTP, TABLES, mirror, truth
 
-PROGRAM = str(Path(sys.executable).with_name("binlog-stream"))
+if TYPE_CHECKING:
+    from pathlib import Path
+
 LOG = str(OLTP)
 
 
@@ -75,3 +77,5 @@ def test_job_without_a_reader_ends_behind_its_batch(tmp_path: Path) -> None:
     assert (status, errors) == (0, b"")
     # What was begun is whole: the next run goes on from there.
     replay_runs.run(load_job(tmp_path / "lake" / OWN_FOLDER / "job.toml"))
+    for name in TABLES:
+        assert mirror(tmp_path / "lake", name) == truth(name)

@@ -57,8 +57,8 @@ def test_mirror_once_and_again_gives_the_tables_of_the_server(spark: SparkSessio
     for command in ("check", "run"):
         other = run(command, file, cwd=tmp_path)
         assert other.returncode == {"check": 1, "run": 2}[command]
-        said = "tables[0].mode: sb.sbtest1 was begun with 'mirror', now it is 'scd2'. scd2 would begin in the middle"
-        assert said in " ".join((other.stdout + other.stderr).split())
+        told = "tables[0].mode: sb.sbtest1 was begun with 'mirror', now it is 'scd2'. scd2 would begin in the middle"
+        assert told in " ".join((other.stdout + other.stderr).split())
 
 
 @pytest.mark.slow

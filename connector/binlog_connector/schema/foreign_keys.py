@@ -53,6 +53,11 @@ class ForeignKey:
     on_update: str = ""
     inline: bool = False
 
+    @property
+    def cascades(self) -> bool:
+        """Whether rows of the child change when rows of the parent go, or change their keys."""
+        return bool(self.on_delete or self.on_update)
+
 
 class Cascade(NamedTuple):
     """A table that a statement about another one may change."""
@@ -173,7 +178,7 @@ class ForeignKeys:
 
     def cascading_of(self, child: TableName) -> list[ForeignKey]:
         """Keys through which rows of *child* change when rows of other tables go, or change their keys."""
-        return [key for key in self.keys.get(self._name(child), ()) if key.on_delete or key.on_update]
+        return [key for key in self.keys.get(self._name(child), ()) if key.cascades]
 
     def cascades_of(self, parent: TableName) -> list[Cascade]:
         """The children whose rows change when rows of *parent* go, or change their keys."""
@@ -182,7 +187,7 @@ class ForeignKeys:
             Cascade(child, key)
             for child, keys in self.keys.items()
             for key in keys
-            if key.parent == parent and (key.on_delete or key.on_update)
+            if key.parent == parent and key.cascades
         ]
 
     def reached_by_delete(self, parent: TableName) -> list[Cascade]:
@@ -201,7 +206,7 @@ class ForeignKeys:
 
     def parents(self) -> frozenset[TableName]:
         """Tables that have such children."""
-        return frozenset(key.parent for keys in self.keys.values() for key in keys if key.on_delete or key.on_update)
+        return frozenset(key.parent for keys in self.keys.values() for key in keys if key.cascades)
 
     def _reached(self, parent: TableName, columns: frozenset[str] | None) -> list[Cascade]:
         # What happens to a table: `None`: rows go; else these columns change.

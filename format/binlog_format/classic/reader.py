@@ -112,10 +112,10 @@ class ClassicLog(Log):
                 if int(piece.groups["file_offset"][-1]) == place:
                     return True
                 groups_end = piece.file_offset + len(piece.data)
-            if place <= groups_end or place == scan.stopped_at:
-                return place >= groups_end
+            if place in (groups_end, scan.stopped_at):
+                return True
             # After groups are events about the file; a group without an end may hold anything.
-            is_in_group = scan.stop is Stop.INCOMPLETE and place > scan.stopped_at
+            is_in_group = place < groups_end or (scan.stop is Stop.INCOMPLETE and place > scan.stopped_at)
             return not is_in_group and (place == file.size() or file.is_about_itself(place))
 
     def position_at_byte(self, name: str, byte: int) -> Position | None:

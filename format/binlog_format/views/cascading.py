@@ -61,23 +61,18 @@ class CascadingChange(NamedTuple):
     is_delete: bool
 
 
-def checked_events(block: Block, rows: Rows, kinds: Set[int]) -> Rows:
-    """Those of the row events *rows* that are of some *kinds* and to which foreign keys apply."""
-    rows = rows[np.isin(block.events["type"][rows], sorted(kinds))]
-    if not len(rows):
-        return rows
+def checked_events(block: Block, rows: Rows) -> tuple[Rows, Rows]:
+    """The updates and the deletes among the row events *rows* to which foreign keys apply."""
+    kinds = _KINDS[block.events["type"][rows]]
     # The flag is in the low one of their two bytes.
     flags = block.data[block.events["start"][rows] + TABLE_FLAGS_OFFSET]
-    checked: Rows = rows[flags & ROWS_FLAG_NO_FOREIGN_KEY_CHECKS == 0]
-    return checked
+    kinds[flags & ROWS_FLAG_NO_FOREIGN_KEY_CHECKS != 0] = 0
+    return rows[kinds == _UPDATE], rows[kinds == _DELETE]
 
 
 def checked_counts(block: Block, rows: Rows) -> NDArray[np.int64]:
     """How many of the row events *rows* are updates, and how many are deletes, to which foreign keys apply."""
-    kinds = _KINDS[block.events["type"][rows]]
-    flags = block.data[block.events["start"][rows] + TABLE_FLAGS_OFFSET]
-    counts: NDArray[np.int64] = np.bincount(kinds[flags & ROWS_FLAG_NO_FOREIGN_KEY_CHECKS == 0], minlength=3)
-    return counts[[_UPDATE, _DELETE]]
+    return np.array([len(some) for some in checked_events(block, rows)], dtype=np.int64)
 
 
 def first_cascading(
@@ -109,8 +104,8 @@ def first_cascading(
     for block in blocks:
         found = []
         for touched in selection.of(block):
-            found += checked_events(block, touched.events, kinds & DELETES)[:1].tolist()
-            updates = checked_events(block, touched.events, kinds & UPDATES)
+            updates, removals = checked_events(block, touched.events)  # of the kinds that are selected
+            found += removals[:1].tolist()
             if len(updates):
                 images = read_images(
                     block.data, block.events, updates, touched.layout, place=block.place, decoding=decoding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -34,6 +34,16 @@ _COMPLETED_MAX = 10_000
 """Completed layouts that are kept; a log may see any number of tables come and go."""
 
 
+def raise_problem(block: Block, touched: TableEvents, error: SchemaError | UnsupportedError) -> NoReturn:
+    """An `OnProblem` that leaves out nothing.
+
+    Raises:
+        BinlogError: *error*.
+    """
+    del block, touched
+    raise error
+
+
 class Selection:
     """The row events of wanted tables in wanted groups, with layouts as far as they are known.
 
@@ -45,7 +55,7 @@ class Selection:
         table: The one table (`database.table`) that is wanted; None: all that *tables* accepts.
         event_types: Only row events of these types (`EventType`); None: of all.
         decoding: Its schemas say what table maps leave open.
-        on_problem: Called for events that are left out because of an error of `OF_ONE_TABLE`; None: it is raised.
+        on_problem: Called for events that are left out because of an error of `OF_ONE_TABLE`; default: it is raised.
     """
 
     def __init__(
@@ -56,7 +66,7 @@ class Selection:
         table: str | None = None,
         event_types: frozenset[int] | None = None,
         decoding: Decoding = DEFAULT_DECODING,
-        on_problem: OnProblem | None = None,
+        on_problem: OnProblem = raise_problem,
     ) -> None:
         self._on_problem = on_problem
         self._tables = tables
@@ -101,8 +111,6 @@ class Selection:
             try:
                 completed += self._layouts.parts(block, touched)
             except OF_ONE_TABLE as error:
-                if self._on_problem is None:
-                    raise
                 self._on_problem(block, touched, error)
         return completed
 

@@ -15,7 +15,7 @@ from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.views.cascading import checked_counts
 from binlog_format.views.columns import POSITION_TYPE
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
-from binlog_format.views.selection import OF_ONE_TABLE, Selection, group_position
+from binlog_format.views.selection import OF_ONE_TABLE, Selection, group_position, raise_problem
 from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.table_index import TableIndexBuilder
 
@@ -163,7 +163,7 @@ class TablesView:
             BinlogError: What else does not let a table touched be understood.
         """
         problems = _Problems()
-        on_problem = problems.add if self._tells_problems else None
+        on_problem = problems.add if self._tells_problems else raise_problem
         selection = Selection(self._tables, self._groups, decoding=self._decoding, on_problem=on_problem)
         found: dict[tuple[str, str, str, str], _Touched] = {}
         others: dict[tuple[str, str], NDArray[np.int64]] = {}
@@ -188,8 +188,6 @@ class TablesView:
                 try:
                     found[key].add(block, touched, self._decoding)
                 except OF_ONE_TABLE as error:
-                    if on_problem is None:
-                        raise
                     on_problem(block, touched, error)
         rows = [
             *(_row(one) for one in found.values() if not problems.has(one.layout)),

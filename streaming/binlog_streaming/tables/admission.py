@@ -132,7 +132,7 @@ class Admission:
             self.refusals.setdefault(name, Refusal(place, gtid, incomplete(name, lacking)))
 
     def refuse(self, name: TableName, refusal: Refusal) -> None:
-        """A table that cannot be understood from a place on."""
+        """A table that cannot be understood from a place on; its first place counts."""
         table, earlier = self.find(name), self.refusals.get(name)
         if table is not None and not table.is_aside and (earlier is None or refusal.place < earlier.place):
             self.refusals[name] = refusal

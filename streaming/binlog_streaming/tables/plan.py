@@ -68,7 +68,7 @@ class _Planning:
     gone: set[TableName] = field(default_factory=set)
     tables: dict[TableName, KeptTable] = field(default_factory=dict)
     parts: dict[TableName, list[IndexPart]] = field(default_factory=dict)
-    problems: dict[TableName, list[Refusal]] = field(default_factory=dict)
+    problems: list[tuple[TableName, Refusal]] = field(default_factory=list)
     changes: list[ChangeStep] = field(default_factory=list)
     links: list[tuple[TableName, TableName]] = field(default_factory=list)
 
@@ -136,7 +136,7 @@ def plan_batch(
             touched.append(Touched(name, row_start, row_end, *counts))
             problem = row.get("problem")
             if problem is not None and planning.find(name) is not None:
-                planning.problems.setdefault(name, []).append(_refusal(cast("Row", problem)))
+                planning.problems.append((name, _refusal(cast("Row", problem))))
             if row["index"] is None:
                 continue  # no table of the job
         end = row_end if end is None else max(end, row_end)
@@ -212,8 +212,8 @@ def _admit(
         admission.take_cascade(one)
     admission.finish({name: min(part.start for part in parts) for name, parts in planning.parts.items()})
     planning.complete = admission.complete
-    for name, problems in planning.problems.items():
-        admission.refuse(name, min(problems, key=lambda one: one.place))
+    for name, refusal in planning.problems:
+        admission.refuse(name, refusal)
     refusals = sorted(admission.refusals.values(), key=lambda one: one.place)
     final = next((one for one in refusals if on_error is OnError.STOP or not can_set_aside(one.error)), None)
     if final is not None:

@@ -51,7 +51,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("sink", ["delta", pytest.param("iceberg", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("sink", ["delta", "iceberg"])
 def test_demo_ends_well_and_a_damaged_table_does_not(tmp_path: Path, sink: str) -> None:
     """As a process of its own: altered, killed, restarted, and equal; then rows are damaged, and it says which."""
     directory = tmp_path / "demo"
