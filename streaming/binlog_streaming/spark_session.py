@@ -1,17 +1,16 @@
-"""A local Spark session that makes small batches cheap and keeps quiet: `local_session`."""
+"""A local Spark session for small batches: `local_session` starts it, `kill_java` ends it while it starts."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
-import traceback
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+import psutil
 import pyspark
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
@@ -111,19 +110,18 @@ def local_session(
             f"Spark does not start: {str(error).splitlines()[0]}{where}",
             hint="It needs a Java runtime, 17 or newer, in PATH or JAVA_HOME",
         ) from error
-    except KeyboardInterrupt as error:
-        _end_java(error)
-        raise
 
 
-def _end_java(error: BaseException) -> None:
-    # Java that has no connection yet does not notice that we end. Only variables of the functions that start it, and
-    # wait for it, know it then.
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        for value in list(frame.f_locals.values()):
-            if isinstance(value, subprocess.Popen) and getattr(value, "pid", None) and value.returncode is None:
-                with suppress(ProcessLookupError):
-                    os.kill(value.pid, signal.SIGKILL)
+def kill_java() -> None:
+    """SIGKILL to Java, and to all else that this process has started for Spark.
+
+    For a signal that comes while Spark starts. Java may not end by itself then: it does not notice that we end before
+    it has a connection; and SIGTERM, which a terminal or a service manager gives it too, makes it wait for its start,
+    while its start waits for what it has stopped. Who waits here for its answer goes on when it is dead.
+    """
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def _with_collector(settings: dict[str, str]) -> dict[str, str]:

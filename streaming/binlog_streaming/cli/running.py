@@ -92,12 +92,15 @@ def _ended_by_signals() -> Iterator[None]:
     Raises:
         typer.Exit: One did. Whatever the parts of Spark that had started make of it is not an error.
     """
+    from binlog_streaming.spark_session import kill_java
+
     caught: list[int] = []
 
     def end(number: int, frame: FrameType | None) -> None:
         del frame
         caught.append(number)
-        raise KeyboardInterrupt
+        kill_java()
+        raise KeyboardInterrupt  # some of Spark's functions swallow it; without Java they end all the same
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)

@@ -9,16 +9,17 @@ import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import msgspec
+import psutil
 
 from binlog_streaming.demo.failures import DemoError
 from binlog_streaming.demo.reports import JobReport, WriterReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 STOP_PATIENCE_S = 10.0
 JOB_STOP_PATIENCE_S = 40.0
@@ -197,40 +198,17 @@ def kill_family(pid: int) -> int:
     Spark's Python workers have a group of their own too. Whole groups are killed, so no worker gets away that is just
     being started.
     """
-    members = _family(pid)
+    leader = psutil.Process(pid)
+    members = []
+    for member in (leader, *leader.children(recursive=True)):
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            members.append((member, os.getpgid(member.pid)))
     groups = {group for _, group in members} - {os.getpgrp()}
     for group in sorted(groups):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
     for member, group in members:
         if group not in groups:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(member, signal.SIGKILL)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.kill()
     return len(members)
-
-
-def _family(pid: int) -> list[tuple[int, int]]:
-    # The process and its descendants, with their process groups.
-    children: dict[int, list[tuple[int, int]]] = {}
-    family = []
-    for member, parent, group in _processes():
-        if member == pid:
-            family.append((member, group))
-        children.setdefault(parent, []).append((member, group))
-    for member, _ in family:  # grows on the way
-        family += children.get(member, [])
-    return family
-
-
-def _processes() -> list[tuple[int, int, int]]:
-    # Number, parent and group of every process.
-    if not Path("/proc/self/stat").exists():
-        listed = subprocess.run(["ps", "-Ao", "pid=,ppid=,pgid="], capture_output=True, text=True, check=True)
-        fields = [line.split() for line in listed.stdout.splitlines()]
-        return [(int(pid), int(parent), int(group)) for pid, parent, group in fields]
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended
-            pid, rest = path.parent.name, path.read_text(errors="replace").rpartition(")")[2].split()
-            found.append((int(pid), int(rest[1]), int(rest[2])))
-    return found
