@@ -30,6 +30,9 @@ KILLS ?= 50
 # (Of one that another PySpark has made it would warn.)
 export SPARK_SUBMIT_OPTS := $(SPARK_SUBMIT_OPTS) -XX:SharedArchiveFile=$(abspath $(CLASSES)) -Xlog:disable
 
+# A process that may not keep what it has compiled of our modules compiles them at each start, and the tests start many.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup java demo test test-all test-thorough test-rest test-fast test-compat soak fuzz lint format bench bench-peers clean
 
 help: ## Say what can be made
@@ -67,7 +70,7 @@ $(CLASSES): $(INSTALLED) | java
 	@test ! -f $@.part || mv $@.part $@ # whole, or not at all: Java does not survive half of one
 
 test: setup $(KERNELS) $(CLASSES) ## Run the tests, the same inputs each time: ten minutes on two cores
-	@$(BIN)/python -m pytest $(PARALLEL) -m "not thorough" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "not thorough" --ignore=tests/tidy $(PYTEST_ARGS)
 
 test-thorough: setup $(KERNELS) $(CLASSES) ## Run the long tests, which `make test` leaves out (REST_SECONDS=...: begin no test later)
 	@$(BIN)/python -m pytest $(PARALLEL) -m thorough --begin-within=$(REST_SECONDS) $(PYTEST_ARGS)

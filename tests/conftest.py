@@ -87,11 +87,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what is in `SLOW` and in `THOROUGH`."""
-    slow = [TESTS / part for part in SLOW]
-    if any(item.path == one or one in item.path.parents for one in slow):
+    if _is_slow(item.path):
         item.add_marker(pytest.mark.slow)
     if _IS_THOROUGH.match(item.nodeid.removeprefix("tests/")):
         item.add_marker(pytest.mark.thorough)
+
+
+@functools.cache
+def _is_slow(path: Path) -> bool:
+    return any(path == TESTS / part or TESTS / part in path.parents for part in SLOW)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -32,6 +32,7 @@ STREAMING_LIBRARIES = {
     "sqlalchemy",
     "typer",
     "rich",
+    "psutil",
     "pymysql",
     "matplotlib",
 }
