@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from binlog_streaming.lake.change import Change
+from binlog_streaming.lake.spark.sessions import spark_targets
+from binlog_streaming.lake.target import Ticket
 from binlog_streaming.settings import Mode, Sink, TableFormat, Writer
 from binlog_streaming.spark_jars import session_settings
 from binlog_streaming.spark_session import local_session
-from binlog_streaming.tables.change import Change
-from binlog_streaming.tables.spark_sessions import spark_targets
-from binlog_streaming.tables.target import Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from binlog_streaming.tables.target import Target
+    from binlog_streaming.lake.target import Target
 
 ROWS = 250_000
 CHANGES = 100_000

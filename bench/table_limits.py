@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from binlog_streaming.tables.conforming import conformed_rows
-from binlog_streaming.tables.maintenance import writer_properties
-from binlog_streaming.tables.target import BATCH_KEY
+from binlog_streaming.lake.conforming import conformed_rows
+from binlog_streaming.lake.delta.maintenance import writer_properties
+from binlog_streaming.lake.target import BATCH_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -19,9 +19,9 @@ from binlog_streaming.job_record import START_OPTIONS
 from binlog_streaming.job_statements import look_at_statements
 from binlog_streaming.job_tables import TableReport, report_table
 from binlog_streaming.log_tables import SCAN_SIZE, find_tables
+from binlog_streaming.plan.admission import incomplete
 from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.settings_model import Begin, Mode, OnCascade, OnError, Writer
-from binlog_streaming.tables.admission import incomplete
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from binlog_format.position import Position
     from binlog_streaming.checkpoint import Checkpoint
     from binlog_streaming.log_tables import FoundTable, OnProgress
+    from binlog_streaming.plan.memory import JobMemory, Written
     from binlog_streaming.settings_model import Job
-    from binlog_streaming.tables.memory import JobMemory, Written
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.lake.target import target_uri
+from binlog_streaming.plan.memory import SetAside  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.settings_model import Mode, TableRule
 from binlog_streaming.table_patterns import added_patterns
-from binlog_streaming.tables.memory import SetAside  # noqa: TC001 - msgspec looks it up
-from binlog_streaming.tables.target import target_uri
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 
 from binlog_format.errors import BinlogError, OptionError, told_options
 from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_streaming.lake.evolution import common_schema
+from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.target import KEYS_PROPERTY, Ticket, split_keys, target_uri
+from binlog_streaming.modes.mode_columns import mode_schema
+from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.setting_names import as_job_setting
 from binlog_streaming.settings_model import Deletes, Mode, TableFormat, Writer
-from binlog_streaming.tables.evolution import common_schema
-from binlog_streaming.tables.mode_columns import mode_schema
-from binlog_streaming.tables.row_keys import key_columns
-from binlog_streaming.tables.sinks import sink_type
-from binlog_streaming.tables.target import KEYS_PROPERTY, Ticket, split_keys, target_uri
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
+    from binlog_streaming.lake.target import Target
     from binlog_streaming.log_tables import FoundTable
     from binlog_streaming.settings_model import Job, TableRule
-    from binlog_streaming.tables.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class _Look:
 
 
 def _has_catalog(directory: str) -> bool:
-    from binlog_streaming.tables.iceberg_catalog import CATALOG_FILE
+    from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE
 
     return (Path(directory) / CATALOG_FILE).exists()
 

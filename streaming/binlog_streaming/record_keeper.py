@@ -18,9 +18,9 @@ from binlog_format.events.layout import EventType
 from binlog_format.position import Place
 from binlog_streaming.checkpoint import read_checkpoint, read_offset
 from binlog_streaming.job_record import JobRecord, ScopeRecord, changes_between
+from binlog_streaming.plan.memory import JobMemory
 from binlog_streaming.settings_model import Mode
 from binlog_streaming.state_files import StateFolder
-from binlog_streaming.tables.memory import JobMemory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

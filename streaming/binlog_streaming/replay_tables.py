@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from binlog_format.errors import TableError
 from binlog_format.gtid_set import NO_GTIDS
+from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.target import GTID_POSITION_KEY, SET_ASIDE_PROPERTY
+from binlog_streaming.plan.kept import KeptTables
 from binlog_streaming.settings_model import TableFormat
-from binlog_streaming.tables.kept import KeptTables
-from binlog_streaming.tables.sinks import sink_type
 from binlog_streaming.tables.standing import Standing, check_can_change_hands, standing_of, take_over, ticket_of
-from binlog_streaming.tables.target import GTID_POSITION_KEY, SET_ASIDE_PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
     from binlog_format.gtid_set import GtidPoint
     from binlog_streaming.checkpoint import Checkpoint
+    from binlog_streaming.lake.target import Target
     from binlog_streaming.settings_model import Job, Mode
-    from binlog_streaming.tables.target import Target
     from binlog_streaming.touched_tables import TouchedTables
 
 _NAMED_MAX = 5
@@ -220,7 +220,7 @@ def has_tables(job: Job) -> bool:
         return True
     if job.sink.format is not TableFormat.ICEBERG:
         return Path(directory).is_dir()
-    from binlog_streaming.tables.iceberg_catalog import CATALOG_FILE
+    from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE
 
     return (Path(directory) / CATALOG_FILE).exists()
 

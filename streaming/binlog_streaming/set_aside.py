@@ -11,11 +11,11 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError
 from binlog_format.position import Place
 from binlog_streaming.checkpoint import read_checkpoint
+from binlog_streaming.plan.kept import KeptTables
 from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.replay_record import ReplayCheckpoint
 from binlog_streaming.replay_tables import ReplayTables
 from binlog_streaming.settings_model import OnError
-from binlog_streaming.tables.kept import KeptTables
 
 if TYPE_CHECKING:
     from binlog_format.gtid_set import GtidPoint

@@ -20,8 +20,8 @@ from binlog_format.gtid import GtidPosition
 from binlog_format.gtid_set import GtidSet
 from binlog_format.search import end_of_gtids
 from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.plan.kept import KeptTables
 from binlog_streaming.settings_model import OnStatement
-from binlog_streaming.tables.kept import KeptTables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

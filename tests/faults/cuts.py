@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from binlog_streaming.tables.steps import Step
+    from binlog_streaming.lake.steps import Step
 
 
 class Cut(Exception):

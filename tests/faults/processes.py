@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from binlog_streaming.tables.steps import Step
+    from binlog_streaming.lake.steps import Step
 
 
 class Killed(BaseException):

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from binlog_streaming.plan.memory import JobMemory
     from binlog_streaming.replay import Replay
-    from binlog_streaming.tables.memory import JobMemory
     from tests.truth.truth_case import Case, Row
 
 
@@ -177,7 +177,7 @@ def rows_of(directory: Path, table: str) -> pa.Table:
     """What is in a table, whatever its format."""
     database, _, name = table.partition(".")
     if (directory / "iceberg-catalog.db").exists():
-        from binlog_streaming.tables.iceberg import IcebergTarget
+        from binlog_streaming.lake.iceberg.target import IcebergTarget
 
         with contextlib.closing(
             IcebergTarget.find(str(directory), str(directory / database / name), file_size=1)

@@ -18,6 +18,8 @@ from binlog_format.events.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.checkpoint import read_checkpoint, read_offset
 from binlog_streaming.init_job import init_text
 from binlog_streaming.job_check import check_job
+from binlog_streaming.lake.delta.target import DeltaTarget
+from binlog_streaming.lake.target import Ticket
 from binlog_streaming.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.settings import (
@@ -33,8 +35,6 @@ from binlog_streaming.settings import (
     TableRule,
     load_job,
 )
-from binlog_streaming.tables.delta import DeltaTarget
-from binlog_streaming.tables.target import Ticket
 from tests.corpus import SERVER_CASES
 from tests.streaming.tables.oltp import CHANGES, OLTP, TABLES
 from tests.streaming.tables.shop import ShopLog

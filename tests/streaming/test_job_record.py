@@ -16,6 +16,7 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError, StorageError
 from binlog_format.position import Position
+from binlog_streaming.plan.memory import Learned
 from binlog_streaming.record_keeper import RECORD_FILE, RecordKeeper
 from binlog_streaming.settings import (
     Deletes,
@@ -32,7 +33,6 @@ from binlog_streaming.settings import (
     UnknownValues,
     Writer,
 )
-from binlog_streaming.tables.memory import Learned
 from binlog_streaming.tables.progress import BatchProgress, Outcome, TableProgress
 from tests.corpus import SERVER_CASES
 

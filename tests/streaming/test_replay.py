@@ -15,13 +15,13 @@ from binlog_format.events.table_encoding import ColumnSpec, TableSpec
 from binlog_format.gtid_set import parse_gtids
 from binlog_format.position import Position
 from binlog_streaming.checkpoint import read_checkpoint
+from binlog_streaming.lake.delta.target import DeltaTarget
+from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.steps import Step, watched
 from binlog_streaming.replay import CHECKPOINT, ReplayRequest, plan_replay
 from binlog_streaming.settings_model import Mode, OnCascade, OnPartitionDrop, OnRowStatement, TableFormat, Writer
-from binlog_streaming.tables.delta import DeltaTarget
 from binlog_streaming.tables.job import TablesJob
-from binlog_streaming.tables.sinks import sink_type
 from binlog_streaming.tables.standing import standing_of
-from binlog_streaming.tables.steps import Step, watched
 from tests.connector.shop import Shop
 from tests.faults.processes import Killed
 from tests.program import run_program

@@ -23,8 +23,8 @@ from binlog_streaming.demo.sources import LogSource, WorkloadSource
 from binlog_streaming.demo.state import DemoState, MarkKind
 from binlog_streaming.demo.targets import read_target, reading_code
 from binlog_streaming.demo.view import DemoView
+from binlog_streaming.lake.target import target_uri
 from binlog_streaming.settings import Mode, TableFormat, load_job
-from binlog_streaming.tables.target import target_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -62,6 +62,6 @@ def _iceberg(sink: Sink, uri: str) -> pa.Table | None:
 
 def _iceberg_names(sink: Sink, uri: str) -> tuple[str, tuple[str, ...]]:
     # The catalog's address, and what the table is called there.
-    from binlog_streaming.tables.iceberg_catalog import CATALOG_FILE, identifier
+    from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE, identifier
 
     return f"sqlite:///{Path(sink.directory, CATALOG_FILE).absolute()}", identifier(sink.directory, uri)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from binlog_streaming.tables.conforming import changed_rows
-from binlog_streaming.tables.evolution import SchemaChange, common_type, schema_changed
+from binlog_streaming.lake.conforming import changed_rows
+from binlog_streaming.lake.evolution import SchemaChange, common_type, schema_changed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from binlog_connector.schema.table_changes import TableAltered
-    from binlog_streaming.tables.target import Target, Ticket
+    from binlog_streaming.lake.target import Target, Ticket
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.table_changes import TableRenamed
 from binlog_format.errors import BinlogError, TableError, UnsupportedError
 from binlog_format.rows.decoding import DEFAULT_DECODING
+from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.steps import Step, reached
+from binlog_streaming.lake.target import QUERY_PROPERTY, SET_ASIDE_PROPERTY, Ticket
+from binlog_streaming.modes.pieces import Piece, load_pieces
+from binlog_streaming.plan.batch_plan import RowsStep
+from binlog_streaming.plan.failures import naming
+from binlog_streaming.plan.memory import SetAside, can_set_aside
 from binlog_streaming.settings import Mode, OnError
-from binlog_streaming.tables.batch_plan import RowsStep
 from binlog_streaming.tables.columns_step import fit_columns
-from binlog_streaming.tables.failures import naming
 from binlog_streaming.tables.log_facts import LogFacts
 from binlog_streaming.tables.looks import Looks
-from binlog_streaming.tables.memory import SetAside, can_set_aside
 from binlog_streaming.tables.missing import target_gone
-from binlog_streaming.tables.pieces import Piece, load_pieces
 from binlog_streaming.tables.positions import BatchPositions
 from binlog_streaming.tables.progress import Note, Outcome, ProgressTally
 from binlog_streaming.tables.renames import begun_empty, origin_of, renamed_away, says_before_commit, taken_over
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
-from binlog_streaming.tables.sinks import sink_type
 from binlog_streaming.tables.statements import Occasion, held_keys, work_of
-from binlog_streaming.tables.steps import Step, reached
-from binlog_streaming.tables.target import QUERY_PROPERTY, SET_ASIDE_PROPERTY, Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from binlog_format.log import Log
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.lake.target import Target, TargetFactory
+    from binlog_streaming.plan.batch_plan import ChangeStep, Component, IndexPart, LogPlace
+    from binlog_streaming.plan.kept import KeptTable
     from binlog_streaming.settings import Sink
-    from binlog_streaming.tables.batch_plan import ChangeStep, Component, IndexPart, LogPlace
-    from binlog_streaming.tables.kept import KeptTable
     from binlog_streaming.tables.progress import TableProgress
     from binlog_streaming.tables.renames import Origin
     from binlog_streaming.tables.statements import Work
-    from binlog_streaming.tables.target import Target, TargetFactory
 
 ATTEMPTS_MAX = 4
 """Another try when somebody else (an OPTIMIZE, our own dying twin) committed between the look and the write."""

@@ -12,13 +12,13 @@ from binlog_connector.spark.table_schemas import SchemaFile
 from binlog_connector.spark.worker_process import settle
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
+from binlog_streaming.plan.batch_plan import ChangeStep
+from binlog_streaming.plan.cascades import CascadeLog
+from binlog_streaming.plan.kept import KeptTables
+from binlog_streaming.plan.plan import plan_batch, spread
 from binlog_streaming.settings import OnError
 from binlog_streaming.tables.apply import BatchRun, apply_component
-from binlog_streaming.tables.batch_plan import ChangeStep
-from binlog_streaming.tables.cascades import CascadeLog
-from binlog_streaming.tables.kept import KeptTables
 from binlog_streaming.tables.missing import check_folders
-from binlog_streaming.tables.plan import plan_batch, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from binlog_format.position import Position
+    from binlog_streaming.lake.target import TargetFactory
+    from binlog_streaming.plan.batch_plan import BatchPlan, Component
+    from binlog_streaming.plan.memory import JobMemory
+    from binlog_streaming.plan.plan import Row
     from binlog_streaming.settings import Job
-    from binlog_streaming.tables.batch_plan import BatchPlan, Component
-    from binlog_streaming.tables.memory import JobMemory
-    from binlog_streaming.tables.plan import Row
     from binlog_streaming.tables.progress import TableProgress
-    from binlog_streaming.tables.target import TargetFactory
 
 THREADS = 2
 """Components that a task writes at a time."""

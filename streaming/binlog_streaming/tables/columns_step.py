@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from binlog_format.errors import SchemaError
+from binlog_streaming.lake.evolution import fitting, reconciled
+from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, joined_keys
+from binlog_streaming.plan.batch_plan import COLUMNS_STEP, ROWS_STEP
 from binlog_streaming.tables.alteration import Alteration
-from binlog_streaming.tables.batch_plan import COLUMNS_STEP, ROWS_STEP
-from binlog_streaming.tables.evolution import fitting, reconciled
 from binlog_streaming.tables.statements import dropped_columns, has_rows
-from binlog_streaming.tables.target import DROPPED_COLUMNS_PROPERTY, joined_keys
 
 if TYPE_CHECKING:
+    from binlog_streaming.lake.target import Target, Ticket
     from binlog_streaming.tables.positions import BatchPositions
-    from binlog_streaming.tables.target import Target, Ticket
 
 
 def fit_columns(target: Target, ticket: Ticket, schema: pa.Schema, positions: BatchPositions) -> None:

@@ -17,25 +17,25 @@ import pyarrow.compute as pc
 
 from binlog_format.errors import SchemaError
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_array
+from binlog_streaming.lake.conforming import conformed, with_values
+from binlog_streaming.lake.evolution import fitting, reconciled
+from binlog_streaming.lake.key_lookup import KeyLookup
+from binlog_streaming.lake.row_values import comparable_table, equal_rows, one_array
+from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY, joined_keys
+from binlog_streaming.modes.mode_columns import DELETED, IS_CURRENT, VALID_FROM, VERSION_POSITION, mode_schema
+from binlog_streaming.modes.place_texts import place_text
 from binlog_streaming.settings import Mode
-from binlog_streaming.tables.conforming import conformed, with_values
 from binlog_streaming.tables.emptied import ended, live_rows, living, time_scalar
-from binlog_streaming.tables.evolution import fitting, reconciled
-from binlog_streaming.tables.key_lookup import KeyLookup
-from binlog_streaming.tables.mode_columns import DELETED, IS_CURRENT, VALID_FROM, VERSION_POSITION, mode_schema
-from binlog_streaming.tables.place_texts import place_text
-from binlog_streaming.tables.row_values import comparable_table, equal_rows, one_array
 from binlog_streaming.tables.statements import Work, dropped_columns, has_rows, held_keys
-from binlog_streaming.tables.target import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY, joined_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
+    from binlog_streaming.lake.target import Target, Ticket
     from binlog_streaming.settings import Deletes
     from binlog_streaming.tables.statements import Occasion
-    from binlog_streaming.tables.target import Target, Ticket
 
     Indices = NDArray[np.int64]
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from binlog_streaming.lake.conforming import conformed, with_values
+from binlog_streaming.lake.evolution import fitting
+from binlog_streaming.modes.mode_columns import DELETED, DELETED_AT, IS_CURRENT, VALID_TO, mode_schema
 from binlog_streaming.settings import Deletes, Mode
-from binlog_streaming.tables.conforming import conformed, with_values
-from binlog_streaming.tables.evolution import fitting
-from binlog_streaming.tables.mode_columns import DELETED, DELETED_AT, IS_CURRENT, VALID_TO, mode_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from binlog_streaming.tables.target import Target
+    from binlog_streaming.lake.target import Target
 
 _MICROS = 1_000_000
 

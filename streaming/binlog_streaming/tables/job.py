@@ -22,14 +22,14 @@ from binlog_format import open_log
 from binlog_format.classic.layout import VIRTUAL_PAGE_SIZE
 from binlog_format.errors import BinlogError
 from binlog_streaming.checkpoint import read_offset
+from binlog_streaming.lake.spark.sessions import spark_targets
+from binlog_streaming.plan.failures import named_error
 from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.settings import Writer
 from binlog_streaming.spark_jars import session_settings
 from binlog_streaming.spark_session import PLANNING_ONLY, local_session
 from binlog_streaming.tables.batch import BatchContext, write_batch
-from binlog_streaming.tables.failures import named_error
 from binlog_streaming.tables.progress import NOTE_TEXTS, BatchProgress, Progress
-from binlog_streaming.tables.spark_sessions import spark_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from binlog_format.log import Log
     from binlog_format.position import Position
+    from binlog_streaming.lake.target import TargetFactory
     from binlog_streaming.settings import Job
     from binlog_streaming.tables.progress import BatchListener, Note
-    from binlog_streaming.tables.target import TargetFactory
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.spark.table_schemas import RangeSchemas
 from binlog_format.rows.arrow_schema import arrow_schema
-from binlog_streaming.tables.absent_columns import AbsentFacts, absent_facts
+from binlog_streaming.modes.absent_columns import AbsentFacts, absent_facts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from binlog_connector.spark.table_schemas import SchemaFile
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log import Log
-    from binlog_streaming.tables.pieces import Piece
+    from binlog_streaming.modes.pieces import Piece
 
 # What a process knows of a log's statements is shared, and not made for several threads.
 _lock = threading.Lock()

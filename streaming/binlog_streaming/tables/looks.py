@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 if TYPE_CHECKING:
+    from binlog_streaming.lake.target import Target, TargetFactory
     from binlog_streaming.settings import Sink
-    from binlog_streaming.tables.target import Target, TargetFactory
 
 
 class Looks:

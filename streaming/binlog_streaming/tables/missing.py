@@ -10,9 +10,9 @@ from binlog_format.errors import TableError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from binlog_streaming.plan.batch_plan import Component
+    from binlog_streaming.plan.kept import KeptTable
     from binlog_streaming.settings import Mode
-    from binlog_streaming.tables.batch_plan import Component
-    from binlog_streaming.tables.kept import KeptTable
 
 
 def check_folders(components: Iterable[Component], directory: str) -> None:

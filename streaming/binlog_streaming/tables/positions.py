@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_streaming.tables.batch_plan import RowsStep
-from binlog_streaming.tables.target import GTID_POSITION_KEY
+from binlog_streaming.lake.target import GTID_POSITION_KEY
+from binlog_streaming.plan.batch_plan import RowsStep
 
 if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
-    from binlog_streaming.tables.batch_plan import Component
-    from binlog_streaming.tables.target import Target, Ticket
+    from binlog_streaming.lake.target import Target, Ticket
+    from binlog_streaming.plan.batch_plan import Component
 
 
 class BatchPositions:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_streaming.tables.memory import Learned
+from binlog_streaming.plan.memory import Learned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from binlog_format.position import Position
-    from binlog_streaming.tables.memory import SetAside
+    from binlog_streaming.plan.memory import SetAside
 
     BatchListener = Callable[["BatchProgress"], None]
 

@@ -10,20 +10,20 @@ import pyarrow as pa
 
 from binlog_format.errors import SchemaError
 from binlog_format.rows.arrow_arrays import mask_array
+from binlog_streaming.lake.conforming import conformed
+from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY, joined_keys
+from binlog_streaming.modes.mode_columns import DELETED, mode_schema
+from binlog_streaming.plan.kept import ghost_of
 from binlog_streaming.settings import Begin, Deletes, Mode, OnStatement
-from binlog_streaming.tables.conforming import conformed
 from binlog_streaming.tables.cut_over import cut_over
 from binlog_streaming.tables.emptied import live_rows
-from binlog_streaming.tables.kept import ghost_of
-from binlog_streaming.tables.mode_columns import DELETED, mode_schema
 from binlog_streaming.tables.statements import Work, held_keys
-from binlog_streaming.tables.target import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY, joined_keys
 
 if TYPE_CHECKING:
     from binlog_connector.schema.table_changes import TableRenamed
-    from binlog_streaming.tables.kept import KeptTable
+    from binlog_streaming.lake.target import Target, Ticket
+    from binlog_streaming.plan.kept import KeptTable
     from binlog_streaming.tables.statements import Occasion
-    from binlog_streaming.tables.target import Target, Ticket
 
 
 @dataclass(frozen=True, slots=True)

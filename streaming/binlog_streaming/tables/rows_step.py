@@ -12,26 +12,26 @@ from binlog_format.errors import SchemaError
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.images import ImageKind
 from binlog_format.views.changefeed import changefeed_batch
+from binlog_streaming.lake.conforming import conformed
+from binlog_streaming.lake.evolution import common_schema
+from binlog_streaming.lake.row_values import rows_with
+from binlog_streaming.modes.aligned import aligned
+from binlog_streaming.modes.mirror import mirror_change
+from binlog_streaming.modes.mode_columns import mode_schema
+from binlog_streaming.modes.pieces import Piece, StepImages
+from binlog_streaming.modes.row_keys import key_columns
+from binlog_streaming.modes.scd2 import scd2_change
+from binlog_streaming.modes.whole_rows import whole_row_change
 from binlog_streaming.settings import Deletes, Mode
-from binlog_streaming.tables.aligned import aligned
-from binlog_streaming.tables.conforming import conformed
-from binlog_streaming.tables.evolution import common_schema
-from binlog_streaming.tables.mirror import mirror_change
-from binlog_streaming.tables.mode_columns import mode_schema
-from binlog_streaming.tables.pieces import Piece, StepImages
-from binlog_streaming.tables.row_keys import key_columns
-from binlog_streaming.tables.row_values import rows_with
-from binlog_streaming.tables.scd2 import scd2_change
-from binlog_streaming.tables.whole_rows import whole_row_change
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.lake.change import Change
+    from binlog_streaming.lake.target import Target, Ticket
     from binlog_streaming.settings import TableRule
-    from binlog_streaming.tables.change import Change
     from binlog_streaming.tables.log_facts import LogFacts
-    from binlog_streaming.tables.target import Target, Ticket
 
 
 @dataclass(frozen=True)

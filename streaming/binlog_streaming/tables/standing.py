@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.errors import TableError, UnsupportedError
 from binlog_format.gtid_set import parse_gtids
-from binlog_streaming.settings_model import Mode, TableFormat
-from binlog_streaming.tables.target import (
+from binlog_streaming.lake.target import (
     BATCH_KEY,
     GTID_POSITION_KEY,
     KEYS_PROPERTY,
@@ -22,12 +21,13 @@ from binlog_streaming.tables.target import (
     Ticket,
     split_keys,
 )
+from binlog_streaming.settings_model import Mode, TableFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from binlog_format.gtid_set import GtidPoint
-    from binlog_streaming.tables.target import Target
+    from binlog_streaming.lake.target import Target
 
 _COMMITS_MAX = 64
 """Of a Delta table, among which the last step's own is looked for; maintenance makes a few behind each."""
@@ -126,8 +126,8 @@ def ticket_of(properties: Mapping[str, str], query_id: str, source_table: str, m
 
 
 def _take_over_iceberg(target: Target, query_id: str) -> None:
-    from binlog_streaming.tables.iceberg import IcebergTarget
-    from binlog_streaming.tables.iceberg_commit import SNAPSHOT_PROPERTY, Commit
+    from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY, Commit
+    from binlog_streaming.lake.iceberg.target import IcebergTarget
 
     assert isinstance(target, IcebergTarget)
     # What is the last batch is said by properties, for the one query that is named there.
@@ -153,7 +153,7 @@ def _gtid_position(target: Target, table_format: TableFormat) -> GtidPoint | Non
 
 
 def _said_by_delta(target: Target) -> list[str | None]:
-    from binlog_streaming.tables.delta import DeltaTarget
+    from binlog_streaming.lake.delta.target import DeltaTarget
 
     assert isinstance(target, DeltaTarget)
     assert target.table is not None
@@ -179,7 +179,7 @@ def _said_by_commit(commit: Mapping[str, object]) -> Mapping[str, str] | None:
 
 
 def _said_by_iceberg(target: Target) -> list[str | None]:
-    from binlog_streaming.tables.iceberg import IcebergTarget
+    from binlog_streaming.lake.iceberg.target import IcebergTarget
 
     assert isinstance(target, IcebergTarget)
     return [target.table.properties.get(GTID_POSITION_KEY)]
@@ -188,7 +188,7 @@ def _said_by_iceberg(target: Target) -> list[str | None]:
 def _said_by_parquet(target: Target) -> list[str | None]:
     from pyarrow import parquet
 
-    from binlog_streaming.tables.parquet import ParquetTarget
+    from binlog_streaming.lake.parquet import ParquetTarget
 
     assert isinstance(target, ParquetTarget)
     said = (target.properties() or {}).get(GTID_POSITION_KEY)

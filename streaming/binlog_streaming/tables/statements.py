@@ -23,19 +23,19 @@ from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.views.changefeed import commit_versions
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE
-from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, UnknownValues
-from binlog_streaming.tables.alteration import alteration
-from binlog_streaming.tables.emptied import emptied_rows, keeps_rows, left_rows
-from binlog_streaming.tables.evolution import fitting, reconciled
-from binlog_streaming.tables.mode_columns import mode_schema
-from binlog_streaming.tables.row_keys import key_columns
-from binlog_streaming.tables.target import (
+from binlog_streaming.lake.evolution import fitting, reconciled
+from binlog_streaming.lake.target import (
     DROPPED_COLUMNS_PROPERTY,
     DROPPED_PROPERTY,
     KEYS_PROPERTY,
     joined_keys,
     split_keys,
 )
+from binlog_streaming.modes.mode_columns import mode_schema
+from binlog_streaming.modes.row_keys import key_columns
+from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, UnknownValues
+from binlog_streaming.tables.alteration import alteration
+from binlog_streaming.tables.emptied import emptied_rows, keeps_rows, left_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import Column
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
-    from binlog_streaming.tables.batch_plan import ChangeStep
-    from binlog_streaming.tables.kept import KeptTable
+    from binlog_streaming.lake.target import Target, Ticket
+    from binlog_streaming.plan.batch_plan import ChangeStep
+    from binlog_streaming.plan.kept import KeptTable
     from binlog_streaming.tables.log_facts import LogFacts
-    from binlog_streaming.tables.target import Target, Ticket
 
     Commit = Callable[[Target, Ticket], bool]
     """Does it in one commit; False: there was nothing to commit."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable
 
 from binlog_format.errors import BinlogError
-from binlog_streaming.tables.target import DROPPED_PROPERTY, SOURCE_PROPERTY
+from binlog_streaming.lake.target import DROPPED_PROPERTY, SOURCE_PROPERTY
 from tests.truth.replay import row_differences
 from tests.truth.truth_values import typed_difference
 

@@ -9,8 +9,8 @@ import pytest
 from deltalake import write_deltalake
 
 from binlog_streaming.demo.targets import commits, read_target, reading_code
+from binlog_streaming.lake.iceberg.catalog import ensure_namespace, identifier, open_catalog
 from binlog_streaming.settings import Sink, TableFormat
-from binlog_streaming.tables.iceberg_catalog import ensure_namespace, identifier, open_catalog
 
 if TYPE_CHECKING:
     from pathlib import Path

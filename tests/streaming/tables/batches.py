@@ -11,21 +11,21 @@ from binlog_connector.schema.statement_rows import find_statement_rows
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.views.tables import TablesView
+from binlog_streaming.plan.kept import KeptTables
+from binlog_streaming.plan.memory import JobMemory
+from binlog_streaming.plan.plan import plan_batch
 from binlog_streaming.settings import Mode, Sink, TableRule
 from binlog_streaming.tables.apply import BatchRun, apply_component
-from binlog_streaming.tables.kept import KeptTables
-from binlog_streaming.tables.memory import JobMemory
-from binlog_streaming.tables.plan import plan_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from binlog_format.log import Log
-    from binlog_streaming.tables.batch_plan import BatchPlan
-    from binlog_streaming.tables.memory import Written
+    from binlog_streaming.lake.target import TargetFactory
+    from binlog_streaming.plan.batch_plan import BatchPlan
+    from binlog_streaming.plan.memory import Written
     from binlog_streaming.tables.progress import TableProgress
-    from binlog_streaming.tables.target import TargetFactory
 
     Range = tuple[Position, Position]
 

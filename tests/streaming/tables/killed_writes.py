@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from binlog_streaming.lake.steps import watched
 from binlog_streaming.settings import Sink, TableFormat
-from binlog_streaming.tables.steps import watched
 from tests.faults.processes import Kill, in_a_process
 from tests.streaming.tables.memory_target import MemoryTargets
 from tests.streaming.tables.statement_stories import ONLY, STEPS_MAX, STORIES, write_story

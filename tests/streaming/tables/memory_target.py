@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from binlog_streaming.tables.conforming import changed_rows, conformed_rows
-from binlog_streaming.tables.steps import Step, reached
-from binlog_streaming.tables.target import Applied, Target
+from binlog_streaming.lake.conforming import changed_rows, conformed_rows
+from binlog_streaming.lake.steps import Step, reached
+from binlog_streaming.lake.target import Applied, Target
 from tests.streaming.tables.model_sink import ModelTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from binlog_streaming.lake.change import Change
+    from binlog_streaming.lake.evolution import SchemaChange
+    from binlog_streaming.lake.target import Ticket
     from binlog_streaming.settings import Sink
-    from binlog_streaming.tables.change import Change
-    from binlog_streaming.tables.evolution import SchemaChange
-    from binlog_streaming.tables.target import Ticket
 
 
 @dataclass

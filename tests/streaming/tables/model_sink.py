@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from binlog_streaming.tables.row_values import rows_with
+from binlog_streaming.lake.row_values import rows_with
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from binlog_streaming.tables.change import Change, Patches
+    from binlog_streaming.lake.change import Change, Patches
 
     Row = dict[str, object]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
 from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
-from binlog_streaming.tables.pieces import Piece, StepImages
+from binlog_streaming.modes.pieces import Piece, StepImages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Table
     from binlog_format.rows.images import Images
-    from binlog_streaming.tables.absent_columns import AbsentFacts
+    from binlog_streaming.modes.absent_columns import AbsentFacts
 
     Row = tuple[object, ...]
     Change = tuple[Row | None, Row | None]

@@ -14,19 +14,19 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from hypothesis import strategies as st
 
+from binlog_streaming.lake.change import Change
+from binlog_streaming.lake.iceberg.catalog import identifier, open_catalog
+from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.steps import Step, reached
+from binlog_streaming.lake.target import Ticket
 from binlog_streaming.settings import Merge, Mode, Sink, TableFormat
-from binlog_streaming.tables.change import Change
-from binlog_streaming.tables.iceberg_catalog import identifier, open_catalog
-from binlog_streaming.tables.sinks import sink_type
-from binlog_streaming.tables.steps import Step, reached
-from binlog_streaming.tables.target import Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from binlog_streaming.tables.evolution import SchemaChange
-    from binlog_streaming.tables.target import Target
+    from binlog_streaming.lake.evolution import SchemaChange
+    from binlog_streaming.lake.target import Target
     from tests.streaming.tables.row_images import Change as RowChange
     from tests.streaming.tables.row_images import Row
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from binlog_streaming.tables.target import Target, TargetFactory
+    from binlog_streaming.lake.target import Target, TargetFactory
 
 
 @dataclass(frozen=True)

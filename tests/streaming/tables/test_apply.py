@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_format.log import Log
-    from binlog_streaming.tables.batch_plan import Component
+    from binlog_streaming.plan.batch_plan import Component
     from tests.streaming.tables.batches import Range
 
 CHANGELOG = TableRule(mode=Mode.CHANGELOG)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format import open_log
+from binlog_streaming.lake.steps import Step, watched
 from binlog_streaming.settings import Mode, Sink, TableFormat, TableRule
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.progress import Outcome
-from binlog_streaming.tables.steps import Step, watched
 from tests.streaming.tables.batches import cut, run, write
 from tests.streaming.tables.oltp import IMAGES, OLTP, TABLES, play, truth
 from tests.streaming.tables.sink_cases import MIRROR_SINKS, SINKS, TICKET, Place
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 KILLED = """
 import sys
 from binlog_format import open_log
-from binlog_streaming.tables.steps import watched
+from binlog_streaming.lake.steps import watched
 from tests.faults.processes import Kill, in_a_process
 from tests.streaming.tables.batches import cut, write
 from tests.streaming.tables.memory_target import MemoryTargets

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from binlog_format import open_log
 from binlog_format.errors import SchemaError
 from binlog_format.events.table_encoding import ColumnSpec, TableSpec
+from binlog_streaming.lake.steps import watched
+from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, KEYS_PROPERTY, MODE_PROPERTY
 from binlog_streaming.settings import Deletes, Mode, OnStatement, TableRule
-from binlog_streaming.tables.steps import watched
-from binlog_streaming.tables.target import DROPPED_COLUMNS_PROPERTY, KEYS_PROPERTY, MODE_PROPERTY
 from tests.chance import examples
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.ddl_histories import ModelServer

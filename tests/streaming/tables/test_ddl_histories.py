@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_format import open_log
+from binlog_streaming.lake.steps import watched
 from binlog_streaming.settings import Deletes, Mode, TableRule
-from binlog_streaming.tables.steps import watched
 from tests.chance import examples
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan, write, written_behind
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pytest
 
     from binlog_format.log import Log
-    from binlog_streaming.tables.memory import Written
+    from binlog_streaming.plan.memory import Written
 
 RULES = (TableRule(), TableRule(deletes=Deletes.MARK), TableRule(mode=Mode.SCD2))
 

@@ -11,12 +11,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from binlog_format.errors import TableError
+from binlog_streaming.lake.delta import maintenance
+from binlog_streaming.lake.delta.maintenance import maintain
+from binlog_streaming.lake.delta.target import STEP_BITS, DeltaTarget
+from binlog_streaming.lake.evolution import SchemaChange
+from binlog_streaming.lake.target import Ticket, target_uri
 from binlog_streaming.settings import Mode, Sink
-from binlog_streaming.tables import maintenance
-from binlog_streaming.tables.delta import STEP_BITS, DeltaTarget
-from binlog_streaming.tables.evolution import SchemaChange
-from binlog_streaming.tables.maintenance import maintain
-from binlog_streaming.tables.target import Ticket, target_uri
 from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, TICKET, change_of, numbers
 
 if TYPE_CHECKING:
@@ -188,10 +188,10 @@ import os, resource, sys
 import pyarrow as pa
 from deltalake import DeltaTable
 from binlog_streaming.settings import Mode
-from binlog_streaming.tables.change import Change
-from binlog_streaming.tables.delta import DeltaTarget
-from binlog_streaming.tables.evolution import SchemaChange
-from binlog_streaming.tables.target import Ticket
+from binlog_streaming.lake.change import Change
+from binlog_streaming.lake.delta.target import DeltaTarget
+from binlog_streaming.lake.evolution import SchemaChange
+from binlog_streaming.lake.target import Ticket
 
 uri = sys.argv[1]
 ticket = Ticket("q-1", 1, 0, "shop.orders", Mode.MIRROR, ("id",), "0:12:3", "0:11:2:5", None)

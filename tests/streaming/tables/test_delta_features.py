@@ -14,17 +14,17 @@ import pytest
 from deltalake import DeltaTable
 
 from binlog_format.errors import TableError
+from binlog_streaming.lake.change import Patches
+from binlog_streaming.lake.delta.target import DeltaTarget
+from binlog_streaming.lake.evolution import SchemaChange
+from binlog_streaming.lake.target import MODE_PROPERTY
 from binlog_streaming.settings import Mode
-from binlog_streaming.tables.change import Patches
-from binlog_streaming.tables.delta import DeltaTarget
-from binlog_streaming.tables.evolution import SchemaChange
-from binlog_streaming.tables.target import MODE_PROPERTY
 from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, change_of, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from binlog_streaming.tables.target import Ticket
+    from binlog_streaming.lake.target import Ticket
 
 MORE = pa.schema([("more", pa.int32())])
 NO_FLAGS = pa.table({"none": [True, True]}).select([])

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from binlog_streaming.tables.delta_files import DataFiles, key_batches, row_count, rows_at
+from binlog_streaming.lake.delta.data_files import DataFiles, key_batches, row_count, rows_at
 from tests.streaming.tables.sink_cases import INT_KEY, all_types, numbers, rows_of
 
 if TYPE_CHECKING:
@@ -108,9 +108,9 @@ def test_no_rows_make_no_file(tmp_path: Path) -> None:
 
 def test_rows_are_read_by_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a file that lacks a column, and has another narrower; only row groups that hold one are read."""
-    monkeypatch.setattr("binlog_streaming.tables.delta_files.BATCH_ROWS", 7)
-    monkeypatch.setattr("binlog_streaming.tables.delta_files.KEY_ROWS", 30)
-    monkeypatch.setattr("binlog_streaming.tables.delta_files.ROW_GROUP_BYTES", 200)
+    monkeypatch.setattr("binlog_streaming.lake.delta.data_files.BATCH_ROWS", 7)
+    monkeypatch.setattr("binlog_streaming.lake.delta.data_files.KEY_ROWS", 30)
+    monkeypatch.setattr("binlog_streaming.lake.delta.data_files.ROW_GROUP_BYTES", 200)
     files = DataFiles(str(tmp_path), INT_KEY, file_size=1 << 20)
     files.write(numbers(*range(100)))
     (add,) = files.close()

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from binlog_streaming.tables.change import Change, Patches
-from binlog_streaming.tables.delta import DeltaTarget
-from binlog_streaming.tables.delta_merge import Kind, merge_source, pruning_condition
+from binlog_streaming.lake.change import Change, Patches
+from binlog_streaming.lake.delta.delta_merge import Kind, merge_source, pruning_condition
+from binlog_streaming.lake.delta.target import DeltaTarget
 from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, change_of, numbers
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from binlog_format.errors import SchemaError
-from binlog_streaming.tables.evolution import SchemaChange, common_schema, common_type, reconciled
+from binlog_streaming.lake.evolution import SchemaChange, common_schema, common_type, reconciled
 
 DECIMAL = pa.decimal128
 WIDENED = [

@@ -15,9 +15,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from binlog_format import open_log
 from binlog_format.errors import DataLossError, TableError
+from binlog_streaming.lake.iceberg.catalog import identifier, open_catalog
+from binlog_streaming.lake.steps import Step, watched
 from binlog_streaming.settings import Sink, TableFormat
-from binlog_streaming.tables.iceberg_catalog import identifier, open_catalog
-from binlog_streaming.tables.steps import Step, watched
 from tests.faults.processes import files_up_to
 from tests.streaming.tables.batches import cut, write
 from tests.streaming.tables.oltp import OLTP

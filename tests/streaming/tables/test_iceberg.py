@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from binlog_format.errors import TableError
+from binlog_streaming.lake.change import Patches
+from binlog_streaming.lake.evolution import SchemaChange
+from binlog_streaming.lake.iceberg.catalog import identifier
+from binlog_streaming.lake.iceberg.files import write_files
+from binlog_streaming.lake.iceberg.target import IcebergTarget
+from binlog_streaming.lake.steps import Step, watched
 from binlog_streaming.settings import TableFormat
-from binlog_streaming.tables.change import Patches
-from binlog_streaming.tables.evolution import SchemaChange
-from binlog_streaming.tables.iceberg import IcebergTarget
-from binlog_streaming.tables.iceberg_catalog import identifier
-from binlog_streaming.tables.iceberg_files import write_files
-from binlog_streaming.tables.steps import Step, watched
 from tests.streaming.tables.iceberg_cases import files_of, reader, said_by, snapshots_of
 from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, TICKET, Place, change_of, numbers, rows_of
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.settings import TableFormat
-from binlog_streaming.tables.evolution import SchemaChange
 from tests.streaming.tables.iceberg_cases import files_of, reader, snapshots_of
 from tests.streaming.tables.sink_cases import MIRROR_TICKET, Place, change_of, rows_of
 

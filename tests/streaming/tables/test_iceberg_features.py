@@ -14,8 +14,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, NestedField, StringType
 
 from binlog_format.errors import TableError
+from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.settings import TableFormat
-from binlog_streaming.tables.evolution import SchemaChange
 from tests.streaming.tables.iceberg_cases import delete_row, files_of, reader
 from tests.streaming.tables.sink_cases import MIRROR_TICKET, Place, change_of, numbers
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from binlog_streaming.tables.target import Target
+    from binlog_streaming.lake.target import Target
 
 NEXT = replace(MIRROR_TICKET, batch_id=1)
 WRITES: dict[str, Callable[[Target], object]] = {

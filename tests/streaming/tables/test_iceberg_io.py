@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from binlog_streaming.lake.iceberg.catalog import identifier, open_catalog
+from binlog_streaming.lake.steps import Step, watched
 from binlog_streaming.settings import TableFormat
-from binlog_streaming.tables.iceberg_catalog import identifier, open_catalog
-from binlog_streaming.tables.steps import Step, watched
 from tests.streaming.tables.sink_cases import MIRROR_TICKET, Place, change_of, numbers
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from binlog_streaming.lake.evolution import SchemaChange
+from binlog_streaming.lake.iceberg import maintenance as iceberg_maintenance
+from binlog_streaming.lake.iceberg.maintenance import expire
+from binlog_streaming.lake.iceberg.merge import to_be_joined
 from binlog_streaming.settings import TableFormat
-from binlog_streaming.tables import iceberg_maintenance
-from binlog_streaming.tables.evolution import SchemaChange
-from binlog_streaming.tables.iceberg_maintenance import expire
-from binlog_streaming.tables.iceberg_merge import to_be_joined
 from tests.streaming.tables.iceberg_cases import files_of, reader, said_by, snapshots_of
 from tests.streaming.tables.sink_cases import INT_KEY, TICKET, Place, numbers
 

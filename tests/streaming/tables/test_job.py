@@ -18,12 +18,12 @@ from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import DataLossError, StartError, TableError
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.source_file import open_directory
+from binlog_streaming.lake.target import GTID_POSITION_KEY
+from binlog_streaming.plan.failures import named_error
 from binlog_streaming.repack import Repacker
 from binlog_streaming.settings import Job, Mode, Sink, Source, TableFormat, TableRule, Trigger, load_job
-from binlog_streaming.tables.failures import named_error
 from binlog_streaming.tables.job import TablesJob
 from binlog_streaming.tables.progress import BatchProgress, Outcome
-from binlog_streaming.tables.target import GTID_POSITION_KEY
 from tests.program import run_program
 from tests.streaming.tables.oltp import CHANGES, IMAGES, OLTP, TABLES, mirror, play_changelog, truth
 from tests.streaming.tables.processes import RunningJob

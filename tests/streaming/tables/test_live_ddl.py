@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from binlog_format import open_log
+from binlog_streaming.lake.steps import watched
 from binlog_streaming.settings import Deletes, Mode, Sink, TableFormat, TableRule
-from binlog_streaming.tables.steps import watched
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan, write, written_behind
 from tests.streaming.tables.ddl_histories import ModelServer
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from binlog_format.events.table_encoding import TableSpec
     from binlog_format.log import Log
     from binlog_streaming.demo.mariadb_server import MariaDbServer
-    from binlog_streaming.tables.memory import Written
+    from binlog_streaming.plan.memory import Written
     from tests.streaming.tables.shop import Row, ShopLog
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]

@@ -18,21 +18,21 @@ from deltalake.exceptions import DeltaError
 from msgspec.structs import replace as changed
 
 from binlog_format.errors import OptionError
+from binlog_streaming.lake.change import Patches
+from binlog_streaming.lake.delta import vector_maintenance
+from binlog_streaming.lake.delta.log import Vector, read_log
+from binlog_streaming.lake.delta.target import DeltaTarget
+from binlog_streaming.lake.delta.vector_maintenance import CHECKPOINT_EVERY, keep_in_shape, vacuum_vectors
+from binlog_streaming.lake.delta.vectors import VectorFile, from_z85, read_vector, to_z85, vector_path
+from binlog_streaming.lake.evolution import SchemaChange
+from binlog_streaming.lake.roaring import encoded
 from binlog_streaming.settings import Merge, Sink
-from binlog_streaming.tables import vector_maintenance
-from binlog_streaming.tables.change import Patches
-from binlog_streaming.tables.deletion_vectors import VectorFile, from_z85, read_vector, to_z85, vector_path
-from binlog_streaming.tables.delta import DeltaTarget
-from binlog_streaming.tables.delta_log import Vector, read_log
-from binlog_streaming.tables.evolution import SchemaChange
-from binlog_streaming.tables.roaring import encoded
-from binlog_streaming.tables.vector_maintenance import CHECKPOINT_EVERY, keep_in_shape, vacuum_vectors
 from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, Variant, all_types, change_of, numbers, rows_of
 from tests.streaming.tables.test_delta_features import ARCHIVE, live_files
 
 if TYPE_CHECKING:
-    from binlog_streaming.tables.change import Change
-    from binlog_streaming.tables.delta_log import Add, TableLog
+    from binlog_streaming.lake.change import Change
+    from binlog_streaming.lake.delta.log import Add, TableLog
 
 FILE_SIZE = 64 << 20
 SMALL = 2000
@@ -168,9 +168,9 @@ class TestMarking:
             assert row[name] == (None if number % 2 == 0 else old[name]), name
 
     def test_many_rows_of_many_row_groups(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("binlog_streaming.tables.delta_files.KEY_ROWS", 1000)
-        monkeypatch.setattr("binlog_streaming.tables.delta_files.BATCH_ROWS", 700)
-        monkeypatch.setattr("binlog_streaming.tables.delta_files.ROW_GROUP_BYTES", 20_000)
+        monkeypatch.setattr("binlog_streaming.lake.delta.data_files.KEY_ROWS", 1000)
+        monkeypatch.setattr("binlog_streaming.lake.delta.data_files.BATCH_ROWS", 700)
+        monkeypatch.setattr("binlog_streaming.lake.delta.data_files.ROW_GROUP_BYTES", 20_000)
         place = Variant.VECTORS.place(tmp_path)
         model = dict.fromkeys(range(5000), "x")
         place.append(0, numbers(*model), MIRROR_TICKET)
@@ -357,7 +357,7 @@ class TestMaintenance:
 
     def test_a_table_keeps_in_shape(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Through what a job calls: few files, few vectors, a short log, and always the right rows."""
-        monkeypatch.setattr("binlog_streaming.tables.maintenance.VACUUM_EVERY", 8)
+        monkeypatch.setattr("binlog_streaming.lake.delta.maintenance.VACUUM_EVERY", 8)
         place = replace(Variant.VECTORS.place(tmp_path), file_size=1 << 20)
         sink = Sink(directory=str(tmp_path), merge=Merge.DELETION_VECTORS, retention="0s")
         model = dict.fromkeys(range(2000), "x")
@@ -386,7 +386,7 @@ class TestMaintenance:
 
     def test_files_with_many_marks_are_written_anew(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Those alone; the commit is no step, and changes no rows."""
-        monkeypatch.setattr("binlog_streaming.tables.delta_files.BATCH_ROWS", 3)
+        monkeypatch.setattr("binlog_streaming.lake.delta.data_files.BATCH_ROWS", 3)
         bring(path, change_of(deletes=[1, 3, 5, 7, 103]), 2)
         held, before = values(path), marked(path)
         target = find(path)
@@ -487,9 +487,9 @@ DISK_FULL = """
 import os, resource, sys
 import pyarrow as pa
 from binlog_streaming.settings import Merge, Mode
-from binlog_streaming.tables.change import Change
-from binlog_streaming.tables.delta import DeltaTarget
-from binlog_streaming.tables.target import Ticket
+from binlog_streaming.lake.change import Change
+from binlog_streaming.lake.delta.target import DeltaTarget
+from binlog_streaming.lake.target import Ticket
 
 ticket = Ticket("q-1", 2, 0, "shop.orders", Mode.MIRROR, ("id",), "0:12:3", "0:11:2:5", None)
 rows = pa.table({"id": pa.array(range(20000), pa.int32()), "value": [os.urandom(100).hex() for _ in range(20000)]})

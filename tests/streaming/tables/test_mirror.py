@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_format.errors import TableError, UnsupportedError
+from binlog_streaming.modes.absent_columns import AbsentFacts
+from binlog_streaming.modes.mirror import mirror_change
+from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.settings_model import Deletes, Mode, UnknownValues
-from binlog_streaming.tables.absent_columns import AbsentFacts
-from binlog_streaming.tables.mirror import mirror_change
-from binlog_streaming.tables.mode_columns import mode_schema
 from tests.chance import examples
 from tests.streaming.tables.histories import KEY_NAMES, KEYS, KNOWN, SCHEMA, RowImage, histories
 from tests.streaming.tables.model_sink import ModelTable
@@ -21,7 +21,7 @@ from tests.streaming.tables.row_images import ABSENT, step_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from binlog_streaming.tables.change import Change as TableChange
+    from binlog_streaming.lake.change import Change as TableChange
     from tests.streaming.tables.histories import Batch
     from tests.streaming.tables.row_images import Change, Row
 

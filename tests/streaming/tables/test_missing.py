@@ -21,8 +21,8 @@ from tests.streaming.tables.statement_stories import ID, NAME, ORDERS, wanted
 
 if TYPE_CHECKING:
     from binlog_format.position import Position
-    from binlog_streaming.tables.batch_plan import BatchPlan
-    from binlog_streaming.tables.memory import Written
+    from binlog_streaming.plan.batch_plan import BatchPlan
+    from binlog_streaming.plan.memory import Written
     from tests.streaming.tables.statement_stories import Story
 
 ITEMS = wanted("items", ID, NAME)

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from binlog_streaming.lake.row_values import rows_with
+from binlog_streaming.modes.mirror import mirror_change
+from binlog_streaming.modes.mode_columns import mode_schema
+from binlog_streaming.modes.scd2 import scd2_change
+from binlog_streaming.modes.whole_rows import whole_row_change
 from binlog_streaming.settings_model import Deletes, Mode
-from binlog_streaming.tables.mirror import mirror_change
-from binlog_streaming.tables.mode_columns import mode_schema
-from binlog_streaming.tables.row_values import rows_with
-from binlog_streaming.tables.scd2 import scd2_change
-from binlog_streaming.tables.whole_rows import whole_row_change
 from tests.chance import examples
 from tests.streaming.tables.histories import KEY_NAMES, KEYS, KNOWN, SCHEMA, RowImage, histories
 from tests.streaming.tables.model_sink import ModelTable
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from binlog_streaming.tables.pieces import StepImages
-    from binlog_streaming.tables.target import Target, Ticket
+    from binlog_streaming.lake.target import Target, Ticket
+    from binlog_streaming.modes.pieces import StepImages
     from tests.streaming.tables.histories import Batch
     from tests.streaming.tables.row_images import Row
     from tests.streaming.tables.sink_cases import Place, Variant

@@ -16,12 +16,12 @@ from binlog_format.rows.images import read_images
 from binlog_format.views.group_filter import GroupFilter
 from binlog_format.views.selection import Selection
 from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.modes.mirror import mirror_change
+from binlog_streaming.modes.mode_columns import mode_schema
+from binlog_streaming.modes.pieces import Piece, StepImages
+from binlog_streaming.modes.scd2 import scd2_change
+from binlog_streaming.modes.whole_rows import whole_row_change
 from binlog_streaming.settings_model import Deletes, Mode, UnknownValues
-from binlog_streaming.tables.mirror import mirror_change
-from binlog_streaming.tables.mode_columns import mode_schema
-from binlog_streaming.tables.pieces import Piece, StepImages
-from binlog_streaming.tables.scd2 import scd2_change
-from binlog_streaming.tables.whole_rows import whole_row_change
 from tests.streaming.tables.model_sink import ModelTable
 from tests.truth.cases import case
 from tests.truth.replay import ANYTHING, row_differences
@@ -78,11 +78,10 @@ def is_played_by_rows(truth: Case, table: str) -> bool:
     return is_told and not any(touching.search(str(step["sql"])) for step in truth.steps)
 
 
-def tables(*, keyed: bool) -> list[tuple[str, str]]:
-    """Cases and their tables that have a primary key, or none."""
+def tables(name: str, *, keyed: bool) -> list[str]:
+    """The tables of a case that have a primary key, or none."""
     return [
-        (name, table)
-        for name in CASES
+        table
         for table, pieces in pieces_of(name).items()
         if is_played_by_rows(case(name), table) and bool(pieces[0].layout.primary_key) == keyed
     ]
@@ -106,63 +105,68 @@ def check(name: str, table: str, rows: list[dict[str, object]], *, unsaid: Colle
     assert row_differences(table, got, truth.final[table], columns, difference=typed_difference, declared=True) == []
 
 
-@pytest.mark.parametrize(("name", "table"), tables(keyed=True))
-def test_mirror(name: str, table: str) -> None:
-    schema, keys, parts = steps(name, table)
-    virtual = case(name).schema_at(table, len(case(name).steps)).virtual
-    target = ModelTable(schema, [schema.names[key] for key in keys])
-    for step in parts:
-        target.merge(mirror_change(step, schema, keys, unknown=UnknownValues.NULL, there=target.with_keys))
-    unsaid = virtual if any(step.has_absent for step in parts) else set()
-    assert all(row[column] is None for row in target.rows for column in unsaid & set(schema.names))
-    check(name, table, target.rows, unsaid=unsaid)
+@pytest.mark.parametrize("name", CASES)
+def test_mirror(name: str) -> None:
+    for table in tables(name, keyed=True):
+        schema, keys, parts = steps(name, table)
+        virtual = case(name).schema_at(table, len(case(name).steps)).virtual
+        target = ModelTable(schema, [schema.names[key] for key in keys])
+        for step in parts:
+            target.merge(mirror_change(step, schema, keys, unknown=UnknownValues.NULL, there=target.with_keys))
+        unsaid = virtual if any(step.has_absent for step in parts) else set()
+        assert all(row[column] is None for row in target.rows for column in unsaid & set(schema.names))
+        check(name, table, target.rows, unsaid=unsaid)
 
 
-@pytest.mark.parametrize(("name", "table"), tables(keyed=True))
-def test_mirror_that_marks_deletes(name: str, table: str) -> None:
-    schema, keys, parts = steps(name, table)
-    target = ModelTable(mode_schema(Mode.MIRROR, schema, Deletes.MARK), [schema.names[key] for key in keys])
-    for step in parts:
-        change = mirror_change(
-            step, schema, keys, deletes=Deletes.MARK, unknown=UnknownValues.NULL, there=target.with_keys
-        )
-        target.merge(change)
-    unsaid = case(name).schema_at(table, len(case(name).steps)).virtual
-    check(name, table, [row for row in target.rows if not row["_deleted"]], unsaid=unsaid)
-    assert all(bool(row["_deleted"]) == (row["_deleted_at"] is not None) for row in target.rows)
+@pytest.mark.parametrize("name", CASES)
+def test_mirror_that_marks_deletes(name: str) -> None:
+    for table in tables(name, keyed=True):
+        schema, keys, parts = steps(name, table)
+        target = ModelTable(mode_schema(Mode.MIRROR, schema, Deletes.MARK), [schema.names[key] for key in keys])
+        for step in parts:
+            change = mirror_change(
+                step, schema, keys, deletes=Deletes.MARK, unknown=UnknownValues.NULL, there=target.with_keys
+            )
+            target.merge(change)
+        unsaid = case(name).schema_at(table, len(case(name).steps)).virtual
+        check(name, table, [row for row in target.rows if not row["_deleted"]], unsaid=unsaid)
+        assert all(bool(row["_deleted"]) == (row["_deleted_at"] is not None) for row in target.rows)
 
 
-@pytest.mark.parametrize(("name", "table"), [one for one in tables(keyed=True) if case(one[0]).has_full_images])
-def test_scd2(name: str, table: str) -> None:
-    schema, keys, parts = steps(name, table)
-    target = ModelTable(mode_schema(Mode.SCD2, schema), [schema.names[key] for key in keys])
-    for step in parts:
-        target.merge(scd2_change(step, schema, keys))
-    check(name, table, [row for row in target.rows if row["_is_current"]])
-    assert all(row["_is_current"] == (row["_valid_to"] is None) for row in target.rows)
-    times = [(row["_valid_from"], row["_valid_to"]) for row in target.rows if row["_valid_to"] is not None]
-    assert all(cast("dt.datetime", start) <= cast("dt.datetime", end) for start, end in times)
+@pytest.mark.parametrize("name", [name for name in CASES if case(name).has_full_images])
+def test_scd2(name: str) -> None:
+    for table in tables(name, keyed=True):
+        schema, keys, parts = steps(name, table)
+        target = ModelTable(mode_schema(Mode.SCD2, schema), [schema.names[key] for key in keys])
+        for step in parts:
+            target.merge(scd2_change(step, schema, keys))
+        check(name, table, [row for row in target.rows if row["_is_current"]])
+        assert all(row["_is_current"] == (row["_valid_to"] is None) for row in target.rows)
+        times = [(row["_valid_from"], row["_valid_to"]) for row in target.rows if row["_valid_to"] is not None]
+        assert all(cast("dt.datetime", start) <= cast("dt.datetime", end) for start, end in times)
 
 
-@pytest.mark.parametrize(("name", "table"), tables(keyed=False))
-def test_whole_rows(name: str, table: str) -> None:
-    schema, _, parts = steps(name, table)
-    rows = schema.empty_table()
-    for step in parts:
-        rows = whole_row_change(rows.to_reader(), step, schema).read_all()
-    check(name, table, rows.to_pylist())
+def test_whole_rows() -> None:
+    without_key = [(name, table) for name in CASES for table in tables(name, keyed=False)]
+    assert len(without_key) > 3
+    for name, table in without_key:
+        schema, _, parts = steps(name, table)
+        rows = schema.empty_table()
+        for step in parts:
+            rows = whole_row_change(rows.to_reader(), step, schema).read_all()
+        check(name, table, rows.to_pylist())
 
 
 def test_tables_of_all_kinds_are_compared() -> None:
-    assert len(tables(keyed=True)) > 60
-    assert len(tables(keyed=False)) > 3
-    partial = {name for name, table in tables(keyed=True) if any(step.has_absent for step in steps(name, table)[2])}
+    with_key = [(name, table) for name in CASES for table in tables(name, keyed=True)]
+    assert len(with_key) > 60
+    partial = {name for name, table in with_key if any(step.has_absent for step in steps(name, table)[2])}
     assert {"mariadb-10.11/types_minimal_nolog", "mariadb-10.11/types_noblob_metamin"} <= partial
 
 
 def test_virtual_columns_that_images_leave_out_are_refused() -> None:
     name, table = "mariadb-10.11/types_minimal_nolog", "t.t_generated"
-    assert (name, table) in tables(keyed=True)
+    assert table in tables(name, keyed=True)
     schema, keys, parts = steps(name, table)
     with pytest.raises(UnsupportedError, match=r"ROW_IMAGE\] t\.t_generated: .*VIRTUAL"):
         mirror_change(parts[0], schema, keys)

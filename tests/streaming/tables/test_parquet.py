@@ -15,15 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from binlog_format.errors import UnsupportedError
+from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.settings import TableFormat
-from binlog_streaming.tables.evolution import SchemaChange
 from tests.streaming.tables.sink_cases import INT_KEY, TICKET, Place, change_of, numbers, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from binlog_streaming.tables.target import Target
+    from binlog_streaming.lake.target import Target
 
 NOTE = SchemaChange(added=pa.schema([("note", pa.string())]))
 

@@ -12,14 +12,14 @@ from binlog_format import open_log
 from binlog_format.events.table_encoding import ColumnSpec, TableSpec
 from binlog_format.position import Position
 from binlog_format.views.tables import TablesView
-from binlog_streaming.tables.pieces import NO_IMAGE, StepImages, cut_at, load_pieces
+from binlog_streaming.modes.pieces import NO_IMAGE, StepImages, cut_at, load_pieces
 from tests.streaming.tables.row_images import piece_of, step_of
 from tests.streaming.tables.shop import ShopLog
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.tables.pieces import Piece
+    from binlog_streaming.modes.pieces import Piece
     from tests.streaming.tables.row_images import Change
 
 SCHEMA = pa.schema([("id", pa.int32()), ("value", pa.string())])

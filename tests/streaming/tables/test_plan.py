@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.definitions import TableName
 from binlog_format import open_log
 from binlog_format.events.table_encoding import ColumnSpec, TableSpec
+from binlog_streaming.plan.batch_plan import RowsStep
+from binlog_streaming.plan.kept import KeptTables
+from binlog_streaming.plan.plan import spread
 from binlog_streaming.settings import Deletes, Mode, TableRule
-from binlog_streaming.tables.batch_plan import RowsStep
-from binlog_streaming.tables.kept import KeptTables
-from binlog_streaming.tables.plan import spread
 from tests.streaming.tables.batches import MIRROR, cut, plan
 from tests.streaming.tables.shop import ShopLog
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from binlog_streaming.tables.batch_plan import BatchPlan, Component
+    from binlog_streaming.plan.batch_plan import BatchPlan, Component
 
 GROUPS_MAX = 100
 """So many ranges that each holds one event group: then every step that is planned has rows."""

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format import open_log
+from binlog_streaming.lake.steps import watched
+from binlog_streaming.lake.target import GTID_POSITION_KEY
 from binlog_streaming.settings import Mode, TableFormat, TableRule
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.standing import standing_of, ticket_of
-from binlog_streaming.tables.steps import watched
-from binlog_streaming.tables.target import GTID_POSITION_KEY
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan, run
 from tests.streaming.tables.shop import ShopLog

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from binlog_streaming.tables.roaring import MAGIC, DamagedError, decoded, encoded
+from binlog_streaming.lake.roaring import MAGIC, DamagedError, decoded, encoded
 
 _PART = st.tuples(st.integers(0, 2**16 - 1), st.integers(0, 2**16 - 1), st.integers(1, 30_000), st.integers(1, 3))
 """Upper bits, first lower bits, how many numbers, and how far one is from the next."""

@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from binlog_format.errors import OptionError, TableError, UnsupportedError
+from binlog_streaming.lake.change import Patches
+from binlog_streaming.lake.evolution import SchemaChange
+from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.steps import Step, watched
 from binlog_streaming.settings import Mode, Sink, TableFormat
-from binlog_streaming.tables.change import Patches
-from binlog_streaming.tables.evolution import SchemaChange
-from binlog_streaming.tables.sinks import sink_type
-from binlog_streaming.tables.steps import Step, watched
 from tests.chance import examples
 from tests.faults.cuts import Cut, CutAt
 from tests.streaming.tables.sink_cases import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from binlog_streaming.tables.target import Target, Ticket
+    from binlog_streaming.lake.target import Target, Ticket
     from tests.streaming.tables.row_images import Change as RowChange
     from tests.streaming.tables.row_images import Row
 

@@ -15,13 +15,13 @@ import pyspark
 import pytest
 
 from binlog_format.errors import OptionError
+from binlog_streaming.lake.evolution import SchemaChange
+from binlog_streaming.lake.spark.sessions import SparkWriteError, spark_targets
+from binlog_streaming.lake.steps import Step, watched
 from binlog_streaming.settings import Mode, Sink, TableFormat, TableRule, Writer
 from binlog_streaming.spark_jars import require_writer, session_settings
 from binlog_streaming.spark_session import local_session
-from binlog_streaming.tables.evolution import SchemaChange
 from binlog_streaming.tables.progress import Outcome
-from binlog_streaming.tables.spark_sessions import SparkWriteError, spark_targets
-from binlog_streaming.tables.steps import Step, watched
 from tests.faults.cuts import Cut, CutAt
 from tests.streaming.tables import test_sinks as cases
 from tests.streaming.tables.oltp import OLTP
@@ -206,7 +206,7 @@ def test_embedded_writer_sees_what_is_done(writers: SparkSession, tmp_path: Path
 
 def test_rows_of_more_than_one_piece(place: SparkPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is large goes through files, which are removed again."""
-    monkeypatch.setattr("binlog_streaming.tables.spark_rows.PIECE_BYTES", 1)
+    monkeypatch.setattr("binlog_streaming.lake.spark.rows.PIECE_BYTES", 1)
     place.append(0, numbers(1), MIRROR_TICKET)
     rows = pa.concat_tables([numbers(2, 3), numbers(), numbers(4)])
     assert place.replace(rows, replace(MIRROR_TICKET, batch_id=1))

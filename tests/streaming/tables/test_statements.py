@@ -16,6 +16,8 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format import open_log
 from binlog_format.errors import SchemaError, TableError
 from binlog_format.events.table_encoding import ColumnSpec, TableSpec
+from binlog_streaming.lake.steps import watched
+from binlog_streaming.lake.target import DROPPED_PROPERTY, GTID_POSITION_KEY, KEYS_PROPERTY
 from binlog_streaming.settings import (
     Deletes,
     Mode,
@@ -27,8 +29,6 @@ from binlog_streaming.settings import (
     UnknownValues,
 )
 from binlog_streaming.tables.progress import Note
-from binlog_streaming.tables.steps import watched
-from binlog_streaming.tables.target import DROPPED_PROPERTY, GTID_POSITION_KEY, KEYS_PROPERTY
 from tests.chance import stride
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan

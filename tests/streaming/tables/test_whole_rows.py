@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_format.errors import UnsupportedError
-from binlog_streaming.tables.whole_rows import whole_row_change
+from binlog_streaming.modes.whole_rows import whole_row_change
 from tests.chance import examples
 from tests.streaming.tables.row_images import ABSENT, step_of
 

@@ -1,0 +1,85 @@
+"""Rows put into the columns of a table: `conformed`, `with_values`; `changed_rows`: behind a `SchemaChange`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from binlog_streaming.lake.evolution import SchemaChange
+
+
+def conformed(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """*rows* with the columns of *schema*: by name, null where they are missing, cast up where they are narrower.
+
+    Upper and lower case of names are the same, as they are to a server.
+
+    Raises:
+        ArrowInvalid: A value does not fit into the type of its column.
+    """
+    if rows.schema.equals(schema):
+        return rows
+    places = {name.casefold(): index for index, name in enumerate(rows.schema.names)}
+    found = [places.get(field.name.casefold()) for field in schema]
+    arrays = [
+        pa.nulls(rows.num_rows, field.type) if place is None else _cast(rows.column(place), field.type)
+        for field, place in zip(schema, found, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def with_values(rows: pa.RecordBatch, values: Mapping[str, pa.Array | pa.Scalar]) -> pa.RecordBatch:
+    """The same rows with other values in some of their columns, by exact name; others that *values* names are left."""
+    arrays = []
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        value = values.get(field.name, column)
+        if isinstance(value, pa.Scalar):
+            value = pa.repeat(value, rows.num_rows)
+        arrays.append(_cast(value, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
+
+
+def conformed_table(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same for a table."""
+    if rows.schema.equals(schema):
+        return rows
+    return pa.Table.from_batches([conformed(batch, schema) for batch in rows.to_batches()], schema)
+
+
+def conformed_rows(rows: pa.RecordBatchReader, schema: pa.Schema) -> pa.RecordBatchReader:
+    """The same for a stream, batch by batch."""
+    return rows if rows.schema.equals(schema) else _mapped(rows, schema, lambda batch: conformed(batch, schema))
+
+
+def changed_rows(rows: pa.RecordBatchReader, change: SchemaChange, schema: pa.Schema) -> pa.RecordBatchReader:
+    """What *change* makes of the rows of a table, batch by batch.
+
+    Args:
+        rows: All rows, in the columns before the change.
+        change: What becomes of the columns.
+        schema: The columns behind it, in the types that the table keeps.
+    """
+    fills = {name: value.cast(schema.field(name).type) for name, value in change.filled.items()}
+    return _mapped(rows, schema, lambda batch: _changed(batch, change.renamed, fills, schema))
+
+
+def _changed(
+    batch: pa.RecordBatch, renamed: Mapping[str, str], fills: Mapping[str, pa.Scalar], schema: pa.Schema
+) -> pa.RecordBatch:
+    names = [renamed.get(name, name) for name in batch.schema.names]
+    arrays = dict(zip(names, batch.columns, strict=True))
+    arrays |= {name: pa.repeat(value, batch.num_rows) for name, value in fills.items()}
+    return conformed(pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays)), schema)
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    return array if array.type.equals(kind) else array.cast(kind)
+
+
+def _mapped(
+    rows: pa.RecordBatchReader, schema: pa.Schema, function: Callable[[pa.RecordBatch], pa.RecordBatch]
+) -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_batches(schema, (function(batch) for batch in rows))

@@ -1,0 +1,152 @@
+"""Columns of Iceberg tables: `iceberg_schema` and `arrow_schema` go to and fro, `evolved` and `replaced` change them.
+
+A column is its field id; the name is only what it is called now. So a column that is renamed or widened keeps its id,
+and files from before are read rightly; one whose type becomes another gets a new id, and so does one that takes the
+name of a column that went away: files from before have nothing for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, schema_to_pyarrow
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
+
+from binlog_format.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.table.metadata import TableMetadata
+
+    from binlog_streaming.lake.evolution import SchemaChange
+
+
+def iceberg_schema(schema: pa.Schema) -> Schema:
+    """The schema as Iceberg has it, without numbers of fields; every column may be null.
+
+    Raises:
+        UnsupportedError: `COLUMN_TYPE`: there is no such type.
+    """
+    nullable = pa.schema([field.with_nullable(True) for field in schema])
+    try:
+        return Catalog._convert_schema_if_needed(nullable)
+    except (UnsupportedPyArrowTypeException, TypeError) as error:
+        raise UnsupportedError("COLUMN_TYPE", f"Iceberg has no type for column {error}") from error
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """The columns as readers get them; every column may be null."""
+    columns = schema_to_pyarrow(schema, include_field_ids=False)
+    return pa.schema([(field.name, _plain(field.type)) for field in columns])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    # pyiceberg has large strings everywhere, and says the names of a list's elements and comments of fields.
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
+        return pa.list_(_plain(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _plain(field.type)) for field in kind])
+    return kind
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """What a `SchemaChange` makes of a table.
+
+    Attributes:
+        schema: The columns behind it.
+        is_rewrite: Whether files have to be written anew: values change, or a type becomes one that is not wider.
+    """
+
+    schema: Schema
+    is_rewrite: bool
+
+
+def evolved(metadata: TableMetadata, change: SchemaChange) -> Evolution:
+    """What *change* makes of the table's columns.
+
+    Raises:
+        UnsupportedError: `COLUMN_TYPE`.
+    """
+    there = metadata.schema()
+    fresh = _fresh_ids(metadata)
+    wanted = {field.name: field for field in iceberg_schema(change.applied_to(arrow_schema(there))).fields}
+    is_rewrite = False
+    fields: list[NestedField] = []
+    for field in there.fields:
+        name = change.renamed.get(field.name, field.name)
+        kind = wanted[name].field_type if name in change.retyped else field.field_type
+        keeps = name not in change.retyped or _same(field.field_type, kind) or _is_wider(field.field_type, kind)
+        is_rewrite |= name in change.filled or not keeps
+        if keeps:
+            kept = field.field_type if _same(field.field_type, kind) else kind
+            fields.append(_field(field.field_id, name, kept, field.doc))
+        else:
+            fields.append(_field(fresh(), name, _fresh(kind, fresh), field.doc))
+    for name in change.added.names:
+        fields.append(_field(fresh(), name, _fresh(wanted[name].field_type, fresh)))
+        is_rewrite |= name in change.filled and change.filled[name].is_valid
+    return Evolution(_next_schema(metadata, fields), is_rewrite)
+
+
+def replaced(metadata: TableMetadata, columns: pa.Schema) -> Schema:
+    """*columns* in the place of all columns; those that are there with a type that fits stay the same columns.
+
+    Raises:
+        UnsupportedError: `COLUMN_TYPE`.
+    """
+    fresh = _fresh_ids(metadata)
+    there = {field.name: field for field in metadata.schema().fields}
+    fields = []
+    for wanted in iceberg_schema(columns).fields:
+        old = there.get(wanted.name)
+        if old is not None and _same(old.field_type, wanted.field_type):
+            fields.append(_field(old.field_id, wanted.name, old.field_type, old.doc))
+        elif old is not None and _is_wider(old.field_type, wanted.field_type):
+            fields.append(_field(old.field_id, wanted.name, wanted.field_type, old.doc))
+        else:
+            fields.append(_field(fresh(), wanted.name, _fresh(wanted.field_type, fresh)))
+    return _next_schema(metadata, fields)
+
+
+def _is_wider(old: IcebergType, new: IcebergType) -> bool:
+    # What Iceberg takes for the same column.
+    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+        return old.scale == new.scale and old.precision < new.precision
+    pairs = ((IntegerType, LongType), (FloatType, DoubleType))
+    return any(isinstance(old, narrow) and isinstance(new, wide) for narrow, wide in pairs)
+
+
+def _same(old: IcebergType, new: IcebergType) -> bool:
+    # Without the numbers of fields inside of structs and lists.
+    return bool(_as_arrow(old).equals(_as_arrow(new)))
+
+
+def _as_arrow(kind: IcebergType) -> pa.DataType:
+    return arrow_schema(Schema(NestedField(field_id=1, name="c", field_type=kind, required=False))).field(0).type
+
+
+def _field(field_id: int, name: str, kind: IcebergType, doc: str | None = None) -> NestedField:
+    return NestedField(field_id=field_id, name=name, field_type=kind, required=False, doc=doc)
+
+
+def _fresh(kind: IcebergType, next_id: Callable[[], int]) -> IcebergType:
+    return cast("IcebergType", assign_fresh_schema_ids(kind, next_id))  # it gives back what it gets
+
+
+def _fresh_ids(metadata: TableMetadata) -> Callable[[], int]:
+    return itertools.count(metadata.last_column_id + 1).__next__
+
+
+def _next_schema(metadata: TableMetadata, fields: list[NestedField]) -> Schema:
+    return Schema(*fields, schema_id=1 + max(schema.schema_id for schema in metadata.schemas))

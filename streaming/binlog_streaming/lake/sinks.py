@@ -1,0 +1,50 @@
+"""Which sink a job uses: `sink_type(format)` gives its class, a `Target`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from binlog_connector.installing import install_hint
+from binlog_format.errors import OptionError
+
+if TYPE_CHECKING:
+    from binlog_streaming.lake.target import Target
+
+
+def sink_type(table_format: str) -> type[Target]:
+    """The class of a format's targets; a format's library is loaded only by who uses it.
+
+    Raises:
+        OptionError: `MISSING`: the library is not installed.
+    """
+    try:
+        if table_format == "iceberg":
+            from binlog_streaming.lake.iceberg.target import IcebergTarget
+
+            return IcebergTarget
+        if table_format == "parquet":
+            from binlog_streaming.lake.parquet import ParquetTarget
+
+            return ParquetTarget
+        from binlog_streaming.lake.delta.target import DeltaTarget
+    except ImportError as error:
+        raise OptionError(
+            "MISSING",
+            f"option sink.format={table_format}: its library is not installed: {error}",
+            hint=f"Install it: {install_hint(table_format)}",
+        ) from error
+    return DeltaTarget
+
+
+def require_local(table_format: str, directory: str) -> None:
+    """See that *directory* is no URL.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: it is one.
+    """
+    if "://" in directory:
+        raise OptionError(
+            "INVALID_VALUE",
+            f"option sink.directory: {table_format} tables are kept in a folder, got {directory}",
+            hint='Name a folder, or use sink.format = "delta", which can be kept in an object store',
+        )

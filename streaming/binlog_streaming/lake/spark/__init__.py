@@ -1,0 +1,1 @@
+"""Tables written by Spark's own writers."""

@@ -1,0 +1,339 @@
+"""What every sink can do: `Target`, one table at one place; `Ticket` says who writes what.
+
+A target remembers which query made it, and with every write the batch that it holds now. Who wants to write looks
+first, and then writes with what he has seen: a commit by somebody else in between makes the write fail (or, where
+writes of one batch are the same whoever makes them, changes nothing), so a batch never comes in twice.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from binlog_format.errors import TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from binlog_streaming.lake.change import Change
+    from binlog_streaming.lake.evolution import SchemaChange
+    from binlog_streaming.settings import Mode, Sink
+
+QUERY_PROPERTY = "binlog-stream.queryId"
+SOURCE_PROPERTY = "binlog-stream.sourceTable"
+MODE_PROPERTY = "binlog-stream.mode"
+KEYS_PROPERTY = "binlog-stream.keys"
+POSITION_KEY = "binlog-stream.position"
+GTID_KEY = "binlog-stream.gtid"
+GTID_POSITION_KEY = "binlog-stream.gtidPosition"
+DROPPED_PROPERTY = "binlog-stream.dropped"
+"""Where the source table was dropped, or renamed to another; empty once there is one of that name again."""
+DROPPED_COLUMNS_PROPERTY = "binlog-stream.droppedColumns"
+"""Columns that the source table does not have any more, as `joined_keys` writes names."""
+COMPLETE_PROPERTY = "binlog-stream.complete"
+"""`true`: all rows of the source table lie in the part of the log that was read; `false`: earlier ones are missing."""
+SET_ASIDE_PROPERTY = "binlog-stream.setAside"
+"""Why the target does not go on, and from which place of the log on; empty: it does."""
+BATCH_KEY = "binlog-stream.batchId"
+STEP_KEY = "binlog-stream.step"
+LAST_CHANGE_KEY = "binlog-stream.lastChange"
+
+_UNUSUAL = re.compile(r"[^A-Za-z0-9_$-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """Who writes what: one commit of one table in one batch of one query.
+
+    Attributes:
+        query_id: Id of the streaming query; it lives in the checkpoint.
+        batch_id: Number of the batch; a repeated batch has the same number and the same content.
+        step: Number of the commit in the batch. What the batch's statements do to tables is counted, 1, 2, 3 ... of all
+            of them: change n is step 3n, rows of a table behind change n, the last one about their table before them,
+            are step 3n + 2 (2: before any change), and 3n + 1 makes columns fit for these rows (`plan`).
+        source_table: `database.table` in the log.
+        mode: What the target holds.
+        keys: Names of the key columns; empty for `changelog`.
+        position: Where the log goes on behind the batch, as text.
+        last_change: Where the batch's last change of the table lies, as text; the same whenever the batch is repeated.
+        gtid: Last GTID of the step, if it has one.
+        gtid_position: What the log has up to the batch's end: the last GTID of each domain (MariaDB) or the set of all
+            (MySQL), as text; None: not known.
+        complete: Whether all rows of the source table lie in what was read; None: as the target states already.
+    """
+
+    query_id: str
+    batch_id: int
+    step: int
+    source_table: str
+    mode: Mode
+    keys: tuple[str, ...]
+    position: str
+    last_change: str
+    gtid: str | None
+    gtid_position: str | None = None
+    complete: bool | None = None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Batch and step; they grow with every commit."""
+        return self.batch_id, self.step
+
+    def table_properties(self) -> dict[str, str]:
+        """What a table says about itself from its creation on."""
+        properties = {
+            QUERY_PROPERTY: self.query_id,
+            SOURCE_PROPERTY: self.source_table,
+            MODE_PROPERTY: str(self.mode),
+            KEYS_PROPERTY: joined_keys(self.keys),
+        }
+        if self.complete is not None:
+            properties[COMPLETE_PROPERTY] = str(self.complete).lower()
+        return properties
+
+    def batch_properties(self) -> dict[str, str]:
+        """What a write says about itself."""
+        said = {
+            BATCH_KEY: str(self.batch_id),
+            STEP_KEY: str(self.step),
+            POSITION_KEY: self.position,
+            LAST_CHANGE_KEY: self.last_change,
+        }
+        if self.gtid is not None:
+            said[GTID_KEY] = self.gtid
+        if self.gtid_position is not None:
+            said[GTID_POSITION_KEY] = self.gtid_position
+        return said
+
+    @property
+    def description(self) -> str:
+        """One line for people."""
+        return f"{self.mode} of {self.source_table}, kept by binlog-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The last commit of a query that a target holds.
+
+    Attributes:
+        batch_id: `Ticket.batch_id`.
+        step: `Ticket.step`.
+        last_change: `Ticket.last_change`; None where that is not known any more.
+    """
+
+    batch_id: int
+    step: int
+    last_change: str | None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Batch and step."""
+        return self.batch_id, self.step
+
+
+class Target(ABC):
+    """A target table as it was when it was looked at; it may not be there yet.
+
+    A sink gives one of these for a place; who uses it calls `is_done`, `check_owner`, and then one of `create`,
+    `append`, `merge`, `evolve` and `replace`; each commit that carries a ticket makes the target know what it holds
+    now, so several steps can follow each other on one look, and a repeated one is seen by `is_done`.
+    """
+
+    uri: str
+
+    write_errors: ClassVar[tuple[type[Exception], ...]]
+    """What the library under it raises when it cannot write."""
+
+    @classmethod
+    @abstractmethod
+    def at(cls, sink: Sink, uri: str) -> Target:
+        """Look at what is at *uri*.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: the format cannot be kept there.
+        """
+
+    @abstractmethod
+    def properties(self) -> Mapping[str, str] | None:
+        """`Ticket.table_properties` of whoever made the table; None while there is no table."""
+
+    @abstractmethod
+    def applied(self, ticket: Ticket) -> Applied | None:
+        """The last batch of the ticket's query in the table; None while there is none."""
+
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns of the table, in its order, as `stored_schema` gives them; the table is there."""
+
+    @abstractmethod
+    def stored_schema(self, schema: pa.Schema) -> pa.Schema:
+        """What `schema()` says of a table that was made of *schema*: each type the nearest one that the format has.
+
+        Raises:
+            UnsupportedError: `COLUMN_TYPE`: the format has no such type.
+        """
+
+    @abstractmethod
+    def create(self, schema: pa.Schema, ticket: Ticket) -> None:
+        """Make the table, empty, when it is not there; every column may be null. It does not count as a step.
+
+        The server's NOT NULL is not taken over: zero dates become null, and rows may come without some columns.
+        """
+
+    @abstractmethod
+    def describe(self, ticket: Ticket, *, said: Mapping[str, str] | None = None) -> None:
+        """Let the table say `Ticket.table_properties` and *said* from now on; no step, nothing when it does already."""
+
+    @abstractmethod
+    def append(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+        """Add rows in one commit. Columns go to their names; one that *rows* lacks is null; types are cast up."""
+
+    @abstractmethod
+    def merge(self, change: Change, ticket: Ticket) -> int:
+        """Bring *change* into the table in one commit, or in none when there is nothing to change.
+
+        Columns of the table that *change* does not have are null in rows that come new, and stay as they are in others.
+
+        Returns:
+            Rows and keys brought to the table.
+        """
+
+    @abstractmethod
+    def evolve(self, change: SchemaChange, ticket: Ticket) -> None:
+        """Change columns, and what rows that are there hold in them, in one commit that carries the ticket."""
+
+    @abstractmethod
+    def read(self) -> pa.RecordBatchReader:
+        """All rows, in `schema()`, a file or less at a time."""
+
+    @abstractmethod
+    def replace(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+        """Put *rows* in the place of all rows, and their columns in the place of all columns, in one commit.
+
+        *rows* may be what `read` of this very target gives.
+        """
+
+    @abstractmethod
+    def maintain(self, sink: Sink) -> None:
+        """Now and then, behind a commit: join small files, remove old ones; the rows stay as they are."""
+
+    @abstractmethod
+    def is_conflict(self, error: Exception) -> bool:
+        """Whether a write failed because somebody else committed between the look and the write."""
+
+    def close(self) -> None:  # noqa: B027 (most have nothing to close)
+        """Let go of connections."""
+
+    def check_owner(self, ticket: Ticket) -> None:
+        """See that this query, this source table and this mode are those that made the table.
+
+        Raises:
+            TableError: They are not.
+        """
+        properties = self.properties()
+        if properties is None:
+            return
+        owner = properties.get(QUERY_PROPERTY)
+        if owner != ticket.query_id:
+            raise _other_writer(self.uri, ticket, owner)
+        source, mode, keys = (properties.get(name) for name in (SOURCE_PROPERTY, MODE_PROPERTY, KEYS_PROPERTY))
+        if source != ticket.source_table:
+            raise TableError(
+                "SAME_TARGET",
+                f"{ticket.source_table}: {self.uri} already holds {source}",
+                hint="Give the two tables different targets: tables.target with {database} and {table} in it",
+            )
+        if mode != ticket.mode:
+            raise TableError(
+                "MODE_CHANGED",
+                f"{ticket.source_table}: {self.uri} was made with mode {mode}, the job now says {ticket.mode}",
+                hint="Give the new mode another target, and start it with a new checkpoint; or set the mode back",
+            )
+        if (keys or "").casefold() != joined_keys(ticket.keys).casefold():
+            raise TableError(
+                "KEYS_CHANGED",
+                f"{ticket.source_table}: {self.uri} was made with keys {keys}, now they are {joined_keys(ticket.keys)}",
+                hint="Delete the table and the checkpoint and start again, or set the keys of this table in the job",
+            )
+
+    def is_done(self, ticket: Ticket) -> bool:
+        """Whether the step is in the table already.
+
+        Raises:
+            TableError: `CHECKPOINT_BEHIND`: the table holds a later batch, or another one under this number.
+        """
+        applied = self.applied(ticket)
+        if applied is None or applied.place < ticket.place:
+            return False
+        held = applied.last_change if applied.place == ticket.place else None
+        if applied.batch_id > ticket.batch_id or held not in (None, ticket.last_change):
+            raise _checkpoint_behind(self.uri, ticket, applied.batch_id, held)
+        return True
+
+
+class TargetFactory(Protocol):
+    """What makes targets; the class of a sink is one."""
+
+    @property
+    def write_errors(self) -> tuple[type[Exception], ...]:
+        """See `Target`."""
+
+    def at(self, sink: Sink, uri: str) -> Target:
+        """See `Target`."""
+
+
+def target_uri(directory: str, template: str, *, database: str, table: str, mode: Mode) -> str:
+    """Place of a table.
+
+    Of names, ASCII letters, digits, `_`, `-` and `$` stay; all else is written as MariaDB does it in the names of its
+    files: `@` and four hexadecimal digits.
+    """
+    names = {"database": database, "table": table, "mode": str(mode)}
+    filled = template.format(**{key: path_part(name) for key, name in names.items()})
+    return f"{directory.rstrip('/')}/{filled.strip('/')}"
+
+
+def path_part(name: str) -> str:
+    """A name as part of a path."""
+    # Not percent-encoding: deltalake takes a path for a URL here and for a path there, and decodes it in one of them.
+    return _UNUSUAL.sub(lambda match: "".join(f"@{unit:04x}" for unit in _utf16(match[0])), name)
+
+
+def _utf16(text: str) -> memoryview:
+    return memoryview(text.encode("utf-16", "surrogatepass")).cast("H")[1:]
+
+
+def joined_keys(keys: tuple[str, ...]) -> str:
+    """Names of key columns as one text."""
+    return ",".join(key.replace("\\", "\\\\").replace(",", "\\,") for key in keys)
+
+
+def split_keys(text: str) -> tuple[str, ...]:
+    """The names that `joined_keys` wrote."""
+    names = re.findall(r"(?:[^\\,]|\\.)+", text)
+    return tuple(re.sub(r"\\(.)", r"\1", name) for name in names)
+
+
+def _other_writer(uri: str, ticket: Ticket, owner: str | None) -> TableError:
+    who = f"by query {owner}" if owner is not None else "by somebody else, not by binlog-stream"
+    return TableError(
+        "OTHER_WRITER",
+        f"{ticket.source_table}: {uri} was written {who}; this checkpoint is of query {ticket.query_id}",
+        hint="Writing on would double or lose rows. Bring back the checkpoint that belongs to the tables; or delete "
+        "the tables (or name another sink.directory) and let this job build them anew from the log",
+    )
+
+
+def _checkpoint_behind(uri: str, ticket: Ticket, version: int, held: str | None) -> TableError:
+    place = f" (up to {held}, not {ticket.last_change})" if held is not None else ""
+    return TableError(
+        "CHECKPOINT_BEHIND",
+        f"{ticket.source_table}: {uri} already holds batch {version}{place}, the checkpoint is only at batch "
+        f"{ticket.batch_id}: it is older than the table",
+        hint="Changes would be left out. Bring back the newest checkpoint; or delete the tables and the checkpoint and "
+        "let this job build them anew from the log",
+    )

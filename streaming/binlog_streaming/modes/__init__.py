@@ -1,0 +1,1 @@
+"""What the rows of a step leave in a table, by mode."""

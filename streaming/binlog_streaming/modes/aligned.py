@@ -1,0 +1,89 @@
+"""Rows whose layouts differ without a statement that says so, brought to the same columns: `aligned`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_streaming.lake.evolution import common_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Table
+    from binlog_format.rows.decoding import Decoding
+    from binlog_format.rows.images import Images
+    from binlog_streaming.modes.pieces import Piece
+
+    Indices = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedImages:
+    """Images under the columns of another schema: those that they never had are null in them, not absent.
+
+    Attributes:
+        images: As they were read.
+        schema: Columns that they are to have.
+        sources: Of each column its index in *images*; None: they do not have it.
+    """
+
+    images: Images
+    schema: pa.Schema
+    sources: tuple[int | None, ...]
+
+    @property
+    def table(self) -> Table:
+        """`IMAGE_DTYPE`, one row for each image."""
+        return self.images.table
+
+    def column_of(self, column: int, rows: Indices, missing: Mask) -> pa.Array:
+        """Values of a column in the images *rows*; null where *missing*."""
+        kind, source = self.schema.field(column).type, self.sources[column]
+        if source is None:
+            return pa.nulls(len(rows), kind)
+        values = self.images.column_of(source, rows, missing)
+        return values if values.type.equals(kind) else values.cast(kind)
+
+    def select(self, rows: Indices, /) -> AlignedImages:
+        """Some of the images."""
+        return replace(self, images=self.images.select(rows))
+
+    def has_absent(self) -> bool:
+        """Whether a column is missing from a row image."""
+        return self.images.has_absent()
+
+    def absent_mask(self, column: int, /) -> Mask:
+        """Which images lack a column."""
+        source = self.sources[column]
+        return np.zeros(len(self.table), np.bool_) if source is None else self.images.absent_mask(source)
+
+
+def aligned(source_table: str, pieces: Sequence[Piece], decoding: Decoding) -> tuple[pa.Schema, list[Piece]]:
+    """The columns of all *pieces*, and the pieces with these columns.
+
+    Raises:
+        SchemaError: `SCHEMA_CHANGED`: a column's types do not go together.
+    """
+    schemas = {_look(piece): arrow_schema(piece.layout, decoding) for piece in pieces}
+    common = common_schema(list(schemas.values()), source_table)
+    return common, [_aligned(piece, schemas[_look(piece)], common) for piece in pieces]
+
+
+def _aligned(piece: Piece, schema: pa.Schema, common: pa.Schema) -> Piece:
+    if schema.equals(common):
+        return piece
+    places = {name.casefold(): index for index, name in enumerate(schema.names)}
+    images = AlignedImages(piece.images, common, tuple(places.get(name.casefold()) for name in common.names))
+    return replace(piece, images=cast("Images", images))
+
+
+def _look(piece: Piece) -> tuple[str, str]:
+    return piece.layout.digest, piece.layout.completion

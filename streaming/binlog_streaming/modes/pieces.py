@@ -1,0 +1,308 @@
+"""The changes of one table in one batch: `load_pieces` reads them, `cut_at` makes the `StepImages` of each step."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.gtid_groups import gtid_of
+from binlog_format.position import Position
+from binlog_format.rows.arrow_arrays import numbers_array
+from binlog_format.rows.decoding import DEFAULT_DECODING
+from binlog_format.rows.images import read_images
+from binlog_format.views.changefeed import commit_versions
+from binlog_format.views.columns import COMMIT_TIME_TYPE
+from binlog_format.views.table_index import TableIndex
+from binlog_streaming.modes.absent_columns import NO_FACTS, AbsentFacts, absent_facts
+from binlog_streaming.modes.place_texts import place_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Table
+    from binlog_format.events.table_map import TableLayout
+    from binlog_format.gtid import GtidSource
+    from binlog_format.log import Log
+    from binlog_format.rows.decoding import Decoding
+    from binlog_format.rows.images import Images
+
+    Indices = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+    _PieceReader = Callable[["Piece", Indices, Mask], pa.Array]
+
+    EventPlace = tuple[Position, int]
+    """Position of a group, and the number of an event in it."""
+
+NO_IMAGE = -1
+"""In place of an image's number where there is none: the value is null."""
+
+_Number = TypeVar("_Number", bound=np.generic)
+
+_MICROS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Part of what one index row points to: images of one table layout in log order, about a block of them.
+
+    Attributes:
+        images: The row images.
+        events: `EVENT_DTYPE`; what `images.table["event"]` counts.
+        groups: `GROUP_DTYPE`; what `events["group"]` counts.
+        layout: What the rows look like.
+        gtid_sources: What `gtid_source` in `groups` counts.
+        decoding: How rows become values.
+    """
+
+    images: Images
+    events: Table
+    groups: Table
+    layout: TableLayout
+    gtid_sources: tuple[GtidSource, ...] = ()
+    decoding: Decoding = DEFAULT_DECODING
+
+    def places(self) -> tuple[Indices, Indices]:
+        """Of each image the number of its group, growing in log order, and that of its event in the group."""
+        rows = self._event_rows()
+        return commit_versions(self.groups)[self.events["group"][rows]], self.events["event_no"][rows]
+
+    def commit_times(self) -> Indices:
+        """Of each image the commit time of its group: microseconds since 1970 UTC."""
+        seconds = self.groups["timestamp"].astype(np.int64)
+        times: Indices = seconds[self.events["group"][self._event_rows()]] * _MICROS
+        return times
+
+    def place_texts(self, images: Indices) -> pa.Array:
+        """Places of some images as text that sorts as the log does; `StepImages.place_texts`."""
+        return place_texts(self.images.table[images], self.events, self.groups)
+
+    def between(self, start: EventPlace | None, end: EventPlace | None) -> Piece | None:
+        """What lies from *start* (None: the beginning) to before *end* (None: the end); None when that is nothing."""
+        if start is end is None:
+            return self
+        places = self.places()
+        low = 0 if start is None else _images_before(places, start)
+        high = len(places[0]) if end is None else _images_before(places, end)
+        if (low, high) == (0, len(places[0])):
+            return self
+        return replace(self, images=self.images.select(np.arange(low, high))) if low < high else None
+
+    def start(self) -> tuple[int, int]:
+        """Place of the first image."""
+        return self._place(0)
+
+    def end(self) -> tuple[int, int]:
+        """Place of the last image."""
+        return self._place(-1)
+
+    def last_change(self) -> EventPlace:
+        """Position of the last image's group, and number of its event there."""
+        event = self.events[int(self.images.table["event"][-1])]
+        group = self.groups[int(event["group"])]
+        return Position(int(group["file_no"]), int(group["page"]), int(group["chunk"])), int(event["event_no"])
+
+    def commit_time(self) -> int:
+        """Of the last image's group, seconds since 1970 UTC."""
+        return int(self._last_group()["timestamp"])
+
+    def gtid(self) -> str | None:
+        """GTID of the last image's group, if it has one."""
+        gtid = gtid_of(self._last_group(), self.gtid_sources)
+        return None if gtid is None else str(gtid)
+
+    def _place(self, image: int) -> tuple[int, int]:
+        event = self.events[int(self.images.table["event"][image])]
+        group = int(event["group"])
+        return int(commit_versions(self.groups[group : group + 1])[0]), int(event["event_no"])
+
+    def _event_rows(self) -> Indices:
+        return self.images.table["event"].astype(np.int64)
+
+    def _last_group(self) -> np.void:
+        group: np.void = self.groups[int(self.events["group"][int(self.images.table["event"][-1])])]
+        return group
+
+
+@dataclass(frozen=True)
+class StepImages:
+    """The row images of one table between two statements of a batch; all have the same columns.
+
+    An image's number counts over all pieces, one after the other; `ranks` says which comes first in the log.
+
+    Attributes:
+        source_table: `database.table` in the log, for messages.
+        pieces: Parts, by their first image.
+        known: What is known of columns that images leave out; None: what the layouts say.
+    """
+
+    source_table: str
+    pieces: tuple[Piece, ...]
+    known: AbsentFacts | None = None
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    @cached_property
+    def kinds(self) -> NDArray[np.uint8]:
+        """`ImageKind` of each image."""
+        return _joined([piece.images.table["kind"] for piece in self.pieces], np.uint8)
+
+    @cached_property
+    def ranks(self) -> Indices | None:
+        """Place of each image in log order; None when they are numbered in log order."""
+        return log_order(self.pieces)
+
+    @cached_property
+    def commit_times(self) -> Indices:
+        """Commit time of each image, microseconds since 1970 UTC."""
+        return _joined([piece.commit_times() for piece in self.pieces], np.int64)
+
+    @cached_property
+    def has_absent(self) -> bool:
+        """Whether any image lacks any column."""
+        return any(piece.images.has_absent() for piece in self.pieces)
+
+    @cached_property
+    def facts(self) -> AbsentFacts:
+        """What is known of columns that images leave out."""
+        if self.known is not None or not self.has_absent:
+            return self.known or NO_FACTS
+        # Layouts that differ with no statement between them hardly do so in this; a later one knows better.
+        layouts = {(piece.layout.digest, piece.layout.completion): piece for piece in self.pieces}
+        facts = [absent_facts(piece.layout, piece.decoding) for piece in layouts.values()]
+        defaults = {name: value for one in facts for name, value in one.defaults.items()}
+        return AbsentFacts(defaults, frozenset().union(*(one.computed for one in facts)))
+
+    def absent_mask(self, column: int) -> Mask:
+        """Which images lack a column."""
+        return _joined([piece.images.absent_mask(column) for piece in self.pieces], np.bool_)
+
+    def in_log_order(self) -> Indices:
+        """Numbers of all images as they come in the log."""
+        if self.ranks is None:
+            return np.arange(len(self), dtype=np.int64)
+        order = np.empty(len(self.ranks), dtype=np.int64)
+        order[self.ranks] = np.arange(len(self.ranks))
+        return order
+
+    def values(self, column: int, kind: pa.DataType, numbers: Indices | None = None) -> pa.ChunkedArray:
+        """Values of a column; only those asked for are decoded.
+
+        Args:
+            column: Index.
+            kind: Its type.
+            numbers: Of images, in any order, often the same ones; `NO_IMAGE` gives null. None: all images, in order.
+        """
+        if numbers is None:
+            numbers = np.arange(len(self), dtype=np.int64)
+        return self._gathered(
+            numbers, kind, lambda piece, images, missing: piece.images.column_of(column, images, missing)
+        )
+
+    def times(self, numbers: Indices) -> pa.Array:
+        """Commit times of some images; `NO_IMAGE` gives null."""
+        missing = numbers == NO_IMAGE
+        micros = self.commit_times[np.where(missing, 0, numbers)] if len(self) else numbers
+        return pa.array(micros, pa.int64(), mask=missing).cast(COMMIT_TIME_TYPE)
+
+    def place_texts(self, numbers: Indices) -> pa.ChunkedArray:
+        """Places of some images as text that sorts as the log does: file, page, chunk, event and row, with zeros.
+
+        Args:
+            numbers: Of images, in any order.
+        """
+        return self._gathered(numbers, pa.string(), lambda piece, images, _: piece.place_texts(images))
+
+    def _gathered(self, numbers: Indices, kind: pa.DataType, read: _PieceReader) -> pa.ChunkedArray:
+        # What *read* gives for images of one piece, for images of all of them; it is told which images are none.
+        owners = np.searchsorted(self._starts, numbers, side="right") - 1  # NO_IMAGE falls before the first piece
+        owners[numbers == NO_IMAGE] = 0
+        if (owners[1:] >= owners[:-1]).all():
+            return self._gathered_in_order(numbers, owners, kind, read)
+        order = np.argsort(owners, kind="stable")
+        back = np.empty(len(order), dtype=np.int64)
+        back[order] = np.arange(len(order))
+        return self._gathered_in_order(numbers[order], owners[order], kind, read).take(numbers_array(back))
+
+    def _gathered_in_order(
+        self, numbers: Indices, owners: Indices, kind: pa.DataType, read: _PieceReader
+    ) -> pa.ChunkedArray:
+        edges = np.searchsorted(owners, np.arange(len(self.pieces) + 1))
+        chunks = []
+        for piece, start, low, high in zip(self.pieces, self._starts[:-1], edges[:-1], edges[1:], strict=True):
+            if low < high:
+                chosen = numbers[low:high]
+                missing = chosen == NO_IMAGE
+                chunks.append(read(piece, np.where(missing, 0, chosen - start), missing))
+        return pa.chunked_array(chunks, kind)
+
+    @cached_property
+    def _starts(self) -> Indices:
+        return np.cumsum([0, *(len(piece.images.table) for piece in self.pieces)], dtype=np.int64)
+
+
+def load_pieces(indexes: Sequence[bytes], log: Log, decoding: Decoding = DEFAULT_DECODING) -> list[Piece]:
+    """Read the events that *indexes* name, and find the row images in them; pieces come by their first image.
+
+    Raises:
+        DataLossError: `PAGE_REWRITTEN`: the bytes are not those that were indexed.
+    """
+    pieces = []
+    for content in indexes:
+        # All pieces are read before anything is written: only behind the last one is it known that the bytes are right.
+        for part in TableIndex.from_bytes(content).pieces(log):
+            images = read_images(part.data, part.events, part.rows, part.layout, decoding=decoding)
+            if len(images.table):
+                pieces.append(Piece(images, part.events, part.groups, part.layout, part.gtid_sources, decoding))
+    pieces.sort(key=Piece.start)
+    return pieces
+
+
+def cut_at(source_table: str, pieces: Sequence[Piece], places: Sequence[EventPlace]) -> list[StepImages]:
+    """The images before, between and behind the statements at *places*, which ascend: one more than there are places.
+
+    A step without images has no pieces. That pieces have the same columns within a step is for the caller to see to.
+    """
+    edges = [None, *places, None]
+    steps = []
+    for start, end in itertools.pairwise(edges):
+        cut = (piece.between(start, end) for piece in pieces)
+        parts = sorted((piece for piece in cut if piece is not None), key=Piece.start)
+        steps.append(StepImages(source_table, tuple(parts)))
+    return steps
+
+
+def log_order(pieces: Sequence[Piece]) -> Indices | None:
+    """Rank in the log of every image of all *pieces*, taken one after the other; None when they are in order already.
+
+    Pieces of one layout follow each other; those of two layouts may interleave, when sessions differ in how they write.
+    """
+    if all(before.end() < after.start() for before, after in itertools.pairwise(pieces)):
+        return None
+    places = [piece.places() for piece in pieces]
+    versions, event_nos = (np.concatenate(column) for column in zip(*places, strict=True))
+    in_order = np.lexsort((event_nos, versions))  # stable: images of one event stay in order
+    ranks = np.empty(len(in_order), dtype=np.int64)
+    ranks[in_order] = np.arange(len(in_order))
+    return ranks
+
+
+def _images_before(places: tuple[Indices, Indices], place: EventPlace) -> int:
+    # Both columns ascend together, so the images before a place are the first ones.
+    position, event_no = place
+    group = np.zeros(1, dtype=[("file_no", np.int64), ("page", np.int64), ("chunk", np.int64)])
+    group[0] = (position.file_no, position.page, position.chunk)
+    version = int(commit_versions(group)[0])
+    low, high = np.searchsorted(places[0], (version, version + 1))
+    return int(low + np.searchsorted(places[1][low:high], event_no))
+
+
+def _joined(arrays: Sequence[NDArray[_Number]], kind: type[_Number]) -> NDArray[_Number]:
+    return np.concatenate(arrays) if arrays else np.empty(0, kind)

@@ -1,0 +1,143 @@
+"""Keys of row images: `key_columns` says which columns they are, `KeyTable` holds their values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.errors import SchemaError, TableError, UnsupportedError
+from binlog_format.rows.arrow_arrays import numbers_array
+from binlog_format.rows.images import ImageKind
+from binlog_streaming.lake.row_values import row_ids
+from binlog_streaming.modes.absent_columns import WHOLE_IMAGES_HINT, with_default
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_format.events.table_map import TableLayout
+    from binlog_streaming.modes.pieces import StepImages
+
+    Indices = NDArray[np.int64]
+
+
+def key_columns(layout: TableLayout, keys: Sequence[str]) -> tuple[int, ...]:
+    """Indices of the key columns: *keys* when given, else the primary key that the log knows.
+
+    Raises:
+        SchemaError: `NO_PRIMARY_KEY`: neither is there, or *keys* names a column that is not.
+    """
+    name = f"{layout.database}.{layout.table}"
+    if not keys:
+        if layout.primary_key:
+            return layout.primary_key
+        raise SchemaError(
+            "NO_PRIMARY_KEY",
+            f"{name}: the log names no primary key for it, and what the job keeps of it needs one",
+            hint="Name columns that tell rows apart (keys in [[tables]]), or use mode mirror without marks, or "
+            "changelog, for this table; the server writes primary keys into the log with binlog_row_metadata=FULL",
+        )
+    columns = [column.name for column in layout.columns]
+    missing = [key for key in keys if key not in columns]
+    if missing:
+        raise SchemaError(
+            "NO_PRIMARY_KEY",
+            f"{name}: tables.keys names {', '.join(missing)}, which it has not",
+            hint=f"Its columns are {', '.join(str(column) for column in columns)}",
+        )
+    return tuple(columns.index(key) for key in keys)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTable:
+    """The keys of all images of a step.
+
+    Attributes:
+        rows: One row for each image; the columns have the names k0, k1 ... as any others may collide with ours.
+        names: What the columns are called.
+    """
+
+    rows: pa.Table
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, images: StepImages, schema: pa.Schema, keys: Sequence[int]) -> KeyTable:
+        """Decode the key columns *keys*.
+
+        Raises:
+            UnsupportedError: `ROW_IMAGE`: an image lacks a key column.
+            TableError: `NULL_KEY`.
+        """
+        arrays = []
+        for index in keys:
+            array = _values(images, schema, index)
+            if array.null_count:
+                raise _null_key(images.source_table, schema.field(index).name, array.null_count)
+            arrays.append(array)
+        names = [f"k{number}" for number in range(len(arrays))]
+        return cls(pa.Table.from_arrays(arrays, names=names), tuple(schema.field(index).name for index in keys))
+
+    def last_rows(self, ranks: Indices | None = None) -> Indices:
+        """Images, ascending, behind which the same key does not come again.
+
+        Args:
+            ranks: A permutation: the place of each image in the order that counts; None: as they stand.
+        """
+        order = np.arange(self.rows.num_rows, dtype=np.int64) if ranks is None else ranks
+        ranked = self.rows.append_column("rank", numbers_array(order))
+        last = ranked.group_by(self.rows.column_names).aggregate([("rank", "max")]).column("rank_max").to_numpy()
+        return np.sort(_unranked(last, ranks))
+
+    def ids(self) -> tuple[Indices, int]:
+        """A number for each image, from 0 on, the same for the same key; and how many there are."""
+        return row_ids(self.rows)
+
+    def taken(self, images: Indices) -> pa.Table:
+        """The keys of some images, under their own names."""
+        return self.rows.take(numbers_array(images)).rename_columns(list(self.names))
+
+
+def _unranked(ranks_found: Indices, ranks: Indices | None) -> Indices:
+    if ranks is None:
+        return ranks_found
+    rows = np.empty(len(ranks), dtype=np.int64)
+    rows[ranks] = np.arange(len(ranks))
+    return rows[ranks_found]
+
+
+def _values(images: StepImages, schema: pa.Schema, index: int) -> pa.ChunkedArray:
+    kind = schema.field(index).type
+    if not images.has_absent:
+        return images.values(index, kind)
+    # An image after an update may leave the key out: then it is that of the image before, which stands beside it.
+    absent = images.absent_mask(index)
+    numbers = np.arange(len(images), dtype=np.int64)
+    numbers[absent & (images.kinds == ImageKind.UPDATE_AFTER)] -= 1
+    missing = absent[numbers]
+    by_default = missing & (images.kinds == ImageKind.INSERT)
+    default = images.facts.defaults.get(schema.field(index).name)
+    if default is None:
+        by_default[:] = False
+    unknown = missing & ~by_default
+    if unknown.any():
+        first = ImageKind(int(images.kinds[int(np.argmax(unknown))]))
+        raise UnsupportedError(
+            "ROW_IMAGE",
+            f"{images.source_table}: key column {schema.field(index).name} is missing from {int(unknown.sum())} row "
+            f"images (the first is of kind {first.name}): the log does not say which rows were changed",
+            hint=WHOLE_IMAGES_HINT,
+        )
+    values = images.values(index, kind, numbers)
+    return values if default is None else with_default(values, by_default, default)
+
+
+def _null_key(source_table: str, column: str, count: int) -> TableError:
+    return TableError(
+        "NULL_KEY",
+        f"{source_table}: key column {column} is null in {count} row images",
+        hint="Name other keys for it in [[tables]]: columns that are never null",
+    )

@@ -1,0 +1,1 @@
+"""What a batch does to which tables, and in which order."""

@@ -1,0 +1,215 @@
+"""Which tables of a batch can go on, decided before anything of it is written: `admit`.
+
+One walk over the statements of the batch, in log order. It finds where a table of the job would become wrong without an
+error: a statement that changed its rows without row events, or rows of a table whose earlier rows lie in no part of
+the log that was read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.statement_errors import events_lost_error, statement_error
+from binlog_connector.schema.table_changes import (
+    DatabaseDropped,
+    EventsLost,
+    RowsChanged,
+    TableCreated,
+    TableDropped,
+    TableRenamed,
+    TableTruncated,
+)
+from binlog_format.errors import BinlogError, TableError
+from binlog_streaming.settings import Begin, Mode, OnCascade, OnRowStatement, OnStatement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from binlog_connector.schema.definitions import TableName
+    from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_connector.schema.table_changes import StatementChange, TableChange
+    from binlog_format.position import Position
+    from binlog_streaming.plan.batch_plan import LogPlace
+    from binlog_streaming.plan.cascades import Carried
+    from binlog_streaming.plan.kept import KeptTable
+    from binlog_streaming.plan.memory import JobMemory
+
+_NAMED_MAX = 10
+"""Tables that an error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A table that cannot go on.
+
+    Attributes:
+        place: From there on.
+        gtid: Of the event group there, where a statement is the reason.
+        error: Why.
+    """
+
+    place: LogPlace
+    gtid: str | None
+    error: BinlogError
+
+
+@dataclass(slots=True)
+class Admission:
+    """Walks over the statements of a batch: `take` each of them in log order, then `finish`.
+
+    Attributes:
+        memory: Of the job.
+        find: The table of the job that has a name; None: there is none.
+        known: Tables of the job that exist, or existed, as far as that is known by now.
+        fail_on_data_loss: Stop where the server states that it did not log changes.
+        refusals: The first refusal of each table that has one.
+    """
+
+    memory: JobMemory
+    find: Callable[[TableName], KeptTable | None]
+    known: Callable[[], Sequence[TableName]]
+    fail_on_data_loss: bool
+    refusals: dict[TableName, Refusal] = field(default_factory=dict)
+    _states: dict[TableName, bool | None] = field(default_factory=dict)
+    _renamed_in: dict[TableName, tuple[LogPlace, str | None]] = field(default_factory=dict)
+    _ignoring: set[TableName] = field(default_factory=set)
+
+    @property
+    def complete(self) -> dict[TableName, bool]:
+        """Whether all rows of a table lie in what was read, of tables that the batch meets."""
+        return {name: state for name, state in self._states.items() if state is not None}
+
+    def take(self, statement: DdlStatement, changes: Sequence[StatementChange]) -> None:
+        """The next statement, and what it does to tables.
+
+        Raises:
+            DataLossError: `LOST_EVENTS`.
+            UnsupportedError: `STATEMENT_FORMAT`: it changes rows of any table, and no table is known that could be set
+                aside for it.
+        """
+        for change in changes:
+            if isinstance(change, RowsChanged):
+                self._take_rows_changed(statement, change)
+            elif isinstance(change, EventsLost):
+                if self.fail_on_data_loss:
+                    raise events_lost_error(statement)
+                self._let_lack(self.known())
+            else:
+                self._take_change(statement, change)
+
+    def take_cascade(self, carried: Carried) -> None:
+        """A change of a parent, before the next statement."""
+        child = carried.cascade.child
+        table = self.find(child)
+        if table is None:
+            return
+        # Whatever takes over what is kept aside lacks these changes then, and is refused for it.
+        self._let_lack([child])
+        if table.rule.foreign_keys is OnCascade.FAIL and not table.is_aside:
+            self.refusals.setdefault(child, Refusal(carried.place, carried.change.gtid, carried.error()))
+
+    def finish(self, first_rows: Mapping[TableName, Position]) -> None:
+        """After the last statement: look at the tables that have rows, or another name now.
+
+        Args:
+            first_rows: Of each table with row events in the batch a place before them.
+        """
+        if self.memory.from_first is None:
+            return
+        lacking = {}
+        for name in dict.fromkeys((*first_rows, *self._renamed_in)):
+            table, is_complete = self.find(name), self._is_complete(name)
+            if table is None or is_complete is None:
+                continue
+            self._states.setdefault(name, is_complete)
+            # What was let in before goes on.
+            is_let_in = name in self.memory.complete or name in self._ignoring or _is_let_in(table)
+            if not is_complete and not is_let_in:
+                place, gtid = self._renamed_in.get(name) or ((first_rows[name], 0), None)
+                lacking[name] = (place, gtid)
+        for name, (place, gtid) in lacking.items():
+            self.refusals.setdefault(name, Refusal(place, gtid, incomplete(name, lacking)))
+
+    def refuse(self, name: TableName, refusal: Refusal) -> None:
+        """A table that cannot be understood from a place on; its first place counts."""
+        table, earlier = self.find(name), self.refusals.get(name)
+        if table is not None and not table.is_aside and (earlier is None or refusal.place < earlier.place):
+            self.refusals[name] = refusal
+
+    def _is_complete(self, name: TableName) -> bool | None:
+        # None: a job of an earlier version wrote it.
+        if name in self._states:
+            return self._states[name]
+        if name in self.memory.complete or name not in (self.memory.written or ()):
+            return self.memory.complete.get(name, self.memory.from_first)
+        return None
+
+    def _take_change(self, statement: DdlStatement, change: TableChange) -> None:
+        if isinstance(change, TableRenamed):
+            self._take_rename(statement, change)
+        elif isinstance(change, DatabaseDropped):
+            self._states.update((name, True) for name in self.known() if name.database == change.database)
+        elif (
+            (isinstance(change, TableCreated) and not change.if_not_exists)
+            or isinstance(change, TableDropped)
+            or (isinstance(change, TableTruncated) and self._empties(change.name))
+        ) and self.find(change.name) is not None:
+            self._states[change.name] = True
+
+    def _empties(self, name: TableName) -> bool:
+        table = self.find(name)
+        return table is not None and (table.is_aside or table.rule.on_truncate is OnStatement.APPLY)
+
+    def _take_rename(self, statement: DdlStatement, change: TableRenamed) -> None:
+        place = (statement.position, statement.event_no)
+        refused = self.refusals.get(change.old)
+        if self.find(change.new) is not None and self.memory.from_first is not None:
+            is_complete = self._is_complete(change.old) if self.find(change.old) is not None else False
+            self._states[change.new] = is_complete
+            if is_complete is False:
+                self._renamed_in[change.new] = (place, statement.gtid)
+        if self.find(change.new) is not None and refused is not None:
+            self.refusals.setdefault(change.new, Refusal(place, statement.gtid, refused.error))
+        if self.find(change.old) is not None:
+            self._states[change.old] = True  # nothing has this name any more
+
+    def _take_rows_changed(self, statement: DdlStatement, changed: RowsChanged) -> None:
+        names = self.known() if changed.names is None else [one for name in changed.names for one in name.spellings]
+        tables = [table for name in dict.fromkeys(names) if (table := self.find(name)) is not None]
+        if changed.names is None and not tables and not self.memory.from_first:
+            raise statement_error(statement, None, changed)
+        failing = tuple(
+            table.name for table in tables if table.rule.on_statement is OnRowStatement.FAIL and not table.is_aside
+        )
+        # Whatever takes over what is kept aside lacks these changes then, and is refused for it.
+        self._let_lack([table.name for table in tables])
+        for name in failing:
+            about = None if changed.names is None else failing
+            error = statement_error(statement, about, changed)
+            place = (statement.position, statement.event_no)
+            self.refusals.setdefault(name, Refusal(place, statement.gtid, error))
+
+    def _let_lack(self, names: Sequence[TableName]) -> None:
+        # Those that lacked nothing before are let in.
+        self._ignoring.update(name for name in names if self._is_complete(name) is not False)
+        self._states.update((name, False) for name in names)
+
+
+def _is_let_in(table: KeptTable) -> bool:
+    rule = table.rule
+    return table.is_aside or rule.begin is Begin.EMPTY or set(rule.modes) == {Mode.CHANGELOG}
+
+
+def incomplete(name: TableName, lacking: Iterable[TableName] = ()) -> TableError:
+    """The error for a table whose rows begin before what is read; *lacking*: others of which the same is true."""
+    others = [str(other) for other in sorted(lacking) if other != name]
+    more = f", and {len(others) - _NAMED_MAX} more" if len(others) > _NAMED_MAX else ""
+    told = f"; so do {', '.join(others[:_NAMED_MAX])}{more}" if others else ""
+    return TableError(
+        "INCOMPLETE",
+        f"{name}: its rows begin before the part of the log that is read: there is no CREATE TABLE or TRUNCATE of it "
+        f"in that part, and the log does not begin with the server's first transaction{told}",
+        hint='A target would lack all earlier rows. Set begin = "empty" for this table if it was empty then, or if '
+        "gaps are wanted; or keep it with mode changelog; or leave it out (option source.excludeTables)",
+    )

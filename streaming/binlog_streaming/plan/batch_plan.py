@@ -1,0 +1,141 @@
+"""What a batch does to its tables, step by step: `BatchPlan`; `plan.plan_batch` makes one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from binlog_connector.schema.definitions import TableName
+    from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_connector.schema.table_changes import TableChange
+    from binlog_format.position import Position
+    from binlog_streaming.plan.kept import KeptTable
+    from binlog_streaming.plan.memory import Learned
+
+    LogPlace = tuple[Position, int]
+    """Position of an event group, and number of an event in it."""
+
+STEPS_PER_CHANGE = 3
+COLUMNS_STEP = 1
+"""Behind a change: columns are made fit for rows."""
+ROWS_STEP = 2
+"""Behind a change: rows."""
+
+COMPONENT_WEIGHT = 1 << 14
+"""What a component costs however little it holds, in bytes of an index."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPart:
+    """An index row of one table: its row events in one range of the log.
+
+    Attributes:
+        start: Of the range.
+        end: Behind it.
+        index: Serialised `TableIndex`.
+        inserts: Row changes by kind.
+        updates: The same.
+        deletes: The same.
+    """
+
+    start: Position
+    end: Position
+    index: bytes
+    inserts: int
+    updates: int
+    deletes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowsStep:
+    """Rows of one table, between two statements about it.
+
+    Attributes:
+        number: `Ticket.step` of the rows; the one before it is that of columns which have to be made fit for them.
+        table: Whose rows.
+        parts: Where they are; parts at the edges may hold others beside them.
+        after: Only rows behind this place.
+        before: Only rows before this place.
+    """
+
+    number: int
+    table: TableName
+    parts: tuple[IndexPart, ...]
+    after: LogPlace | None = None
+    before: LogPlace | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeStep:
+    """What a statement does to tables.
+
+    Attributes:
+        number: `Ticket.step`.
+        change: What it does.
+        statement: Where it stands.
+        tables: Tables of the component that it is about.
+        overwritten: Tables that the same statement puts another content in later on: nobody has to empty them.
+    """
+
+    number: int
+    change: TableChange
+    statement: DdlStatement
+    tables: tuple[TableName, ...]
+    overwritten: frozenset[TableName] = frozenset()
+
+    @property
+    def place(self) -> LogPlace:
+        """Where the statement stands."""
+        return self.statement.position, self.statement.event_no
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Tables that depend on each other, and what becomes of them, step by step.
+
+    Attributes:
+        tables: By their names in the log.
+        steps: By their numbers.
+    """
+
+    tables: Mapping[TableName, KeptTable]
+    steps: tuple[RowsStep | ChangeStep, ...]
+
+    @property
+    def name(self) -> str:
+        """That of its first table."""
+        return str(min(self.tables))
+
+    @property
+    def weight(self) -> int:
+        """About what it costs, to spread components evenly."""
+        parts = {id(part): part for step in self.steps if isinstance(step, RowsStep) for part in step.parts}
+        return COMPONENT_WEIGHT + sum(len(part.index) for part in parts.values())
+
+    def parts(self, table: TableName) -> list[IndexPart]:
+        """What the batch has of a table, each part once."""
+        found = {
+            id(part): part
+            for step in self.steps
+            if isinstance(step, RowsStep) and step.table == table
+            for part in step.parts
+        }
+        return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """A batch.
+
+    Attributes:
+        components: They do not depend on each other; by their names.
+        end: Where the log goes on behind all that was touched; None: nothing was.
+        learned: What later batches have to know.
+    """
+
+    components: tuple[Component, ...]
+    end: Position | None
+    learned: Learned

@@ -1,0 +1,178 @@
+"""Rows of child tables that foreign keys change without a word in the log: `CascadeLog`, `cascades_in`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from binlog_connector.following.watched import WatchedLog
+from binlog_connector.schema.foreign_keys import ForeignKeys, are_logged
+from binlog_connector.schema.log_ddl import all_statements
+from binlog_connector.schema.server_runs import ServerRuns
+from binlog_connector.schema.statement_scope import StatementScope
+from binlog_connector.spark.options import SourceOptions
+from binlog_connector.spark.reading import make_decoding
+from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
+from binlog_format.errors import UnsupportedError
+from binlog_format.events.expansion import expanded
+from binlog_format.views.cascading import first_cascading
+from binlog_format.views.group_filter import GroupFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+
+    from binlog_connector.schema.definitions import TableName
+    from binlog_connector.schema.foreign_keys import Cascade
+    from binlog_format.position import Position
+    from binlog_format.views.cascading import CascadingChange
+    from binlog_streaming.plan.batch_plan import LogPlace
+    from binlog_streaming.settings_model import Job
+
+
+class Touched(NamedTuple):
+    """Row events of one table, in one range of the log, to which foreign keys apply."""
+
+    table: TableName
+    start: Position
+    end: Position
+    updates: int
+    deletes: int
+
+
+class Carried(NamedTuple):
+    """The first change of a parent, in one range of the log, that may have changed rows of a child."""
+
+    parent: TableName
+    cascade: Cascade
+    change: CascadingChange
+
+    @property
+    def place(self) -> LogPlace:
+        """Where the change stands."""
+        return self.change.position, self.change.event_no
+
+    def error(self) -> UnsupportedError:
+        """What its child is refused with."""
+        child, key = self.cascade
+        gtid, (position, event_no) = self.change.gtid, self.place
+        what = "a DELETE from" if self.change.is_delete else "an UPDATE of a key of"
+        name = f" {key.name}" if key.name else ""
+        return UnsupportedError(
+            "FOREIGN_KEY_CASCADE",
+            f"{f'GTID {gtid}, ' if gtid else ''}position {position}:{event_no}: {what} {self.parent} may change "
+            f"rows of {child}, by its foreign key{name} to {key.parent}, and the log does not have these changes",
+            hint='Take the child table anew after it; foreign_keys = "ignore" for it goes on without these changes. '
+            "The event states that foreign keys are checked: a session with foreign_key_checks=0 carries nothing on. "
+            "MySQL logs such changes from 9.6 on",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeLog:
+    """What a job asks its log about foreign keys.
+
+    Attributes:
+        job: The settings.
+    """
+
+    job: Job
+
+    def keys_before(self, start: Position) -> ForeignKeys:
+        """The foreign keys that the schema file and all statements before *start* state.
+
+        Raises:
+            BinlogError: As `Log.blocks`; what is wrong with the schema file.
+        """
+        scope, file = StatementScope(), self._schema_file()
+        keys = ForeignKeys() if file is None else file.catalog.foreign_keys.copy()
+        scope.foreign_keys = keys
+        options = self._options()
+        with WatchedLog(options.path, options.format) as watched:
+            log = watched.log
+            first = log.start_position()
+            server_runs = ServerRuns(log)
+            for block in expanded(log.blocks(first, start)) if first < start else ():
+                for _, _, statement in all_statements(block, server_runs):
+                    scope.observe(statement)
+        return keys
+
+    def first(
+        self, parent: TableName, start: Position, end: Position, *, deletes: bool, columns: Set[str]
+    ) -> CascadingChange | None:
+        """The first change of *parent* in [*start*, *end*) that is not carried on within the log; None: there is none.
+
+        Args:
+            parent: The table.
+            start: Where to begin.
+            end: Where to end.
+            deletes: Whether deletes count.
+            columns: Of these, updates do.
+
+        Raises:
+            BinlogError: As `first_cascading`.
+        """
+        options = self._options()
+        with WatchedLog(options.path, options.format) as watched:
+            schemas = RangeSchemas(watched, start, self._schema_file())
+            change = first_cascading(
+                schemas.observed(watched.log.committed_blocks(start, end)),
+                str(parent),
+                deletes=deletes,
+                columns=columns,
+                decoding=make_decoding(options, schemas),
+                groups=GroupFilter(None, None, options.ignored_domains, options.ignored_servers),
+            )
+            return None if change is None or are_logged(watched.log, change.position.file_no) else change
+
+    def _options(self) -> SourceOptions:
+        return SourceOptions.parse({"path": self.job.source.path, **self.job.source_options()})
+
+    def _schema_file(self) -> SchemaFile | None:
+        path = self.job.source.schema_file
+        return SchemaFile.read(path) if path else None
+
+
+def cascades_in(
+    touched: Iterable[Touched],
+    states: Sequence[tuple[Position, ForeignKeys]],
+    log: CascadeLog,
+    is_wanted: Callable[[TableName], bool],
+) -> list[Carried]:
+    """What changes of parents may have done to children, by place.
+
+    Args:
+        touched: The row events of the batch to which foreign keys apply.
+        states: The foreign keys, each from a position on.
+        log: Is asked where that comes into question.
+        is_wanted: Whether a child counts.
+    """
+    found = [one for part in touched for one in _of_part(part, states, log, is_wanted)]
+    return sorted(found, key=lambda one: one.place)
+
+
+def _of_part(
+    part: Touched,
+    states: Sequence[tuple[Position, ForeignKeys]],
+    log: CascadeLog,
+    is_wanted: Callable[[TableName], bool],
+) -> Iterator[Carried]:
+    ends = [since for since, _ in states[1:]] + [part.end]
+    for (since, keys), until in zip(states, ends, strict=True):
+        start, end = max(part.start, since), min(part.end, until)
+        if start >= end:
+            continue
+        by_delete = {one.child: one for one in keys.reached_by_delete(part.table)} if part.deletes else {}
+        by_update: dict[TableName, Cascade] = {}
+        columns: dict[TableName, set[str]] = {}
+        for column in keys.updating_columns(part.table) if part.updates else ():
+            for one in keys.reached_by_update(part.table, (column,)):
+                by_update.setdefault(one.child, one)
+                columns.setdefault(one.child, set()).add(column)
+        for child in sorted({*by_delete, *by_update}):
+            if not is_wanted(child):
+                continue
+            change = log.first(
+                part.table, start, end, deletes=child in by_delete, columns=columns.get(child, frozenset())
+            )
+            if change is not None:
+                yield Carried(part.table, (by_delete if change.is_delete else by_update)[child], change)

@@ -1,0 +1,126 @@
+"""Which tables a job keeps: `KeptTables(rules).find(name)`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from binlog_connector.schema.definitions import TableName
+from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.lake.target import target_uri
+from binlog_streaming.settings_model import Deletes, Mode, OnPartitionDrop, OnStatement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_streaming.plan.memory import SetAside
+    from binlog_streaming.settings import TableRule
+
+ASIDE_DIRECTORY = ".binlog-stream/staging"
+"""In the sink's directory: tables that take the place of a kept one later on."""
+_ASIDE_TARGET = "{database}/{table}/{mode}"
+
+# gh-ost builds `_X_gho` beside X, pt-online-schema-change `_X_new` (with more underscores when that is taken).
+_GHOST = re.compile(r"_+(?P<table>.+)_(?:gho|new)")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTable:
+    """A source table that has targets.
+
+    Attributes:
+        name: In the log.
+        rule: What the job says of it.
+        is_aside: No rule selects it; it is kept aside, because it may take the place of a table that is selected.
+        known: Targets of which a batch takes it that they are there, as batches before have written them.
+        complete: Whether all of its rows lie in what was read; None: as its targets state already.
+        set_aside: Why it does not go on; its targets are told.
+    """
+
+    name: TableName
+    rule: TableRule
+    is_aside: bool = False
+    known: frozenset[Mode] = frozenset()
+    complete: bool | None = None
+    set_aside: SetAside | None = None
+
+    def uri(self, directory: str, mode: Mode) -> str:
+        """Place of a target.
+
+        Args:
+            directory: Of the sink.
+            mode: What the target holds.
+        """
+        if self.is_aside:
+            directory, template = f"{directory.rstrip('/')}/{ASIDE_DIRECTORY}", _ASIDE_TARGET
+        else:
+            template = self.rule.target
+        return target_uri(directory, template, database=self.name.database, table=self.name.table, mode=mode)
+
+
+class KeptTables:
+    """The tables that a job's rules select, and the ghosts of these.
+
+    Args:
+        rules: The first one that matches a table counts.
+        exclude: Expressions of tables that none of them selects; nor are these kept aside.
+    """
+
+    def __init__(self, rules: Sequence[TableRule], exclude: str | None = None) -> None:
+        self._filters = [(TableFilter(rule.select, exclude), rule) for rule in rules]
+        self._not_excluded = TableFilter(None, exclude)
+
+    def find(self, name: TableName) -> KeptTable | None:
+        """The table, if it is kept."""
+        rule = self.rule(name)
+        if rule is not None:
+            return KeptTable(name, rule)
+        table = ghost_of(name)
+        rule = None if table is None or not self._not_excluded.accepts_name(*name) else self.rule(table)
+        # A changelog takes nothing over.
+        if rule is None or set(rule.modes) == {Mode.CHANGELOG}:
+            return None
+        return KeptTable(name, _ghost_rule(rule), is_aside=True)
+
+    def rule(self, name: TableName) -> TableRule | None:
+        """The rule that selects a table."""
+        return next((rule for wanted, rule in self._filters if wanted.accepts_name(*name)), None)
+
+    def rules_about(self, database: str) -> list[TableRule]:
+        """Rules that may select tables of a database, as far as their expressions show it."""
+        return [rule for _, rule in self._filters if _may_be_about(rule.select, database)]
+
+
+def ghost_of(name: TableName) -> TableName | None:
+    """The table whose place *name* will take, if it is called like what gh-ost or pt-online-schema-change builds."""
+    ghost = _GHOST.fullmatch(name.table)
+    return None if ghost is None else TableName(name.database, ghost["table"])
+
+
+def _ghost_rule(rule: TableRule) -> TableRule:
+    # Whatever is kept of its table: when it takes the place of that, the rows that it has then are all that counts.
+    applies = OnStatement.APPLY
+    keeps = rule.on_partition_drop is OnPartitionDrop.KEEP
+    return msgspec.structs.replace(
+        rule,
+        mode=Mode.MIRROR,
+        deletes=Deletes.REMOVE,
+        on_truncate=applies,
+        on_drop=applies,
+        on_partition_drop=OnPartitionDrop.KEEP if keeps else OnPartitionDrop.APPLY,
+    )
+
+
+def _may_be_about(select: str, database: str) -> bool:
+    # Most expressions are written as two, with the dot between them.
+    for expression in select.split(","):
+        databases, dot, _ = re.sub(r"\[\.\]", r"\\.", expression.strip()).partition(r"\.")
+        try:
+            if not dot or re.fullmatch(databases, database):
+                return True
+        except re.error:
+            return True  # the dot is within a group
+    return False

@@ -1,0 +1,94 @@
+"""What a job remembers of its tables from batch to batch: `JobMemory`; what a batch adds to it: `Learned`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.statement_scope import StatementScope
+from binlog_format.errors import BinlogError, SchemaError, TableError, UnsupportedError
+from binlog_streaming.settings_model import Mode
+
+if TYPE_CHECKING:
+    from binlog_streaming.plan.batch_plan import LogPlace
+
+Written = Mapping[TableName, frozenset[Mode]]
+"""Tables of batches before, and which of their targets exist since."""
+
+_CONCERN_THE_JOB = frozenset({"WRITE_FAILED", "CHECKPOINT_BEHIND"})
+"""Of `TableError`: a full disk, an old checkpoint. Without the table the job would meet them at the next one."""
+
+
+class SetAside(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that cannot go on; its targets stay as they are.
+
+    Attributes:
+        database: Of the table.
+        table: Its name there.
+        position: Position of the event group that it stopped before, and number of the event in it.
+        gtid: Of that group, where it is known.
+        reason: Condition, reason and hint of the error.
+    """
+
+    database: str
+    table: str
+    position: str
+    gtid: str | None
+    reason: str
+
+    @property
+    def name(self) -> TableName:
+        """Of the table."""
+        return TableName(self.database, self.table)
+
+    @classmethod
+    def at(cls, name: TableName, place: LogPlace, gtid: str | None, error: BinlogError) -> SetAside:
+        """*name* stops at *place* because of *error*."""
+        position, event_no = place
+        return cls(
+            database=name.database, table=name.table, position=f"{position}:{event_no}", gtid=gtid, reason=str(error)
+        )
+
+
+def can_set_aside(error: BinlogError) -> bool:
+    """Whether an error is about one table alone: the job can go on without it."""
+    return isinstance(error, SchemaError | UnsupportedError | TableError) and error.subclass not in _CONCERN_THE_JOB
+
+
+@dataclass(frozen=True, slots=True)
+class JobMemory:
+    """What a job knows when a batch begins.
+
+    Attributes:
+        written: Tables of batches before, and which of their targets exist since; None: not known.
+        from_first: The job reads the log from the server's first transaction on, so that whatever it does not create
+            did not exist; None: not known, and completeness is not looked at.
+        complete: Of tables that batches before have met: whether all their rows lie in what was read.
+        set_aside: Tables that do not go on.
+        scope: What statements of batches before mean for later ones.
+    """
+
+    written: Written | None = None
+    from_first: bool | None = None
+    complete: Mapping[TableName, bool] = field(default_factory=dict)
+    set_aside: Mapping[TableName, SetAside] = field(default_factory=dict)
+    scope: StatementScope = field(default_factory=StatementScope)
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What a batch adds to the memory of its job.
+
+    Attributes:
+        gone: Tables that were dropped or renamed, and not created again: anyone may remove their targets.
+        complete: Tables whose completeness is another one now.
+        scope: After its statements.
+    """
+
+    gone: frozenset[TableName] = frozenset()
+    complete: Mapping[TableName, bool] = field(default_factory=dict)
+    scope: StatementScope = field(default_factory=StatementScope)

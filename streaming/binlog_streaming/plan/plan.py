@@ -1,0 +1,354 @@
+"""What a batch does to which tables, and in which order: `plan_batch(rows, decoding, kept)` gives a `BatchPlan`.
+
+A plan is a function of the part of the log and the job's rules, so a batch that is done again has the same steps under
+the same numbers. What statements do to tables is counted through the batch: changes 1, 2, 3 ... of all its statements,
+about whatever tables. Change n is step 3n; the rows of a table that follow change n, the last one before them that is
+about their table, are step 3n + 2, and rows before any such change step 2. Step 3n + 1 makes the table's columns fit
+for these rows, where no statement did. So statements about other tables do not cut a table's rows, and the steps of a
+table grow in log order.
+
+Tables that are linked by a RENAME are one `Component`: its steps are done one after the other, by their numbers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, cast
+
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.log_ddl import DdlStatement
+from binlog_connector.schema.table_changes import (
+    DatabaseDropped,
+    EventsLost,
+    NotUnderstood,
+    RowsChanged,
+    TableCreated,
+    TableDropped,
+    TableRenamed,
+)
+from binlog_format.errors import SchemaError
+from binlog_format.position import Position
+from binlog_streaming.plan.admission import Admission, Refusal
+from binlog_streaming.plan.batch_plan import (
+    ROWS_STEP,
+    STEPS_PER_CHANGE,
+    BatchPlan,
+    ChangeStep,
+    Component,
+    IndexPart,
+    RowsStep,
+)
+from binlog_streaming.plan.cascades import Touched, cascades_in
+from binlog_streaming.plan.failures import named_error
+from binlog_streaming.plan.kept import KeptTable
+from binlog_streaming.plan.memory import JobMemory, Learned, SetAside, can_set_aside
+from binlog_streaming.settings import Mode, OnError, OnStatement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from binlog_connector.schema.table_changes import StatementChange, TableChange
+    from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.plan.batch_plan import LogPlace
+    from binlog_streaming.plan.cascades import Carried, CascadeLog
+    from binlog_streaming.plan.kept import KeptTables
+
+    Row = Mapping[str, object]
+    """Of the view `tables`."""
+
+
+@dataclass(slots=True)
+class _Planning:
+    # What is collected on the way; `links` has a pair of names for each RENAME between tables of the job.
+    kept: KeptTables
+    memory: JobMemory
+    refusals: Mapping[TableName, Refusal] = field(default_factory=dict)
+    complete: Mapping[TableName, bool] = field(default_factory=dict)
+    gone: set[TableName] = field(default_factory=set)
+    tables: dict[TableName, KeptTable] = field(default_factory=dict)
+    parts: dict[TableName, list[IndexPart]] = field(default_factory=dict)
+    problems: list[tuple[TableName, Refusal]] = field(default_factory=list)
+    changes: list[ChangeStep] = field(default_factory=list)
+    links: list[tuple[TableName, TableName]] = field(default_factory=list)
+
+    def find(self, name: TableName) -> KeptTable | None:
+        if name in self.memory.set_aside:
+            return None
+        if name not in self.tables:
+            table = self.kept.find(name)
+            if table is None:
+                return None
+            self.tables[name] = table
+        return self.tables[name]
+
+    def holds_rows(self, name: TableName) -> bool:
+        """Whether a table is one of the job's that has targets with its rows."""
+        table = self.find(name)
+        return table is not None and set(table.rule.modes) != {Mode.CHANGELOG}
+
+    def known(self) -> list[TableName]:
+        """Tables of the job that exist, or existed, as far as that is known by now."""
+        names = dict.fromkeys((*self.parts, *self.tables, *(self.memory.written or ())))
+        return [name for name in names if self.find(name) is not None]
+
+
+def plan_batch(
+    rows: Iterable[Row],
+    decoding: Decoding,
+    kept: KeptTables,
+    memory: JobMemory | None = None,
+    *,
+    on_error: OnError = OnError.STOP,
+    fail_on_data_loss: bool = True,
+    log: CascadeLog | None = None,
+) -> BatchPlan:
+    """Put what a batch holds in order.
+
+    Args:
+        rows: Of the view `tables`, in any order.
+        decoding: How rows become values.
+        kept: The job's tables.
+        memory: What the job knows from batches before; default: nothing.
+        on_error: What becomes of a batch with a table that cannot go on.
+        fail_on_data_loss: Stop where the server states that it did not log changes.
+        log: Where rows of parents are looked for whose foreign keys change rows of children; None: they are not.
+
+    Raises:
+        SchemaError: `DDL_NOT_PARSED`: a DROP DATABASE of which is not known which tables it drops.
+        UnsupportedError: `STATEMENT_FORMAT`: a statement changes rows of the job's tables. `FOREIGN_KEY_CASCADE`: a
+            foreign key does. What else does not let a table be understood, likewise `SchemaError`.
+        TableError: `INCOMPLETE`: rows of a table that existed before the log was read.
+        DataLossError: `LOST_EVENTS`: the server did not log changes.
+        BinlogError: What parsing statements raises.
+    """
+    planning = _Planning(kept, memory or JobMemory())
+    statements: list[DdlStatement] = []
+    touched: list[Touched] = []
+    first: Position | None = None
+    end: Position | None = None
+    for row in rows:
+        row_start, row_end = position_of(row["start"]), position_of(row["end"])
+        first = row_start if first is None else min(first, row_start)
+        if row["database"] is not None:
+            name = TableName(str(row["database"]), str(row["table"]))
+            counts = (cast("int", row[f"checked_{kind}"] or 0) for kind in ("updates", "deletes"))
+            touched.append(Touched(name, row_start, row_end, *counts))
+            problem = row.get("problem")
+            if problem is not None and planning.find(name) is not None:
+                planning.problems.append((name, _refusal(cast("Row", problem))))
+            if row["index"] is None:
+                continue  # no table of the job
+        end = row_end if end is None else max(end, row_end)
+        if row["database"] is None:
+            statements += [DdlStatement.from_row(one) for one in cast("Sequence[Row]", row["ddl"])]
+            continue
+        if planning.find(name) is not None:
+            planning.parts.setdefault(name, []).append(_part(row, row_end))
+    statements.sort(key=lambda one: (one.position, one.event_no))
+    scope = planning.memory.scope
+    if log is not None and first is not None and scope.foreign_keys is None:
+        scope.foreign_keys = log.keys_before(first)
+    changes: list[tuple[DdlStatement, list[StatementChange]]] = []
+    states = [] if first is None or scope.foreign_keys is None else [(first, scope.foreign_keys.copy())]
+    for statement in statements:
+        changes.append((statement, scope.changes(statement, decoding)))
+        if states and scope.foreign_keys is not None and scope.foreign_keys != states[-1][1]:
+            states.append((statement.position, scope.foreign_keys.copy()))
+    _keep_between_renames(planning, [change for _, some in changes for change in some])
+    carried = [] if log is None or not states else cascades_in(touched, states, log, planning.holds_rows)
+    _admit(planning, changes, carried, on_error, fail_on_data_loss=fail_on_data_loss)
+    _take_statements(planning, changes)
+    components = sorted(_components(planning), key=lambda one: one.name)
+    learned = Learned(frozenset(planning.gone), planning.complete, planning.memory.scope)
+    return BatchPlan(tuple(components), end, learned)
+
+
+def spread(components: Sequence[Component], count: int) -> list[list[Component]]:
+    """Put *components* into up to *count* piles of about the same weight, in each the heavy ones first."""
+    piles: list[list[Component]] = [[] for _ in range(count)]
+    weights = [0] * count
+    for component in sorted(components, key=lambda one: -one.weight):
+        lightest = weights.index(min(weights))
+        piles[lightest].append(component)
+        weights[lightest] += component.weight
+    return [pile for pile in piles if pile]
+
+
+def position_of(value: object) -> Position:
+    """A position out of a row."""
+    fields = cast("Mapping[str, int]", value)
+    return Position(fields["file_no"], fields["page"], fields["chunk"])
+
+
+def _part(row: Row, end: Position) -> IndexPart:
+    counts = (cast("int", row[name]) for name in ("inserts", "updates", "deletes"))
+    return IndexPart(position_of(row["start"]), end, bytes(cast("bytes", row["index"])), *counts)
+
+
+def _refusal(problem: Row) -> Refusal:
+    error = named_error(str(problem["error"]))
+    assert error is not None, "the view gives errors with their names"
+    place = (position_of(problem["position"]), cast("int", problem["event_no"]))
+    return Refusal(place, cast("str | None", problem["gtid"]), error)
+
+
+def _admit(
+    planning: _Planning,
+    changes: Sequence[tuple[DdlStatement, list[StatementChange]]],
+    carried: Sequence[Carried],
+    on_error: OnError,
+    *,
+    fail_on_data_loss: bool,
+) -> None:
+    admission = Admission(planning.memory, planning.find, planning.known, fail_on_data_loss)
+    ahead = deque(carried)
+    for statement, some in changes:
+        while ahead and ahead[0].place < (statement.position, statement.event_no):
+            admission.take_cascade(ahead.popleft())
+        admission.take(statement, some)
+    # Of each range only the first change is known, and others may follow a TRUNCATE.
+    for one in (*ahead, *carried):
+        admission.take_cascade(one)
+    admission.finish({name: min(part.start for part in parts) for name, parts in planning.parts.items()})
+    planning.complete = admission.complete
+    for name, refusal in planning.problems:
+        admission.refuse(name, refusal)
+    refusals = sorted(admission.refusals.values(), key=lambda one: one.place)
+    final = next((one for one in refusals if on_error is OnError.STOP or not can_set_aside(one.error)), None)
+    if final is not None:
+        raise final.error
+    planning.refusals = admission.refusals
+
+
+def _take_statements(planning: _Planning, changes: Sequence[tuple[DdlStatement, list[StatementChange]]]) -> None:
+    # Statements about rows are no steps, and there may be millions: a table either stops at them, or lacks them.
+    counted = (
+        (change, statement)
+        for statement, some in changes
+        for change in some
+        if not isinstance(change, RowsChanged | EventsLost)
+    )
+    numbered = [(number, change, statement) for number, (change, statement) in enumerate(counted, 1)]
+    for number, change, statement in numbered:
+        _take_gone(planning, change)
+        names = tuple(name for name in _tables_of(planning, change) if name not in planning.refusals)
+        if not names:
+            continue
+        later = [other for _, other, of in numbered[number:] if of is statement and isinstance(other, TableRenamed)]
+        planning.changes.append(
+            ChangeStep(STEPS_PER_CHANGE * number, change, statement, names, frozenset(other.new for other in later))
+        )
+        if isinstance(change, TableRenamed):
+            planning.links += [(names[0], other) for other in names[1:]]
+
+
+def _take_gone(planning: _Planning, change: TableChange) -> None:
+    if isinstance(change, TableCreated):
+        planning.gone.discard(change.name)
+    elif isinstance(change, TableDropped):
+        planning.gone.add(change.name)
+    elif isinstance(change, TableRenamed):
+        planning.gone.add(change.old)
+        planning.gone.discard(change.new)
+    elif isinstance(change, DatabaseDropped):
+        planning.gone.update(name for name in planning.known() if name.database == change.database)
+
+
+def _keep_between_renames(planning: _Planning, changes: Sequence[StatementChange]) -> None:
+    # RENAME a TO swap, b TO a, swap TO b: what is kept goes through a name that is not.
+    renames = [change for change in changes if isinstance(change, TableRenamed)]
+    for number, change in enumerate(renames):
+        old = planning.find(change.old)
+        if old is None or planning.find(change.new) is not None:
+            continue
+        if any(later.old == change.new and planning.find(later.new) is not None for later in renames[number + 1 :]):
+            planning.tables[change.new] = KeptTable(change.new, old.rule, is_aside=True)
+
+
+def _tables_of(planning: _Planning, change: TableChange) -> tuple[TableName, ...]:
+    if isinstance(change, TableRenamed):
+        names = [change.old, change.new]
+    elif isinstance(change, NotUnderstood):
+        names = list(change.names)
+    elif isinstance(change, DatabaseDropped):
+        return _tables_of_database(planning, change.database)
+    else:
+        names = [change.name]
+    return tuple(name for name in dict.fromkeys(names) if planning.find(name) is not None)
+
+
+def _tables_of_database(planning: _Planning, database: str) -> tuple[TableName, ...]:
+    rules = [rule for rule in planning.kept.rules_about(database) if rule.on_drop is not OnStatement.IGNORE]
+    names = tuple(name for name in planning.known() if name.database == database)
+    if rules and not names and planning.memory.written is None:
+        raise SchemaError(
+            "DDL_NOT_PARSED",
+            f"DROP DATABASE {database}: the log does not say which tables it drops, and on_drop asks for them",
+            hint='Set on_drop = "ignore" for these tables, start the job again, and remove their targets by hand',
+        )
+    return names if rules else ()
+
+
+def _components(planning: _Planning) -> Iterator[Component]:
+    leader = {name: name for name in planning.tables}
+
+    def find(name: TableName) -> TableName:
+        while leader[name] != name:
+            name = leader[name]
+        return name
+
+    for one, other in planning.links:
+        leader[find(one)] = find(other)
+    tables: dict[TableName, dict[TableName, KeptTable]] = {}
+    steps: dict[TableName, list[RowsStep | ChangeStep]] = {}
+    for name, table in planning.tables.items():
+        about = [change for change in planning.changes if name in change.tables]
+        refusal = planning.refusals.get(name)
+        tables.setdefault(find(name), {})[name] = replace(
+            table,
+            known=_known(planning, table, about),
+            complete=planning.complete.get(name),
+            set_aside=None if refusal is None else SetAside.at(name, refusal.place, refusal.gtid, refusal.error),
+        )
+        # It stays as it was before the batch: so it keeps stating where it stands, and a replay can go on from there.
+        parts = planning.parts.get(name, []) if refusal is None else []
+        steps.setdefault(find(name), []).extend(_rows_steps(name, parts, about))
+    for change in planning.changes:
+        for name in {find(name): None for name in change.tables}:
+            steps[name].append(change)
+    for name, members in tables.items():
+        if steps[name] or any(table.set_aside is not None for table in members.values()):
+            yield Component(members, tuple(sorted(steps[name], key=lambda step: (step.number, _name_of(step)))))
+
+
+def _known(planning: _Planning, table: KeptTable, about: Sequence[ChangeStep]) -> frozenset[Mode]:
+    # A changelog that somebody took away goes on; so does a table that has, or gets, other rows than before.
+    first = about[0].change if about else None
+    begins = isinstance(first, TableCreated) and not first.if_not_exists
+    if begins or isinstance(first, TableDropped | DatabaseDropped) or table.name in planning.refusals:
+        return frozenset()
+    known = (planning.memory.written or {}).get(table.name, frozenset())
+    return known & frozenset(table.rule.modes) - {Mode.CHANGELOG}
+
+
+def _name_of(step: RowsStep | ChangeStep) -> str:
+    return str(step.table) if isinstance(step, RowsStep) else ""
+
+
+def _rows_steps(name: TableName, parts: Sequence[IndexPart], about: Sequence[ChangeStep]) -> Iterator[RowsStep]:
+    if not parts:
+        return
+    parts = sorted(parts, key=lambda part: part.start)
+    number, after = ROWS_STEP, None
+    for change in (*about, None):
+        before = None if change is None else change.place
+        within = tuple(part for part in parts if _meets(part, after, before))
+        if within and (before is None or before != after):
+            yield RowsStep(number, name, within, after, before)
+        if change is not None:
+            number, after = change.number + ROWS_STEP, change.place
+
+
+def _meets(part: IndexPart, after: LogPlace | None, before: LogPlace | None) -> bool:
+    return (after is None or part.end > after[0]) and (before is None or part.start <= before[0])
