@@ -12,12 +12,14 @@ COMPAT_INSTALLED := $(COMPAT)/.installed
 SOURCE ?= workload
 SINK ?= delta
 PYTEST_ARGS ?=
-# Processes of pytest. Tests with a Spark session all run in one of them, the others file by file. They are one more
+# Processes of pytest. Tests with a Spark session run in two of them, the others file by file. They are one more
 # than processors: tests that start processes mostly wait.
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-PARALLEL := -n $(JOBS) --dist loadscope
+PARALLEL := -n $(JOBS) --dist loadscope --no-loadscope-reorder
 KERNELS := $(VENV)/.kernels
 CLASSES := $(VENV)/spark-classes.jsa
+S3 := $(VENV)/s3proxy.jar
+S3_ARTIFACT := org.gaul:s3proxy:4.1.0:jar:jar-with-dependencies
 # `make test-thorough` and `make test-rest` begin no test after so many seconds.
 REST_SECONDS ?= 3600
 FUZZ_SECONDS ?= 60
@@ -33,7 +35,7 @@ export SPARK_SUBMIT_OPTS := $(SPARK_SUBMIT_OPTS) -XX:SharedArchiveFile=$(abspath
 # A process that may not keep what it has compiled of our modules compiles them at each start, and the tests start many.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java demo test test-all test-thorough test-rest test-fast test-compat soak fuzz lint format bench bench-peers clean
+.PHONY: help setup java demo s3 test test-all test-thorough test-rest test-fast test-compat soak fuzz lint format bench bench-peers clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -69,13 +71,20 @@ $(CLASSES): $(INSTALLED) | java
 		timeout 300 $(BIN)/python -m tests.spark_classes || true
 	@test ! -f $@.part || mv $@.part $@ # whole, or not at all: Java does not survive half of one
 
-test: setup $(KERNELS) $(CLASSES) ## Run the tests, the same inputs each time: ten minutes on two cores
+$(S3): $(INSTALLED) | java
+	@echo "Fetching an S3 server for tests (once; without Maven they are left out)"
+	@! command -v mvn >/dev/null || { mvn -q -B dependency:copy -Dartifact=$(S3_ARTIFACT) -DoutputDirectory=$(VENV)/s3 \
+		&& mv $(VENV)/s3/s3proxy-*.jar $@; } || true
+
+s3: $(S3) ## Fetch the S3 server that tests of object stores use
+
+test: setup $(KERNELS) $(CLASSES) $(S3) ## Run the tests, the same inputs each time: ten minutes on two cores
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not thorough" --ignore=tests/tidy $(PYTEST_ARGS)
 
-test-thorough: setup $(KERNELS) $(CLASSES) ## Run the long tests, which `make test` leaves out (REST_SECONDS=...: begin no test later)
+test-thorough: setup $(KERNELS) $(CLASSES) $(S3) ## Run the long tests, which `make test` leaves out (REST_SECONDS=...: begin no test later)
 	@$(BIN)/python -m pytest $(PARALLEL) -m thorough --begin-within=$(REST_SECONDS) $(PYTEST_ARGS)
 
-test-rest: setup $(KERNELS) $(CLASSES) ## Run the long tests, and all properties with random inputs (REST_SECONDS=...)
+test-rest: setup $(KERNELS) $(CLASSES) $(S3) ## Run the long tests, and all properties with random inputs (REST_SECONDS=...)
 	@$(BIN)/python -m pytest $(PARALLEL) -m "thorough or hypothesis" --hypothesis-profile=random \
 		--begin-within=$(REST_SECONDS) $(PYTEST_ARGS)
 

@@ -26,6 +26,8 @@ TESTS = Path(__file__).parent
 SLOW = (
     "fuzz",
     "truth",
+    "format/classic",
+    "format/rows/test_without_compiler.py",
     "test_peers_mistakes.py",
     "connector/schema/test_table_changes_corpus.py",
     "streaming/simulation",
@@ -46,26 +48,38 @@ THOROUGH = (
     r"connector/spark/test_unreadable\.py",
     r"streaming/test_spark_session\.py::test_a_user_s_garbage_collector",
     r"streaming/demo/test_demo\.py::test_demo_ends_well",
+    r"streaming/tables/test_job\.py::test_command_ends_cleanly_on_a_signal",
+    r"streaming/test_cli_mistakes\.py::test_job_whose_output_is_full",
+    r"streaming/test_replay\.py::test_replay_that_is_killed.*(behind|iceberg)",
+    r"docs/test_examples\.py::test_readme_s_stream",
     # What differs between the two kinds of tables has tests of its own, and Iceberg's commits take long.
     r"streaming/tables/test_live_(tables|ddl)\.py::.*iceberg",
-    r"streaming/tables/test_statements\.py::test_kill_at_any_step.*iceberg",
+    r"streaming/tables/test_statements\.py::test_kill_at_any_step",
     r"streaming/tables/test_cut_over\.py::test_sinks_hold.*iceberg",
-    r"streaming/tables/test_job\.py::test_other_formats.*iceberg",
+    r"streaming/tables/test_job\.py::test_(other_formats|many_batches)",
     r"streaming/tables/test_apply_sinks\.py::test_kill_at_a_step.*iceberg",
     r"streaming/tables/test_positions\.py::.*iceberg",
     r"streaming/tables/test_iceberg_maintenance\.py::test_(manifests_are_joined|a_commit_does_not_become)",
     # The same with other servers, formats, settings and signals, or at other moments.
     r"streaming/tables/test_cut_over\.py::test_cut_off_at_any_step.*(several|selected|mark)",
-    r"streaming/tables/test_faults\.py::test_log_rewritten.*killed",
+    r"streaming/tables/test_faults\.py::test_log_rewritten",
     r"streaming/test_repack_server\.py::test_killed_again",
     r"streaming/demo/test_mariadb_source\.py",
     r"streaming/test_cli_pipes\.py::test_command_without_a_reader.*\[(-|mirror|init|files|groups|.*jsonl)",
     r"faults/test_live_writer\.py::test_tailer_of_late.*\[[12]-",
-    r"truth/test_parts\.py::test_blocks_of_other_sizes.*(rotation|ops_|types_[mno]).*",
+    r"truth/test_parts\.py::test_blocks_of_other_sizes.*(rotation|ops_|types_[mno]|20000).*",
+    r"truth/test_parts\.py::test_(parts_of|reading_behind).*(ops_[nm]|types_[mno]|json)",
+    r"test_peers_mistakes\.py::test_8_a_flipped_byte_never.*mariadb",
+    r"format/classic/test_verify\.py::test_every_single_bit_flip",
+    r"format/views/test_bounded\.py::test_changes_of_a_wide_table.*None",
+    r"streaming/test_repack\.py::test_killed_repack.*(rotation|\[[13])",
     r"connector/schema/test_table_changes_corpus\.py::.*(rotation|ops_|types_[mno]|huge|json|torn|oltp)",
-    r"streaming/bad_days/test_formats\.py::.*\[.*(ROW|STATEMENT|types|rotation)",
-    r"streaming/bad_days/test_server_cases\.py::.*\[.*(oltp|rotation|huge|json|encr|ops_|types_[mno]|mysql.*types)",
-    r"connector/schema/test_live_defaults\.py::test_rows_hold.*\[kinds[12]-",
+    r"streaming/bad_days/test_formats\.py::.*\[.*(ROW|STATEMENT|types|rotation|ops)",
+    r"streaming/bad_days/test_server_cases\.py::.*\[.*(oltp|rotation|huge|json|encr|ops_|types_[mno]|mysql.*(types|torn)|10.*ops)",
+    r"streaming/tables/test_live_ddl\.py::.*(MINIMAL|NOBLOB)",
+    r"connector/schema/test_live_defaults\.py::test_rows_hold",
+    r"connector/spark/test_spark\.py::test_(wrong_stream|planning_error).*options[12]",
+    r"connector/spark/test_listener\.py::test_metrics_of_a_query",
     r"connector/spark/test_spark\.py::test_all_types_of_a_server",
     r"docs/test_examples\.py::(.*mariadb|test_blocks_of_the_spark_guide)",
     r"streaming/test_cli_jobs\.py::test_stopped_is_not_ended.*True",
@@ -98,12 +112,19 @@ def _is_slow(path: Path) -> bool:
     return any(path == TESTS / part or TESTS / part in path.parents for part in SLOW)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes long, so that no process is left with it when the others have ended."""
+    items.sort(
+        key=lambda item: (not _process_of(item.nodeid.partition("::")[0]).startswith("spark"), not _is_slow(item.path))
+    )
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Say which tests run in one process.
 
     A file's tests share what is made for it. Files with tests that use the Spark session share that: Java, its
-    compiled code, and the Python workers are there once.
+    compiled code, and the Python workers are there once for the connector's, and once for all others.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -117,7 +138,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @functools.cache
 def _process_of(file: str) -> str:
     text = (TESTS.parent / file).read_text()
-    return "spark" if _USES_SPARK.search(text) else file
+    return f"spark {file.split('/')[1] == 'connector'}" if _USES_SPARK.search(text) else file
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

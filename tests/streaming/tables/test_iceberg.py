@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import resource
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,7 +17,7 @@ import pytest
 from binlog_format.errors import TableError
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.evolution import SchemaChange
-from binlog_streaming.lake.iceberg.catalog import identifier
+from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE, identifier, open_catalog
 from binlog_streaming.lake.iceberg.files import write_files
 from binlog_streaming.lake.iceberg.target import IcebergTarget
 from binlog_streaming.lake.steps import Step, watched
@@ -315,3 +318,18 @@ def test_full_disk_at_the_commit_leaves_nothing(place: Place, size: int) -> None
 )
 def test_names_in_the_catalog_are_paths(uri: str, name: tuple[str, ...]) -> None:
     assert identifier("/t/", uri) == name
+
+
+def test_catalog_that_another_process_is_making_is_waited_for(tmp_path: Path) -> None:
+    """Its first SQL table is there, the second is not yet."""
+    with sqlite3.connect(tmp_path / CATALOG_FILE) as half:
+        half.execute("CREATE TABLE iceberg_tables (x INTEGER)")
+    half.close()
+    with (tmp_path / ".iceberg-catalog.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with ThreadPoolExecutor(1) as pool:
+            opening = pool.submit(open_catalog, str(tmp_path))
+            with pytest.raises(TimeoutError):
+                opening.result(0.2)
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            opening.result(60).close()

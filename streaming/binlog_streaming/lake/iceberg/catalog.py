@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import fcntl
-from contextlib import contextmanager, suppress
+import sqlite3
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 CATALOG_NAME = "binlog_stream"
 CATALOG_FILE = "iceberg-catalog.db"
 _LOCK_FILE = ".iceberg-catalog.lock"
+_SQL_TABLES = ("iceberg_tables", "iceberg_namespace_properties")
 WAIT_S = 60
 """How long a commit waits for others that commit into the same catalog; they take milliseconds."""
 
@@ -58,10 +60,19 @@ def open_catalog(directory: str) -> SqlCatalog:
         "warehouse": directory,
         "py-io-impl": "binlog_streaming.lake.iceberg.io.SyncedFileIO",
     }
-    if file.exists() and file.stat().st_size:
+    if _is_whole(file):
         return _Catalog(CATALOG_NAME, **properties)
     with _locked(directory):  # two that make the same SQL tables would fail
         return _Catalog(CATALOG_NAME, **properties)
+
+
+def _is_whole(file: Path) -> bool:
+    # The library makes its two SQL tables one after the other.
+    if not file.exists():
+        return False
+    with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=WAIT_S)) as database:
+        (count,) = database.execute("SELECT count(*) FROM sqlite_master WHERE name IN (?, ?)", _SQL_TABLES).fetchone()
+    return bool(count == len(_SQL_TABLES))
 
 
 def identifier(directory: str, uri: str) -> tuple[str, ...]:
