@@ -7,15 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, WriterProperties, write_deltalake
 
 from binlog_streaming.lake.conforming import conformed_rows
-from binlog_streaming.lake.delta.maintenance import writer_properties
 from binlog_streaming.lake.target import BATCH_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+COMPRESSED = WriterProperties(compression="ZSTD", compression_level=1)
+"""As our own files are."""
 
 THREADS = 2
 """As many tables at a time as Spark has cores."""
@@ -26,8 +28,7 @@ def append_seconds(folders: Sequence[Path], work: Path) -> float:
     tables = [_rows(DeltaTable(folder)) for folder in folders]
 
     def append(number: int) -> None:
-        schema = tables[number].schema
-        write_deltalake(work / f"append-{number}", tables[number], writer_properties=writer_properties(schema))
+        write_deltalake(work / f"append-{number}", tables[number], writer_properties=COMPRESSED)
 
     return _seconds(append, len(tables))
 
@@ -40,7 +41,7 @@ def merge_seconds(folders: Sequence[Path], work: Path, key: str) -> float:
         before = _rows(DeltaTable(folder, version=version - 1))
         behind = _rows(DeltaTable(folder, version=version))
         copy = work / f"merge-{number}"
-        write_deltalake(copy, before, writer_properties=writer_properties(before.schema))
+        write_deltalake(copy, before, writer_properties=COMPRESSED)
         copies.append((copy, changed_rows(before, behind, key)))
 
     def merge(number: int) -> None:
@@ -50,7 +51,7 @@ def merge_seconds(folders: Sequence[Path], work: Path, key: str) -> float:
             f"t.{key} = s.{key}",
             source_alias="s",
             target_alias="t",
-            writer_properties=writer_properties(changed.schema),
+            writer_properties=COMPRESSED,
         )
         merger.when_matched_update_all().when_not_matched_insert_all().execute()
 

@@ -25,7 +25,7 @@ LARGE_TRANSACTIONS = 20_000
 """On one table of that many rows: 400,000 row changes behind a load of 1 GB."""
 WARM_UP_TRANSACTIONS = 2_000
 WARM_UP_ROWS = 2_000
-MARKED = ("merge", "deletionVectors")
+MARKED = ("merge", "mark")
 HALF = GIGABYTE_TRANSACTIONS // 2
 
 
@@ -83,13 +83,13 @@ def large_mirror() -> float:
 
 @benchmark("tables.delta.mirror.vectors.merged_rows_per_s", unit="rows/s")
 def marked_mirror() -> float:
-    """`tables.delta.mirror.merged_rows_per_s` with `merge = "deletionVectors"`: rows are marked, files stay."""
+    """`tables.delta.mirror.merged_rows_per_s` with `merge = "mark"`: rows are marked, files stay."""
     return _run("mirror", MARKED).merged_rows_per_s
 
 
 @benchmark("tables.delta.mirror5m.vectors.rows_per_s", unit="rows/s")
 def marked_large_mirror() -> float:
-    """`tables.delta.mirror5m.rows_per_s` with `merge = "deletionVectors"`."""
+    """`tables.delta.mirror5m.rows_per_s` with `merge = "mark"`."""
     return _large_run(MARKED).merged_rows_per_s
 
 

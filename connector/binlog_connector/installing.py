@@ -14,6 +14,7 @@ _EXTRAS = {
     "py4j": "spark",
     "pandas": "spark",
     "deltalake": "delta",
+    "obstore": "delta",
     "pyiceberg": "iceberg",
     "sqlalchemy": "iceberg",
     "pymysql": "demo",

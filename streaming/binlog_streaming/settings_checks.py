@@ -84,25 +84,19 @@ def _check_writer(sink: Sink) -> None:
 
 
 def _check_merge(sink: Sink) -> None:
-    if sink.merge is Merge.REWRITE:
+    if sink.merge is not Merge.MARK:
         return
     if sink.format is not TableFormat.DELTA:
         raise Mistake(
             ("sink", "merge"),
-            f"expected rewrite beside sink.format {sink.format}, got {sink.merge}",
+            f"expected auto or rewrite beside sink.format {sink.format}, got {sink.merge}",
             "Deletion vectors are Delta's: leave merge out",
         )
     if sink.writer is Writer.SPARK:
         raise Mistake(
             ("sink", "merge"),
-            f"expected rewrite beside sink.writer spark, got {sink.merge}",
+            f"expected auto or rewrite beside sink.writer spark, got {sink.merge}",
             "Spark's own writer goes by the table's property delta.enableDeletionVectors: leave merge out",
-        )
-    if "://" in sink.directory:
-        raise Mistake(
-            ("sink", "merge"),
-            f"expected rewrite beside a sink.directory that is no folder, got {sink.merge}",
-            "Commits with deletion vectors are made in folders only: leave merge out",
         )
 
 

@@ -98,12 +98,14 @@ class Writer(StrEnum):
 
 
 class Merge(StrEnum):
-    """How rows of a Delta table are replaced."""
+    """How superseded rows of a Delta table go."""
 
+    AUTO = "auto"
+    """Files of small tables are written anew; rows of large ones are marked, once writing anew costs more."""
+    MARK = "mark"
+    """They are marked in deletion vectors, for readers that know these."""
     REWRITE = "rewrite"
     """Their files are written anew; every reader reads them."""
-    DELETION_VECTORS = "deletionVectors"
-    """They are marked in deletion vectors, and new ones are appended; for readers that know these."""
 
 
 class TableFormat(StrEnum):
@@ -211,8 +213,8 @@ class Sink(Section, frozen=True):
         directory: Folder or URL.
         format: Kind of the tables.
         writer: What writes them.
-        merge: How rows of a Delta table are replaced.
-        storage: Access to an object store, as `deltalake` takes it.
+        merge: How superseded rows of a Delta table go.
+        storage: Access to an object store, under the names that `obstore` and `deltalake` know.
         target_file_size: In bytes; a merge rewrites whole files, an append leaves many small ones.
         retention: How long files that a merge replaced stay, for readers of older versions.
     """
@@ -220,7 +222,7 @@ class Sink(Section, frozen=True):
     directory: str
     format: TableFormat = TableFormat.DELTA
     writer: Writer = Writer.EMBEDDED
-    merge: Merge = Merge.REWRITE
+    merge: Merge = Merge.AUTO
     storage: dict[str, str] = {}
     target_file_size: int = 64 << 20
     retention: str = "7d"

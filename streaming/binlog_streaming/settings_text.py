@@ -165,11 +165,15 @@ SINK = (
     ),
     Setting(
         "merge",
-        "How rows of Delta tables are replaced: rewrite (their files are written anew; every reader reads them), or "
-        "deletionVectors (in a folder: they are marked, which costs what changes and not what the table weighs; for "
-        "readers that know deletion vectors, as Spark and DuckDB do).",
+        "How superseded rows of Delta tables go: rewrite (their files are written anew; every reader reads them), mark "
+        "(in deletion vectors, which costs what changes and not what the table weighs; for readers that know these, as "
+        "Spark and DuckDB do), or auto (small tables stay plain, large ones are marked once writing anew costs more).",
     ),
-    Setting("storage", "Access to an object store, as deltalake takes it.", '{ AWS_REGION = "eu-central-1" }'),
+    Setting(
+        "storage",
+        "Access to an object store, under the names that obstore and deltalake know.",
+        '{ AWS_REGION = "eu-central-1" }',
+    ),
     Setting("target_file_size", "Bytes; smaller files make merges touch less, and readers open more."),
     Setting("retention", "How long files that a merge replaced stay, for readers of older versions."),
 )

@@ -264,19 +264,14 @@ MISTAKES = {
         r"tables\[0\]\.unknown_values: expected mode mirror or scd2 beside unknown_values = 'null', got changelog",
     ),
     "deletion vectors in Iceberg": (
-        MINIMAL + "format = 'iceberg'\nmerge = 'deletionVectors'",
+        MINIMAL + "format = 'iceberg'\nmerge = 'mark'",
         "INVALID_VALUE",
-        r"sink\.merge: expected rewrite beside sink.format iceberg, got deletionVectors\. .*leave merge out",
+        r"sink\.merge: expected auto or rewrite beside sink.format iceberg, got mark\. .*leave merge out",
     ),
     "deletion vectors by Spark": (
-        MINIMAL + "writer = 'spark'\nmerge = 'deletionVectors'",
+        MINIMAL + "writer = 'spark'\nmerge = 'mark'",
         "INVALID_VALUE",
-        r"sink\.merge: expected rewrite beside sink.writer spark, got deletionVectors\. .*enableDeletionVectors",
-    ),
-    "deletion vectors in an object store": (
-        MINIMAL.replace('directory = "', 'directory = "s3://') + "merge = 'deletionVectors'",
-        "INVALID_VALUE",
-        r"sink\.merge: expected rewrite beside a sink.directory that is no folder, got deletionVectors",
+        r"sink\.merge: expected auto or rewrite beside sink.writer spark, got mark\. .*enableDeletionVectors",
     ),
     "nothing on a truncate": (
         MINIMAL + "[[tables]]\non_truncate = ''",

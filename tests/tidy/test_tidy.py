@@ -28,6 +28,7 @@ STREAMING_LIBRARIES = {
     "pyspark",
     "py4j",
     "deltalake",
+    "obstore",
     "pyiceberg",
     "sqlalchemy",
     "typer",

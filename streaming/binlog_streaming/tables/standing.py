@@ -153,12 +153,13 @@ def _gtid_position(target: Target, table_format: TableFormat) -> GtidPoint | Non
 
 
 def _said_by_delta(target: Target) -> list[str | None]:
+    from binlog_streaming.lake.delta.log import recent_information
     from binlog_streaming.lake.delta.target import DeltaTarget
 
     assert isinstance(target, DeltaTarget)
-    assert target.table is not None
+    assert target.log is not None
     said = (target.properties() or {}).get(GTID_POSITION_KEY)
-    for commit in target.table.history(_COMMITS_MAX):
+    for commit in recent_information(target.store, target.log, _COMMITS_MAX):
         if commit.get("operation") == "RESTORE":
             return []  # what it holds now is what it held at some other time
         step = _said_by_commit(commit)

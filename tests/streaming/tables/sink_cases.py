@@ -49,19 +49,12 @@ class Variant(StrEnum):
 
     def place(self, directory: Path) -> Place:
         """A place that is written in this way."""
-        merge_kind = Merge.DELETION_VECTORS if self is Variant.VECTORS else Merge.REWRITE
+        merge_kind = Merge.MARK if self is Variant.VECTORS else Merge.REWRITE
         return Place(directory, self.table_format, merge_kind=merge_kind)
 
 
 VARIANTS = tuple(Variant)
 MIRROR_VARIANTS = (Variant.DELTA, Variant.VECTORS, Variant.ICEBERG)
-STEPS = {
-    # Delta writes files and commits in one call of its library, but for merges with deletion vectors.
-    TableFormat.DELTA: (Step.LOOKED, Step.CREATED, Step.COMMITTED),
-    TableFormat.ICEBERG: tuple(Step),
-    TableFormat.PARQUET: tuple(Step),
-}
-
 INT_KEY = pa.schema([("id", pa.int32()), ("value", pa.string())])
 TICKET = Ticket(
     query_id="q-1",
@@ -106,7 +99,7 @@ class Place:
 
     def content(self) -> pa.Table:
         """What a reader gets."""
-        if self.merge_kind is Merge.DELETION_VECTORS:
+        if self.merge_kind is Merge.MARK:
             table = DeltaTable(self.uri)
             return pa.table(table.scan().read_all()).cast(pa.schema(table.schema()))
         if self.format is TableFormat.DELTA:

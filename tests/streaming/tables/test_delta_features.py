@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -17,8 +18,9 @@ from binlog_format.errors import TableError
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
+from binlog_streaming.lake.small_files import SMALL_FILES_MIN
 from binlog_streaming.lake.target import MODE_PROPERTY
-from binlog_streaming.settings import Mode
+from binlog_streaming.settings import Merge, Mode, Sink
 from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, change_of, numbers
 
 if TYPE_CHECKING:
@@ -74,8 +76,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def find(path: Path) -> DeltaTarget:
-    return DeltaTarget.find(str(path), {}, file_size=64 << 20)
+def find(path: Path, merge: Merge = Merge.AUTO) -> DeltaTarget:
+    return DeltaTarget.find(str(path), {}, file_size=64 << 20, merge=merge)
 
 
 def values(path: Path) -> dict[int, str | None]:
@@ -118,8 +120,9 @@ def test_what_is_not_written_correctly_is_refused_by_name(tables: Path, name: st
     assert sorted(tables.joinpath(name).rglob("*")) == before
 
 
+@pytest.mark.parametrize("merge", [Merge.REWRITE, Merge.MARK])
 @pytest.mark.parametrize("name", WRITTEN)
-def test_tables_of_spark_are_written_correctly(tables: Path, tmp_path: Path, name: str) -> None:
+def test_tables_of_spark_are_written_correctly(tables: Path, tmp_path: Path, name: str, merge: Merge) -> None:
     """Every kind of step in turn; files with deletion vectors are left, joined, and written anew."""
     path = tmp_path / "table"
     shutil.copytree(tables / name, path)
@@ -147,7 +150,7 @@ def test_tables_of_spark_are_written_correctly(tables: Path, tmp_path: Path, nam
     ]
     for number, (write, changed) in enumerate(steps):
         ticket = replace(MIRROR_TICKET, batch_id=1, step=number)
-        target = find(path)
+        target = find(path, merge)
         target.check_owner(ticket)
         assert not target.is_done(ticket)
         write(target, ticket)
@@ -157,7 +160,8 @@ def test_tables_of_spark_are_written_correctly(tables: Path, tmp_path: Path, nam
         live = live_files(path)
         if number < 2:
             assert spark_files.items() <= live.items()
-    assert set(live_files(path).values()) == {None}
+    if merge is Merge.REWRITE:
+        assert set(live_files(path).values()) == {None}
     rows = find(path).read().read_all()
     assert rows.schema.field("id").type == pa.int64()
     assert set(rows.column("more").to_pylist()) == {1}
@@ -166,13 +170,47 @@ def test_tables_of_spark_are_written_correctly(tables: Path, tmp_path: Path, nam
 def test_files_with_deletion_vectors_are_joined_correctly(tables: Path, tmp_path: Path) -> None:
     path = tmp_path / "table"
     shutil.copytree(tables / "deletion_vectors", path)
-    target = find(path)
-    for batch_id in range(3):
-        target.append(numbers(50 + batch_id).to_reader(), replace(MIRROR_TICKET, batch_id=batch_id))
-    assert target.table is not None
-    target.table.optimize.compact()
-    assert sorted(values(path)) == [0, 2, 4, 5, 50, 51, 52]
+    for batch_id in range(SMALL_FILES_MIN):
+        find(path).append(numbers(50 + batch_id).to_reader(), replace(MIRROR_TICKET, batch_id=batch_id))
+    find(path).maintain(Sink(directory=str(tmp_path)))
+    assert sorted(values(path)) == [0, 2, 4, 5, *range(50, 50 + SMALL_FILES_MIN)]
     assert list(live_files(path).values()) == [None]
+
+
+@pytest.mark.parametrize("merge", [Merge.REWRITE, Merge.MARK])
+def test_change_data_feed_says_what_became_of_each_row(tables: Path, tmp_path: Path, merge: Merge) -> None:
+    path = tmp_path / "table"
+    shutil.copytree(tables / "change_data_feed", path)
+    find(path, merge).append(numbers(50).to_reader(), MIRROR_TICKET)
+    version = DeltaTable(str(path)).version()
+    change = change_of([(2, "u"), (60, "u")], [4, 77], patches=Patches(numbers(5, 61), NO_FLAGS))
+    find(path, merge).merge(change, replace(MIRROR_TICKET, batch_id=1))
+    feed = pa.table(DeltaTable(str(path)).load_cdf(starting_version=version, columns=None).read_all()).to_pylist()
+    said = sorted((row["_commit_version"] - version, row["_change_type"], row["id"], row["value"]) for row in feed)
+    assert said == [
+        (0, "insert", 50, "x"),
+        (1, "delete", 4, "v4"),
+        (1, "insert", 60, "u"),
+        (1, "update_postimage", 2, "u"),
+        (1, "update_postimage", 5, "x"),
+        (1, "update_preimage", 2, "v2"),
+        (1, "update_preimage", 5, "v5"),
+    ]
+
+
+def test_rows_go_to_files_of_their_partition(tables: Path, tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    shutil.copytree(tables / "partitioned", path)
+    for batch_id in range(3):
+        find(path).append(numbers(50 + batch_id).to_reader(), replace(MIRROR_TICKET, batch_id=batch_id))
+    table = DeltaTable(str(path))
+    (column,) = table.metadata().partition_columns
+    files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    ours = [file for file in files if file["path"].startswith("part-00000-")]
+    assert [file[f"partition.{column}"] for file in ours] == ["x", "x", "x"]
+    assert all(column not in pq.read_schema(path / file["path"]).names for file in ours)
+    rows = table.to_pyarrow_table(filters=[(column, "=", "x")])
+    assert sorted(rows.column("id").to_pylist()) == [50, 51, 52]
 
 
 def test_a_changelog_may_be_append_only(tables: Path, tmp_path: Path) -> None:

@@ -14,12 +14,13 @@ import pytest
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.iceberg import maintenance as iceberg_maintenance
 from binlog_streaming.lake.iceberg.maintenance import expire
-from binlog_streaming.lake.iceberg.merge import to_be_joined
+from binlog_streaming.lake.small_files import to_be_joined
 from binlog_streaming.settings import TableFormat
 from tests.streaming.tables.iceberg_cases import files_of, reader, said_by, snapshots_of
 from tests.streaming.tables.sink_cases import INT_KEY, TICKET, Place, numbers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyiceberg.manifest import DataFile
@@ -76,10 +77,10 @@ def test_somebody_elses_commit_while_files_are_joined_is_kept(place: Place, monk
     append(place, *range(15))
     joined = to_be_joined
 
-    def interrupted(files: list[DataFile], *, file_size: int) -> list[DataFile]:
+    def interrupted(files: list[DataFile], size: Callable[[DataFile], int], *, file_size: int) -> list[DataFile]:
         with reader(place) as table:
             table.append(numbers(77))
-        return joined(files, file_size=file_size)
+        return joined(files, size, file_size=file_size)
 
     monkeypatch.setattr(iceberg_maintenance, "to_be_joined", interrupted)
     append(place, 15)

@@ -48,7 +48,7 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@pytest.fixture(params=[Merge.REWRITE, Merge.DELETION_VECTORS], ids=str)
+@pytest.fixture(params=[Merge.REWRITE, Merge.MARK], ids=str)
 def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Sink:
     return Sink(directory=str(tmp_path), format=TableFormat.DELTA, merge=request.param)
 

@@ -28,7 +28,6 @@ from tests.streaming.tables.sink_cases import (
     KEY_TYPES,
     MIRROR_TICKET,
     MIRROR_VARIANTS,
-    STEPS,
     TICKET,
     VARIANTS,
     Place,
@@ -255,7 +254,7 @@ def test_twin_with_the_same_step_is_a_conflict(prepared: Prepared) -> None:
 
 @pytest.mark.parametrize(
     ("variant", "step"),
-    [(variant, step) for variant in VARIANTS for step in STEPS[variant.table_format]],
+    [(variant, step) for variant in VARIANTS for step in Step],
     ids=str,
 )
 def test_first_batch_cut_off_at_any_step_then_again(tmp_path: Path, variant: Variant, step: Step) -> None:

@@ -5,6 +5,7 @@ A session needs its jars from the start, so this file is run by itself (`make te
 
 from __future__ import annotations
 
+import tarfile
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,19 +16,22 @@ import pyspark
 import pytest
 
 from binlog_format.errors import OptionError
+from binlog_streaming.lake.change import Patches
+from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
-from binlog_streaming.lake.spark.sessions import SparkWriteError, spark_targets
+from binlog_streaming.lake.spark.sessions import DELTA_SETTINGS, SessionPool, SparkWriteError, spark_targets
 from binlog_streaming.lake.steps import Step, watched
-from binlog_streaming.settings import Mode, Sink, TableFormat, TableRule, Writer
+from binlog_streaming.settings import Merge, Mode, Sink, TableFormat, TableRule, Writer
 from binlog_streaming.spark_jars import require_writer, session_settings
 from binlog_streaming.spark_session import local_session
 from binlog_streaming.tables.progress import Outcome
 from tests.faults.cuts import Cut, CutAt
 from tests.streaming.tables import test_sinks as cases
 from tests.streaming.tables.oltp import OLTP
-from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, Place, change_of, numbers, rows_of
+from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, Place, all_types, change_of, numbers, rows_of
 from tests.streaming.tables.spark_place import SparkPlace
 from tests.streaming.tables.test_apply_sinks import check
+from tests.streaming.tables.test_delta_features import ARCHIVE
 from tests.streaming.tables.test_faults import put_in
 from tests.streaming.tables.test_job import LOG_FILE, job_for, run_once
 from tests.streaming.tables.test_sinks import OPERATIONS, WIDE, WIDE_ROWS, Prepared
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from binlog_streaming.lake.target import Ticket
 
 FORMATS = (TableFormat.DELTA, TableFormat.ICEBERG)
 NEWEST_WITH_JARS = (4, 1)
@@ -243,3 +249,96 @@ def test_a_whole_job(writers: SparkSession, tmp_path: Path, table_format: TableF
     (again,) = run_once(job, writers)
     assert {table.outcome for table in again.tables} == {Outcome.REPEATED}
     check(tmp_path / "tables", table_format, Mode.MIRROR)
+
+
+@pytest.fixture
+def delta(writers: SparkSession) -> Iterator[SparkSession]:
+    """A session that knows Delta tables by their paths."""
+    pool = SessionPool(writers, DELTA_SETTINGS)
+    session = pool.take()
+    yield session
+    pool.give_back(session)
+
+
+@pytest.mark.parametrize(
+    ("name", "merge"),
+    [
+        ("plain", Merge.MARK),
+        ("deletion_vectors", Merge.REWRITE),
+        ("everything", Merge.MARK),
+        ("change_data_feed", Merge.MARK),
+        ("v2_checkpoint", Merge.MARK),
+        ("partitioned", Merge.REWRITE),
+    ],
+)
+def test_spark_reads_and_goes_on_with_what_is_written_without_it(
+    delta: SparkSession, tmp_path: Path, name: str, merge: Merge
+) -> None:
+    """Delta tables that Spark made, that we changed, that Spark changes, that we change."""
+    path = tmp_path / name
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(
+            tmp_path, [one for one in archive.getmembers() if one.name.startswith(f"{name}/")], filter="data"
+        )
+    for file in path.rglob("*"):
+        file.touch()  # else commits are old enough to be removed
+
+    def write(batch_id: int, write: Callable[[DeltaTarget, Ticket], object]) -> None:
+        target = DeltaTarget.find(str(path), {}, file_size=64 << 20, merge=merge)
+        write(target, replace(MIRROR_TICKET, batch_id=batch_id))
+        target.maintain(Sink(directory=str(tmp_path)))
+
+    def held() -> dict[int, str | None]:
+        rows = delta.sql(f"SELECT id, value FROM delta.`{path}`").collect()
+        assert len({row.id for row in rows}) == len(rows)
+        return {row.id: row.value for row in rows}
+
+    model = held()
+    for batch_id in range(1, 20):
+        patches = Patches(numbers(5), pa.table({"value": [True]}))
+        change = change_of([(2, f"u{batch_id}"), (100 + batch_id, "n")], [0, 99 + batch_id], patches=patches)
+        write(batch_id, lambda target, ticket, change=change: target.merge(change, ticket))  # type: ignore[misc]
+    model |= {2: "u19", 5: "x", 119: "n"}
+    model.pop(0, None)
+    assert held() == model
+    if name == "change_data_feed":
+        version = delta.sql(f"DESCRIBE HISTORY delta.`{path}`").agg({"version": "max"}).collect()[0][0]
+        feed = delta.read.format("delta").option("readChangeFeed", "true").option("startingVersion", version)
+        said = [(row._change_type, row.id) for row in feed.load(str(path)).collect()]
+        assert sorted(said) == [
+            ("delete", 118),
+            ("insert", 119),
+            ("update_postimage", 2),
+            ("update_postimage", 5),
+            ("update_preimage", 2),
+            ("update_preimage", 5),
+        ]
+    delta.sql(f"DELETE FROM delta.`{path}` WHERE id = 119")
+    delta.sql(f"UPDATE delta.`{path}` SET value = 'spark' WHERE id = 2")
+    write(20, lambda target, ticket: target.append(numbers(7).to_reader(), ticket))
+    write(21, lambda target, ticket: target.merge(change_of([(5, "last")]), ticket))
+    write(
+        22, lambda target, ticket: target.evolve(SchemaChange(added=pa.schema([("more", pa.timestamp("us"))])), ticket)
+    )
+    write(23, lambda target, ticket: target.replace(target.read(), ticket))
+    model = {key: value for key, value in model.items() if key != 119} | {2: "spark", 5: "last", 7: "x"}
+    assert held() == model
+
+
+@pytest.mark.parametrize("merge", [Merge.REWRITE, Merge.MARK])
+def test_spark_reads_every_type_and_passes_over_files_by_our_statistics(
+    delta: SparkSession, tmp_path: Path, merge: Merge
+) -> None:
+    place = Place(tmp_path, TableFormat.DELTA, merge_kind=merge)
+    types = all_types()
+    ids = pa.array(range(1, types.num_rows + 1), pa.int32())
+    rows = types.add_column(0, "id", ids)
+    place.append(0, rows, MIRROR_TICKET)
+    place.bring(change_of([], [1], schema=rows.schema), batch_id=1, schema=rows.schema)
+    found = delta.read.format("delta").load(place.uri).toArrow().sort_by("id")
+    assert found.select(["id"]).column("id").to_pylist() == list(range(2, types.num_rows + 1))
+    ours = place.read().sort_by("id")
+    for column in types.column_names:
+        assert found.column(column).cast(ours.schema.field(column).type).equals(ours.column(column)), column
+    for row in range(2, types.num_rows + 1):
+        assert delta.read.format("delta").load(place.uri).filter(f"id = {row}").count() == 1

@@ -1,26 +1,30 @@
-"""Data files of Delta tables in a folder: `DataFiles` writes them, `key_batches` and `rows_at` read bits of them."""
+"""Data files of Delta tables: `DataFiles` writes them, `key_batches`, `rows_at` and `live_rows` read of them."""
 
 from __future__ import annotations
 
+import itertools
 import math
-import os
 import uuid
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import date
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from binlog_streaming.lake.conforming import conformed
+from binlog_streaming.lake.conforming import conformed, with_values
 from binlog_streaming.lake.delta.log import Add, milliseconds, statistics_of, statistics_text
+from binlog_streaming.lake.delta.partitions import partition_texts, partition_value
+from binlog_streaming.lake.delta.vectors import read_vector
+from binlog_streaming.lake.row_values import row_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from binlog_streaming.lake.store import NewFile, Store
 
     Rows = NDArray[np.int64]
 
@@ -46,33 +50,89 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
 class DataFiles:
-    """New files of a table, one after the other, each until it has its size.
+    """New files of a table, one after the other, each until it has its size; for each partition its own ones.
 
     Attributes:
-        paths: What `abandon` removes; who writes other files for the same commit may add them.
+        names: What `abandon` removes; who writes other files for the same commit may add them.
 
     Args:
-        folder: The table.
+        store: The table.
         schema: Its columns.
+        partitions: Names of the columns by which it is partitioned; files do not have them.
         file_size: In bytes.
         data_change: Whether the files bring other rows than the table had.
+        folder: Where they go.
     """
 
-    def __init__(self, folder: str, schema: pa.Schema, *, file_size: int, data_change: bool = True) -> None:
-        self.paths: list[Path] = []
-        self._folder = folder
-        self._path = Path(folder)  # of the file that is being written
-        self._written: list[Add] = []
-        self._schema = schema
+    def __init__(
+        self,
+        store: Store,
+        schema: pa.Schema,
+        *,
+        partitions: Sequence[str] = (),
+        file_size: int,
+        data_change: bool = True,
+        folder: str = "",
+    ) -> None:
+        self.names: list[str] = []
+        self._store = store
+        self._partitions = list(partitions)
+        self._schema = pa.schema([field for field in schema if field.name not in partitions])
         self._file_size = file_size
-        self._group_bytes = min(ROW_GROUP_BYTES, max(1, file_size // 2))
         self._data_change = data_change
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_bytes = 0
-        self._writer: pq.ParquetWriter | None = None
+        self._folder = folder
+        self._parts: dict[tuple[str | None, ...], _PartitionFiles] = {}
 
     def write(self, rows: pa.Table) -> None:
         """Add rows, with the table's columns."""
+        if not self._partitions:
+            self._part(()).write(rows)
+            return
+        ids, count = row_ids(rows.select(self._partitions))
+        order = np.argsort(ids, kind="stable")
+        edges = np.searchsorted(ids[order], np.arange(count + 1))
+        for low, high in itertools.pairwise(edges):
+            own = rows.take(pa.array(order[low:high]))
+            self._part(partition_texts(own, self._partitions)).write(own.select(self._schema.names))
+
+    def close(self) -> list[Add]:
+        """End the last files; what there is to say of all of them."""
+        return [add for part in self._parts.values() for add in part.close()]
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there are any rows."""
+        return bool(self._parts)
+
+    def keep(self) -> None:
+        """What was written stays."""
+        self.names.clear()
+
+    def abandon(self) -> None:
+        """Remove what was written, unless it was to be kept."""
+        for part in self._parts.values():
+            part.abandon()
+        for name in self.names:
+            self._store.remove(name)
+
+    def _part(self, values: tuple[str | None, ...]) -> _PartitionFiles:
+        if values not in self._parts:
+            named = dict(zip(self._partitions, values, strict=True))
+            self._parts[values] = _PartitionFiles(self, named)
+        return self._parts[values]
+
+
+class _PartitionFiles:
+    def __init__(self, files: DataFiles, values: Mapping[str, str | None]) -> None:
+        self._files = files
+        self._values = dict(values)
+        self._written: list[Add] = []
+        self._group_bytes = min(ROW_GROUP_BYTES, max(1, files._file_size // 2))
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._open: tuple[str, NewFile, pq.ParquetWriter, list[pq.FileMetaData]] | None = None
+
+    def write(self, rows: pa.Table) -> None:
         for batch in rows.to_batches():
             # A batch may be larger than all that is wanted.
             step = max(1, batch.num_rows * self._group_bytes // (4 * max(batch.nbytes, 1)))
@@ -80,91 +140,97 @@ class DataFiles:
                 self._take(batch.slice(start, step))
 
     def close(self) -> list[Add]:
-        """End the last file; what there is to say of all of them."""
         self._flush()
         self._end()
         return self._written
 
     def abandon(self) -> None:
-        """Remove what was written."""
-        if self._writer is not None:
-            with suppress(OSError, pa.ArrowException):
-                self._writer.close()
-        for path in self.paths:
-            with suppress(OSError):
-                path.unlink()
+        if self._open is not None:
+            _, file, writer, _ = self._open
+            with suppress(OSError, pa.ArrowException, RuntimeError):  # it has no footer to give, and says so
+                writer.close()
+            file.abandon()
+            self._open = None
 
     def _take(self, piece: pa.RecordBatch) -> None:
         self._waiting.append(piece)
         self._waiting_bytes += piece.nbytes
         if self._waiting_bytes >= self._group_bytes:
             self._flush()
-            if self._path.stat().st_size >= self._file_size:
+            if self._open is not None and self._open[1].sink.tell() >= self._files._file_size:
                 self._end()
 
     def _flush(self) -> None:
         if not self._waiting:
             return
-        if self._writer is None:
-            # Compressed like deltalake's, and with the columns' types as other writers have them.
-            self._path = Path(self._folder, f"part-00000-{uuid.uuid4()}-c000.zstd.parquet")
-            self.paths.append(self._path)
-            self._writer = pq.ParquetWriter(
-                self._path,
-                self._schema,
-                compression="zstd",
-                compression_level=1,
-                store_decimal_as_integer=True,
-                store_schema=False,
-            )
-        rows = pa.Table.from_batches(self._waiting, self._schema)
-        self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        if self._open is None:
+            self._open = self._begun()
+        rows = pa.Table.from_batches(self._waiting, self._files._schema)
+        self._open[2].write_table(rows, row_group_size=max(1, rows.num_rows))
         self._waiting, self._waiting_bytes = [], 0
 
+    def _begun(self) -> tuple[str, NewFile, pq.ParquetWriter, list[pq.FileMetaData]]:
+        name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+        name = f"{self._files._folder}/{name}" if self._files._folder else name
+        self._files.names.append(name)
+        file = self._files._store.new_file(name)
+        footers: list[pq.FileMetaData] = []
+        # Compressed like deltalake's, and with the columns' types as other writers have them.
+        writer = pq.ParquetWriter(
+            file.sink,
+            self._files._schema,
+            compression="zstd",
+            compression_level=1,
+            store_decimal_as_integer=True,
+            store_schema=False,
+            metadata_collector=footers,
+        )
+        return name, file, writer, footers
+
     def _end(self) -> None:
-        if self._writer is None:
+        if self._open is None:
             return
-        self._writer.close()
-        self._writer = None
-        path = self._path
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+        name, file, writer, footers = self._open
+        writer.close()
+        size = file.finish()
+        self._open = None
         add = Add(
-            path=path.name,
-            partition_values={},
-            size=path.stat().st_size,
+            path=name,
+            partition_values=self._values,
+            size=size,
             modification_time=milliseconds(),
-            data_change=self._data_change,
-            stats=statistics_text(file_statistics(pq.read_metadata(path), self._schema)),
+            data_change=self._files._data_change,
+            stats=statistics_text(file_statistics(footers[0], self._files._schema)),
         )
         self._written.append(add)
 
 
-def key_batches(folder: str, add: Add, schema: pa.Schema) -> Iterator[tuple[int, pa.RecordBatch]]:
+def key_batches(store: Store, add: Add, schema: pa.Schema) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Some columns of a file.
 
     Args:
-        folder: The table.
+        store: The table.
         add: The file.
         schema: The columns, in the types that the table has; one that the file lacks is null.
 
     Yields:
         The number of a batch's first row, and the batch.
     """
-    with _opened(folder, add) as file:
+    with _opened(store, add) as file:
         there = [name for name in schema.names if name in file.schema_arrow.names]
+        if not there and not add.partition_values:
+            return  # no row has a value
         first = 0
-        # Without any of them no row has a value.
-        for batch in file.iter_batches(KEY_ROWS, columns=there) if there else ():
-            yield first, conformed(batch, schema)
+        for batch in file.iter_batches(KEY_ROWS, columns=there or file.schema_arrow.names[:1]):
+            yield first, _shaped(batch, add, schema)
             first += batch.num_rows
 
 
-def rows_at(folder: str, add: Add, rows: Rows, schema: pa.Schema) -> Iterator[tuple[Rows, pa.RecordBatch]]:
+def rows_at(store: Store, add: Add, rows: Rows, schema: pa.Schema) -> Iterator[tuple[Rows, pa.RecordBatch]]:
     """Some rows of a file.
 
     Args:
-        folder: The table.
+        store: The table.
         add: The file.
         rows: Numbers of the rows, ascending.
         schema: Columns that are wanted, in the types that the table has; one that the file lacks is null.
@@ -172,8 +238,9 @@ def rows_at(folder: str, add: Add, rows: Rows, schema: pa.Schema) -> Iterator[tu
     Yields:
         Places in *rows*, ascending, and the rows there.
     """
-    with _opened(folder, add) as file:
+    with _opened(store, add) as file:
         there = [name for name in schema.names if name in file.schema_arrow.names]
+        there = there or file.schema_arrow.names[:1]
         counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         first = 0
         for group, count in enumerate(counts):
@@ -181,21 +248,41 @@ def rows_at(folder: str, add: Add, rows: Rows, schema: pa.Schema) -> Iterator[tu
                 for start, batch in _group_batches(file, group, there):
                     low, high = np.searchsorted(rows, [first + start, first + start + batch.num_rows])
                     if low < high:
-                        wanted = batch.take(pa.array(rows[low:high] - first - start))
-                        yield np.arange(low, high), conformed(wanted, schema)
+                        chosen = rows[low:high] - first - start
+                        wanted = batch if high - low == batch.num_rows else batch.take(pa.array(chosen))
+                        yield np.arange(low, high), _shaped(wanted, add, schema)
             first += count
 
 
-def row_count(folder: str, add: Add) -> int:
-    """Rows of a file, those that its deletion vector takes out included."""
-    with _opened(folder, add) as file:
+def live_rows(store: Store, add: Add, schema: pa.Schema, gone: Rows | None = None) -> Iterator[pa.RecordBatch]:
+    """Rows of a file that its deletion vector leaves, and *gone* too (numbers of rows, ascending)."""
+    marked = read_vector(store, add.deletion_vector)
+    marked = marked if gone is None else np.union1d(marked, gone)
+    left = np.setdiff1d(np.arange(recorded_count(store, add)), marked, assume_unique=True)
+    for _, batch in rows_at(store, add, left, schema):
+        yield batch
+
+
+def recorded_count(store: Store, add: Add) -> int:
+    """Rows of a file, those that its deletion vector takes out included; it is looked at where the log does not say."""
+    count = statistics_of(add).get("numRecords")
+    if isinstance(count, int):
+        return count
+    with _opened(store, add) as file:
         return int(file.metadata.num_rows)
 
 
-def recorded_count(folder: str, add: Add) -> int:
-    """The same as the log says; the file is looked at only where it does not."""
-    count = statistics_of(add).get("numRecords")
-    return count if isinstance(count, int) else row_count(folder, add)
+def _shaped(batch: pa.RecordBatch, add: Add, schema: pa.Schema) -> pa.RecordBatch:
+    # A file does not have the columns by which the table is partitioned.
+    rows = conformed(batch, schema)
+    if not add.partition_values:
+        return rows
+    values = {
+        field.name: partition_value(add.partition_values[field.name], field.type)
+        for field in schema
+        if field.name in add.partition_values
+    }
+    return with_values(rows, values) if values else rows
 
 
 def file_statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, object]:
@@ -258,9 +345,11 @@ def _leaves(kind: pa.DataType) -> int:
     return _leaves(kind.value_type) if pa.types.is_list(kind) or pa.types.is_large_list(kind) else 1
 
 
-def _opened(folder: str, add: Add) -> pq.ParquetFile:
+@contextmanager
+def _opened(store: Store, add: Add) -> Iterator[pq.ParquetFile]:
     # Spark may keep times in 96 bits; in nanoseconds most years would not be there.
-    return pq.ParquetFile(Path(folder, add.place), coerce_int96_timestamp_unit="us", pre_buffer=False)
+    with store.opened(add.place) as opened:
+        yield pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=False)
 
 
 def _group_batches(file: pq.ParquetFile, group: int, names: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -1,4 +1,4 @@
-"""What Delta tables may use that are written without Spark: `open_table`; all else is refused by its name.
+"""What Delta tables may use that are written without Spark: `check_features`; all else is refused by its name.
 
 Each name in `FEATURES` was tried: a table that Spark made with it was appended to, merged into, given a column,
 written anew and compacted, and then Spark read the right rows from it, and wrote on.
@@ -6,18 +6,18 @@ written anew and compacted, and then Spark read the right rows from it, and wrot
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
-
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from binlog_format.errors import TableError
 from binlog_streaming.lake.target import MODE_PROPERTY
 from binlog_streaming.settings import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
+
+    from binlog_streaming.lake.delta.log import Metadata, Protocol, TableLog
 
 FEATURES = frozenset(
     {
@@ -35,8 +35,9 @@ FEATURES = frozenset(
 )
 """Table features of the Delta protocol that a table may name; some of them only as long as it makes no use of them."""
 
+READER_VERSION_MAX = 3
 WRITER_VERSION_MAX = 7
-"""The version of the Delta protocol from which on tables name their features."""
+"""The versions of the Delta protocol from which on tables name their features."""
 
 _IDENTITY_WRITER_VERSION = 6
 """Up to this version a protocol names no features: version 6 is all before it, and identity columns."""
@@ -51,24 +52,17 @@ _COLUMN_USES = {
 """Metadata of a column, and the feature that it is a use of."""
 
 
-def open_table(uri: str, storage: Mapping[str, str]) -> DeltaTable:
-    """Open a table to write to it.
+def check_features(uri: str, log: TableLog) -> None:
+    """See that a table can be written to.
 
     Raises:
         TableError: `TABLE_FEATURE`: it uses something that is not written correctly here.
     """
-    try:
-        table = DeltaTable(uri, storage_options=dict(storage))
-    except DeltaError as error:
-        # deltalake does not even read it: features and versions of readers that it does not know.
-        match = re.search(r"Unsupported: (.*)", str(error))
-        if match is None:
-            raise
-        raise _table_feature(uri, match[1]) from error
-    uses = list(dict.fromkeys([*_unknown_features(table), *_restrictions(table)]))
+    uses = list(dict.fromkeys([*_unknown_features(log.protocol), *_restrictions(log.metadata)]))
+    if any(":" in add.place or add.place.startswith("/") for add in log.files.values()):
+        uses.append("files of another table (shallow clone)")
     if uses:
         raise _table_feature(uri, ", ".join(uses))
-    return table
 
 
 def _table_feature(uri: str, uses: str) -> TableError:
@@ -80,8 +74,9 @@ def _table_feature(uri: str, uses: str) -> TableError:
     )
 
 
-def _unknown_features(table: DeltaTable) -> Iterator[str]:
-    protocol = table.protocol()
+def _unknown_features(protocol: Protocol) -> Iterator[str]:
+    if protocol.min_reader_version > READER_VERSION_MAX:
+        yield f"reader version {protocol.min_reader_version}"
     if protocol.min_writer_version > WRITER_VERSION_MAX:
         yield f"writer version {protocol.min_writer_version}"
     if protocol.min_writer_version == _IDENTITY_WRITER_VERSION:
@@ -89,23 +84,23 @@ def _unknown_features(table: DeltaTable) -> Iterator[str]:
     yield from sorted({*(protocol.reader_features or ()), *(protocol.writer_features or ())} - FEATURES)
 
 
-def _restrictions(table: DeltaTable) -> Iterator[str]:
+def _restrictions(metadata: Metadata) -> Iterator[str]:
     # What a table has a rule for is not for the log to say any more; the log may say otherwise at any time.
-    configuration = table.metadata().configuration
+    configuration = metadata.configuration
     for name in sorted(configuration):
         if name.startswith(_CONSTRAINT):
             yield f"checkConstraints ({name.removeprefix(_CONSTRAINT)})"
     if configuration.get("delta.columnMapping.mode", "none") != "none":
         yield "columnMapping"
     # deltalake itself lets tables name it that have no such column.
-    if _VARIANT.search(table.schema().to_json()):
+    if _VARIANT.search(metadata.schema_string):
         yield "variantType"
     # Only changelogs are never written anew.
     if configuration.get("delta.appendOnly") == "true" and configuration.get(MODE_PROPERTY) != Mode.CHANGELOG:
         yield "appendOnly"
-    for field in table.schema().fields:
+    for field in json.loads(metadata.schema_string)["fields"]:
         for name, feature in _COLUMN_USES.items():
-            if name in field.metadata:
-                yield f"{feature} (column {field.name})"
-        if not field.nullable:
-            yield f"invariants (column {field.name} NOT NULL)"
+            if name in field.get("metadata", {}):
+                yield f"{feature} (column {field['name']})"
+        if not field["nullable"]:
+            yield f"invariants (column {field['name']} NOT NULL)"

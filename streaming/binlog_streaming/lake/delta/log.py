@@ -1,22 +1,30 @@
-"""The log of a Delta table in a folder: `read_log` gives what one version holds, `Commit` makes the next version.
+"""The log of a Delta table: `read_log` gives what its newest version holds, `make_commit` makes the next version.
 
-deltalake does not say which deletion vector a file has, and cannot commit one; so for tables with deletion vectors the
-log is read and written here. What is written is what the Delta protocol says of the actions.
+deltalake does not say which deletion vector a file has, and cannot commit one; so the log is read and written here.
+What is written is what the Delta protocol says of the actions.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import time
 import uuid
 from dataclasses import dataclass, field
 from decimal import Decimal
-from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import msgspec
 import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from binlog_streaming.lake.store import Store
+
+    Named = tuple[str, object]
+    """An action under its name."""
 
 LOG_FOLDER = "_delta_log"
 
@@ -83,6 +91,11 @@ class Remove(Action, frozen=True):
     size: int | None = None
     deletion_vector: Vector | None = None
 
+    @property
+    def place(self) -> str:
+        """Path in the table's folder."""
+        return unquote(self.path)
+
 
 class Protocol(Action, frozen=True):
     """What readers and writers must know."""
@@ -113,11 +126,34 @@ class Metadata(Action, frozen=True):
     created_time: int | None = None
 
 
+class Transaction(Action, frozen=True):
+    """Which commit of an application the table holds."""
+
+    app_id: str
+    version: int
+    last_updated: int | None = None
+
+
+class ChangeFile(Action, frozen=True):
+    """Rows that a commit changed, for readers of the change data feed."""
+
+    path: str
+    partition_values: dict[str, str | None]
+    size: int
+    data_change: bool
+
+
+class _Sidecar(Action, frozen=True):
+    path: str
+
+
 class _Line(Action, frozen=True):
     add: Add | None = None
     remove: Remove | None = None
     protocol: Protocol | None = None
     meta_data: Metadata | None = None
+    txn: Transaction | None = None
+    sidecar: _Sidecar | None = None
 
 
 @dataclass(slots=True)
@@ -130,6 +166,7 @@ class TableLog:
         metadata: The last one.
         files: Data files, by path and deletion vector.
         removed: Files that were replaced, as far back as the log and its checkpoint say.
+        transactions: Which commit of each application it holds.
         checkpoint: Version of the checkpoint that the log was read from; -1: none.
     """
 
@@ -138,6 +175,7 @@ class TableLog:
     metadata: Metadata
     files: dict[tuple[str, str], Add] = field(default_factory=dict)
     removed: dict[tuple[str, str], Remove] = field(default_factory=dict)
+    transactions: dict[str, int] = field(default_factory=dict)
     checkpoint: int = -1
 
     def take(self, line: _Line) -> None:
@@ -148,21 +186,50 @@ class TableLog:
         if line.remove is not None:
             self.files.pop(_file_key(line.remove), None)
             self.removed[_file_key(line.remove)] = line.remove
+        if line.txn is not None:
+            self.transactions[line.txn.app_id] = line.txn.version
         self.protocol = line.protocol or self.protocol
         self.metadata = line.meta_data or self.metadata
 
 
-def read_log(folder: str, version: int) -> TableLog | None:
-    """What *version* of the table in *folder* holds; None where the log is in a form that is not read here."""
+def read_log(store: Store) -> TableLog | None:
+    """What the table holds; None: there is none.
+
+    Raises:
+        DeltaError: The log cannot be read.
+    """
+    commits, checkpoints = _entries(store)
+    start = max(checkpoints, default=-1)
+    version = max([start, *commits])
+    if version < 0:
+        return None
+    log = empty_log()
+    log.checkpoint = log.version = start
     try:
-        return _read_log(Path(folder, LOG_FOLDER), version)
-    except (FileNotFoundError, msgspec.MsgspecError):
-        return None  # there is a checkpoint of another kind, or an action of another shape
+        for name in checkpoints.get(start, ()):
+            for line in _checkpoint_lines(store, name):
+                log.take(line)
+        while log.version < version:
+            _take_commit(log, store, log.version + 1)
+            log.version += 1
+    except (FileNotFoundError, msgspec.MsgspecError, OSError) as error:
+        raise DeltaError(f"{store.uri}: its log cannot be read: {error}") from error
+    return log
 
 
-def commit_path(log: Path, version: int) -> Path:
+def empty_log() -> TableLog:
+    """That of a table before its first commit."""
+    nothing = FileFormat(provider="", options={})
+    return TableLog(
+        -1,
+        Protocol(min_reader_version=0, min_writer_version=0),
+        Metadata(id="", format=nothing, schema_string="", partition_columns=(), configuration={}),
+    )
+
+
+def commit_name(version: int) -> str:
     """File of a commit."""
-    return log / f"{version:020}.json"
+    return f"{LOG_FOLDER}/{version:020}.json"
 
 
 def milliseconds() -> int:
@@ -170,70 +237,70 @@ def milliseconds() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Commit:
-    """A commit that is written, and that nobody sees yet.
+def information(operation: str, said: Mapping[str, object] | None = None) -> Named:
+    """What a commit says of itself: the name that Delta has for what it does, and *said*."""
+    about = {"timestamp": milliseconds(), "operation": operation, "operationParameters": {}}
+    # A commit is known by its number alone; this tells it from another one of that number.
+    return "commitInfo", {**about, "engineInfo": "binlog-stream", "txnId": str(uuid.uuid4()), **(said or {})}
+
+
+def make_commit(store: Store, log: TableLog, actions: Sequence[Named]) -> bool:
+    """Make *actions* the next version, and *log* that version; False: somebody else has made one.
 
     Args:
-        folder: The table.
-        actions: Names and contents of the actions.
+        store: The table.
+        log: Its newest version, as far as we know.
+        actions: Those of the commit; `information` is among them.
     """
+    store.settle()
+    content = b"".join(_ENCODER.encode({name: action}) + b"\n" for name, action in actions)
+    name = commit_name(log.version + 1)
+    # Of an upload whose answer was lost, the next try finds that it is there.
+    if not store.create(name, content) and store.read(name) != content:
+        return False
+    _take_commit(log, store, log.version + 1, content)
+    log.version += 1
+    return True
 
-    def __init__(self, folder: str, actions: list[tuple[str, object]]) -> None:
-        self._log = Path(folder, LOG_FOLDER)
-        # deltalake names its own ones in the same way; readers of a log pass over them.
-        self._path = self._log / f"_commit_{uuid.uuid4()}.json.tmp"
-        encoder = msgspec.json.Encoder()
-        content = b"".join(encoder.encode({name: action}) + b"\n" for name, action in actions)
+
+def catch_up(store: Store, log: TableLog) -> None:
+    """Make *log* the newest version."""
+    while True:
         try:
-            with self._path.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        except BaseException:
-            self._path.unlink(missing_ok=True)
-            raise
+            _take_commit(log, store, log.version + 1)
+        except FileNotFoundError:
+            return
+        log.version += 1
 
-    def publish(self, version: int) -> bool:
-        """Make it the commit of *version*, all at once; False: there is another one of that number."""
+
+def recent_information(store: Store, log: TableLog, count: int) -> Iterator[dict[str, object]]:
+    """What the last *count* commits say of themselves, the newest first, as far as they are kept."""
+    for number in range(log.version, max(log.version - count, -1), -1):
         try:
-            os.link(self._path, commit_path(self._log, version))
-        except FileExistsError:
-            return False
-        finally:
-            self._path.unlink()
-        sync_folder(self._log)
-        return True
+            lines = store.read(commit_name(number)).splitlines()
+        except FileNotFoundError:
+            return
+        for line in lines:
+            said = _INFORMATION.decode(line).commit_info
+            if said is not None:
+                yield said
 
 
-def sync_folder(folder: Path) -> None:
-    """Let the names of new files be on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+class _Information(msgspec.Struct, rename="camel"):
+    commit_info: dict[str, object] | None = None
 
 
-def _read_log(log: Path, version: int) -> TableLog:
-    checkpoint, parts = _checkpoint(log, version)
-    table = TableLog(
-        version,
-        Protocol(min_reader_version=0, min_writer_version=0),
-        Metadata(
-            id="", format=FileFormat(provider="", options={}), schema_string="", partition_columns=(), configuration={}
-        ),
-        checkpoint=checkpoint,
-    )
-    for part in parts:
-        for line in _checkpoint_lines(part):
-            table.take(line)
-    decoder = msgspec.json.Decoder(_Line)
-    for number in range(checkpoint + 1, version + 1):
-        lines = [decoder.decode(line) for line in commit_path(log, number).read_bytes().splitlines() if line]
-        # The order of the actions of one commit says nothing: a file may change its vector.
-        for line in sorted(lines, key=lambda line: line.remove is None):
-            table.take(line)
-    return table
+_ENCODER = msgspec.json.Encoder()
+_LINES = msgspec.json.Decoder(_Line)
+_INFORMATION = msgspec.json.Decoder(_Information)
+
+
+def _take_commit(log: TableLog, store: Store, number: int, content: bytes | None = None) -> None:
+    content = store.read(commit_name(number)) if content is None else content
+    lines = [_LINES.decode(line) for line in content.splitlines() if line]
+    # The order of the actions of one commit says nothing: a file may change its vector.
+    for line in sorted(lines, key=lambda line: line.remove is None):
+        log.take(line)
 
 
 _STATISTICS = msgspec.json.Decoder(dict[str, object], float_hook=Decimal)
@@ -254,28 +321,63 @@ def _file_key(action: Add | Remove) -> tuple[str, str]:
     return action.path, "" if action.deletion_vector is None else action.deletion_vector.name
 
 
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)")
 
 
-def _checkpoint(log: Path, version: int) -> tuple[int, list[Path]]:
-    # The newest one that is whole, up to *version*.
-    found: dict[tuple[int, int], list[Path]] = {}
-    for path in sorted(log.iterdir()):
-        match = _CHECKPOINT.fullmatch(path.name)
-        if match is not None and int(match[1]) <= version:
-            found.setdefault((int(match[1]), int(match[2] or 1)), []).append(path)
-    whole = [key for key, parts in found.items() if len(parts) == key[1]]
-    return (max(whole)[0], found[max(whole)]) if whole else (-1, [])
+def _entries(store: Store) -> tuple[list[int], dict[int, list[str]]]:
+    # Numbers of commits, and the files of the checkpoints that are whole, by their version.
+    hint = _checkpoint_hint(store)
+    commits, checkpoints = _entries_from(store, hint)
+    # A hint may be of a checkpoint that is not there any more.
+    return (commits, checkpoints) if checkpoints or not hint else _entries_from(store, 0)
 
 
+def _entries_from(store: Store, version: int) -> tuple[list[int], dict[int, list[str]]]:
+    commits: list[int] = []
+    found: dict[tuple[int, int], list[str]] = {}
+    for file in store.files(LOG_FOLDER, after=commit_name(version).removesuffix(".json")):
+        name = file.name.removeprefix(f"{LOG_FOLDER}/")
+        if (match := _COMMIT.fullmatch(name)) is not None:
+            commits.append(int(match[1]))
+        elif (match := _CHECKPOINT.fullmatch(name)) is not None:
+            found.setdefault((int(match[1]), int(match[2] or 1)), []).append(file.name)
+    whole = {}
+    for (version, parts), names in sorted(found.items()):
+        if len(names) >= parts:
+            whole[version] = sorted(names)[:parts]
+    return commits, whole
+
+
+def _checkpoint_hint(store: Store) -> int:
+    # Where to begin to look: a log of many commits takes many requests to be listed.
+    try:
+        return _HINT.decode(store.read(f"{LOG_FOLDER}/_last_checkpoint")).version
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return 0
+
+
+class _Hint(msgspec.Struct):
+    version: int
+
+
+_HINT = msgspec.json.Decoder(_Hint)
 _MAPS = frozenset({"partitionValues", "tags", "options", "configuration"})
 
 
-def _checkpoint_lines(part: Path) -> list[_Line]:
-    with pq.ParquetFile(part) as file:
-        wanted = [name for name in ("add", "remove", "protocol", "metaData") if name in file.schema_arrow.names]
-        rows = file.read(columns=wanted).to_pylist()
-    return [msgspec.convert(_plain(row), _Line) for row in rows if any(row.values())]
+def _checkpoint_lines(store: Store, name: str) -> Iterator[_Line]:
+    if name.endswith(".json"):
+        lines = [_LINES.decode(line) for line in store.read(name).splitlines() if line]
+    else:
+        with store.opened(name) as opened, pq.ParquetFile(opened) as file:
+            known = ("add", "remove", "protocol", "metaData", "txn", "sidecar")
+            rows = file.read(columns=[one for one in known if one in file.schema_arrow.names]).to_pylist()
+        lines = [msgspec.convert(_plain(row), _Line) for row in rows if any(row.values())]
+    for line in lines:
+        if line.sidecar is not None:
+            yield from _checkpoint_lines(store, f"{LOG_FOLDER}/_sidecars/{line.sidecar.path}")
+        else:
+            yield line
 
 
 def _plain(value: object, name: str = "") -> object:

@@ -1,73 +1,145 @@
-"""Small files and old files of Delta tables: `maintain`, called behind a commit, does something only now and then.
+"""Delta tables in shape, now and then: `maintain` joins small files, purges marked rows, and removes old files.
 
-Both jobs leave the content of the table as it is, so they need no application transaction: a kill in between costs
-nothing but the work.
+It leaves the content of the table as it is, so it needs no application transaction: a kill in between costs nothing but
+the work.
 """
 
 from __future__ import annotations
 
-import math
+import re
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-from deltalake import ColumnProperties, WriterProperties
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
-from binlog_streaming.lake.delta.vector_maintenance import keep_in_shape, vacuum_vectors
+from binlog_streaming.lake.delta.columns import table_schema
+from binlog_streaming.lake.delta.commit import TableWrite
+from binlog_streaming.lake.delta.data_files import recorded_count
+from binlog_streaming.lake.delta.log import milliseconds
+from binlog_streaming.lake.delta.vectors import VECTOR_FILE, vector_file
+from binlog_streaming.lake.small_files import JOINED_MAX, to_be_joined
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from binlog_streaming.lake.delta.log import Add, Remove, TableLog
+    from binlog_streaming.lake.store import Store
     from binlog_streaming.settings import Sink
 
-# deltalake keeps the statistics of a decimal as a 64-bit float or integer: above this precision they are wrong, and
-# readers (and merges) that trust them skip files that hold the row.
-DECIMAL_STATISTICS_PRECISION_MAX = 15
-
-COMPACT_EVERY = 16
-"""Commits between two looks at the sizes of files."""
-
-SMALL_FILES_MIN = 16
-"""Small files that are worth to be joined; so a row is rewritten about once for every factor of 16 in size."""
+CHECKPOINT_EVERY = 16
+"""Commits from one checkpoint to the next: who opens the table reads no more than these."""
 
 VACUUM_EVERY = 128
 """Commits between two removals of replaced files."""
 
+MARKED_SHARE_MAX = 1 / 3
+"""Of a file's rows, before it is written anew without them; readers open and skip them until then.
 
-def maintain(table: DeltaTable, sink: Sink, *, folder: str | None = None) -> None:
-    """Join small files, and remove files that were replaced longer ago than the sink keeps them.
+Small files are taken together: they are written into one when that share of the rows of all of them is marked.
+"""
+
+ORPHAN_AGE_S = 86_400
+"""A file that the log does not name may be of a commit that is being made; after that time it is of none."""
+
+_DATA_FILE = re.compile(r"(?:.*/)?(?:part|cdc)-[0-9]{5}-[0-9a-f-]{36}[^/]*\.parquet")
+
+
+def maintain(store: Store, log: TableLog, sink: Sink) -> None:
+    """Do what it is time for; *log* is the newest version then.
 
     Args:
-        table: The table.
+        store: The table.
+        log: What it holds.
         sink: How files are kept.
-        folder: Where the table is, when its rows are marked in deletion vectors here.
     """
-    version = table.version()
-    # Marked rows leave files whole, so each batch adds one.
-    is_time = folder is not None or version % COMPACT_EVERY == COMPACT_EVERY - 1
-    if is_time and _small_files(table, sink.target_file_size) >= SMALL_FILES_MIN:
-        schema = pa.schema(table.schema())
-        table.optimize.compact(target_size=sink.target_file_size, writer_properties=writer_properties(schema))
-    if version % VACUUM_EVERY == VACUUM_EVERY - 1:
-        hours = math.ceil(sink.retention_hours)
-        table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False)
-        if folder is not None:
-            vacuum_vectors(folder, table.version(), retention_hours=hours)
-            table.cleanup_metadata()
-    if folder is not None:
-        keep_in_shape(table, folder, file_size=sink.target_file_size)
+    # Whoever commits at the same time is welcome; the next look comes with the next commit.
+    with suppress(CommitFailedError):
+        rewrite(store, log, file_size=sink.target_file_size)
+    if log.version - log.checkpoint >= CHECKPOINT_EVERY:
+        DeltaTable(store.uri, storage_options=dict(sink.storage), version=log.version).create_checkpoint()
+        log.checkpoint = log.version
+    if log.version % VACUUM_EVERY == VACUUM_EVERY - 1:
+        vacuum(store, log, retention_hours=sink.retention_hours)
+        DeltaTable(store.uri, storage_options=dict(sink.storage)).cleanup_metadata()
 
 
-def writer_properties(schema: pa.Schema) -> WriterProperties:
-    """How files are written: compression, and no statistics where deltalake's would be wrong."""
-    inexact = {
-        field.name: ColumnProperties(statistics_enabled="NONE")
-        for field in schema
-        if pa.types.is_decimal(field.type) and field.type.precision > DECIMAL_STATISTICS_PRECISION_MAX
-    }
-    return WriterProperties(compression="ZSTD", compression_level=1, column_properties=inexact or None)
+def rewrite(store: Store, log: TableLog, *, file_size: int) -> None:
+    """Write those files anew that are small and many, or of which too many rows are marked, as many as go at once.
+
+    Raises:
+        CommitFailedError: Somebody else committed in the meantime.
+    """
+    large = [add for add in log.files.values() if add.size >= file_size // 4]
+    small = [add for add in log.files.values() if add.size < file_size // 4]
+    chosen = worth_purging(store, large, size_max=JOINED_MAX * file_size)
+    chosen += small if _is_much_marked(store, small) else worth_joining(small, file_size=file_size)
+    if not chosen:
+        return
+    with TableWrite(store, log, table_schema(log.metadata), file_size=file_size, data_change=False) as write:
+        for add in chosen:
+            write.rewrite(add)
+        write.commit("OPTIMIZE")
 
 
-def _small_files(table: DeltaTable, target_size: int) -> int:
-    sizes = pa.table(table.get_add_actions(flatten=True)).column("size_bytes").to_numpy()
-    return int(np.count_nonzero(sizes < target_size // 4))
+def worth_joining(files: Iterable[Add], *, file_size: int) -> list[Add]:
+    """Small files that are joined, with others of their partition."""
+    partitions: dict[tuple[str | None, ...], list[Add]] = {}
+    for add in files:
+        partitions.setdefault(tuple(add.partition_values.values()), []).append(add)
+    return [
+        add for part in partitions.values() for add in to_be_joined(part, lambda add: add.size, file_size=file_size)
+    ]
+
+
+def worth_purging(store: Store, files: Iterable[Add], *, size_max: int) -> list[Add]:
+    """Files of which too many rows are marked, worst first, up to *size_max* bytes together, one at least."""
+    shares = []
+    for add in files:
+        if add.deletion_vector is not None:
+            shares.append((add.deletion_vector.cardinality / max(recorded_count(store, add), 1), add))
+    chosen: list[Add] = []
+    for share, add in sorted(shares, key=lambda pair: -pair[0]):
+        size_max -= add.size
+        if share <= MARKED_SHARE_MAX or (chosen and size_max < 0):
+            break
+        chosen.append(add)
+    return chosen
+
+
+def _is_much_marked(store: Store, files: Sequence[Add]) -> bool:
+    marked = [add.deletion_vector.cardinality for add in files if add.deletion_vector is not None]
+    return len(files) > 1 and sum(marked) > MARKED_SHARE_MAX * sum(recorded_count(store, add) for add in files)
+
+
+def vacuum(store: Store, log: TableLog, *, retention_hours: float) -> list[str]:
+    """Remove files of rows and of vectors that the table does not have, nor had within the retention.
+
+    Files that nothing in the log names may be of a commit that is being made, or of another writer's; they go later.
+
+    Returns:
+        What was removed.
+    """
+    since = milliseconds() - retention_hours * 3_600_000
+    recent = [old for old in log.removed.values() if (old.deletion_timestamp or 0) > since]
+    needed = {name for add in log.files.values() for name in _files_of(store, add)}
+    needed.update(name for old in recent for name in _files_of(store, old))
+    known = {name for old in log.removed.values() for name in _files_of(store, old)}
+    removed = []
+    for file in store.files():
+        is_ours = VECTOR_FILE.fullmatch(file.name.rpartition("/")[2]) or _DATA_FILE.fullmatch(file.name)
+        if not is_ours or file.name in needed:
+            continue
+        if file.name in known or time.time() - file.modified > max(retention_hours * 3600, ORPHAN_AGE_S):
+            store.remove(file.name)
+            removed.append(file.name)
+    return removed
+
+
+def _files_of(store: Store, action: Add | Remove) -> Iterator[str]:
+    yield action.place
+    if action.deletion_vector is not None:
+        name = vector_file(store, action.deletion_vector)
+        if name is not None:
+            yield name

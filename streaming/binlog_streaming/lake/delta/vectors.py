@@ -1,15 +1,13 @@
-"""Deletion vectors of Delta tables in a folder: `read_vector`, `VectorFile` writes those of one commit."""
+"""Deletion vectors of Delta tables: `read_vector`, `VectorFile` writes those of one commit."""
 
 from __future__ import annotations
 
-import os
 import re
 import struct
 import uuid
 import zlib
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import numpy as np
 from deltalake.exceptions import DeltaError
@@ -19,6 +17,8 @@ from binlog_streaming.lake.roaring import DamagedError, decoded, encoded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from binlog_streaming.lake.store import Store
 
     Rows = NDArray[np.int64]
 
@@ -33,7 +33,7 @@ _WORD = struct.Struct(">I")
 """Four bytes of a text; before a vector its length, behind it its CRC-32. All within it has the low byte first."""
 
 
-def read_vector(folder: str, vector: Vector | None) -> Rows:
+def read_vector(store: Store, vector: Vector | None) -> Rows:
     """Numbers of the rows that a vector takes out of its file, ascending.
 
     Raises:
@@ -42,7 +42,7 @@ def read_vector(folder: str, vector: Vector | None) -> Rows:
     if vector is None:
         return np.empty(0, np.int64)
     try:
-        rows = decoded(_stored(folder, vector))
+        rows = decoded(_stored(store, vector))
     except (ValueError, OverflowError, struct.error) as error:
         raise DeltaError(f"deletion vector {vector.name}: {error}") from error
     if len(rows) != vector.cardinality:
@@ -50,25 +50,35 @@ def read_vector(folder: str, vector: Vector | None) -> Rows:
     return rows
 
 
-def vector_path(folder: str, vector: Vector) -> Path | None:
-    """The file that a vector is in."""
+def vector_file(store: Store, vector: Vector) -> str | None:
+    """Name of the file that a vector is in; None: it stands in the log.
+
+    Raises:
+        DeltaError: It is in another table's folder.
+    """
     if vector.storage_type == "u":
         prefix, name = vector.path_or_inline_dv[:-_UUID_LETTERS], vector.path_or_inline_dv[-_UUID_LETTERS:]
-        return Path(folder, prefix, f"deletion_vector_{uuid.UUID(bytes=from_z85(name))}.bin")
-    return Path(unquote(urlsplit(vector.path_or_inline_dv).path)) if vector.storage_type == "p" else None
+        file = f"deletion_vector_{uuid.UUID(bytes=from_z85(name))}.bin"
+        return f"{prefix}/{file}" if prefix else file
+    if vector.storage_type != "p":
+        return None
+    path, place = (unquote(text.removeprefix("file://")) for text in (vector.path_or_inline_dv, store.uri))
+    if not path.startswith(f"{place.rstrip('/')}/"):
+        raise DeltaError(f"deletion vector {vector.name} is not in {store.uri}")
+    return path.removeprefix(f"{place.rstrip('/')}/")
 
 
 class VectorFile:
     """The vectors of a commit, together in one file.
 
-    Args:
-        folder: The table.
+    Attributes:
+        name: Of the file.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self) -> None:
         self._id = uuid.uuid4()
         self._content = bytearray(_FILE_VERSION)
-        self.path = Path(folder, f"deletion_vector_{self._id}.bin")
+        self.name = f"deletion_vector_{self._id}.bin"
 
     def add(self, rows: Rows) -> Vector:
         """Take a vector in.
@@ -87,13 +97,10 @@ class VectorFile:
         self._content += _WORD.pack(len(data)) + data + _WORD.pack(zlib.crc32(data))
         return vector
 
-    def write(self) -> None:
+    def write(self, store: Store) -> None:
         """Write the file, if it has a vector."""
         if len(self._content) > len(_FILE_VERSION):
-            with self.path.open("xb") as file:
-                file.write(self._content)
-                file.flush()
-                os.fsync(file.fileno())
+            store.create(self.name, bytes(self._content))
 
 
 def to_z85(data: bytes) -> str:
@@ -117,17 +124,16 @@ def from_z85(text: str) -> bytes:
         raise DamagedError(f"no Z85 text: {error}") from error
 
 
-def _stored(folder: str, vector: Vector) -> bytes:
-    path = vector_path(folder, vector)
-    if path is None:
+def _stored(store: Store, vector: Vector) -> bytes:
+    name = vector_file(store, vector)
+    if name is None:
         return from_z85(vector.path_or_inline_dv)[: vector.size_in_bytes]
-    with path.open("rb") as file:
-        file.seek(vector.offset or 0)
-        (size,) = _WORD.unpack(file.read(_WORD.size))
-        if size != vector.size_in_bytes:
-            raise DamagedError(f"its length is {size}, the table's log has {vector.size_in_bytes}")
-        data = file.read(size)
-        (checksum,) = _WORD.unpack(file.read(_WORD.size))
+    content = store.read_part(name, vector.offset or 0, vector.size_in_bytes + 2 * _WORD.size)
+    (size,) = _WORD.unpack(content[: _WORD.size])
+    if size != vector.size_in_bytes:
+        raise DamagedError(f"its length is {size}, the table's log has {vector.size_in_bytes}")
+    data = content[_WORD.size : _WORD.size + size]
+    (checksum,) = _WORD.unpack(content[_WORD.size + size :])
     if zlib.crc32(data) != checksum:
         raise DamagedError(f"its checksum is {zlib.crc32(data):#010x}, the file has {checksum:#010x}")
     return data

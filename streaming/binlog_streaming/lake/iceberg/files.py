@@ -54,6 +54,11 @@ def live_files(metadata: TableMetadata, io: FileIO) -> list[DataFile]:
     return [entry.data_file for entry in entries]
 
 
+def file_size_of(file: DataFile) -> int:
+    """Its size in bytes."""
+    return file.file_size_in_bytes
+
+
 def rows_of(
     metadata: TableMetadata, io: FileIO, file: DataFile, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:

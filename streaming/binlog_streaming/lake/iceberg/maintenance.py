@@ -14,8 +14,8 @@ from urllib.parse import urlparse
 from binlog_format.errors import TableError
 from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY, Commit
 from binlog_streaming.lake.iceberg.features import plain_files
-from binlog_streaming.lake.iceberg.files import rows_of, write_files
-from binlog_streaming.lake.iceberg.merge import to_be_joined
+from binlog_streaming.lake.iceberg.files import file_size_of, rows_of, write_files
+from binlog_streaming.lake.small_files import to_be_joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +70,7 @@ def compact(table: Table, uri: str, *, file_size: int) -> Table:
     """Join small files, where there are many of about one size, and nothing of somebody else is in the way."""
     metadata, io = table.metadata, table.io
     try:
-        small = to_be_joined(plain_files(table, uri), file_size=file_size)
+        small = to_be_joined(plain_files(table, uri), file_size_of, file_size=file_size)
     except TableError:
         return table
     if not small:

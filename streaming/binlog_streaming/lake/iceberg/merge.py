@@ -6,7 +6,6 @@ file is in memory at a time.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,11 +14,12 @@ import pyarrow.compute as pc
 from pyiceberg.types import IntegerType, LongType
 
 from binlog_streaming.lake.conforming import conformed, conformed_table
-from binlog_streaming.lake.iceberg.files import rows_of
+from binlog_streaming.lake.iceberg.files import file_size_of, rows_of
 from binlog_streaming.lake.iceberg.schema import arrow_schema
 from binlog_streaming.lake.key_lookup import KeyLookup
 from binlog_streaming.lake.key_ranges import key_cover, meeting
 from binlog_streaming.lake.row_values import one_array
+from binlog_streaming.lake.small_files import to_be_joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,12 +33,6 @@ if TYPE_CHECKING:
 
     Mask = NDArray[np.bool_]
     Indices = NDArray[np.int64]
-
-SMALL_FILES_MIN = 16
-"""Small files of about one size that are worth to be joined: a row is rewritten about once for every factor of 16."""
-
-JOINED_MAX = 4
-"""How many times the wanted size of a file is joined at once, at most: what a batch waits for."""
 
 
 class Rewriting:
@@ -92,7 +86,7 @@ class Rewriting:
             self.replaced.append(file)
             yield from self._changed(file, found)
         if self.is_change:
-            for file in to_be_joined(untouched, file_size=self._file_size):
+            for file in to_be_joined(untouched, file_size_of, file_size=self._file_size):
                 self.replaced.append(file)
                 yield from rows_of(self._metadata, self._io, file)
         new = self._change.upserts.filter(pa.array(~self._is_there))
@@ -146,24 +140,6 @@ class Rewriting:
                     least, greatest = (np.array([edge], np.int64) for edge in edges)
                     admits[index] &= bool(meeting(ranges, least, greatest)[0])
         return admits
-
-
-def to_be_joined(files: Sequence[DataFile], *, file_size: int) -> list[DataFile]:
-    """Files far below *file_size* that are worth to be joined: many of about one size, and not too much at once."""
-    tiers: dict[int, list[DataFile]] = {}
-    for file in files:
-        if file.file_size_in_bytes < file_size // 4:
-            tiers.setdefault(round(math.log(max(file.file_size_in_bytes, 1), SMALL_FILES_MIN)), []).append(file)
-    chosen: list[DataFile] = []
-    left = JOINED_MAX * file_size
-    for _, tier in sorted(tiers.items()):
-        if len(tier) < SMALL_FILES_MIN:
-            continue
-        for file in tier:
-            left -= file.file_size_in_bytes
-            if left >= 0:
-                chosen.append(file)
-    return chosen
 
 
 class _Overlay:

@@ -1,12 +1,15 @@
-"""A `Change` as one MERGE of Spark SQL: `merge_statement`; rows and clauses are those of `delta_merge`."""
+"""A `Change` as one MERGE of Spark SQL: `merge_statement`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
-from binlog_streaming.lake.delta.delta_merge import Kind, MergeSource, change_parts, merge_source
+from binlog_streaming.lake.conforming import conformed_table
 from binlog_streaming.lake.key_ranges import key_cover
 
 if TYPE_CHECKING:
@@ -16,6 +19,33 @@ if TYPE_CHECKING:
 
 SOURCE_VIEW = "binlog_stream_changes"
 """Temporary view that the statement reads."""
+
+
+class Kind(IntEnum):
+    """What a row of a merge's source does."""
+
+    UPSERT = 0
+    DELETE = 1
+    PATCH = 2
+    APPEND = 3
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSource:
+    """All of a `Change` as one table, so that one MERGE does it.
+
+    Attributes:
+        rows: Columns of the target as `c0`, `c1`, ..., so that no name of the user's collides or needs quoting; `kind`;
+            and `p0`, ...: whether a patch changes the column of that number.
+        names: Columns of the target that are in *rows*, and what they are called there.
+        whole: Columns that upserts have.
+        patched: Columns that patches change, and the column of *rows* that says which patches do; None: all.
+    """
+
+    rows: pa.Table
+    names: Mapping[str, str]
+    whole: Sequence[str]
+    patched: Mapping[str, str | None]
 
 
 def merge_statement(target: str, change: Change, schema: pa.Schema, keys: Sequence[str]) -> tuple[str, pa.Table]:
@@ -90,3 +120,43 @@ def name_of(name: str) -> str:
 def text_of(text: str) -> str:
     """A text in SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def merge_source(change: Change, parts: Sequence[tuple[Kind, pa.Table]], schema: pa.Schema) -> MergeSource:
+    """One table of *parts*, those of *change* in the types of *schema*."""
+    there = {name for _, part in parts for name in part.column_names}
+    names = {name: f"c{index}" for index, name in enumerate(schema.names) if name in there}
+    columns = pa.schema([schema.field(name) for name in names])
+    present = pa.table({}) if change.patches is None else change.patches.present
+    flags = {name: f"p{names[name].removeprefix('c')}" for name in present.column_names}
+    tables = []
+    for kind, part in parts:
+        table = conformed_table(part, columns).rename_columns(list(names.values()))
+        table = table.append_column("kind", pa.array(np.full(part.num_rows, kind, np.int8)))
+        for name, flag in flags.items():
+            values = present.column(name) if kind is Kind.PATCH else pa.nulls(part.num_rows, pa.bool_())
+            table = table.append_column(flag, values)
+        tables.append(table)
+    keys = change.deletes.column_names
+    patched = [] if change.patches is None else change.patches.rows.column_names
+    return MergeSource(
+        rows=pa.concat_tables(tables),
+        names=names,
+        whole=change.upserts.column_names,
+        patched={name: flags.get(name) for name in patched if name not in keys},
+    )
+
+
+def change_parts(change: Change, schema: pa.Schema) -> list[tuple[Kind, pa.Table]]:
+    """The parts of *change*, in the types of *schema*; each has the columns that it comes with."""
+    parts = {
+        Kind.UPSERT: change.upserts,
+        Kind.DELETE: change.deletes,
+        Kind.PATCH: None if change.patches is None else change.patches.rows,
+        Kind.APPEND: change.appends,
+    }
+    return [
+        (kind, conformed_table(table, pa.schema([schema.field(name) for name in table.column_names])))
+        for kind, table in parts.items()
+        if table is not None
+    ]

@@ -17,15 +17,16 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError
 from msgspec.structs import replace as changed
 
-from binlog_format.errors import OptionError
+from binlog_format.errors import TableError
 from binlog_streaming.lake.change import Patches
-from binlog_streaming.lake.delta import vector_maintenance
+from binlog_streaming.lake.delta import maintenance
 from binlog_streaming.lake.delta.log import Vector, read_log
+from binlog_streaming.lake.delta.maintenance import CHECKPOINT_EVERY, maintain, rewrite, vacuum
 from binlog_streaming.lake.delta.target import DeltaTarget
-from binlog_streaming.lake.delta.vector_maintenance import CHECKPOINT_EVERY, keep_in_shape, vacuum_vectors
-from binlog_streaming.lake.delta.vectors import VectorFile, from_z85, read_vector, to_z85, vector_path
+from binlog_streaming.lake.delta.vectors import VectorFile, from_z85, read_vector, to_z85, vector_file
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.roaring import encoded
+from binlog_streaming.lake.store import FolderStore
 from binlog_streaming.settings import Merge, Sink
 from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, Variant, all_types, change_of, numbers, rows_of
 from tests.streaming.tables.test_delta_features import ARCHIVE, live_files
@@ -35,16 +36,16 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.delta.log import Add, TableLog
 
 FILE_SIZE = 64 << 20
-SMALL = 2000
+SMALL = 1000
 """For whom the files of these tables are large."""
 
 
-def find(path: Path | str, merge: Merge = Merge.DELETION_VECTORS) -> DeltaTarget:
+def find(path: Path | str, merge: Merge = Merge.MARK) -> DeltaTarget:
     return DeltaTarget.find(str(path), {}, file_size=FILE_SIZE, merge=merge)
 
 
 def log_of(path: Path) -> TableLog:
-    log = read_log(str(path), DeltaTable(str(path)).version())
+    log = read_log(FolderStore(str(path)))
     assert log is not None
     return log
 
@@ -76,7 +77,10 @@ def path(tmp_path: Path) -> Path:
 
 def marked(path: Path) -> dict[str, list[int]]:
     """Files, and the rows that are marked in them."""
-    return {add.path: read_vector(str(path), add.deletion_vector).tolist() for add in log_of(path).files.values()}
+    return {
+        add.path: read_vector(FolderStore(str(path)), add.deletion_vector).tolist()
+        for add in log_of(path).files.values()
+    }
 
 
 class TestMarking:
@@ -236,14 +240,15 @@ class TestOtherTables:
             ("timestamp_ntz", True),
             ("char", True),
             ("column_mapping_unused", True),
+            ("change_data_feed", True),
+            ("v2_checkpoint", True),
+            # Their files hold a row each.
             ("everything", False),
-            ("change_data_feed", False),
-            ("v2_checkpoint", False),
             ("partitioned", False),
         ],
     )
     def test_tables_of_spark(self, tmp_path: Path, name: str, is_marked: bool) -> None:
-        """Spark's own vectors are joined; what is not known here is merged in the other way."""
+        """Spark's own vectors are joined."""
         with tarfile.open(ARCHIVE) as archive:
             members = [member for member in archive.getmembers() if member.name.startswith(f"{name}/")]
             archive.extractall(tmp_path, members, filter="data")
@@ -260,10 +265,47 @@ class TestOtherTables:
         live = live_files(path)
         assert any(vector is not None for vector in live.values()) == is_marked
 
-    def test_only_a_folder_will_do(self) -> None:
-        sink = Sink(directory="s3://bucket/tables", merge=Merge.DELETION_VECTORS)
-        with pytest.raises(OptionError, match=r"INVALID_VALUE\] sink\.directory: .* folders only"):
-            DeltaTarget.at(sink, "s3://bucket/tables/shop/orders")
+    def test_files_of_another_table_are_refused(self, path: Path) -> None:
+        """A shallow clone has them; maintenance must not remove what is not its own."""
+        for commit in (path / "_delta_log").glob("*.json"):
+            commit.write_text(commit.read_text().replace('"add":{"path":"', '"add":{"path":"file:///elsewhere/'))
+        with pytest.raises(TableError, match=r"TABLE_FEATURE\] .*shallow clone"):
+            find(path)
+
+
+class TestAuto:
+    """The default: plain for every reader while that is cheap."""
+
+    def test_small_tables_stay_plain_and_large_ones_are_marked(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "table"
+        target = find(path, Merge.AUTO)
+        target.create(INT_KEY, MIRROR_TICKET)
+        target.append(numbers(*range(1000)).to_reader(), MIRROR_TICKET)
+        find(path, Merge.AUTO).merge(change_of([(3, "y")], [5]), replace(MIRROR_TICKET, batch_id=1))
+        assert DeltaTable(str(path)).protocol().min_reader_version == 1
+        assert list(marked(path).values()) == [[]]
+        monkeypatch.setattr("binlog_streaming.lake.delta.merge.REWRITTEN_MAX", 100)
+        find(path, Merge.AUTO).merge(change_of([(3, "z")], [6]), replace(MIRROR_TICKET, batch_id=2))
+        monkeypatch.undo()
+        # Once its readers must know vectors, there is nothing to be gained by writing anew.
+        find(path, Merge.AUTO).merge(change_of([(4, "z")]), replace(MIRROR_TICKET, batch_id=3))
+        assert sorted(map(len, marked(path).values())) == [0, 0, 3]
+        held = dict.fromkeys(range(1000), "x") | {3: "z", 4: "z"}
+        assert values(path) == {key: value for key, value in held.items() if key not in (5, 6)}
+
+    def test_rows_written_anew_stay_together_by_their_keys(self, tmp_path: Path) -> None:
+        """So the next change of some keys has as few files to look into as this one."""
+        path = tmp_path / "table"
+        target = find(path, Merge.AUTO)
+        target.create(INT_KEY, MIRROR_TICKET)
+        for batch_id in range(2):
+            rows = numbers(*range(1000 * batch_id, 1000 * batch_id + 10))
+            find(path).append(rows.to_reader(), replace(MIRROR_TICKET, batch_id=batch_id))
+        find(path, Merge.AUTO).merge(change_of([(3, "y")]), replace(MIRROR_TICKET, batch_id=2))
+        ranges = [json.loads(add.stats or "") for add in log_of(path).files.values()]
+        assert sorted((one["minValues"]["id"], one["maxValues"]["id"]) for one in ranges) == [(0, 9), (1000, 1009)]
 
 
 class TestVectors:
@@ -271,23 +313,26 @@ class TestVectors:
 
     def test_where_a_vector_may_be(self, tmp_path: Path) -> None:
         rows = np.array([0, 5, 70_000])
-        file = VectorFile(str(tmp_path))
+        store, nowhere = FolderStore(str(tmp_path)), FolderStore("/nowhere")
+        file = VectorFile()
         other, stored = file.add(np.array([1])), file.add(rows)
-        file.write()
-        assert read_vector(str(tmp_path), other).tolist() == [1]
-        assert read_vector(str(tmp_path), stored).tolist() == rows.tolist()
-        assert vector_path(str(tmp_path), stored) == file.path
-        absolute = changed(stored, storage_type="p", path_or_inline_dv=file.path.as_uri())
-        assert read_vector("/elsewhere", absolute).tolist() == rows.tolist()
+        file.write(store)
+        assert read_vector(store, other).tolist() == [1]
+        assert read_vector(store, stored).tolist() == rows.tolist()
+        assert vector_file(store, stored) == file.name
+        absolute = changed(stored, storage_type="p", path_or_inline_dv=(tmp_path / file.name).as_uri())
+        assert read_vector(store, absolute).tolist() == rows.tolist()
+        with pytest.raises(DeltaError, match="is not in /nowhere"):
+            read_vector(nowhere, absolute)
         (tmp_path / "ab").mkdir()
-        file.path.rename(tmp_path / "ab" / file.path.name)
+        (tmp_path / file.name).rename(tmp_path / "ab" / file.name)
         prefixed = changed(stored, path_or_inline_dv=f"ab{stored.path_or_inline_dv}")
-        assert read_vector(str(tmp_path), prefixed).tolist() == rows.tolist()
+        assert read_vector(store, prefixed).tolist() == rows.tolist()
         data = encoded(rows)
         padded = to_z85(data + b"\0" * (-len(data) % 4))
         inline = Vector(storage_type="i", path_or_inline_dv=padded, size_in_bytes=len(data), cardinality=3)
-        assert read_vector("/nowhere", inline).tolist() == rows.tolist()
-        assert read_vector("/nowhere", None).tolist() == []
+        assert read_vector(nowhere, inline).tolist() == rows.tolist()
+        assert read_vector(nowhere, None).tolist() == []
 
     def test_text_of_the_protocol(self) -> None:
         """The example of the Z85 specification."""
@@ -309,11 +354,11 @@ class TestVectors:
     def test_a_log_that_describes_a_vector_wrongly_is_an_error(
         self, tmp_path: Path, changes: dict[str, object]
     ) -> None:
-        file = VectorFile(str(tmp_path))
+        file, store = VectorFile(), FolderStore(str(tmp_path))
         stored = file.add(np.array([0, 5]))
-        file.write()
+        file.write(store)
         with pytest.raises(DeltaError, match="deletion vector"):
-            read_vector(str(tmp_path), changed(stored, **changes))
+            read_vector(store, changed(stored, **changes))
 
     @pytest.mark.parametrize("place", [0, 3, 20, -1], ids=["length", "length's end", "content", "checksum"])
     def test_a_damaged_vector_is_an_error(self, path: Path, place: int) -> None:
@@ -337,14 +382,12 @@ class TestMaintenance:
             bring(path, change_of([(batch_id % 7, str(batch_id))]), batch_id)
             held[batch_id % 7] = str(batch_id)
             whole = log_of(path)
-            target = find(path)
-            assert target.table is not None
             if whole.version - whole.checkpoint >= CHECKPOINT_EVERY:
-                target.table.create_checkpoint()
+                DeltaTable(str(path)).create_checkpoint()
                 short = log_of(path)
                 assert short.checkpoint == whole.version
                 assert short.files == whole.files
-                assert short.metadata == whole.metadata
+                assert (short.metadata, short.transactions) == (whole.metadata, whole.transactions)
                 assert set(short.removed) == set(whole.removed)
         assert values(path) == held
         for file in (path / "_delta_log").glob("*.json"):
@@ -359,7 +402,7 @@ class TestMaintenance:
         """Through what a job calls: few files, few vectors, a short log, and always the right rows."""
         monkeypatch.setattr("binlog_streaming.lake.delta.maintenance.VACUUM_EVERY", 8)
         place = replace(Variant.VECTORS.place(tmp_path), file_size=1 << 20)
-        sink = Sink(directory=str(tmp_path), merge=Merge.DELETION_VECTORS, retention="0s")
+        sink = Sink(directory=str(tmp_path), merge=Merge.MARK, retention="0s")
         model = dict.fromkeys(range(2000), "x")
         place.append(0, numbers(*model), MIRROR_TICKET)
         rng = np.random.default_rng(2)
@@ -372,8 +415,8 @@ class TestMaintenance:
             assert isinstance(target, DeltaTarget)
             target.maintain(sink)
             # The same look goes on behind it.
-            assert target.table is not None
-            assert target.table.version() == DeltaTable(place.uri).version()
+            assert target.log is not None
+            assert target.log.version == DeltaTable(place.uri).version()
         assert values(path) == model
         log = log_of(path)
         assert len(log.files) <= 20
@@ -390,42 +433,42 @@ class TestMaintenance:
         bring(path, change_of(deletes=[1, 3, 5, 7, 103]), 2)
         held, before = values(path), marked(path)
         target = find(path)
-        assert target.table is not None
-        keep_in_shape(target.table, str(path), file_size=SMALL)
+        assert target.log is not None
+        rewrite(target.store, target.log, file_size=SMALL)
         after = marked(path)
         assert sorted(after.values()) == [[], [3]]
         assert len(before.keys() & after.keys()) == 1
         assert values(path) == held
         assert find(path).is_done(replace(MIRROR_TICKET, batch_id=2))
-        last = (path / "_delta_log" / f"{target.table.version():020}.json").read_text()
+        last = (path / "_delta_log" / f"{target.log.version:020}.json").read_text()
         assert [json.loads(line).get("add", {}).get("dataChange") for line in last.splitlines()].count(False) == 1
         assert '"txn"' not in last
-        assert DeltaTable(str(path)).version() == target.table.version()
+        assert DeltaTable(str(path)).version() == target.log.version
         live_files(path)
 
     def test_small_files_wait_until_they_are_joined(self, path: Path) -> None:
         bring(path, change_of(deletes=[1, 3, 5, 7]), 2)
         target = find(path)
-        assert target.table is not None
-        version = target.table.version()
-        keep_in_shape(target.table, str(path), file_size=FILE_SIZE)
+        assert target.log is not None
+        version = target.log.version
+        rewrite(target.store, target.log, file_size=FILE_SIZE)
         assert DeltaTable(str(path)).version() == version
 
     def test_no_more_is_written_anew_than_goes_at_once(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(vector_maintenance, "PURGED_FILES_MAX", 0)
+        monkeypatch.setattr(maintenance, "JOINED_MAX", 0)
         bring(path, change_of(deletes=[1, 3, 5, 7, *range(100, 108)]), 2)
         target = find(path)
-        assert target.table is not None
-        keep_in_shape(target.table, str(path), file_size=SMALL)
+        assert target.log is not None
+        rewrite(target.store, target.log, file_size=SMALL)
         assert sorted(marked(path).values()) == [[], [1, 3, 5, 7]]
 
     def test_another_writer_at_the_same_time_has_its_way(self, path: Path) -> None:
         bring(path, change_of(deletes=[1, 3, 5, 7]), 2)
         target = find(path)
-        assert target.table is not None
+        assert target.log is not None
         write_deltalake(str(path), numbers(500), mode="append")
         files = sorted(path.glob("*.parquet"))
-        keep_in_shape(target.table, str(path), file_size=SMALL)
+        maintain(target.store, target.log, Sink(directory=str(path.parent), target_file_size=SMALL))
         assert sorted(path.glob("*.parquet")) == files
         assert sorted(values(path)) == [0, 2, 4, 6, 8, 9, *range(100, 110), 500]
 
@@ -435,29 +478,26 @@ class TestMaintenance:
             bring(path, change_of(deletes=[key]), batch_id)
         orphan = path / "deletion_vector_00000000-0000-0000-0000-000000000000.bin"
         orphan.write_bytes(b"\x01")
-        version, files = DeltaTable(str(path)).version(), sorted(path.glob("*.bin"))
+        files = sorted(path.glob("*.bin"))
         used = {file for add in log_of(path).files.values() if (file := stored_at(path, add)) is not None}
         assert (len(files), len(used)) == (5, 2)
-        assert vacuum_vectors(str(path), version, retention_hours=1) == []
-        removed = vacuum_vectors(str(path), version, retention_hours=0)
-        assert set(removed) == set(files) - used - {orphan}
-        held = values(path)
-        target = find(path)
-        assert target.table is not None
-        target.table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
-        assert values(path) == held
-        assert sorted(held) == [0, 3, 5, 6, 7, 8, 9, *(key for key in range(100, 110) if key != 103)]
+        store = FolderStore(str(path))
+        assert vacuum(store, log_of(path), retention_hours=1) == []
+        removed = {path / name for name in vacuum(store, log_of(path), retention_hours=0)}
+        assert removed == set(files) - used - {orphan}
+        assert sorted(values(path)) == [0, 3, 5, 6, 7, 8, 9, *(key for key in range(100, 110) if key != 103)]
 
 
 def stored_at(path: Path, add: Add) -> Path | None:
-    return None if add.deletion_vector is None else vector_path(str(path), add.deletion_vector)
+    name = None if add.deletion_vector is None else vector_file(FolderStore(str(path)), add.deletion_vector)
+    return None if name is None else path / name
 
 
 def live_files_of_log(path: Path) -> None:
     """See that every file and vector of the table is there."""
     for add in log_of(path).files.values():
         assert (path / add.place).is_file()
-        read_vector(str(path), add.deletion_vector)
+        read_vector(FolderStore(str(path)), add.deletion_vector)
 
 
 class TestFaults:
@@ -498,7 +538,7 @@ none = rows.select(["id"]).slice(0, 0)
 for size, change in (100000, Change(rows, none)), (30, Change(rows.slice(0, 0), rows.select(["id"]).slice(3, 2))), (
     500, Change(rows.slice(0, 0), rows.select(["id"]).slice(3, 2))
 ):
-    target = DeltaTarget.find(sys.argv[1], {}, file_size=1 << 26, merge=Merge.DELETION_VECTORS)
+    target = DeltaTarget.find(sys.argv[1], {}, file_size=1 << 26, merge=Merge.MARK)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
     try:
         target.merge(change, ticket)

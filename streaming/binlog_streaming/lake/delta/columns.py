@@ -1,0 +1,117 @@
+"""Columns of a Delta table: `delta_schema`; `created` is what a new table says, `with_columns` what one says then."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake import Schema
+from msgspec.structs import replace
+
+from binlog_format.errors import UnsupportedError
+from binlog_streaming.lake.delta.commit import features, named_features
+from binlog_streaming.lake.delta.log import FileFormat, Metadata, Protocol, milliseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from binlog_streaming.lake.delta.log import Named, TableLog
+
+PLAIN = 1, 2
+"""Versions of readers and writers that every reader knows."""
+
+LOCAL_TIMES = "timestampNtz"
+"""The feature of tables that have times without a zone."""
+
+
+def delta_schema(schema: pa.Schema) -> Schema:
+    """The schema as Delta has it; every column may be null.
+
+    The server's NOT NULL is not taken over: zero dates become null, and rows may come without some columns.
+
+    Raises:
+        UnsupportedError: `COLUMN_TYPE`: Delta has no such type.
+    """
+    for field in schema:
+        if not _has_type(field.type):
+            raise UnsupportedError("COLUMN_TYPE", f"column {field.name}: Delta has no type for {field.type}")
+    return Schema.from_arrow(pa.schema([field.with_nullable(True) for field in schema]))
+
+
+def table_schema(metadata: Metadata) -> pa.Schema:
+    """The columns of a table."""
+    return pa.schema(Schema.from_json(metadata.schema_string))
+
+
+def created(schema: pa.Schema, *, name: str, description: str, configuration: Mapping[str, str]) -> list[Named]:
+    """What makes a table."""
+    metadata = Metadata(
+        id=str(uuid.uuid4()),
+        name=name,
+        description=description,
+        format=FileFormat(provider="parquet", options={}),
+        schema_string=delta_schema(schema).to_json(),
+        partition_columns=(),
+        configuration=dict(configuration),
+        created_time=milliseconds(),
+    )
+    protocol = Protocol(min_reader_version=PLAIN[0], min_writer_version=PLAIN[1])
+    return [("protocol", _for_times(protocol, schema) or protocol), ("metaData", metadata)]
+
+
+def with_columns(log: TableLog, schema: pa.Schema, renamed: Mapping[str, str]) -> list[Named]:
+    """What gives a table other columns; comments and all else that is said of a column stay.
+
+    Args:
+        log: The table.
+        schema: Its columns from then on.
+        renamed: Old names and new ones.
+    """
+    said = json.loads(log.metadata.schema_string)
+    there = {renamed.get(field["name"], field["name"]): field.get("metadata", {}) for field in said["fields"]}
+    new = json.loads(delta_schema(schema).to_json())
+    for field in new["fields"]:
+        field["metadata"] = there.get(field["name"], {})
+    partitions = tuple(renamed.get(name, name) for name in log.metadata.partition_columns)
+    metadata = replace(
+        log.metadata,
+        schema_string=json.dumps(new, ensure_ascii=False, separators=(",", ":")),
+        partition_columns=tuple(name for name in partitions if name in schema.names),
+    )
+    protocol = _for_times(log.protocol, schema)
+    actions: list[Named] = [] if protocol is None else [("protocol", protocol)]
+    return actions if metadata == log.metadata else [*actions, ("metaData", metadata)]
+
+
+def _for_times(protocol: Protocol, schema: pa.Schema) -> Protocol | None:
+    # What the protocol has to be for these columns; None: it is.
+    readers, writers = features(protocol)
+    if not any(_has_local_time(field.type) for field in schema) or LOCAL_TIMES in writers:
+        return None
+    return named_features({*readers, LOCAL_TIMES}, {*writers, LOCAL_TIMES})
+
+
+def _has_local_time(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_has_local_time(field.type) for field in kind)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _has_local_time(kind.value_type)
+    return pa.types.is_timestamp(kind) and kind.tz is None
+
+
+_NUMBERS = (pa.types.is_signed_integer, pa.types.is_float32, pa.types.is_float64, pa.types.is_decimal128)
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+_SIMPLE = (*_NUMBERS, *_TEXTS, pa.types.is_boolean, pa.types.is_date32)
+
+
+def _has_type(kind: pa.DataType) -> bool:
+    # deltalake itself takes unsigned integers as well, as signed ones of the same width.
+    if pa.types.is_struct(kind):
+        return all(_has_type(field.type) for field in kind)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _has_type(kind.value_type)
+    if pa.types.is_timestamp(kind):
+        return kind.unit == "us" and kind.tz in (None, "UTC")
+    return any(is_type(kind) for is_type in _SIMPLE)

@@ -1,0 +1,234 @@
+"""One commit on its way into a Delta table: `TableWrite` has the files that are written for it, and then makes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake.exceptions import CommitFailedError
+from msgspec.structs import replace
+
+from binlog_streaming.lake.delta.data_files import DataFiles, live_rows, recorded_count
+from binlog_streaming.lake.delta.log import (
+    ChangeFile,
+    Protocol,
+    Transaction,
+    catch_up,
+    commit_name,
+    information,
+    make_commit,
+    statistics_of,
+    statistics_text,
+)
+from binlog_streaming.lake.delta.vectors import VectorFile
+from binlog_streaming.lake.steps import Step, reached
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+    from typing import Self
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from binlog_streaming.lake.delta.log import Add, Metadata, Named, TableLog
+    from binlog_streaming.lake.store import Store
+
+    Indices = NDArray[np.int64]
+
+VECTORS = "deletionVectors"
+ENABLED = "delta.enableDeletionVectors"
+FEED = "delta.enableChangeDataFeed"
+NAMED_FEATURES = 3, 7
+"""Versions of readers and writers from which on a protocol names its features."""
+
+_CHANGE_FOLDER = "_change_data"
+_IMPLIED_WRITER = {
+    2: ("appendOnly", "invariants"),
+    3: ("checkConstraints",),
+    4: ("changeDataFeed", "generatedColumns"),
+    5: ("columnMapping",),
+}
+_IMPLIED_READER = {2: ("columnMapping",)}
+"""Features that a version, and every later one, has without naming them."""
+
+
+class TableWrite:
+    """One commit, within `with`: what is written for it goes again unless `commit` was called.
+
+    Attributes:
+        store: The table.
+        log: What it holds; behind the commit, what it holds then.
+        schema: Its columns.
+        files: Where new rows go.
+        actions: What the commit does beside bringing new files.
+
+    Args:
+        store: The table.
+        log: What it holds.
+        schema: Its columns behind the commit.
+        file_size: Of new files, in bytes.
+        data_change: Whether it makes other rows than the table had.
+    """
+
+    def __init__(
+        self, store: Store, log: TableLog, schema: pa.Schema, *, file_size: int, data_change: bool = True
+    ) -> None:
+        self.store = store
+        self.log = log
+        self.schema = schema
+        self.actions: list[Named] = []
+        partitions = [name for name in log.metadata.partition_columns if name in schema.names]
+        self.files = DataFiles(store, schema, partitions=partitions, file_size=file_size, data_change=data_change)
+        self._feed: DataFiles | None = None
+        self._partitions = partitions
+        self._file_size = file_size
+        self._data_change = data_change
+        self._vectors = VectorFile()
+        self._marks = False
+        self.files.names.append(self._vectors.name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.files.abandon()
+        if self._feed is not None:
+            self._feed.abandon()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written or said so far."""
+        return not self.actions and not self.files.is_begun
+
+    def remove(self, add: Add) -> None:
+        """Take a file out of the table."""
+        self.actions.append(("remove", add.removed(data_change=self._data_change)))
+
+    def mark(self, add: Add, rows: Indices) -> None:
+        """Take rows out of a file that stays.
+
+        Args:
+            add: The file.
+            rows: Numbers of all rows that are not in the table any more, ascending, at least one.
+        """
+        self.remove(add)
+        count = recorded_count(self.store, add)
+        if len(rows) == count:
+            return
+        # Least and greatest values may be those of marked rows; how many there are must be said beside a vector.
+        text = statistics_text(statistics_of(add) | {"numRecords": count, "tightBounds": False})
+        vector = self._vectors.add(rows)
+        self._marks = True
+        self.actions.append(("add", replace(add, deletion_vector=vector, stats=text, data_change=True)))
+
+    def rewrite(self, add: Add, gone: Indices | None = None) -> None:
+        """Take a file out of the table, and write its rows anew, but those of its vector and of *gone*."""
+        self.remove(add)
+        for batch in live_rows(self.store, add, self.schema, gone):
+            self.files.write(pa.Table.from_batches([batch]))
+
+    def feed(self, rows: pa.Table) -> None:
+        """Tell readers of the change data feed about rows: the table's columns, and `_change_type`."""
+        if self._feed is None:
+            self._feed = DataFiles(
+                self.store,
+                rows.schema,
+                partitions=self._partitions,
+                file_size=self._file_size,
+                folder=_CHANGE_FOLDER,
+            )
+        self._feed.write(rows)
+
+    def commit(
+        self, operation: str, said: Mapping[str, object] | None = None, transaction: tuple[str, int] | None = None
+    ) -> None:
+        """Make it.
+
+        Args:
+            operation: The name that Delta has for what it does.
+            said: What it says of itself.
+            transaction: Application, and the version of it that the table holds then.
+
+        Raises:
+            CommitFailedError: Somebody else committed since the look; nothing was done.
+        """
+        added: list[Named] = [("add", add) for add in self.files.close()]
+        if self._feed is not None:
+            for add in self._feed.close():
+                values, size = add.partition_values, add.size
+                added.append(("cdc", ChangeFile(path=add.path, partition_values=values, size=size, data_change=False)))
+        is_append = not self.actions
+        if self._marks:
+            self.actions[:0] = upgrade(self.log)
+        self._vectors.write(self.store)
+        reached(Step.FILES_WRITTEN)
+        head: list[Named] = [information(operation, said)]
+        if transaction is not None:
+            head.append(("txn", Transaction(app_id=transaction[0], version=transaction[1])))
+        application = None if transaction is None else transaction[0]
+        while not self._publish([*head, *self.actions, *added]):
+            if not (is_append and self._catches_up(application)):
+                raise CommitFailedError(
+                    f"{self.store.uri}: version {self.log.version + 1} already exists: another transaction was first"
+                )
+        self._keep()
+        reached(Step.COMMITTED)
+
+    def _publish(self, actions: list[Named]) -> bool:
+        try:
+            return make_commit(self.store, self.log, actions)
+        except BaseException:
+            # Files of a commit that may be there have to stay.
+            if self.store.may_hold(commit_name(self.log.version + 1)):
+                self._keep()
+            raise
+
+    def _keep(self) -> None:
+        self.files.keep()
+        if self._feed is not None:
+            self._feed.keep()
+
+    def _catches_up(self, application: str | None) -> bool:
+        # Rows that are only added may come behind whatever another writer did, but a twin of ours, or to the columns.
+        before = self.log.protocol, self.log.metadata, self.log.transactions.get(application or "")
+        catch_up(self.store, self.log)
+        return before == (self.log.protocol, self.log.metadata, self.log.transactions.get(application or ""))
+
+
+def upgrade(log: TableLog) -> list[Named]:
+    """What a table's log has to say before its files may have deletion vectors."""
+    actions: list[Named] = []
+    readers, writers = features(log.protocol)
+    if VECTORS not in readers or VECTORS not in writers:
+        actions.append(("protocol", named_features({*readers, VECTORS}, {*writers, VECTORS})))
+    if log.metadata.configuration.get(ENABLED) != "true":
+        actions.append(("metaData", with_properties(log.metadata, {ENABLED: "true"})))
+    return actions
+
+
+def named_features(readers: set[str], writers: set[str]) -> Protocol:
+    """A protocol that names these features."""
+    return Protocol(
+        min_reader_version=NAMED_FEATURES[0],
+        min_writer_version=NAMED_FEATURES[1],
+        reader_features=tuple(sorted(readers)),
+        writer_features=tuple(sorted(writers)),
+    )
+
+
+def features(protocol: Protocol) -> tuple[set[str], set[str]]:
+    """Features for readers and for writers, those included that a version has without naming them."""
+    readers, writers = set(protocol.reader_features or ()), set(protocol.writer_features or ())
+    if protocol.min_writer_version < NAMED_FEATURES[1]:
+        writers.update(*(names for version, names in _IMPLIED_WRITER.items() if version <= protocol.min_writer_version))
+    if protocol.min_reader_version < NAMED_FEATURES[0]:
+        readers.update(*(names for version, names in _IMPLIED_READER.items() if version <= protocol.min_reader_version))
+    return readers, writers
+
+
+def with_properties(metadata: Metadata, said: Mapping[str, str]) -> Metadata:
+    """*metadata* with more properties."""
+    return replace(metadata, configuration=metadata.configuration | dict(said))

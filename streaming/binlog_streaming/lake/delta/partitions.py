@@ -1,0 +1,31 @@
+"""Values of columns by which a Delta table is partitioned: `partition_texts` for the log, `partition_value` from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def partition_texts(rows: pa.Table, names: Sequence[str]) -> tuple[str | None, ...]:
+    """The values of *rows*, which all have the same ones, as the protocol writes them; an empty text is null there."""
+    return tuple(_text(rows.column(name)[0]) for name in names)
+
+
+def partition_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
+    """The other way."""
+    if not text:
+        return pa.scalar(None, kind)
+    if pa.types.is_timestamp(kind) and kind.tz is not None and not text.endswith("Z"):
+        text += "Z"
+    return pa.scalar(text).cast(kind)
+
+
+def _text(value: pa.Scalar) -> str | None:
+    text = value.cast(pa.string()).as_py()
+    if text and pa.types.is_timestamp(value.type) and value.type.tz is not None:
+        text = text.replace(" ", "T")
+    return text or None

@@ -1,0 +1,177 @@
+"""A real object store for tests: `ObjectStore` is an S3 server on this machine, `FaultyProxy` fails in front of it.
+
+The server is s3proxy, on a folder of its own, on 127.0.0.1 alone; `make` fetches its jar from Maven Central.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+import threading
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+JAR = Path(__file__).parents[2] / ".venv" / "s3proxy.jar"
+BUCKET = "lake"
+_KEY, _SECRET = "key", "secret"
+_PATIENCE_S = 60.0
+
+
+class ObjectStore:
+    """The server, while it is entered.
+
+    Attributes:
+        port: TCP port on 127.0.0.1.
+
+    Args:
+        folder: Of its own; what it stores is there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if not JAR.exists() or shutil.which("java") is None:
+            pytest.skip("there is no s3proxy or no Java: `make s3` fetches them")
+        self.port = _free_port()
+        self._folder = folder
+        (folder / "data" / BUCKET).mkdir(parents=True)
+        settings = {
+            "s3proxy.authorization": "aws-v2-or-v4",
+            "s3proxy.identity": _KEY,
+            "s3proxy.credential": _SECRET,
+            "s3proxy.endpoint": f"http://127.0.0.1:{self.port}",
+            "jclouds.provider": "filesystem-nio2",
+            "jclouds.filesystem.basedir": str(folder / "data"),
+        }
+        (folder / "s3proxy.conf").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+
+    def __enter__(self) -> Self:
+        command = ["java", "-jar", str(JAR), "--properties", str(self._folder / "s3proxy.conf")]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert self._process.stdout is not None
+        # It says what it does line by line; what comes later has to be read too, or it would wait.
+        for line in self._process.stdout:
+            if re.search(r"Started .*Server@", line):
+                break
+        self._reading = threading.Thread(target=self._process.stdout.read, daemon=True)
+        self._reading.start()
+        assert self._process.poll() is None, "s3proxy has ended"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reading.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def options(self, port: int | None = None) -> dict[str, str]:
+        """`sink.storage` for it, or for a proxy before it."""
+        return {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port or self.port}",
+            "AWS_ACCESS_KEY_ID": _KEY,
+            "AWS_SECRET_ACCESS_KEY": _SECRET,
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+        }
+
+
+@dataclass
+class Fault:
+    """What a request meets.
+
+    Attributes:
+        request: Of which the first line is so.
+        count: How many of them meet it.
+        loses_reply: The server does what is asked, and nobody learns it; else it is refused with the status 503.
+        met: How many did.
+    """
+
+    request: re.Pattern[str]
+    count: int = 1
+    loses_reply: bool = False
+    met: int = field(default=0, init=False)
+
+
+class FaultyProxy:
+    """Stands before a server, one request for each connection.
+
+    Attributes:
+        port: TCP port on 127.0.0.1.
+    """
+
+    def __init__(self, server_port: int, fault: Fault) -> None:
+        self._server_port = server_port
+        self._fault = fault
+        self._lock = threading.Lock()
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listening.getsockname()[1]
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listening.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._answer, args=(client,), daemon=True).start()
+
+    def _answer(self, client: socket.socket) -> None:
+        with closing(client), suppress(OSError):
+            client.settimeout(_PATIENCE_S)
+            head, body = _request(client)
+            is_met = self._meets(head.split(b"\r\n", 1)[0].decode())
+            if is_met and not self._fault.loses_reply:
+                client.sendall(b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                return
+            with closing(socket.create_connection(("127.0.0.1", self._server_port), _PATIENCE_S)) as server:
+                server.sendall(head.replace(b"\r\n", b"\r\nConnection: close\r\n", 1) + body)
+                reply = b"".join(iter(lambda: server.recv(1 << 16), b""))
+            if not is_met:
+                client.sendall(reply)
+
+    def _meets(self, line: str) -> bool:
+        with self._lock:
+            if self._fault.met == self._fault.count or not self._fault.request.match(line):
+                return False
+            self._fault.met += 1
+            return True
+
+
+def _request(client: socket.socket) -> tuple[bytes, bytes]:
+    content = b""
+    while b"\r\n\r\n" not in content:
+        more = client.recv(1 << 16)
+        if not more:
+            raise OSError("the client has gone")
+        content += more
+    head, _, body = content.partition(b"\r\n\r\n")
+    head = re.sub(rb"\r\n(?i:connection):[^\r]*", b"", head)
+    match = re.search(rb"\r\n(?i:content-length): *(\d+)", head)
+    while len(body) < (int(match[1]) if match else 0):
+        body += client.recv(1 << 16)
+    return head + b"\r\n\r\n", body
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+    return port

@@ -1,0 +1,193 @@
+"""Delta tables in an object store: the same steps and guarantees as in a folder, against a real S3 server."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from msgspec import structs
+
+from binlog_format.errors import OptionError
+from binlog_streaming.lake.change import Patches
+from binlog_streaming.lake.delta.target import DeltaTarget
+from binlog_streaming.lake.evolution import SchemaChange
+from binlog_streaming.lake.steps import Step, watched
+from binlog_streaming.lake.store import BucketStore, store_at
+from binlog_streaming.settings import Merge, Sink
+from tests.faults.cuts import Cut, CutAt
+from tests.faults.object_store import BUCKET, Fault, FaultyProxy, ObjectStore
+from tests.streaming.tables.oltp import TABLES, truth
+from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, change_of, numbers
+from tests.streaming.tables.test_job import job_for, run_once
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from binlog_streaming.lake.target import Ticket
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with ObjectStore(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def uri(request: pytest.FixtureRequest) -> str:
+    return f"s3://{BUCKET}/{re.sub(r'[^a-z0-9]', '-', request.node.name)}/shop/orders"
+
+
+class Table:
+    """The table at *uri*: looks, and what others read there."""
+
+    def __init__(self, uri: str, options: dict[str, str], merge: Merge = Merge.AUTO) -> None:
+        self.uri = uri
+        self.options = options
+        self._merge = merge
+
+    def look(self) -> DeltaTarget:
+        return DeltaTarget.find(self.uri, self.options, file_size=64 << 20, merge=self._merge)
+
+    def begin(self, *ids: int) -> None:
+        target = self.look()
+        target.create(INT_KEY, MIRROR_TICKET)
+        target.append(numbers(*ids).to_reader(), MIRROR_TICKET)
+
+    def rows(self) -> dict[int, str | None]:
+        """As deltalake reads them; ours must be the same."""
+        found = pa.table(DeltaTable(self.uri, storage_options=self.options).scan().read_all()).to_pylist()
+        held = {row["id"]: row["value"] for row in found}
+        assert len(held) == len(found)
+        assert {row["id"]: row["value"] for row in self.look().read().read_all().to_pylist()} == held
+        return held
+
+    def files(self) -> set[str]:
+        return {file.name for file in store_at(self.uri, self.options).files()}
+
+
+def ticket(batch_id: int) -> Ticket:
+    return replace(MIRROR_TICKET, batch_id=batch_id)
+
+
+@pytest.mark.parametrize("merge", list(Merge))
+def test_all_kinds_of_steps_and_maintenance(server: ObjectStore, uri: str, merge: Merge) -> None:
+    """Twenty batches, so there are checkpoints; deltalake reads every one."""
+    table = Table(uri, server.options(), merge)
+    table.begin(*range(50))
+    model: dict[int, str | None] = dict.fromkeys(range(50), "x")
+    for batch_id in range(1, 20):
+        target = table.look()
+        patches = Patches(numbers(0), pa.table({"value": [True]}))
+        change = change_of([(batch_id, "y"), (100 + batch_id, "n")], [49 - batch_id], patches=patches)
+        target.merge(change, ticket(batch_id))
+        target.maintain(Sink(directory=f"s3://{BUCKET}", storage=table.options))
+        model |= {batch_id: "y", 100 + batch_id: "n"}
+        model.pop(49 - batch_id, None)
+    assert table.rows() == model
+    assert any(".checkpoint." in name for name in table.files())
+    assert table.look().is_done(ticket(19))
+    table.look().evolve(SchemaChange(added=pa.schema([("note", pa.string())])), ticket(20))
+    table.look().describe(ticket(20), said={"binlog-stream.dropped": "0:0:0"})
+    assert table.look().schema().names == ["id", "value", "note"]
+    target = table.look()
+    target.replace(target.read(), ticket(21))
+    assert table.rows() == model
+    assert (table.look().properties() or {})["binlog-stream.dropped"] == "0:0:0"
+
+
+def test_of_two_who_write_at_once_one_does(server: ObjectStore, uri: str) -> None:
+    table = Table(uri, server.options())
+    table.begin(1, 2)
+    mine, twin = table.look(), table.look()
+    mine.merge(change_of([(1, "y")], [2]), ticket(1))
+    files = table.files()
+    with pytest.raises(Exception, match="another transaction") as caught:
+        twin.merge(change_of([(1, "y")], [2]), ticket(1))
+    assert twin.is_conflict(caught.value)
+    assert table.files() == files
+    assert table.look().is_done(ticket(1))
+    assert table.rows() == {1: "y"}
+
+
+@pytest.mark.parametrize("step", [Step.LOOKED, Step.FILES_WRITTEN, Step.COMMITTED])
+def test_cut_off_at_any_step_and_repeated(server: ObjectStore, uri: str, step: Step) -> None:
+    table = Table(uri, server.options())
+    table.begin(1, 2)
+    if step is not Step.LOOKED:
+        with pytest.raises(Cut), watched(CutAt(step)):
+            table.look().merge(change_of([(1, "y"), (3, "n")]), ticket(1))
+    target = table.look()
+    assert target.is_done(ticket(1)) == (step is Step.COMMITTED)
+    if not target.is_done(ticket(1)):
+        target.merge(change_of([(1, "y"), (3, "n")]), ticket(1))
+    assert table.rows() == {1: "y", 2: "x", 3: "n"}
+
+
+def test_commit_whose_reply_is_lost_is_not_taken_for_another_s(server: ObjectStore, uri: str) -> None:
+    """The next try finds the name taken: by ourselves. Its files must stay, and the step counts."""
+    fault = Fault(re.compile(r"PUT .*/_delta_log/0{18}02\.json"), loses_reply=True)
+    table = Table(uri, server.options())
+    table.begin(1, 2)
+    with FaultyProxy(server.port, fault) as proxy:
+        Table(uri, server.options(proxy.port)).look().merge(change_of([(1, "y")], [2]), ticket(1))
+    assert fault.met == 1
+    assert table.look().is_done(ticket(1))
+    assert table.rows() == {1: "y"}
+
+
+def test_store_that_is_busy_is_asked_again(server: ObjectStore, uri: str) -> None:
+    fault = Fault(re.compile(r"(PUT|GET|HEAD) "), count=5)
+    with FaultyProxy(server.port, fault) as proxy:
+        table = Table(uri, server.options(proxy.port))
+        table.begin(1, 2)
+        table.look().merge(change_of([(1, "y")], [2]), ticket(1))
+    assert fault.met == 5
+    assert Table(uri, server.options()).rows() == {1: "y"}
+
+
+def test_store_that_refuses_us_is_a_write_error(server: ObjectStore, uri: str) -> None:
+    """Expired credentials, say; nothing is half there."""
+    table = Table(uri, server.options())
+    table.begin(1, 2)
+    target = Table(uri, server.options() | {"AWS_SECRET_ACCESS_KEY": "expired"})
+    with pytest.raises(target_errors()) as caught:
+        target.look()
+    assert "403" in str(caught.value) or "denied" in str(caught.value).lower()
+    assert table.rows() == {1: "x", 2: "x"}
+
+
+def target_errors() -> tuple[type[Exception], ...]:
+    return (*DeltaTarget.write_errors, PermissionError)
+
+
+def test_options_of_other_writers_are_passed_over_and_unknown_ones_named() -> None:
+    known = {"aws_region": "eu-central-1", "AWS_S3_ALLOW_UNSAFE_RENAME": "true", "timeout": "30s"}
+    assert isinstance(store_at("s3://bucket/t", known), BucketStore)
+    with pytest.raises(OptionError, match=r"INVALID_VALUE\] sink\.storage: s3://bucket/t .*"):
+        store_at("s3://bucket/t", {"AWS_REGOIN": "eu-central-1"})
+
+
+@pytest.mark.spark
+def test_job_into_an_object_store_equals_the_server(
+    spark: SparkSession, server: ObjectStore, tmp_path: Path, uri: str
+) -> None:
+    """In several batches, and started again in between; large tables are marked there too."""
+    place = uri.removesuffix("/shop/orders")
+    sink = Sink(directory=place, storage=server.options(), merge=Merge.MARK)
+    job = structs.replace(job_for(tmp_path, bytes_max="150k"), sink=sink)
+    assert len(run_once(job, spark)) > 1
+    assert run_once(job, spark) == []
+    for name in TABLES:
+        rows = pa.table(
+            DeltaTable(f"{place}/sb/{name}", storage_options=server.options()).scan().read_all()
+        ).to_pylist()
+        assert sorted(tuple(row.values()) for row in rows) == truth(name)
