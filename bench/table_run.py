@@ -150,7 +150,7 @@ def run_here(plan: RunPlan) -> TableRun:
 def _limit(plan: RunPlan, tables: Path, work: Path) -> float:
     from bench.table_limits import append_seconds, merge_seconds
 
-    folders = sorted(folder.parent for folder in tables.glob("*/*/_delta_log"))
+    folders = sorted(folder.parent for folder in tables.glob("[!_]*/*/_delta_log"))
     return append_seconds(folders, work) if plan.mode == "changelog" else merge_seconds(folders, work, key="id")
 
 

@@ -47,10 +47,11 @@ COMMAND_MODULES = (
     "run",
     "mirror",
     "replay",
+    "versions",
     "demo",
 )
 
-JOB_COMMANDS = ("init", "check", "run", "replay")
+JOB_COMMANDS = ("init", "check", "run", "replay", "versions")
 """Commands whose settings stand in a job file."""
 
 _SIGNALLED: dict[object, str] = {128 + signal.SIGINT: "interrupted", 128 + signal.SIGTERM: "terminated"}

@@ -165,6 +165,10 @@ class Target(ABC):
     def applied(self, ticket: Ticket) -> Applied | None:
         """The last batch of the ticket's query in the table; None while there is none."""
 
+    def version(self) -> str | None:
+        """What a reader names to get the table as it is now; None: there is no such thing, or no table."""
+        return None
+
     @abstractmethod
     def schema(self) -> pa.Schema:
         """The columns of the table, in its order, as `stored_schema` gives them; the table is there."""

@@ -112,6 +112,11 @@ class Piece:
         """Of the last image's group, seconds since 1970 UTC."""
         return int(self._last_group()["timestamp"])
 
+    def first_commit_time(self) -> int:
+        """The same of the first image's group."""
+        event = self.events[int(self.images.table["event"][0])]
+        return int(self.groups[int(event["group"])]["timestamp"])
+
     def gtid(self) -> str | None:
         """GTID of the last image's group, if it has one."""
         gtid = gtid_of(self._last_group(), self.gtid_sources)

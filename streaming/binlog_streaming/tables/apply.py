@@ -242,7 +242,7 @@ class _ComponentRun:
         def write(target: Target, tally: ProgressTally) -> int:
             if mode is Mode.MIRROR and not keys:
                 tally.notes.add(Note.WHOLE_ROWS)
-            tally.commit_time = max(tally.commit_time, content.last.commit_time())
+            tally.saw(content.pieces[0].first_commit_time(), content.last.commit_time())
             if ticket.gtid_position is None:
                 self._silent[table.name, mode] = table
             if target.is_done(ticket):
@@ -285,7 +285,7 @@ class _ComponentRun:
             if not is_done:
                 self._positions.take_back(target, ticket)
             ticket = replace(ticket, keys=work.keys)
-            tally.commit_time = max(tally.commit_time, step.statement.commit_time)
+            tally.saw(step.statement.commit_time, step.statement.commit_time)
             tally.statements += 1
             commits = not is_done and work.commit is not None and work.commit(target, ticket)
             if target.properties() is not None:
@@ -329,6 +329,7 @@ class _ComponentRun:
         try:
             if self._attempt(uri, tally, write):
                 self._looks.at(uri).maintain(self._run.sink)
+            tally.version = self._looks.at(uri).version()
         except BinlogError as error:
             raise naming(error, str(table.name)) from error
         except self._looks.errors as error:

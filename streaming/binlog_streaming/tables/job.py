@@ -29,6 +29,7 @@ from binlog_streaming.settings import Writer
 from binlog_streaming.spark_jars import session_settings
 from binlog_streaming.spark_session import PLANNING_ONLY, local_session
 from binlog_streaming.tables.batch import BatchContext, write_batch
+from binlog_streaming.tables.batch_versions import BatchVersions
 from binlog_streaming.tables.progress import NOTE_TEXTS, BatchProgress, Progress
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class TablesJob:
         self.job = job
         self.progress = Progress()
         self.record = RecordKeeper(job)
+        self._versions = BatchVersions(job)
         self._session = session
         self._owns_session = False
         self._listener = listener
@@ -198,6 +200,8 @@ class TablesJob:
                 targets=self._targets,
             )
             plan, tables = write_batch(frame, context)
+            if plan.end is not None:
+                self._versions.record(query_id, batch_id, plan.end, context.gtid_position, tables)
             batch = BatchProgress(
                 batch_id=batch_id,
                 tables=tuple(tables),

@@ -67,6 +67,8 @@ class TableProgress:
         seconds: Time taken to reduce, write and commit.
         position: Where the log goes on behind the batch.
         commit_time: When the last of these changes was committed on the server, seconds since 1970 UTC.
+        first_commit_time: The same of the first one.
+        version: What a reader names to get the target as it is behind the batch; None: its format has no versions.
         statements: Statements that did something to the target.
         notes: What an operator should know.
         set_aside: Why the table does not go on; None: it does.
@@ -83,6 +85,8 @@ class TableProgress:
     seconds: float
     position: Position
     commit_time: int
+    first_commit_time: int = 0
+    version: str | None = None
     statements: int = 0
     notes: frozenset[Note] = frozenset()
     set_aside: SetAside | None = None
@@ -108,8 +112,15 @@ class ProgressTally:
     rows_written: int = 0
     seconds: float = 0.0
     commit_time: int = 0
+    first_commit_time: int = 0
+    version: str | None = None
     statements: int = 0
     set_aside: SetAside | None = None
+
+    def saw(self, first_commit_time: int, commit_time: int) -> None:
+        """Count the times of changes that the server committed from one to the other."""
+        self.first_commit_time = min(self.first_commit_time or first_commit_time, first_commit_time)
+        self.commit_time = max(self.commit_time, commit_time)
 
     def add(self, outcome: Outcome, rows_written: int = 0) -> None:
         """Count one more step."""
@@ -136,6 +147,8 @@ class ProgressTally:
             seconds=self.seconds,
             position=position,
             commit_time=self.commit_time,
+            first_commit_time=self.first_commit_time,
+            version=self.version,
             statements=self.statements,
             notes=frozenset(self.notes),
             set_aside=self.set_aside,
@@ -211,6 +224,7 @@ class BatchProgress:
                     "deletes": table.deletes,
                     "rows_written": table.rows_written,
                     "statements": table.statements,
+                    "version": table.version,
                     "notes": sorted(table.notes),
                     "seconds": round(table.seconds, 3),
                     **({} if table.set_aside is None else {"set_aside": msgspec.to_builtins(table.set_aside)}),

@@ -93,6 +93,10 @@ class DeltaTarget(Target):
                 return str(said.get(LAST_CHANGE_KEY))
         return None
 
+    def version(self) -> str | None:
+        """See `Target`."""
+        return None if self.log is None else str(self.log.version)
+
     def schema(self) -> pa.Schema:
         """See `Target`."""
         return table_schema(self._there().metadata)

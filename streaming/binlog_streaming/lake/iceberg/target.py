@@ -164,6 +164,11 @@ class IcebergTarget(Target):
             snapshot = None if parent is None else self.table.snapshot_by_id(parent)
         return None
 
+    def version(self) -> str | None:
+        """See `Target`; a table without a snapshot has none."""
+        snapshot = None if self._table is None else self._table.metadata.current_snapshot_id
+        return None if snapshot is None else str(snapshot)
+
     def schema(self) -> pa.Schema:
         """See `Target`."""
         return arrow_schema(self.table.schema())

@@ -1,0 +1,239 @@
+"""Which version of each table holds which batch: `BatchVersions` keeps a table of it beside the others.
+
+Tables are written one after the other, each by a commit of its own; so at any moment one may be a batch ahead of
+another. Behind each batch one row says which version of each touched table holds it, and up to which GTID that is.
+Readers that take the versions of one row, or of earlier ones, see all tables as of one GTID.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from binlog_format.errors import OptionError, TableError
+from binlog_format.gtid_set import parse_gtids
+from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.target import QUERY_PROPERTY, Ticket
+from binlog_streaming.settings_model import Mode, TableFormat, Writer
+from binlog_streaming.tables.progress import Outcome
+from binlog_streaming.tables.standing import take_over
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Iterator, Sequence
+
+    from binlog_format.position import Position
+    from binlog_streaming.lake.target import Target
+    from binlog_streaming.settings_model import Job
+    from binlog_streaming.tables.progress import TableProgress
+
+NAME = "_binlog_stream.batches"
+PLACE = "_binlog_stream/batches"
+"""In the sink's directory. (A database may have that name, but no server makes one that begins with `_` by itself.)"""
+
+_MOMENT = pa.timestamp("us", "UTC")
+_TABLE = pa.struct([("table", pa.string()), ("mode", pa.string()), ("target", pa.string()), ("version", pa.string())])
+SCHEMA = pa.schema(
+    [
+        ("job", pa.string()),
+        ("query_id", pa.string()),
+        ("batch_id", pa.int64()),
+        ("position", pa.string()),
+        ("gtid_position", pa.string()),
+        ("first_commit_time", _MOMENT),
+        ("last_commit_time", _MOMENT),
+        ("recorded_at", _MOMENT),
+        ("tables", pa.list_(_TABLE)),
+    ]
+)
+"""A row for each batch that touched a table.
+
+`position` and `gtid_position` are where the log goes on, and what it has up to there; the times are those of the
+server's commits; `tables` are the touched ones, with `version` as a reader of the format names it. Rows are ordered by
+`recorded_at`; batches are counted anew when the tables change hands.
+"""
+
+ATTEMPTS_MAX = 4
+_MICROS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """A table as of a batch.
+
+    Attributes:
+        table: `database.table` in the log.
+        mode: What the target holds.
+        target: Where it is.
+        version: What a reader names: Delta's version, Iceberg's snapshot id.
+    """
+
+    table: str
+    mode: str
+    target: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """All tables as of one batch.
+
+    Attributes:
+        batch_id: Its number.
+        gtid_position: What the log has up to its end.
+        last_commit_time: Of the server.
+        tables: By their names.
+    """
+
+    batch_id: int
+    gtid_position: str
+    last_commit_time: dt.datetime
+    tables: tuple[TableVersion, ...]
+
+
+class BatchVersions:
+    """The table `_binlog_stream.batches` of a job.
+
+    Args:
+        job: The settings.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._uri = f"{job.sink.directory.rstrip('/')}/{PLACE}"
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is one: plain files have no versions, and Spark's writers say none."""
+        return self._job.sink.format is not TableFormat.PARQUET and self._job.sink.writer is not Writer.SPARK
+
+    def record(
+        self,
+        query_id: str,
+        batch_id: int,
+        position: Position,
+        gtid_position: str | None,
+        tables: Sequence[TableProgress],
+    ) -> None:
+        """Say which versions hold a batch, once however often the batch is done.
+
+        Raises:
+            TableError: `WRITE_FAILED`.
+        """
+        touched = [table for table in tables if table.version is not None and table.outcome is not Outcome.SET_ASIDE]
+        if not touched or not self.is_kept:
+            return
+        ticket = Ticket(
+            query_id=query_id,
+            batch_id=batch_id,
+            step=0,
+            source_table=NAME,
+            mode=Mode.CHANGELOG,
+            keys=(),
+            position=str(position),
+            last_change=str(position),
+            gtid=None,
+            gtid_position=gtid_position,
+        )
+        row = {
+            "job": self._job.name,
+            "query_id": query_id,
+            "batch_id": batch_id,
+            "position": str(position),
+            "gtid_position": gtid_position,
+            "first_commit_time": min(table.first_commit_time or table.commit_time for table in touched) * _MICROS,
+            "last_commit_time": max(table.commit_time for table in touched) * _MICROS,
+            "recorded_at": time.time_ns() // 1000,
+            "tables": [
+                {"table": table.source_table, "mode": table.mode, "target": table.target, "version": table.version}
+                for table in touched
+            ],
+        }
+        rows = pa.Table.from_pylist([row], SCHEMA)
+        errors = (*sink_type(self._job.sink.format).write_errors, OSError, pa.ArrowException)
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                if self._append(rows, ticket, is_last=attempt == ATTEMPTS_MAX):
+                    return
+            except errors as error:
+                raise TableError(
+                    "WRITE_FAILED",
+                    f"{NAME}: {self._uri}: {str(error).strip().partition(chr(10))[0]}",
+                    hint="The batch is done again when the job starts again; what is in the tables is not doubled",
+                ) from error
+
+    def at(self, gtids: str | None = None) -> Versions:
+        """The versions that hold the log up to *gtids* (None: the newest ones), those of the first batch that does.
+
+        Args:
+            gtids: A GTID, or a position: `0-1-100`, `0-1-100,1-2-7`, `uuid:1-77`.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: no batch has them, they are none, or there is no batch.
+        """
+        try:
+            wanted = None if gtids is None else parse_gtids(gtids)
+        except ValueError as error:
+            raise OptionError("INVALID_VALUE", f"--at: {error}", hint="Write 0-1-100 or uuid:77") from error
+        held: dict[tuple[str, str], TableVersion] = {}
+        last: dict[str, Any] | None = None
+        for row in self._rows():
+            last = row
+            for table in row["tables"]:
+                held[table["table"], table["mode"]] = TableVersion(**table)
+            if wanted is not None and not wanted.without(parse_gtids(row["gtid_position"] or "")):
+                break
+        else:
+            if last is not None and wanted is not None:
+                raise OptionError(
+                    "INVALID_VALUE",
+                    f"--at: {gtids} is not in the tables yet: they have {last['gtid_position']}",
+                    hint="Without --at the newest versions are shown",
+                )
+        if last is None:
+            raise OptionError(
+                "INVALID_VALUE",
+                f"{self._uri}: no batch of job {self._job.name} is recorded there",
+                hint="Batches are recorded as they are written, for Delta and Iceberg tables without Spark's writers",
+            )
+        tables = tuple(held[key] for key in sorted(held))
+        return Versions(last["batch_id"], last["gtid_position"] or "", last["last_commit_time"], tables)
+
+    def _append(self, rows: pa.Table, ticket: Ticket, *, is_last: bool) -> bool:
+        # False: somebody else committed between the look and the write.
+        with self._target() as target:
+            try:
+                properties = target.properties()
+                if properties is None:
+                    target.create(SCHEMA, ticket)
+                elif properties.get(QUERY_PROPERTY) != ticket.query_id:
+                    # The tables have changed hands; or another job writes into the same directory.
+                    take_over(target, self._job.sink.format, ticket.query_id)
+                if not target.is_done(ticket):
+                    target.append(rows.to_reader(), ticket)
+                    target.maintain(self._job.sink)
+            except Exception as error:
+                if is_last or not target.is_conflict(error):
+                    raise
+                return False
+        return True
+
+    def _rows(self) -> list[dict[str, Any]]:
+        if not self.is_kept:
+            return []
+        with self._target() as target:
+            if target.properties() is None:
+                return []
+            rows = target.read().read_all()
+        own = [row for row in rows.to_pylist() if row["job"] == self._job.name]
+        return sorted(own, key=lambda row: row["recorded_at"])
+
+    @contextlib.contextmanager
+    def _target(self) -> Iterator[Target]:
+        target = sink_type(self._job.sink.format).at(self._job.sink, self._uri)
+        with contextlib.closing(target):
+            yield target
