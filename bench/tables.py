@@ -29,19 +29,19 @@ MARKED = ("merge", "mark")
 HALF = GIGABYTE_TRANSACTIONS // 2
 
 
-@benchmark("tables.delta.changelog.rows_per_s", unit="rows/s")
+@benchmark("lake.delta.changelog.rows_per_s", unit="rows/s")
 def changelog() -> float:
     """Row changes into four Delta tables, mode changelog: all of the log, from the start of the first batch."""
     return _run("changelog", has_limit=True).rows_per_s
 
 
-@benchmark("tables.delta.changelog.rows_per_cpu_s", unit="rows/s")
+@benchmark("lake.delta.changelog.rows_per_cpu_s", unit="rows/s")
 def changelog_work() -> float:
     """Row changes of that run in a processor second of all its processes, the query's start included."""
     return _run("changelog", has_limit=True).rows_per_cpu_s
 
 
-@benchmark("tables.delta.changelog.append_ratio", unit="x")
+@benchmark("lake.delta.changelog.append_ratio", unit="x")
 def changelog_limit() -> float:
     """The time of that run, by what deltalake takes to append the same Arrow data out of memory, in the same run."""
     run = _run("changelog", has_limit=True)
@@ -49,25 +49,25 @@ def changelog_limit() -> float:
     return sum(batch.seconds for batch in run.batches) / run.limit_s
 
 
-@benchmark("tables.delta.mirror.rows_per_s", unit="rows/s")
+@benchmark("lake.delta.mirror.rows_per_s", unit="rows/s")
 def mirror() -> float:
     """Row changes into four Delta tables of 250,000 rows, mode mirror (merge): all of the log, measured in this way."""
     return _run("mirror", has_limit=True).rows_per_s
 
 
-@benchmark("tables.delta.mirror.rows_per_cpu_s", unit="rows/s")
+@benchmark("lake.delta.mirror.rows_per_cpu_s", unit="rows/s")
 def mirror_work() -> float:
     """Row changes of that run in a processor second of all its processes, the query's start included."""
     return _run("mirror", has_limit=True).rows_per_cpu_s
 
 
-@benchmark("tables.delta.mirror.merged_rows_per_s", unit="rows/s")
+@benchmark("lake.delta.mirror.merged_rows_per_s", unit="rows/s")
 def mirror_merged() -> float:
     """The same without the load: from the first batch on of which more than half are updates."""
     return _run("mirror", has_limit=True).merged_rows_per_s
 
 
-@benchmark("tables.delta.mirror.merge_ratio", unit="x")
+@benchmark("lake.delta.mirror.merge_ratio", unit="x")
 def mirror_limit() -> float:
     """The time of the last batch, by what deltalake's MERGE takes for the same changed rows alone, in the same run."""
     run = _run("mirror", has_limit=True)
@@ -75,61 +75,55 @@ def mirror_limit() -> float:
     return run.batches[-1].seconds / run.limit_s
 
 
-@benchmark("tables.delta.mirror5m.rows_per_s", unit="rows/s")
+@benchmark("lake.delta.mirror5m.rows_per_s", unit="rows/s")
 def large_mirror() -> float:
     """Row changes anywhere in one Delta table of 5,000,000 rows, mode mirror; the load is not timed."""
     return _large_run().merged_rows_per_s
 
 
-@benchmark("tables.delta.mirror.vectors.merged_rows_per_s", unit="rows/s")
+@benchmark("lake.delta.mirror.marked.merged_rows_per_s", unit="rows/s")
 def marked_mirror() -> float:
-    """`tables.delta.mirror.merged_rows_per_s` with `merge = "mark"`: rows are marked, files stay."""
+    """`lake.delta.mirror.merged_rows_per_s` with `merge = "mark"`: rows are marked, files stay."""
     return _run("mirror", MARKED).merged_rows_per_s
 
 
-@benchmark("tables.delta.mirror5m.vectors.rows_per_s", unit="rows/s")
-def marked_large_mirror() -> float:
-    """`tables.delta.mirror5m.rows_per_s` with `merge = "mark"`."""
-    return _large_run(MARKED).merged_rows_per_s
-
-
-@benchmark("tables.iceberg.changelog.rows_per_s", unit="rows/s")
+@benchmark("lake.iceberg.changelog.rows_per_s", unit="rows/s")
 def iceberg_changelog() -> float:
     """The backlog into Iceberg tables, mode changelog."""
     return _run("changelog", ("format", "iceberg")).rows_per_s
 
 
-@benchmark("tables.iceberg.mirror.rows_per_s", unit="rows/s")
+@benchmark("lake.iceberg.mirror.rows_per_s", unit="rows/s")
 def iceberg_mirror() -> float:
     """The backlog into Iceberg tables, mode mirror."""
     return _run("mirror", ("format", "iceberg")).rows_per_s
 
 
-@benchmark("tables.parquet.changelog.rows_per_s", unit="rows/s")
+@benchmark("lake.parquet.changelog.rows_per_s", unit="rows/s")
 def parquet_changelog() -> float:
     """The backlog into plain Parquet files, mode changelog."""
     return _run("changelog", ("format", "parquet")).rows_per_s
 
 
-@benchmark("tables.driver.rss_mb", unit="MB")
+@benchmark("lake.driver.rss_mb", unit="MB")
 def driver_memory() -> float:
     """Most memory of the Python driver while the backlog went into mirrors."""
     return _peak_mb(Role.DRIVER)
 
 
-@benchmark("tables.jvm.rss_mb", unit="MB")
+@benchmark("lake.jvm.rss_mb", unit="MB")
 def jvm_memory() -> float:
     """Most memory of the JVM in that run."""
     return _peak_mb(Role.JVM)
 
 
-@benchmark("tables.workers.rss_mb", unit="MB")
+@benchmark("lake.workers.rss_mb", unit="MB")
 def workers_memory() -> float:
     """Most memory of all Python workers together in that run, what they share counted once."""
     return _peak_mb(Role.WORKERS)
 
 
-@benchmark("tables.half.workers.rss_mb", unit="MB")
+@benchmark("lake.half.workers.rss_mb", unit="MB")
 def half_workers_memory() -> float:
     """The same for half of the backlog: the batch decides, not what is behind it."""
     return _peak_mb(Role.WORKERS, transactions=HALF)
