@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,12 +10,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 
 from binlog_format.errors import TableError
-from binlog_streaming.lake.delta import maintenance
+from binlog_streaming.lake.delta import log, maintenance
+from binlog_streaming.lake.delta.maintenance import vacuum
 from binlog_streaming.lake.delta.target import STEP_BITS, DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.small_files import SMALL_FILES_MIN
+from binlog_streaming.lake.store import FolderStore
 from binlog_streaming.lake.target import Ticket, target_uri
 from binlog_streaming.settings import Mode, Sink
 from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, TICKET, change_of, numbers
@@ -264,3 +268,60 @@ def test_small_files_are_joined_and_old_ones_removed(tmp_path: Path, monkeypatch
     assert sorted(row["id"] for row in table.to_pyarrow_table().to_pylist()) == list(range(60))
     assert len(list(tmp_path.glob("*.parquet"))) < 60
     assert table.transaction_version("binlog-stream/q-1") == 59 * STEPS
+
+
+class TestKeptLog:
+    """A process that has looked at a table before reads new commits only; it never takes an old table for a new one."""
+
+    def test_only_new_commits_are_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for batch_id in range(3):
+            append(str(tmp_path), replace(TICKET, batch_id=batch_id), [batch_id])
+        find(str(tmp_path))
+        read: list[str] = []
+        monkeypatch.setattr(log, "read_log", lambda store: read.append(store.uri))
+        write_deltalake(str(tmp_path), numbers(9), mode="append")
+        target = find(str(tmp_path))
+        assert target.log is not None
+        assert target.log.version == DeltaTable(str(tmp_path)).version()
+        assert len(target.log.files) == 4
+        assert read == []
+
+    def test_a_table_that_was_made_anew_is_another_one(self, tmp_path: Path) -> None:
+        uri = str(tmp_path / "table")
+        append(uri, TICKET, [1])
+        find(uri)
+        shutil.rmtree(uri)
+        assert find(uri).log is None
+        append(uri, replace(TICKET, query_id="q-2"), [2])
+        find(uri)
+        shutil.rmtree(uri)
+        append(uri, replace(TICKET, query_id="q-3"), [3])
+        assert find(uri).read().read_all().column("id").to_pylist() == [3]
+        assert (find(uri).properties() or {})["binlog-stream.queryId"] == "q-3"
+
+    def test_two_looks_do_not_know_of_each_other(self, tmp_path: Path) -> None:
+        append(str(tmp_path), MIRROR_TICKET, [1])
+        mine, other = find(str(tmp_path)), find(str(tmp_path))
+        mine.merge(change_of([(1, "y")]), replace(MIRROR_TICKET, batch_id=1))
+        with pytest.raises(DeltaError, match="another transaction"):
+            other.merge(change_of([(1, "z")]), replace(MIRROR_TICKET, batch_id=1))
+
+    def test_no_more_than_a_number_of_files_is_kept(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(log, "KEPT_FILES_MAX", 2)
+        for number in range(3):
+            append(str(tmp_path / str(number)), TICKET, [number])
+            find(str(tmp_path / str(number)))
+        assert [uri for uri in log._kept if uri.startswith(str(tmp_path))] == [str(tmp_path / "1"), str(tmp_path / "2")]
+
+
+def test_files_of_a_table_within_another_one_s_place_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "ORPHAN_AGE_S", -1)
+    append(str(tmp_path), TICKET, [1])
+    append(str(tmp_path / "within"), TICKET, [2])
+    store = FolderStore(str(tmp_path))
+    orphan = tmp_path / "part-00000-00000000-0000-0000-0000-000000000000-c000.zstd.parquet"
+    orphan.write_bytes(b"")
+    found = log.read_log(store)
+    assert found is not None
+    assert vacuum(store, found, retention_hours=0) == [orphan.name]
+    assert find(str(tmp_path / "within")).read().read_all().num_rows == 1

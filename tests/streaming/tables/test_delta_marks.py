@@ -20,7 +20,8 @@ from msgspec.structs import replace as changed
 from binlog_format.errors import TableError
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.delta import maintenance
-from binlog_streaming.lake.delta.log import Vector, read_log
+from binlog_streaming.lake.delta.actions import Vector
+from binlog_streaming.lake.delta.log import read_log
 from binlog_streaming.lake.delta.maintenance import CHECKPOINT_EVERY, maintain, rewrite, vacuum
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.delta.vectors import VectorFile, from_z85, read_vector, to_z85, vector_file
@@ -33,7 +34,8 @@ from tests.streaming.tables.test_delta_features import ARCHIVE, live_files
 
 if TYPE_CHECKING:
     from binlog_streaming.lake.change import Change
-    from binlog_streaming.lake.delta.log import Add, TableLog
+    from binlog_streaming.lake.delta.actions import Add
+    from binlog_streaming.lake.delta.log import TableLog
 
 FILE_SIZE = 64 << 20
 SMALL = 1000

@@ -11,8 +11,8 @@ from deltalake import Schema
 from msgspec.structs import replace
 
 from binlog_format.errors import UnsupportedError
+from binlog_streaming.lake.delta.actions import FileFormat, Metadata, Protocol, milliseconds
 from binlog_streaming.lake.delta.commit import features, named_features
-from binlog_streaming.lake.delta.log import FileFormat, Metadata, Protocol, milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

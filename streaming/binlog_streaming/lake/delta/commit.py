@@ -8,18 +8,9 @@ import pyarrow as pa
 from deltalake.exceptions import CommitFailedError
 from msgspec.structs import replace
 
+from binlog_streaming.lake.delta.actions import ChangeFile, Protocol, Transaction, statistics_of, statistics_text
 from binlog_streaming.lake.delta.data_files import DataFiles, live_rows, recorded_count
-from binlog_streaming.lake.delta.log import (
-    ChangeFile,
-    Protocol,
-    Transaction,
-    catch_up,
-    commit_name,
-    information,
-    make_commit,
-    statistics_of,
-    statistics_text,
-)
+from binlog_streaming.lake.delta.log import catch_up, commit_name, information, make_commit
 from binlog_streaming.lake.delta.vectors import VectorFile
 from binlog_streaming.lake.steps import Step, reached
 
@@ -31,7 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from binlog_streaming.lake.delta.log import Add, Metadata, Named, TableLog
+    from binlog_streaming.lake.delta.actions import Add, Metadata
+    from binlog_streaming.lake.delta.log import Named, TableLog
     from binlog_streaming.lake.store import Store
 
     Indices = NDArray[np.int64]

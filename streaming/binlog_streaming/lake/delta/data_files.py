@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from binlog_streaming.lake.conforming import conformed, with_values
-from binlog_streaming.lake.delta.log import Add, milliseconds, statistics_of, statistics_text
+from binlog_streaming.lake.delta.actions import Add, milliseconds, statistics_of, statistics_text
 from binlog_streaming.lake.delta.partitions import partition_texts, partition_value
 from binlog_streaming.lake.delta.vectors import read_vector
 from binlog_streaming.lake.row_values import row_ids

@@ -17,7 +17,8 @@ from binlog_streaming.settings import Mode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binlog_streaming.lake.delta.log import Metadata, Protocol, TableLog
+    from binlog_streaming.lake.delta.actions import Metadata, Protocol
+    from binlog_streaming.lake.delta.log import TableLog
 
 FEATURES = frozenset(
     {

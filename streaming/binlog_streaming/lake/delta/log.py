@@ -6,17 +6,19 @@ What is written is what the Delta protocol says of the actions.
 
 from __future__ import annotations
 
+import hashlib
 import re
-import time
+import threading
 import uuid
-from dataclasses import dataclass, field
-from decimal import Decimal
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 import msgspec
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
+
+from binlog_streaming.lake.delta.actions import Add, FileFormat, Line, Metadata, Protocol, Remove, milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,133 +29,6 @@ if TYPE_CHECKING:
     """An action under its name."""
 
 LOG_FOLDER = "_delta_log"
-
-
-class Action(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What actions have in common: names as the protocol has them, nothing written that is not known."""
-
-
-class Vector(Action, frozen=True):
-    """Where a deletion vector is: `u` in a file of the table, `p` in a file by its whole path, `i` in here."""
-
-    storage_type: str
-    path_or_inline_dv: str
-    size_in_bytes: int
-    cardinality: int
-    offset: int | None = None
-
-    @property
-    def name(self) -> str:
-        """What tells it from other vectors."""
-        offset = "" if self.offset is None else f"@{self.offset}"
-        return f"{self.storage_type}{self.path_or_inline_dv}{offset}"
-
-
-class Add(Action, frozen=True):
-    """A data file that is in the table from now on, without the rows of its deletion vector."""
-
-    path: str
-    partition_values: dict[str, str | None]
-    size: int
-    modification_time: int
-    data_change: bool
-    stats: str | None = None
-    tags: dict[str, str | None] | None = None
-    deletion_vector: Vector | None = None
-    clustering_provider: str | None = None
-
-    @property
-    def place(self) -> str:
-        """Path in the table's folder."""
-        return unquote(self.path)
-
-    def removed(self, *, data_change: bool) -> Remove:
-        """What takes it out of the table."""
-        return Remove(
-            path=self.path,
-            data_change=data_change,
-            deletion_timestamp=milliseconds(),
-            extended_file_metadata=True,
-            partition_values=self.partition_values,
-            size=self.size,
-            deletion_vector=self.deletion_vector,
-        )
-
-
-class Remove(Action, frozen=True):
-    """A data file, with its deletion vector, that is not in the table any more."""
-
-    path: str
-    data_change: bool
-    deletion_timestamp: int | None = None
-    extended_file_metadata: bool | None = None
-    partition_values: dict[str, str | None] | None = None
-    size: int | None = None
-    deletion_vector: Vector | None = None
-
-    @property
-    def place(self) -> str:
-        """Path in the table's folder."""
-        return unquote(self.path)
-
-
-class Protocol(Action, frozen=True):
-    """What readers and writers must know."""
-
-    min_reader_version: int
-    min_writer_version: int
-    reader_features: tuple[str, ...] | None = None
-    writer_features: tuple[str, ...] | None = None
-
-
-class FileFormat(Action, frozen=True):
-    """Always Parquet."""
-
-    provider: str
-    options: dict[str, str]
-
-
-class Metadata(Action, frozen=True):
-    """Columns and properties."""
-
-    id: str
-    format: FileFormat
-    schema_string: str
-    partition_columns: tuple[str, ...]
-    configuration: dict[str, str]
-    name: str | None = None
-    description: str | None = None
-    created_time: int | None = None
-
-
-class Transaction(Action, frozen=True):
-    """Which commit of an application the table holds."""
-
-    app_id: str
-    version: int
-    last_updated: int | None = None
-
-
-class ChangeFile(Action, frozen=True):
-    """Rows that a commit changed, for readers of the change data feed."""
-
-    path: str
-    partition_values: dict[str, str | None]
-    size: int
-    data_change: bool
-
-
-class _Sidecar(Action, frozen=True):
-    path: str
-
-
-class _Line(Action, frozen=True):
-    add: Add | None = None
-    remove: Remove | None = None
-    protocol: Protocol | None = None
-    meta_data: Metadata | None = None
-    txn: Transaction | None = None
-    sidecar: _Sidecar | None = None
 
 
 @dataclass(slots=True)
@@ -168,6 +43,7 @@ class TableLog:
         removed: Files that were replaced, as far back as the log and its checkpoint say.
         transactions: Which commit of each application it holds.
         checkpoint: Version of the checkpoint that the log was read from; -1: none.
+        digest: Of the newest commit as it stands in the log; empty: it was not read, there is only a checkpoint of it.
     """
 
     version: int
@@ -177,8 +53,14 @@ class TableLog:
     removed: dict[tuple[str, str], Remove] = field(default_factory=dict)
     transactions: dict[str, int] = field(default_factory=dict)
     checkpoint: int = -1
+    digest: bytes = b""
 
-    def take(self, line: _Line) -> None:
+    def copy(self) -> TableLog:
+        """The same, to be changed by itself."""
+        files, removed, transactions = dict(self.files), dict(self.removed), dict(self.transactions)
+        return replace(self, files=files, removed=removed, transactions=transactions)
+
+    def take(self, line: Line) -> None:
         """Take the next action in."""
         if line.add is not None:
             self.files[_file_key(line.add)] = line.add
@@ -190,6 +72,46 @@ class TableLog:
             self.transactions[line.txn.app_id] = line.txn.version
         self.protocol = line.protocol or self.protocol
         self.metadata = line.meta_data or self.metadata
+
+
+KEPT_FILES_MAX = 200_000
+"""Files of all logs together that a process keeps between two looks."""
+
+_kept: OrderedDict[str, TableLog] = OrderedDict()
+_keeping = threading.Lock()
+
+
+def newest_log(store: Store) -> TableLog | None:
+    """What the table holds, as `read_log` gives it; of a table that was looked at before only new commits are read.
+
+    Raises:
+        DeltaError: The log cannot be read.
+    """
+    with _keeping:
+        kept = _kept.pop(store.uri, None)
+    log = None if kept is None else _gone_on_with(store, kept)
+    log = log or read_log(store)
+    if log is not None:
+        with _keeping:
+            _kept[store.uri] = log.copy()
+            while sum(len(one.files) + len(one.removed) for one in _kept.values()) > KEPT_FILES_MAX:
+                _kept.popitem(last=False)
+    return log
+
+
+def _gone_on_with(store: Store, log: TableLog) -> TableLog | None:
+    # None: it is not the log of this table any more, or its newest commit is not there to be compared.
+    try:
+        if not log.digest or _digest(store.read(commit_name(log.version))) != log.digest:
+            return None
+        catch_up(store, log)
+    except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
+        return None
+    return log
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()
 
 
 def read_log(store: Store) -> TableLog | None:
@@ -230,11 +152,6 @@ def empty_log() -> TableLog:
 def commit_name(version: int) -> str:
     """File of a commit."""
     return f"{LOG_FOLDER}/{version:020}.json"
-
-
-def milliseconds() -> int:
-    """The time now, as the log has it."""
-    return time.time_ns() // 1_000_000
 
 
 def information(operation: str, said: Mapping[str, object] | None = None) -> Named:
@@ -291,30 +208,17 @@ class _Information(msgspec.Struct, rename="camel"):
 
 
 _ENCODER = msgspec.json.Encoder()
-_LINES = msgspec.json.Decoder(_Line)
+_LINES = msgspec.json.Decoder(Line)
 _INFORMATION = msgspec.json.Decoder(_Information)
 
 
 def _take_commit(log: TableLog, store: Store, number: int, content: bytes | None = None) -> None:
     content = store.read(commit_name(number)) if content is None else content
+    log.digest = _digest(content)
     lines = [_LINES.decode(line) for line in content.splitlines() if line]
     # The order of the actions of one commit says nothing: a file may change its vector.
     for line in sorted(lines, key=lambda line: line.remove is None):
         log.take(line)
-
-
-_STATISTICS = msgspec.json.Decoder(dict[str, object], float_hook=Decimal)
-_STATISTICS_ENCODER = msgspec.json.Encoder(decimal_format="number")
-
-
-def statistics_of(add: Add) -> dict[str, object]:
-    """What a file says about its rows; fractions come exactly as they are written."""
-    return _STATISTICS.decode(add.stats) if add.stats else {}
-
-
-def statistics_text(statistics: dict[str, object]) -> str:
-    """The other way."""
-    return _STATISTICS_ENCODER.encode(statistics).decode()
 
 
 def _file_key(action: Add | Remove) -> tuple[str, str]:
@@ -365,14 +269,14 @@ _HINT = msgspec.json.Decoder(_Hint)
 _MAPS = frozenset({"partitionValues", "tags", "options", "configuration"})
 
 
-def _checkpoint_lines(store: Store, name: str) -> Iterator[_Line]:
+def _checkpoint_lines(store: Store, name: str) -> Iterator[Line]:
     if name.endswith(".json"):
         lines = [_LINES.decode(line) for line in store.read(name).splitlines() if line]
     else:
         with store.opened(name) as opened, pq.ParquetFile(opened) as file:
             known = ("add", "remove", "protocol", "metaData", "txn", "sidecar")
             rows = file.read(columns=[one for one in known if one in file.schema_arrow.names]).to_pylist()
-        lines = [msgspec.convert(_plain(row), _Line) for row in rows if any(row.values())]
+        lines = [msgspec.convert(_plain(row), Line) for row in rows if any(row.values())]
     for line in lines:
         if line.sidecar is not None:
             yield from _checkpoint_lines(store, f"{LOG_FOLDER}/_sidecars/{line.sidecar.path}")

@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
+from binlog_streaming.lake.delta.actions import milliseconds
 from binlog_streaming.lake.delta.columns import table_schema
 from binlog_streaming.lake.delta.commit import TableWrite
 from binlog_streaming.lake.delta.data_files import recorded_count
-from binlog_streaming.lake.delta.log import milliseconds
+from binlog_streaming.lake.delta.log import LOG_FOLDER
 from binlog_streaming.lake.delta.vectors import VECTOR_FILE, vector_file
 from binlog_streaming.lake.small_files import JOINED_MAX, to_be_joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from binlog_streaming.lake.delta.log import Add, Remove, TableLog
+    from binlog_streaming.lake.delta.actions import Add, Remove
+    from binlog_streaming.lake.delta.log import TableLog
     from binlog_streaming.lake.store import Store
     from binlog_streaming.settings import Sink
 
@@ -127,7 +129,12 @@ def vacuum(store: Store, log: TableLog, *, retention_hours: float) -> list[str]:
     needed.update(name for old in recent for name in _files_of(store, old))
     known = {name for old in log.removed.values() for name in _files_of(store, old)}
     removed = []
-    for file in store.files():
+    files = list(store.files())
+    # Another table may lie within this one's place.
+    others = {name.rpartition(f"/{LOG_FOLDER}/")[0] for file in files if f"/{LOG_FOLDER}/" in (name := file.name)}
+    for file in files:
+        if any(file.name.startswith(f"{other}/") for other in others):
+            continue
         is_ours = VECTOR_FILE.fullmatch(file.name.rpartition("/")[2]) or _DATA_FILE.fullmatch(file.name)
         if not is_ours or file.name in needed:
             continue

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_streaming.lake.conforming import conformed_table
+from binlog_streaming.lake.delta.actions import statistics_of
 from binlog_streaming.lake.delta.commit import ENABLED, FEED
 from binlog_streaming.lake.delta.data_files import key_batches, rows_at
-from binlog_streaming.lake.delta.log import statistics_of
 from binlog_streaming.lake.delta.vectors import read_vector
 from binlog_streaming.lake.key_lookup import KeyLookup
 from binlog_streaming.lake.key_ranges import key_cover, meeting
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_streaming.lake.change import Change
+    from binlog_streaming.lake.delta.actions import Add
     from binlog_streaming.lake.delta.commit import TableWrite
-    from binlog_streaming.lake.delta.log import Add, TableLog
+    from binlog_streaming.lake.delta.log import TableLog
 
     Indices = NDArray[np.int64]
 

@@ -15,7 +15,7 @@ from binlog_streaming.lake.delta.columns import created, delta_schema, table_sch
 from binlog_streaming.lake.delta.commit import TableWrite, upgrade, with_properties
 from binlog_streaming.lake.delta.data_files import live_rows
 from binlog_streaming.lake.delta.features import check_features
-from binlog_streaming.lake.delta.log import empty_log, information, make_commit, read_log, recent_information
+from binlog_streaming.lake.delta.log import empty_log, information, make_commit, newest_log, recent_information
 from binlog_streaming.lake.delta.maintenance import maintain
 from binlog_streaming.lake.delta.merge import merge_change
 from binlog_streaming.lake.steps import Step, reached
@@ -59,7 +59,7 @@ class DeltaTarget(Target):
             TableError: `TABLE_FEATURE`: the table uses something of Delta that is not written here.
         """
         store = store_at(uri, storage)
-        log = read_log(store)
+        log = newest_log(store)
         if log is not None:
             check_features(uri, log)
         return cls(uri, store, log, file_size, merge)

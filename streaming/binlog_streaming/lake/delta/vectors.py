@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import numpy as np
 from deltalake.exceptions import DeltaError
 
-from binlog_streaming.lake.delta.log import Vector
+from binlog_streaming.lake.delta.actions import Vector
 from binlog_streaming.lake.roaring import DamagedError, decoded, encoded
 
 if TYPE_CHECKING:
