@@ -14,13 +14,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
 from binlog_connector.spark.options import SourceOptions
 from binlog_format import open_log
 from binlog_format.classic.layout import VIRTUAL_PAGE_SIZE
-from binlog_format.errors import BinlogError
+from binlog_format.errors import BinlogError, OptionError
 from binlog_streaming.checkpoint import read_offset
 from binlog_streaming.lake.spark.sessions import spark_targets
 from binlog_streaming.plan.failures import named_error
@@ -128,6 +128,9 @@ class TablesJob:
         except BinlogError:
             self._close()
             raise
+        except Py4JJavaError as error:
+            self._close()
+            raise named_error(str(error)) or _not_started(error, self.job.checkpoint, self.spark_log) from error
         except Exception as error:
             self._close()
             raise named_error(str(error)) or error from error
@@ -265,6 +268,16 @@ class TablesJob:
         if self._owns_session and self._session is not None:
             with contextlib.suppress(Py4JError, OSError):
                 self._session.stop()
+
+
+def _not_started(error: Py4JJavaError, checkpoint: str, log_file: Path) -> OptionError:
+    said = str(error.java_exception.toString()).partition("\n")[0]
+    return OptionError(
+        "INVALID_VALUE",
+        f"Spark does not start the query with the checkpoint {checkpoint}: {said}; its messages are in {log_file}",
+        hint="The checkpoint is written by Spark: in a folder, or where its jars know their way to (spark.settings); "
+        "tables can be in an object store without them, so a job file can name a folder for the checkpoint alone",
+    )
 
 
 def _bytes_before(position: Position, header: dict[str, object]) -> int:

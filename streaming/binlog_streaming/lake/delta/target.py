@@ -10,6 +10,7 @@ import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError
 from obstore.exceptions import BaseError
 
+from binlog_format.errors import TableError
 from binlog_streaming.lake.conforming import changed_rows, conformed_rows
 from binlog_streaming.lake.delta.columns import created, delta_schema, table_schema, with_columns
 from binlog_streaming.lake.delta.commit import TableWrite, upgrade, with_properties
@@ -56,10 +57,18 @@ class DeltaTarget(Target):
         """Look at what is there.
 
         Raises:
-            TableError: `TABLE_FEATURE`: the table uses something of Delta that is not written here.
+            TableError: `TABLE_FEATURE`: the table uses something of Delta that is not written here; `WRITE_FAILED`: it
+                cannot even be looked at.
         """
         store = store_at(uri, storage)
-        log = newest_log(store)
+        try:
+            log = newest_log(store)
+        except (DeltaError, BaseError, OSError) as error:
+            raise TableError(
+                "WRITE_FAILED",
+                f"{uri} cannot be looked at: {str(error).strip().partition(chr(10))[0]}",
+                hint="Nothing was written. Mend it (sink.storage has the access to an object store) and start again",
+            ) from error
         if log is not None:
             check_features(uri, log)
         return cls(uri, store, log, file_size, merge)
