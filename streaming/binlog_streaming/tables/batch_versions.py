@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from binlog_format.errors import OptionError, TableError
+from binlog_format.errors import BinlogError, OptionError, TableError
 from binlog_format.gtid_set import parse_gtids
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import QUERY_PROPERTY, Ticket
+from binlog_streaming.plan.failures import naming
 from binlog_streaming.settings_model import Mode, TableFormat, Writer
 from binlog_streaming.tables.progress import Outcome
 from binlog_streaming.tables.standing import take_over
@@ -159,6 +160,8 @@ class BatchVersions:
             try:
                 if self._append(rows, ticket, is_last=attempt == ATTEMPTS_MAX):
                     return
+            except BinlogError as error:
+                raise naming(error, NAME) from error
             except errors as error:
                 raise TableError(
                     "WRITE_FAILED",

@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from binlog_format.errors import BinlogError
 from binlog_streaming.lake.target import DROPPED_PROPERTY, SOURCE_PROPERTY
+from binlog_streaming.tables.batch_versions import PLACE
 from tests.truth.replay import row_differences
 from tests.truth.truth_values import typed_difference
 
@@ -117,7 +118,7 @@ def read_targets(sink: Path) -> dict[str, TargetTable]:
     """The Delta tables below *sink*, by the name of their source table."""
     found = {}
     for log in sorted(sink.rglob("_delta_log")):
-        if _OWN_FOLDER in log.parts:
+        if _OWN_FOLDER in log.parts or log.parent == sink / PLACE:
             continue
         table = DeltaTable(str(log.parent))
         properties = table.metadata().configuration
