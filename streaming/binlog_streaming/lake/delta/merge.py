@@ -7,6 +7,7 @@ values of some columns are read as a whole.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.delta.log import TableLog
 
     Indices = NDArray[np.int64]
+
+THREADS = 2
+"""Files of a table whose keys are looked at at a time."""
 
 REWRITTEN_MAX = 32 << 20
 """Bytes of files that are written anew by one step, before `Merge.AUTO` marks rows instead, from then on."""
@@ -126,8 +130,12 @@ class _Merging:
         lookup = KeyLookup(self._changed) if self._changed.num_rows else None
         if lookup is None:
             return []
-        files = files_that_may_hold(self._write.log, self._changed)
-        every = (self._found_in(add, lookup) for add in files)
+        files = list(files_that_may_hold(self._write.log, self._changed))
+        if len(files) < 2:
+            every = [self._found_in(add, lookup) for add in files]
+        else:  # reading and comparing keys is done outside of Python's lock
+            with ThreadPoolExecutor(THREADS) as pool:
+                every = list(pool.map(lambda add: self._found_in(add, lookup), files))
         return [one for one in every if len(one.rows)]
 
     def supersede(self, found: _Found, *, is_marked: bool) -> None:
