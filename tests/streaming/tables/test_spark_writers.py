@@ -1,6 +1,6 @@
 """Spark's own writers keep to what the other sinks do: the same cases, fewer of them, as each takes Spark seconds.
 
-A session needs its jars from the start, so this file is run by itself (`make test-compat`).
+A session needs its jars from the start, so this file is run in a process of its own (`make test-compat`).
 """
 
 from __future__ import annotations
