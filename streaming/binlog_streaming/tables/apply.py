@@ -50,9 +50,6 @@ if TYPE_CHECKING:
     from binlog_streaming.tables.renames import Origin
     from binlog_streaming.tables.statements import Work
 
-ATTEMPTS_MAX = 4
-"""Another try when somebody else (an OPTIMIZE, our own dying twin) committed between the look and the write."""
-
 
 @dataclass(frozen=True, slots=True)
 class BatchRun:
@@ -326,30 +323,11 @@ class _ComponentRun:
         uri = table.uri(self._run.sink.directory, mode)
         tally = self._tally(table, mode, uri)
         started = time.monotonic()
-        try:
-            if self._attempt(uri, tally, write):
+        with self._looks.naming_errors(str(table.name), uri):
+            if self._looks.attempt(uri, lambda target: write(target, tally)):
                 self._looks.at(uri).maintain(self._run.sink)
             tally.version = self._looks.at(uri).version()
-        except BinlogError as error:
-            raise naming(error, str(table.name)) from error
-        except self._looks.errors as error:
-            raise TableError(
-                "WRITE_FAILED",
-                f"{table.name}: {uri}: {type(error).__name__}: {_first_line(error)}",
-                hint="The batch will be written when the job starts again; what is in the table already is not doubled",
-            ) from error
         tally.seconds += time.monotonic() - started
-
-    def _attempt(self, uri: str, tally: ProgressTally, write: Callable[[Target, ProgressTally], int]) -> int:
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            target = self._looks.at(uri)
-            try:
-                return write(target, tally)
-            except Exception as error:
-                if attempt == ATTEMPTS_MAX or not target.is_conflict(error):
-                    raise
-                self._looks.forget(uri)
-        raise AssertionError("the last attempt returns or raises")
 
     def _ticket(
         self, table: KeptTable, mode: Mode, number: int, keys: tuple[str, ...], last_change: str, gtid: str | None
@@ -392,7 +370,3 @@ def _notes(table: KeptTable) -> set[Note]:
 def _is_last(target: Target, ticket: Ticket) -> bool:
     applied = target.applied(ticket)
     return applied is not None and applied.place == ticket.place
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]

@@ -1,7 +1,7 @@
 """Which version of each table holds which batch: `BatchVersions` keeps a table of it beside the others.
 
 Tables are written one after the other, each by a commit of its own; so at any moment one may be a batch ahead of
-another. Behind each batch one row says which version of each touched table holds it, and up to which GTID that is.
+another. After each batch one row states which version of each touched table holds it, and up to which GTID that is.
 Readers that take the versions of one row, or of earlier ones, see all tables as of one GTID.
 """
 
@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from binlog_format.errors import BinlogError, OptionError, TableError
+from binlog_format.errors import OptionError
 from binlog_format.gtid_set import parse_gtids
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import QUERY_PROPERTY, Ticket
-from binlog_streaming.plan.failures import naming
 from binlog_streaming.settings_model import Mode, TableFormat, Writer
+from binlog_streaming.tables.looks import Looks
 from binlog_streaming.tables.progress import Outcome
 from binlog_streaming.tables.standing import take_over
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from binlog_format.position import Position
     from binlog_streaming.lake.target import Target
@@ -58,7 +58,6 @@ server's commits; `tables` are the touched ones, with `version` as a reader of t
 `recorded_at`; batches are counted anew when the tables change hands.
 """
 
-ATTEMPTS_MAX = 4
 _MICROS = 1_000_000
 
 
@@ -155,19 +154,23 @@ class BatchVersions:
             ],
         }
         rows = pa.Table.from_pylist([row], SCHEMA)
-        errors = (*sink_type(self._job.sink.format).write_errors, OSError, pa.ArrowException)
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            try:
-                if self._append(rows, ticket, is_last=attempt == ATTEMPTS_MAX):
-                    return
-            except BinlogError as error:
-                raise naming(error, NAME) from error
-            except errors as error:
-                raise TableError(
-                    "WRITE_FAILED",
-                    f"{NAME}: {self._uri}: {str(error).strip().partition(chr(10))[0]}",
-                    hint="The batch is done again when the job starts again; what is in the tables is not doubled",
-                ) from error
+
+        def append(target: Target) -> bool:
+            properties = target.properties()
+            if properties is None:
+                target.create(SCHEMA, ticket)
+            elif properties.get(QUERY_PROPERTY) != query_id:
+                # The tables have changed hands; or another job writes into the same directory.
+                take_over(target, self._job.sink.format, query_id)
+            if target.is_done(ticket):
+                return False
+            target.append(rows.to_reader(), ticket)
+            return True
+
+        looks = Looks(self._job.sink, sink_type(self._job.sink.format))
+        with contextlib.closing(looks), looks.naming_errors(NAME, self._uri):
+            if looks.attempt(self._uri, append):
+                looks.at(self._uri).maintain(self._job.sink)
 
     def at(self, gtids: str | None = None) -> Versions:
         """The versions that hold the log up to *gtids* (None: the newest ones), those of the first batch that does.
@@ -206,37 +209,12 @@ class BatchVersions:
         tables = tuple(held[key] for key in sorted(held))
         return Versions(last["batch_id"], last["gtid_position"] or "", last["last_commit_time"], tables)
 
-    def _append(self, rows: pa.Table, ticket: Ticket, *, is_last: bool) -> bool:
-        # False: somebody else committed between the look and the write.
-        with self._target() as target:
-            try:
-                properties = target.properties()
-                if properties is None:
-                    target.create(SCHEMA, ticket)
-                elif properties.get(QUERY_PROPERTY) != ticket.query_id:
-                    # The tables have changed hands; or another job writes into the same directory.
-                    take_over(target, self._job.sink.format, ticket.query_id)
-                if not target.is_done(ticket):
-                    target.append(rows.to_reader(), ticket)
-                    target.maintain(self._job.sink)
-            except Exception as error:
-                if is_last or not target.is_conflict(error):
-                    raise
-                return False
-        return True
-
     def _rows(self) -> list[dict[str, Any]]:
         if not self.is_kept:
             return []
-        with self._target() as target:
+        with contextlib.closing(sink_type(self._job.sink.format).at(self._job.sink, self._uri)) as target:
             if target.properties() is None:
                 return []
             rows = target.read().read_all()
         own = [row for row in rows.to_pylist() if row["job"] == self._job.name]
         return sorted(own, key=lambda row: row["recorded_at"])
-
-    @contextlib.contextmanager
-    def _target(self) -> Iterator[Target]:
-        target = sink_type(self._job.sink.format).at(self._job.sink, self._uri)
-        with contextlib.closing(target):
-            yield target

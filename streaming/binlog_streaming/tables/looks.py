@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
+from binlog_format.errors import BinlogError, TableError
+from binlog_streaming.plan.failures import naming
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from binlog_streaming.lake.target import Target, TargetFactory
     from binlog_streaming.settings import Sink
+
+ATTEMPTS_MAX = 4
+"""Another try when somebody else (an OPTIMIZE, our own dying twin) committed between the look and the write."""
+
+Result = TypeVar("Result")
 
 
 class Looks:
@@ -34,6 +45,37 @@ class Looks:
         if uri not in self._targets:
             self._targets[uri] = self._factory.at(self._sink, uri)
         return self._targets[uri]
+
+    def attempt(self, uri: str, write: Callable[[Target], Result]) -> Result:
+        """Write to the target at a place, again with a new look when somebody else committed meanwhile."""
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            target = self.at(uri)
+            try:
+                return write(target)
+            except Exception as error:
+                if attempt == ATTEMPTS_MAX or not target.is_conflict(error):
+                    raise
+                self.forget(uri)
+        raise AssertionError("the last attempt returns or raises")
+
+    @contextmanager
+    def naming_errors(self, name: str, uri: str) -> Iterator[None]:
+        """What is raised within names the table.
+
+        Raises:
+            TableError: `WRITE_FAILED`: what the libraries below raised.
+            BinlogError: The same, with the table in its reason.
+        """
+        try:
+            yield
+        except BinlogError as error:
+            raise naming(error, name) from error
+        except self.errors as error:
+            raise TableError(
+                "WRITE_FAILED",
+                f"{name}: {uri}: {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}",
+                hint="The batch will be written when the job starts again; what is in the table already is not doubled",
+            ) from error
 
     def forget(self, uri: str) -> None:
         """The next one who asks looks again."""

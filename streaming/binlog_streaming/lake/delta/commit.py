@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from deltalake.exceptions import CommitFailedError
 from msgspec.structs import replace
 
 from binlog_streaming.lake.delta.actions import ChangeFile, Protocol, Transaction, statistics_of, statistics_text
 from binlog_streaming.lake.delta.data_files import DataFiles, live_rows, recorded_count
-from binlog_streaming.lake.delta.log import catch_up, commit_name, information, make_commit
+from binlog_streaming.lake.delta.log import catch_up, commit_name, conflict, information, make_commit
 from binlog_streaming.lake.delta.vectors import VectorFile
 from binlog_streaming.lake.steps import Step, reached
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -50,7 +49,7 @@ class TableWrite:
 
     Attributes:
         store: The table.
-        log: What it holds; behind the commit, what it holds then.
+        log: What it holds; after the commit, what it holds then.
         schema: Its columns.
         files: Where new rows go.
         actions: What the commit does beside bringing new files.
@@ -58,7 +57,7 @@ class TableWrite:
     Args:
         store: The table.
         log: What it holds.
-        schema: Its columns behind the commit.
+        schema: Its columns after the commit.
         file_size: Of new files, in bytes.
         data_change: Whether it makes other rows than the table had.
     """
@@ -117,9 +116,13 @@ class TableWrite:
         self.actions.append(("add", replace(add, deletion_vector=vector, stats=text, data_change=True)))
 
     def rewrite(self, add: Add, gone: Indices | None = None) -> None:
-        """Take a file out of the table, and write its rows anew, but those of its vector and of *gone*."""
+        """Take a file out of the table, and write its rows anew, but *gone*; None: but those of its vector."""
         self.remove(add)
-        for batch in live_rows(self.store, add, self.schema, gone):
+        self.write(live_rows(self.store, add, self.schema, gone))
+
+    def write(self, rows: Iterable[pa.RecordBatch]) -> None:
+        """Add rows, with the table's columns."""
+        for batch in rows:
             self.files.write(pa.Table.from_batches([batch]))
 
     def feed(self, rows: pa.Table) -> None:
@@ -163,9 +166,7 @@ class TableWrite:
         application = None if transaction is None else transaction[0]
         while not self._publish([*head, *self.actions, *added]):
             if not (is_append and self._catches_up(application)):
-                raise CommitFailedError(
-                    f"{self.store.uri}: version {self.log.version + 1} already exists: another transaction was first"
-                )
+                raise conflict(self.store, self.log)
         self._keep()
         reached(Step.COMMITTED)
 

@@ -255,10 +255,9 @@ def rows_at(store: Store, add: Add, rows: Rows, schema: pa.Schema) -> Iterator[t
 
 
 def live_rows(store: Store, add: Add, schema: pa.Schema, gone: Rows | None = None) -> Iterator[pa.RecordBatch]:
-    """Rows of a file that its deletion vector leaves, and *gone* too (numbers of rows, ascending)."""
-    marked = read_vector(store, add.deletion_vector)
-    marked = marked if gone is None else np.union1d(marked, gone)
-    left = np.setdiff1d(np.arange(recorded_count(store, add)), marked, assume_unique=True)
+    """Rows of a file but *gone*: numbers of all rows that are not in the table; None: those of its deletion vector."""
+    gone = read_vector(store, add.deletion_vector) if gone is None else gone
+    left = np.setdiff1d(np.arange(recorded_count(store, add)), gone, assume_unique=True)
     for _, batch in rows_at(store, add, left, schema):
         yield batch
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow.parquet as pq
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from binlog_streaming.lake.delta.actions import Add, FileFormat, Line, Metadata, Protocol, Remove, milliseconds
 
@@ -178,6 +178,11 @@ def make_commit(store: Store, log: TableLog, actions: Sequence[Named]) -> bool:
     _take_commit(log, store, log.version + 1, content)
     log.version += 1
     return True
+
+
+def conflict(store: Store, log: TableLog) -> CommitFailedError:
+    """What to raise when `make_commit` found another one."""
+    return CommitFailedError(f"{store.uri}: version {log.version + 1} already exists: another transaction was first")
 
 
 def catch_up(store: Store, log: TableLog) -> None:

@@ -112,7 +112,9 @@ def worth_purging(store: Store, files: Iterable[Add], *, size_max: int) -> list[
 
 def _is_much_marked(store: Store, files: Sequence[Add]) -> bool:
     marked = [add.deletion_vector.cardinality for add in files if add.deletion_vector is not None]
-    return len(files) > 1 and sum(marked) > MARKED_SHARE_MAX * sum(recorded_count(store, add) for add in files)
+    if len(files) < 2 or not marked:
+        return False  # without a look at what each file says
+    return sum(marked) > MARKED_SHARE_MAX * sum(recorded_count(store, add) for add in files)
 
 
 def vacuum(store: Store, log: TableLog, *, retention_hours: float) -> list[str]:

@@ -145,10 +145,11 @@ class _Merging:
         self._is_there[upserted] = True
         if self._feeds:
             self._feed(found)
+        gone = np.sort(np.concatenate([found.rows, found.marked]), kind="stable")
         if is_marked:
-            self._write.mark(found.add, np.sort(np.concatenate([found.rows, found.marked]), kind="stable"))
+            self._write.mark(found.add, gone)
         else:
-            self._write.rewrite(found.add, found.rows)
+            self._write.rewrite(found.add, gone)
         if self._is_partial:
             self._is_written[upserted] = True
         elif not is_marked:

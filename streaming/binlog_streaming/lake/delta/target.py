@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,7 +15,14 @@ from binlog_streaming.lake.delta.columns import created, delta_schema, table_sch
 from binlog_streaming.lake.delta.commit import TableWrite, upgrade, with_properties
 from binlog_streaming.lake.delta.data_files import live_rows
 from binlog_streaming.lake.delta.features import check_features
-from binlog_streaming.lake.delta.log import empty_log, information, make_commit, newest_log, recent_information
+from binlog_streaming.lake.delta.log import (
+    conflict,
+    empty_log,
+    information,
+    make_commit,
+    newest_log,
+    recent_information,
+)
 from binlog_streaming.lake.delta.maintenance import maintain
 from binlog_streaming.lake.delta.merge import merge_change
 from binlog_streaming.lake.steps import Step, reached
@@ -150,8 +156,7 @@ class DeltaTarget(Target):
                 this step.
         """
         with self._write(self.schema()) as write:
-            for batch in conformed_rows(rows, write.schema):
-                write.files.write(pa.Table.from_batches([batch]))
+            write.write(conformed_rows(rows, write.schema))
             self._commit(write, "WRITE", ticket)
 
     def merge(self, change: Change, ticket: Ticket) -> int:
@@ -198,8 +203,7 @@ class DeltaTarget(Target):
             for add in log.files.values():
                 write.remove(add)
             write.actions += with_columns(log, rows.schema, renamed)
-            for batch in rows:
-                write.files.write(pa.Table.from_batches([batch]))
+            write.write(rows)
             self._commit(write, "WRITE", ticket)
 
     def maintain(self, sink: Sink) -> None:
@@ -208,7 +212,7 @@ class DeltaTarget(Target):
 
     def is_conflict(self, error: Exception) -> bool:
         """See `Target`."""
-        return is_commit_conflict(error)
+        return isinstance(error, CommitFailedError)
 
     def _write(self, schema: pa.Schema) -> TableWrite:
         return TableWrite(self.store, self._there(), schema, file_size=self.file_size)
@@ -219,18 +223,11 @@ class DeltaTarget(Target):
 
     def _publish(self, log: TableLog, operation: str, actions: list[Named]) -> None:
         if actions and not make_commit(self.store, log, [information(operation), *actions]):
-            raise CommitFailedError(
-                f"{self.uri}: version {log.version + 1} already exists: another transaction was first"
-            )
+            raise conflict(self.store, log)
 
     def _there(self) -> TableLog:
         assert self.log is not None
         return self.log
-
-
-def is_commit_conflict(error: Exception) -> bool:
-    """Whether somebody else committed between the look and the write."""
-    return isinstance(error, CommitFailedError) or re.search(r"already exists", str(error)) is not None
 
 
 def _application(ticket: Ticket) -> str:
