@@ -116,6 +116,17 @@ class Load:
             connection.commit()
 
 
+def last_commit(server: MariaDbServer) -> str:
+    """The server's position after one more commit.
+
+    Load may end with XA PREPARE and XA ROLLBACK, whose GTIDs a classic log has and an `.ibb` log has not (writing
+    specification, section 15): a target that has everything would stay one or two GTIDs before the server.
+    """
+    with server.connect(database="shop") as connection, connection.cursor() as cursor:
+        cursor.execute("INSERT INTO orders (v) VALUES ('the last one')")
+    return server.gtid_position()
+
+
 def visible_position(target: Path) -> str:
     """The last GTID of each domain that a reader of the target sees now."""
     log = InnodbLog(LocalDirectory(str(target)))
@@ -154,13 +165,14 @@ def test_live_target_reaches_the_server_while_it_works(mariadb_server: MariaDbSe
                 cursor.execute("FLUSH BINARY LOGS")
                 position = mariadb_server.gtid_position()
                 assert position
-        wait_for_position(target, mariadb_server.gtid_position(), process)
+        position = last_commit(mariadb_server)
+        wait_for_position(target, position, process)
         output = end_in_order(process)
     assert "event groups" in output
-    assert mariadb_server.gtid_position() in output
+    assert position in output
     packed = packed_groups(target)
     assert packed == expected_groups(groups_of(open_classic(mariadb_server.binlog_directory).blocks()))
-    assert packed[-1][0] == mariadb_server.gtid_position()
+    assert packed[-1][0] == position
 
 
 @pytest.mark.slow
@@ -177,7 +189,7 @@ def test_killed_again_and_again_it_neither_loses_nor_doubles(mariadb_server: Mar
                 assert process.poll() is None, process.communicate()[0]
                 process.kill()
     with following(mariadb_server, target) as process:
-        wait_for_position(target, mariadb_server.gtid_position(), process)
+        wait_for_position(target, last_commit(mariadb_server), process)
         end_in_order(process)
     source = open_classic(mariadb_server.binlog_directory)
     assert packed_groups(target) == expected_groups(groups_of(source.blocks()))
@@ -195,7 +207,7 @@ def test_killed_server_leaves_a_log_that_goes_on(mariadb_server: MariaDbServer, 
         mariadb_server.start()
         with Load(mariadb_server, 1), mariadb_server.connect() as connection, connection.cursor() as cursor:
             cursor.execute("INSERT INTO shop.large (v) VALUES ('after the restart')")
-        wait_for_position(target, mariadb_server.gtid_position(), process)
+        wait_for_position(target, last_commit(mariadb_server), process)
         end_in_order(process)
     source = open_classic(mariadb_server.binlog_directory)
     packed = packed_groups(target)
