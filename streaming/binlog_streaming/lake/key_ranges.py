@@ -1,19 +1,46 @@
-"""Ranges that hold the keys of a batch, to leave files alone that hold none of them: `key_cover`, `meeting`."""
+"""Ranges that hold the keys of a batch, to leave files alone that hold none of them: `files_that_may_hold`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from numpy.typing import NDArray
 
     Indices = NDArray[np.int64]
 
+File = TypeVar("File")
+
 RANGES_MAX = 16
 """Enough to tell hot rows from cold ones, few enough to cost nothing."""
+
+
+def files_that_may_hold(
+    files: Sequence[File], edges_of: Callable[[File, Sequence[str]], Mapping[str, tuple[int, int]]], keys: pa.Table
+) -> list[File]:
+    """Files that, by their statistics, may hold one of *keys*, by their least first key where that is known.
+
+    Args:
+        files: Of a table.
+        edges_of: Least and greatest value in a file of those of some columns that are integers, as far as it is known.
+        keys: Rows of the key columns.
+    """
+    names = keys.column_names
+    covers = {name: cover for name in names if (cover := key_cover(keys.column(name))) is not None}
+    edges = [edges_of(file, names) for file in files]
+    admits = np.ones(len(files), np.bool_)
+    for name, ranges in covers.items():
+        known = np.array([number for number, one in enumerate(edges) if name in one], np.int64)
+        low, high = (np.array([edges[number][name][side] for number in known], np.int64) for side in (0, 1))
+        admits[known] &= meeting(ranges, low, high)
+    admitted = np.flatnonzero(admits).tolist()
+    admitted.sort(key=lambda number: edges[number].get(names[0], (0, 0))[0])
+    return [files[number] for number in admitted]
 
 
 def key_cover(column: pa.ChunkedArray) -> tuple[Indices, Indices] | None:

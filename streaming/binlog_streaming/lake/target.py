@@ -10,17 +10,18 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from binlog_format.errors import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.evolution import SchemaChange
+    from binlog_streaming.lake.merge import Written
     from binlog_streaming.settings import Mode, Sink
 
 QUERY_PROPERTY = "binlog-stream.queryId"
@@ -148,6 +149,9 @@ class Target(ABC):
     write_errors: ClassVar[tuple[type[Exception], ...]]
     """What the library under it raises when it cannot write."""
 
+    takes_parts: ClassVar[bool] = False
+    """Whether several processes may write parts of a step: `written`, `commit_written`, `discard`."""
+
     @classmethod
     @abstractmethod
     def at(cls, sink: Sink, uri: str) -> Target:
@@ -205,6 +209,29 @@ class Target(ABC):
         Returns:
             Rows and keys brought to the table.
         """
+
+    def written(self, change: Change, keys: Sequence[str]) -> Written[Any]:
+        """Write a part of a step, without committing it: what `merge` does of it before the commit.
+
+        Several processes may do so, each with a look of its own; no key may be in two parts.
+
+        Args:
+            change: Of the part.
+            keys: `Ticket.keys`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} takes steps as a whole")
+
+    def commit_written(self, parts: Sequence[Written[Any]], ticket: Ticket) -> int:
+        """Bring all parts of a step into the table in one commit, or in none when there is nothing to change.
+
+        Returns:
+            Rows and keys brought to the table.
+        """
+        raise NotImplementedError(f"{type(self).__name__} takes steps as a whole")
+
+    def discard(self, parts: Sequence[Written[Any]]) -> None:
+        """Remove the files of parts that will not be committed."""
+        raise NotImplementedError(f"{type(self).__name__} takes steps as a whole")
 
     @abstractmethod
     def evolve(self, change: SchemaChange, ticket: Ticket) -> None:

@@ -288,7 +288,7 @@ class TestAuto:
         find(path, Merge.AUTO).merge(change_of([(3, "y")], [5]), replace(MIRROR_TICKET, batch_id=1))
         assert DeltaTable(str(path)).protocol().min_reader_version == 1
         assert list(marked(path).values()) == [[]]
-        monkeypatch.setattr("binlog_streaming.lake.delta.merge.REWRITTEN_MAX", 100)
+        monkeypatch.setattr("binlog_streaming.lake.merge.REWRITTEN_MAX", 100)
         find(path, Merge.AUTO).merge(change_of([(3, "z")], [6]), replace(MIRROR_TICKET, batch_id=2))
         monkeypatch.undo()
         # Once its readers must know vectors, there is nothing to be gained by writing anew.

@@ -8,13 +8,15 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from binlog_streaming.lake.delta.actions import ChangeFile, Protocol, Transaction, statistics_of, statistics_text
-from binlog_streaming.lake.delta.data_files import DataFiles, live_rows, recorded_count
+from binlog_streaming.lake.delta.data_files import DataFiles, key_batches, live_rows, recorded_count, rows_at
 from binlog_streaming.lake.delta.log import catch_up, commit_name, conflict, information, make_commit
-from binlog_streaming.lake.delta.vectors import VectorFile
+from binlog_streaming.lake.delta.vectors import VectorFile, read_vector
+from binlog_streaming.lake.key_ranges import files_that_may_hold
+from binlog_streaming.lake.merge import Written
 from binlog_streaming.lake.steps import Step, reached
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.lake.delta.actions import Add, Metadata
     from binlog_streaming.lake.delta.log import Named, TableLog
+    from binlog_streaming.lake.merge import Superseded
     from binlog_streaming.lake.store import Store
 
     Indices = NDArray[np.int64]
@@ -45,7 +48,9 @@ _IMPLIED_READER = {2: ("columnMapping",)}
 
 
 class TableWrite:
-    """One commit, within `with`: what is written for it goes again unless `commit` was called.
+    """One commit, within `with`: what is written for it goes again unless `commit` or `hand_over` was called.
+
+    To `merge` it is the `TableFiles` of a Delta table.
 
     Attributes:
         store: The table.
@@ -76,7 +81,7 @@ class TableWrite:
         self._file_size = file_size
         self._data_change = data_change
         self._vectors = VectorFile()
-        self._marks = False
+        self._handed_over: list[Written[Add]] = []
         self.files.names.append(self._vectors.name)
 
     def __enter__(self) -> Self:
@@ -92,33 +97,61 @@ class TableWrite:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was written or said so far."""
-        return not self.actions and not self.files.is_begun
+        return not self.actions and not self.files.is_begun and not self._handed_over
+
+    @property
+    def feeds(self) -> bool:
+        """See `TableFiles`."""
+        return self.log.metadata.configuration.get(FEED) == "true"
+
+    @property
+    def marks(self) -> bool:
+        """See `TableFiles`."""
+        return self.log.metadata.configuration.get(ENABLED) == "true"
+
+    def files_with(self, keys: pa.Table) -> list[Add]:
+        """See `TableFiles`."""
+        return files_that_may_hold(list(self.log.files.values()), _edges, keys)
+
+    def name_of(self, file: Add) -> str:
+        """See `TableFiles`."""
+        return file.path
+
+    def size_of(self, file: Add) -> int:
+        """See `TableFiles`."""
+        return file.size
+
+    def key_batches(self, file: Add, schema: pa.Schema) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """See `TableFiles`."""
+        return key_batches(self.store, file, schema)
+
+    def rows_at(self, file: Add, rows: Indices, schema: pa.Schema) -> Iterator[tuple[Indices, pa.RecordBatch]]:
+        """See `TableFiles`."""
+        return rows_at(self.store, file, rows, schema)
+
+    def marked(self, file: Add) -> Indices:
+        """See `TableFiles`."""
+        return read_vector(self.store, file.deletion_vector)
 
     def remove(self, add: Add) -> None:
         """Take a file out of the table."""
         self.actions.append(("remove", add.removed(data_change=self._data_change)))
 
-    def mark(self, add: Add, rows: Indices) -> None:
-        """Take rows out of a file that stays.
-
-        Args:
-            add: The file.
-            rows: Numbers of all rows that are not in the table any more, ascending, at least one.
-        """
-        self.remove(add)
-        count = recorded_count(self.store, add)
+    def mark(self, file: Add, rows: Indices) -> None:
+        """See `TableFiles`; a file without other rows goes."""
+        self.remove(file)
+        count = recorded_count(self.store, file)
         if len(rows) == count:
             return
         # Least and greatest values may be those of marked rows; how many there are must be said beside a vector.
-        text = statistics_text(statistics_of(add) | {"numRecords": count, "tightBounds": False})
+        text = statistics_text(statistics_of(file) | {"numRecords": count, "tightBounds": False})
         vector = self._vectors.add(rows)
-        self._marks = True
-        self.actions.append(("add", replace(add, deletion_vector=vector, stats=text, data_change=True)))
+        self.actions.append(("add", replace(file, deletion_vector=vector, stats=text, data_change=True)))
 
-    def rewrite(self, add: Add, gone: Indices | None = None) -> None:
-        """Take a file out of the table, and write its rows anew, but *gone*; None: but those of its vector."""
-        self.remove(add)
-        self.write(live_rows(self.store, add, self.schema, gone))
+    def rewrite(self, file: Add, gone: Indices | None = None) -> None:
+        """See `TableFiles`; *gone* None: the rows that are marked."""
+        self.remove(file)
+        self.write(live_rows(self.store, file, self.schema, gone))
 
     def write(self, rows: Iterable[pa.RecordBatch]) -> None:
         """Add rows, with the table's columns."""
@@ -126,7 +159,7 @@ class TableWrite:
             self.files.write(pa.Table.from_batches([batch]))
 
     def feed(self, rows: pa.Table) -> None:
-        """Tell readers of the change data feed about rows: the table's columns, and `_change_type`."""
+        """See `TableFiles`: what the change data feed has."""
         if self._feed is None:
             self._feed = DataFiles(
                 self.store,
@@ -136,6 +169,18 @@ class TableWrite:
                 folder=_CHANGE_FOLDER,
             )
         self._feed.write(rows)
+
+    def hand_over(self, superseded: Sequence[Superseded[Add]], row_count: int) -> Written[Add]:
+        """End the files, for another one to commit them; they stay."""
+        fed = () if self._feed is None else tuple(self._feed.close())
+        written = Written(str(self.log.version), tuple(self.files.close()), fed, tuple(superseded), row_count)
+        self._keep()
+        return written
+
+    def take_over(self, written: Written[Add]) -> None:
+        """Let the commit bring files that another one has written, too."""
+        if written.added or written.fed:
+            self._handed_over.append(written)
 
     def commit(
         self, operation: str, said: Mapping[str, object] | None = None, transaction: tuple[str, int] | None = None
@@ -150,13 +195,16 @@ class TableWrite:
         Raises:
             CommitFailedError: Somebody else committed since the look; nothing was done.
         """
-        added: list[Named] = [("add", add) for add in self.files.close()]
-        if self._feed is not None:
-            for add in self._feed.close():
-                values, size = add.partition_values, add.size
-                added.append(("cdc", ChangeFile(path=add.path, partition_values=values, size=size, data_change=False)))
+        files, fed = self.files.close(), [] if self._feed is None else self._feed.close()
+        for written in self._handed_over:
+            files += written.added
+            fed += written.fed
+        added: list[Named] = [("add", add) for add in files]
+        for add in fed:
+            values, size = add.partition_values, add.size
+            added.append(("cdc", ChangeFile(path=add.path, partition_values=values, size=size, data_change=False)))
         is_append = not self.actions
-        if self._marks:
+        if not self._vectors.is_empty:
             self.actions[:0] = upgrade(self.log)
         self._vectors.write(self.store)
         reached(Step.FILES_WRITTEN)
@@ -189,6 +237,16 @@ class TableWrite:
         before = self.log.protocol, self.log.metadata, self.log.transactions.get(application or "")
         catch_up(self.store, self.log)
         return before == (self.log.protocol, self.log.metadata, self.log.transactions.get(application or ""))
+
+
+def _edges(add: Add, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+    # Least and greatest values of columns of integers.
+    statistics = statistics_of(add)
+    least, greatest = statistics.get("minValues"), statistics.get("maxValues")
+    assert isinstance(least, dict | None)
+    assert isinstance(greatest, dict | None)
+    edges = {name: ((least or {}).get(name), (greatest or {}).get(name)) for name in names}
+    return {name: (low, high) for name, (low, high) in edges.items() if isinstance(low, int) and isinstance(high, int)}
 
 
 def upgrade(log: TableLog) -> list[Named]:

@@ -24,16 +24,17 @@ from binlog_streaming.lake.delta.log import (
     recent_information,
 )
 from binlog_streaming.lake.delta.maintenance import maintain
-from binlog_streaming.lake.delta.merge import merge_change
+from binlog_streaming.lake.merge import Written, supersede, take_out
 from binlog_streaming.lake.steps import Step, reached
 from binlog_streaming.lake.store import store_at
 from binlog_streaming.lake.target import BATCH_KEY, LAST_CHANGE_KEY, MODE_PROPERTY, STEP_KEY, Applied, Target, Ticket
 from binlog_streaming.settings import Merge, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from binlog_streaming.lake.change import Change
+    from binlog_streaming.lake.delta.actions import Add
     from binlog_streaming.lake.delta.log import Named, TableLog
     from binlog_streaming.lake.evolution import SchemaChange
     from binlog_streaming.lake.store import Store
@@ -51,6 +52,7 @@ class DeltaTarget(Target):
     """A target table as it is now; `log` is None while there is none."""
 
     write_errors: ClassVar[tuple[type[Exception], ...]] = (DeltaError, BaseError)
+    takes_parts: ClassVar[bool] = True
 
     uri: str
     store: Store
@@ -165,13 +167,45 @@ class DeltaTarget(Target):
         Raises:
             CommitFailedError: The table is not any more what it was when it was looked at.
         """
-        is_changelog = (self.properties() or {}).get(MODE_PROPERTY) == Mode.CHANGELOG
         with self._write(self.schema()) as write:
-            merge_change(write, change, ticket.keys, Merge.REWRITE if is_changelog else self.merge_kind)
+            take_out(write, supersede(write, change, ticket.keys), self._merge_kind)
             if write.is_empty:
                 return 0
             self._commit(write, "MERGE", ticket)
         return change.row_count
+
+    def written(self, change: Change, keys: Sequence[str]) -> Written[Add]:
+        """See `Target`."""
+        with self._write(self.schema()) as write:
+            return write.hand_over(supersede(write, change, keys), change.row_count)
+
+    def commit_written(self, parts: Sequence[Written[Add]], ticket: Ticket) -> int:
+        """See `Target`.
+
+        Raises:
+            CommitFailedError: The table is not any more what it was when they were written, or looked at.
+        """
+        if any(part.version != self.version() for part in parts):
+            raise conflict(self.store, self._there())
+        with self._write(self.schema()) as write:
+            for part in parts:
+                write.take_over(part)
+            take_out(write, (one for part in parts for one in part.superseded), self._merge_kind)
+            if write.is_empty:
+                return 0
+            self._commit(write, "MERGE", ticket)
+        return sum(part.row_count for part in parts)
+
+    def discard(self, parts: Sequence[Written[Add]]) -> None:
+        """See `Target`."""
+        for part in parts:
+            for add in (*part.added, *part.fed):
+                self.store.remove(add.place)
+
+    @property
+    def _merge_kind(self) -> Merge:
+        is_changelog = (self.properties() or {}).get(MODE_PROPERTY) == Mode.CHANGELOG
+        return Merge.REWRITE if is_changelog else self.merge_kind
 
     def evolve(self, change: SchemaChange, ticket: Ticket) -> None:
         """See `Target`.

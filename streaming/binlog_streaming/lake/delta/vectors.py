@@ -97,9 +97,14 @@ class VectorFile:
         self._content += _WORD.pack(len(data)) + data + _WORD.pack(zlib.crc32(data))
         return vector
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no vector."""
+        return len(self._content) == len(_FILE_VERSION)
+
     def write(self, store: Store) -> None:
         """Write the file, if it has a vector."""
-        if len(self._content) > len(_FILE_VERSION):
+        if not self.is_empty:
             store.create(self.name, bytes(self._content))
 
 

@@ -1,0 +1,295 @@
+"""A `Change` into a table in two halves: `supersede` writes its rows and finds theirs, `take_out` removes these.
+
+The first half needs no more of the table than its files, and changes nothing that readers see: several tasks may do it,
+each for a part of the keys (`Written` is what they hand over). The second one belongs to the commit. Of files that may
+hold a changed key the key's columns are read, and no others; only rows that keep values of some columns are read as a
+whole. Rows that are superseded are marked as deleted where they stand, or their files are written anew without them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog_streaming.lake.conforming import conformed_table
+from binlog_streaming.lake.key_lookup import KeyLookup
+from binlog_streaming.lake.row_values import one_array
+from binlog_streaming.settings_model import Merge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_streaming.lake.change import Change
+
+    Indices = NDArray[np.int64]
+
+THREADS = 2
+"""Files of a table whose keys are looked at at a time."""
+
+REWRITTEN_MAX = 32 << 20
+"""Bytes of files that are written anew by one step, before `Merge.AUTO` marks rows instead, from then on."""
+
+File = TypeVar("File")
+
+
+class TableFiles(Protocol[File]):
+    """The files of a table while a commit is prepared; what a format gives."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the table after the commit."""
+
+    @property
+    def feeds(self) -> bool:
+        """Whether readers are told of each row that changes."""
+
+    @property
+    def marks(self) -> bool:
+        """Whether rows are marked in this table from now on, however small it is."""
+
+    def files_with(self, keys: pa.Table) -> Sequence[File]:
+        """Files that, by their statistics, may hold one of *keys*."""
+
+    def name_of(self, file: File) -> str:
+        """What tells a file from others of the table."""
+
+    def size_of(self, file: File) -> int:
+        """In bytes."""
+
+    def key_batches(self, file: File, schema: pa.Schema) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Some columns of all rows of a file, marked ones included: number of a batch's first row, and the batch."""
+
+    def rows_at(self, file: File, rows: Indices, schema: pa.Schema) -> Iterator[tuple[Indices, pa.RecordBatch]]:
+        """Some rows of a file: places in *rows* (numbers of rows, ascending), and the rows there."""
+
+    def marked(self, file: File) -> Indices:
+        """Numbers of rows of a file that are marked as deleted, ascending."""
+
+    def write(self, rows: Iterable[pa.RecordBatch]) -> None:
+        """Add rows, with the table's columns."""
+
+    def feed(self, rows: pa.Table) -> None:
+        """Tell readers of changed rows: the table's columns, and `_change_type`."""
+
+    def mark(self, file: File, rows: Indices) -> None:
+        """Mark *rows* of a file: numbers of all that are deleted in it from now on, ascending, at least one."""
+
+    def rewrite(self, file: File, gone: Indices) -> None:
+        """Take a file out of the table, and write its rows anew, but *gone*."""
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded(Generic[File]):
+    """Rows of a file that a change takes the place of.
+
+    Attributes:
+        file: The file.
+        rows: Numbers of the rows, ascending.
+        marked: Numbers of those that were marked as deleted before, ascending.
+    """
+
+    file: File
+    rows: Indices
+    marked: Indices
+
+
+@dataclass(frozen=True, slots=True)
+class Written(Generic[File]):
+    """A part of a step on its way into a table: its files are there, and nobody refers to them; it can be pickled.
+
+    Attributes:
+        version: `Target.version` of the table that it was made for.
+        added: Files with its rows.
+        fed: Files that tell of changed rows.
+        superseded: Rows whose place they take.
+        row_count: Rows and keys of the change.
+    """
+
+    version: str | None
+    added: tuple[File, ...]
+    fed: tuple[File, ...]
+    superseded: tuple[Superseded[File], ...]
+    row_count: int
+
+
+def supersede(files: TableFiles[File], change: Change, keys: Sequence[str]) -> list[Superseded[File]]:
+    """Write the rows of *change*; gives the rows of the table that they take the place of.
+
+    Args:
+        files: Of the table.
+        change: What becomes of rows.
+        keys: Names of the key columns; none where the change has only rows that come new.
+    """
+    merging = _Merging(files, change, keys)
+    found = merging.found()
+    for one in found:
+        merging.replace(one)
+    merging.write_new()
+    return [Superseded(one.file, one.rows, one.marked) for one in found]
+
+
+def take_out(files: TableFiles[File], superseded: Iterable[Superseded[File]], kind: Merge) -> None:
+    """Take superseded rows out of their files.
+
+    Args:
+        files: Of the table.
+        superseded: The rows; several may be about the same file.
+        kind: How they go.
+    """
+    by_file: defaultdict[str, list[Superseded[File]]] = defaultdict(list)
+    for one in superseded:
+        by_file[files.name_of(one.file)].append(one)
+    is_marked = kind is Merge.MARK or (
+        kind is Merge.AUTO
+        and (files.marks or sum(files.size_of(some[0].file) for some in by_file.values()) > REWRITTEN_MAX)
+    )
+    for some in by_file.values():
+        gone = np.sort(np.concatenate([some[0].marked, *(one.rows for one in some)]), kind="stable")
+        take = files.mark if is_marked else files.rewrite
+        take(some[0].file, gone)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found(Generic[File]):
+    # Rows of a file that hold changed keys, marked ones left out.
+    file: File
+    rows: Indices
+    numbers: Indices  # of their keys, among all changed ones
+    marked: Indices
+
+
+@dataclass(frozen=True, slots=True)
+class _Overlay:
+    # Rows that take the place of others, or of some of their columns.
+    first: int  # among all keys
+    rows: pa.Table
+    present: pa.Table
+    kept: pa.Schema  # columns of the old rows that are looked at: at least one
+
+    @property
+    def after(self) -> int:
+        return self.first + int(self.rows.num_rows)
+
+    def over(self, old: pa.RecordBatch, numbers: Indices, schema: pa.Schema) -> pa.Table:
+        # *numbers*: for each old row, that of its new one.
+        at = pa.array(numbers - self.first)
+        columns = []
+        for field in schema:
+            if field.name not in self.rows.column_names:
+                columns.append(old.column(field.name))
+                continue
+            value = one_array(self.rows.column(field.name).take(at))
+            if field.name in self.present.column_names:
+                flags = one_array(self.present.column(field.name).take(at))
+                value = pc.if_else(flags, value, old.column(field.name))
+            columns.append(value)
+        return pa.table(columns, schema=schema)
+
+
+class _Merging(Generic[File]):
+    # Keys are numbered: upserts, deletes, patches.
+
+    def __init__(self, files: TableFiles[File], change: Change, keys: Sequence[str]) -> None:
+        self._files = files
+        self._schema = files.schema
+        self._change = change
+        self._key_schema = pa.schema([self._schema.field(name) for name in keys])
+        self._upserts = self._typed(change.upserts)
+        patches = self._typed(change.patches.rows) if change.patches is not None else None
+        tables = [self._upserts, change.deletes, *([] if patches is None else [patches])]
+        self._changed = pa.concat_tables(conformed_table(table.select(keys), self._key_schema) for table in tables)
+        self._overlays = [self._overlay(0, self._upserts, pa.table({}))]
+        if patches is not None and change.patches is not None:
+            first = self._changed.num_rows - patches.num_rows
+            self._overlays.append(self._overlay(first, patches, change.patches.present))
+        # Upserts that lack columns keep those of the row whose place they take.
+        self._is_partial = set(self._upserts.column_names) < set(self._schema.names)
+        self._is_there = np.zeros(self._upserts.num_rows, np.bool_)
+
+    def found(self) -> list[_Found[File]]:
+        """Where changed keys are."""
+        if not self._changed.num_rows:
+            return []
+        files = self._files.files_with(self._changed)
+        if not files:
+            return []
+        lookup = KeyLookup(self._changed)
+        if len(files) == 1:
+            every = [self._found_in(files[0], lookup)]
+        else:  # reading and comparing keys is done outside of Python's lock
+            with ThreadPoolExecutor(THREADS) as pool:
+                every = list(pool.map(lambda file: self._found_in(file, lookup), files))
+        return [one for one in every if len(one.rows)]
+
+    def replace(self, found: _Found[File]) -> None:
+        """Write what stands in the place of the found rows of a file that keep values."""
+        self._is_there[found.numbers[found.numbers < self._upserts.num_rows]] = True
+        if self._files.feeds:
+            self._feed(found)
+        for overlay in self._overlays if self._is_partial else self._overlays[1:]:
+            own = np.flatnonzero((found.numbers >= overlay.first) & (found.numbers < overlay.after))
+            for places, old in self._files.rows_at(found.file, found.rows[own], overlay.kept):
+                self._write_rows(overlay.over(old, found.numbers[own[places]], self._schema))
+
+    def write_new(self) -> None:
+        """Write the other upserts, and what comes new in any case."""
+        fresh = self._upserts.filter(pa.array(~self._is_there)) if self._is_there.any() else self._upserts
+        appends = [] if self._change.appends is None else [self._change.appends]
+        if self._files.feeds:
+            self._feed_rows("insert", fresh, *appends)
+        for rows in (fresh if self._is_partial else self._upserts, *appends):
+            self._write_rows(rows)
+
+    def _write_rows(self, rows: pa.Table) -> None:
+        if rows.num_rows:
+            self._files.write(conformed_table(rows, self._schema).to_batches())
+
+    def _typed(self, rows: pa.Table) -> pa.Table:
+        return conformed_table(rows, pa.schema([self._schema.field(name) for name in rows.column_names]))
+
+    def _overlay(self, first: int, rows: pa.Table, present: pa.Table) -> _Overlay:
+        written = set(rows.column_names) - set(present.column_names)
+        kept = [field for field in self._schema if field.name not in written]
+        return _Overlay(first, rows, present, pa.schema(kept or [self._schema.field(0)]))
+
+    def _found_in(self, file: File, lookup: KeyLookup) -> _Found[File]:
+        current = self._change.current
+        wanted = self._key_schema if current is None else self._key_schema.append(self._schema.field(current))
+        found: list[tuple[Indices, Indices]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        for first, batch in self._files.key_batches(file, wanted):
+            columns = batch.columns if current is None else batch.columns[:-1]
+            rows, numbers = lookup.find(columns)
+            if current is not None:
+                holds = pc.fill_null(batch.column(batch.num_columns - 1), False).to_numpy(zero_copy_only=False)[rows]
+                rows, numbers = rows[holds], numbers[holds]
+            found.append((rows + first, numbers))
+        rows, numbers = (np.concatenate(part) for part in zip(*found, strict=True))
+        marked = self._files.marked(file) if len(rows) else rows
+        left = ~np.isin(rows, marked, assume_unique=True)
+        return _Found(file, rows[left], numbers[left], marked)
+
+    def _feed(self, found: _Found[File]) -> None:
+        deleted = self._upserts.num_rows, self._upserts.num_rows + self._change.deletes.num_rows
+        for places, old in self._files.rows_at(found.file, found.rows, self._schema):
+            numbers = found.numbers[places]
+            is_deleted = (numbers >= deleted[0]) & (numbers < deleted[1])
+            self._feed_rows("delete", pa.Table.from_batches([old.filter(pa.array(is_deleted))]))
+            for overlay in self._overlays:
+                own = (numbers >= overlay.first) & (numbers < overlay.after)
+                before = old.filter(pa.array(own))
+                self._feed_rows("update_preimage", pa.Table.from_batches([before]))
+                self._feed_rows("update_postimage", overlay.over(before, numbers[own], self._schema))
+
+    def _feed_rows(self, kind: str, *tables: pa.Table) -> None:
+        for rows in tables:
+            if rows.num_rows:
+                typed = conformed_table(rows, self._schema)
+                self._files.feed(typed.append_column("_change_type", pa.repeat(kind, rows.num_rows)))
