@@ -154,7 +154,7 @@ def test_index_gives_the_rows_of_a_log_without_fragments(
     plain, log = _log(work.groups), _log(groups, page_size=page_size, piece_events=piece_events)
     expected, found = _indexes(plain.blocks()), _indexes(expanded(log.blocks()))
     for one, other in zip(found, expected, strict=True):
-        assert (one.layout, one.size, one.checksum) == (other.layout, other.size, other.checksum)
+        assert (one.layout, one.size, one.checks) == (other.layout, other.size, other.checks)
         assert _rows(one, log, size_max) == _rows(other, plain)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -128,9 +129,31 @@ def test_index_of_compressed_events_gives_the_plain_ones(
     assert [index.layout for index in found] == [index.layout for index in expected]
     for one, other in zip(found, expected, strict=True):
         assert one.size == other.size
-        assert one.checksum == other.checksum
+        assert one.checks == other.checks
         rows = _without_places(_rows(one, log, size_max))
         assert rows == _without_places(_rows(other, plain))
+
+
+@given(stored_works(), st.sampled_from([None, 1, 100]), st.integers(1, 400), st.sampled_from([1, 150]))
+def test_cut_index_gives_the_same_rows_and_each_part_knows_its_bytes(
+    made: tuple[Work, list[MadeGroup]], size_max: int | None, size: int, checked: int
+) -> None:
+    _, groups = made
+    log = _log(groups, block_groups=1)
+    with patch("binlog_format.views.table_index.CHECKED_BYTES", checked):
+        indexes = _indexes(expanded(log.blocks()))
+    for index in indexes:
+        parts = [TableIndex.from_bytes(part.to_bytes()) for part in index.cut(size)]
+        assert [check for part in parts for check in part.checks] == list(index.checks)
+        assert all(part.size >= size for part in parts[:-1])
+        assert [row for part in parts for row in _rows(part, log, size_max)] == _rows(index, log)
+        outline, loaded = index.outline(), index.load(log)
+        assert (outline.events == loaded.events).all()
+        assert (outline.groups == loaded.groups).all()
+        for part in parts:
+            wrong = replace(part, checks=(*part.checks[:-1], part.checks[-1]._replace(crc=part.checks[-1].crc ^ 1)))
+            with pytest.raises(DataLossError, match=r"PAGE_REWRITTEN.*CRC-32C"):
+                _rows(wrong, log, size_max)
 
 
 def _transaction(number: int, *, tables: tuple[TableSpec, ...] = (ITEMS, LOG), rows: int = 3) -> list[bytes]:
