@@ -83,6 +83,7 @@ TABLES_SCHEMA = pa.schema(
         ("inserts", pa.int64()),
         ("updates", pa.int64()),
         ("deletes", pa.int64()),
+        ("bytes", pa.int64()),  # of its row events, expanded
         ("checked_updates", pa.int64()),  # row events to which foreign keys apply
         ("checked_deletes", pa.int64()),
         ("ddl", pa.list_(STATEMENT_TYPE)),  # all statements of the range, in order; null in the rows of tables
@@ -275,6 +276,7 @@ def _checked(counts: NDArray[np.int64]) -> dict[str, int]:
 
 
 def _row(touched: _Touched) -> dict[str, object]:
+    index = touched.builder.build()
     return {
         "database": touched.layout.database,
         "table": touched.layout.table,
@@ -282,8 +284,9 @@ def _row(touched: _Touched) -> dict[str, object]:
         "inserts": int(touched.counts[ImageKind.INSERT]),
         "updates": int(touched.counts[ImageKind.UPDATE_BEFORE]),
         "deletes": int(touched.counts[ImageKind.DELETE]),
+        "bytes": index.size,
         **_checked(touched.checked),
-        "index": touched.builder.build().to_bytes(),
+        "index": index.to_bytes(),
     }
 
 

@@ -17,6 +17,8 @@ class Step(StrEnum):
     """The target is known, and does not hold the batch."""
     CREATED = "created"
     """The empty table is there."""
+    PARTS_WRITTEN = "parts written"
+    """All tasks that share the batch's rows have written theirs, and no reader sees them yet."""
     FILES_WRITTEN = "files written"
     """The batch's files are there, and no reader sees them yet."""
     COMMITTED = "committed"

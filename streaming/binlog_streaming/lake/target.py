@@ -150,7 +150,7 @@ class Target(ABC):
     """What the library under it raises when it cannot write."""
 
     takes_parts: ClassVar[bool] = False
-    """Whether several processes may write parts of a step: `written`, `commit_written`, `discard`."""
+    """Whether several processes may write parts of a step: `append_part`, `merge_part`, then `commit_parts`."""
 
     @classmethod
     @abstractmethod
@@ -210,7 +210,11 @@ class Target(ABC):
             Rows and keys brought to the table.
         """
 
-    def written(self, change: Change, keys: Sequence[str]) -> Written[Any]:
+    def append_part(self, rows: pa.RecordBatchReader) -> Written[Any]:
+        """Write some rows that are added, without committing them: what `append` does of it before the commit."""
+        raise NotImplementedError(f"{type(self).__name__} takes steps as a whole")
+
+    def merge_part(self, change: Change, keys: Sequence[str]) -> Written[Any]:
         """Write a part of a step, without committing it: what `merge` does of it before the commit.
 
         Several processes may do so, each with a look of its own; no key may be in two parts.
@@ -221,16 +225,15 @@ class Target(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} takes steps as a whole")
 
-    def commit_written(self, parts: Sequence[Written[Any]], ticket: Ticket) -> int:
+    def commit_parts(self, parts: Sequence[Written[Any]], ticket: Ticket) -> int:
         """Bring all parts of a step into the table in one commit, or in none when there is nothing to change.
+
+        Their files go when the commit comes to nothing. Of parts that nobody commits they stay until maintenance finds
+        them.
 
         Returns:
             Rows and keys brought to the table.
         """
-        raise NotImplementedError(f"{type(self).__name__} takes steps as a whole")
-
-    def discard(self, parts: Sequence[Written[Any]]) -> None:
-        """Remove the files of parts that will not be committed."""
         raise NotImplementedError(f"{type(self).__name__} takes steps as a whole")
 
     @abstractmethod

@@ -66,14 +66,22 @@ class AlignedImages:
         return np.zeros(len(self.table), np.bool_) if source is None else self.images.absent_mask(source)
 
 
-def aligned(source_table: str, pieces: Sequence[Piece], decoding: Decoding) -> tuple[pa.Schema, list[Piece]]:
+def aligned(
+    source_table: str, pieces: Sequence[Piece], decoding: Decoding, columns: pa.Schema | None = None
+) -> tuple[pa.Schema, list[Piece]]:
     """The columns of all *pieces*, and the pieces with these columns.
+
+    Args:
+        source_table: `database.table`.
+        pieces: At least one.
+        decoding: How rows become values.
+        columns: Those that *pieces* have together with others; None: there are no others.
 
     Raises:
         SchemaError: `SCHEMA_CHANGED`: a column's types do not go together.
     """
     schemas = {_look(piece): arrow_schema(piece.layout, decoding) for piece in pieces}
-    common = common_schema(list(schemas.values()), source_table)
+    common = common_schema(list(schemas.values()), source_table) if columns is None else columns
     return common, [_aligned(piece, schemas[_look(piece)], common) for piece in pieces]
 
 

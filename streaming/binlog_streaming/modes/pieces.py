@@ -14,7 +14,7 @@ from binlog_format.gtid_groups import gtid_of
 from binlog_format.position import Position
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.decoding import DEFAULT_DECODING
-from binlog_format.rows.images import read_images
+from binlog_format.rows.images import IMAGE_DTYPE, Images, read_images
 from binlog_format.views.changefeed import commit_versions
 from binlog_format.views.columns import COMMIT_TIME_TYPE
 from binlog_format.views.table_index import TableIndex
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from binlog_format.gtid import GtidSource
     from binlog_format.log import Log
     from binlog_format.rows.decoding import Decoding
-    from binlog_format.rows.images import Images
 
     Indices = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -266,6 +265,23 @@ def load_pieces(indexes: Sequence[bytes], log: Log, decoding: Decoding = DEFAULT
             images = read_images(part.data, part.events, part.rows, part.layout, decoding=decoding)
             if len(images.table):
                 pieces.append(Piece(images, part.events, part.groups, part.layout, part.gtid_sources, decoding))
+    pieces.sort(key=Piece.start)
+    return pieces
+
+
+def outlined(indexes: Sequence[bytes], decoding: Decoding = DEFAULT_DECODING) -> list[Piece]:
+    """Pieces by their first image, with an image for each event and no values: all that indexes say by themselves."""
+    pieces = []
+    for content in indexes:
+        index = TableIndex.from_bytes(content)
+        outline = index.outline()
+        table = np.zeros(len(outline.events), IMAGE_DTYPE)
+        table["event"] = outline.rows
+        cells = np.empty((0, len(table)), np.int32)
+        images = Images(
+            index.layout, outline.data, table, cells, np.zeros(len(index.layout.columns), np.int64), decoding
+        )
+        pieces.append(Piece(images, outline.events, outline.groups, index.layout, index.gtid_sources, decoding))
     pieces.sort(key=Piece.start)
     return pieces
 

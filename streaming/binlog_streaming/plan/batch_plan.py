@@ -24,8 +24,8 @@ COLUMNS_STEP = 1
 ROWS_STEP = 2
 """Behind a change: rows."""
 
-COMPONENT_WEIGHT = 1 << 14
-"""What a component costs however little it holds, in bytes of an index."""
+COMPONENT_WEIGHT = 1 << 19
+"""What a component costs however little it holds, in bytes of row events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class IndexPart:
         inserts: Row changes by kind.
         updates: The same.
         deletes: The same.
+        size: Bytes of the row events, expanded.
     """
 
     start: Position
@@ -47,6 +48,7 @@ class IndexPart:
     inserts: int
     updates: int
     deletes: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +114,7 @@ class Component:
     @property
     def weight(self) -> int:
         """About what it costs, to spread components evenly."""
-        parts = {id(part): part for step in self.steps if isinstance(step, RowsStep) for part in step.parts}
-        return COMPONENT_WEIGHT + sum(len(part.index) for part in parts.values())
+        return COMPONENT_WEIGHT + sum(part.size for name in self.tables for part in self.parts(name))
 
     def parts(self, table: TableName) -> list[IndexPart]:
         """What the batch has of a table, each part once."""

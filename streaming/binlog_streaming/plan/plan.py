@@ -182,7 +182,7 @@ def position_of(value: object) -> Position:
 
 
 def _part(row: Row, end: Position) -> IndexPart:
-    counts = (cast("int", row[name]) for name in ("inserts", "updates", "deletes"))
+    counts = (cast("int", row[name]) for name in ("inserts", "updates", "deletes", "bytes"))
     return IndexPart(position_of(row["start"]), end, bytes(cast("bytes", row["index"])), *counts)
 
 

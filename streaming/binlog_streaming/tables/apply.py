@@ -46,8 +46,10 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.batch_plan import ChangeStep, Component, IndexPart, LogPlace
     from binlog_streaming.plan.kept import KeptTable
     from binlog_streaming.settings import Sink
+    from binlog_streaming.tables.division import Division
     from binlog_streaming.tables.progress import TableProgress
     from binlog_streaming.tables.renames import Origin
+    from binlog_streaming.tables.rows_step import PreparedRows
     from binlog_streaming.tables.statements import Work
 
 
@@ -77,7 +79,11 @@ class BatchRun:
 
 
 def apply_component(
-    run: BatchRun, component: Component, log: Log, targets: TargetFactory | None = None
+    run: BatchRun,
+    component: Component,
+    log: Log,
+    targets: TargetFactory | None = None,
+    division: Division | None = None,
 ) -> list[TableProgress]:
     """Do the steps of *component*.
 
@@ -86,6 +92,7 @@ def apply_component(
         component: Its tables and steps.
         log: Where the rows are read from.
         targets: Makes targets; default: those of the sink's format, without Spark.
+        division: Lets other tasks do large steps; None: all is done here.
 
     Targets of tables that the plan sets aside state it. With `OnError.SET_ASIDE` what is wrong with a
     table is not raised: it sets aside all tables of the component, as they depend on each other.
@@ -93,10 +100,11 @@ def apply_component(
     Raises:
         BinlogError: The first thing that is wrong; it names the table. Nothing of this step is in the target for which
             it was raised, and nothing of later steps is in any; steps before it are.
+        IndivisibleError: With *division* alone: do it without.
     """
     factory = sink_type(run.sink.format) if targets is None else targets
     with contextlib.closing(Looks(run.sink, factory)) as looks:
-        runner = _ComponentRun(run, component, log, looks)
+        runner = _ComponentRun(run, component, log, looks, division)
         try:
             runner.check_targets()
             for step in component.steps:
@@ -111,8 +119,9 @@ def apply_component(
 
 
 class _ComponentRun:
-    def __init__(self, run: BatchRun, component: Component, log: Log, looks: Looks) -> None:
+    def __init__(self, run: BatchRun, component: Component, log: Log, looks: Looks, division: Division | None) -> None:
         self._looks = looks
+        self._division = division
         self._run = run
         self._component = component
         self._log = log
@@ -212,15 +221,19 @@ class _ComponentRun:
     def _apply_rows(self, table: KeptTable, step: RowsStep) -> None:
         name = str(table.name)
         try:
-            cut = (piece.between(step.after, step.before) for part in step.parts for piece in self._pieces(part))
-            pieces = sorted((piece for piece in cut if piece is not None), key=Piece.start)
+            outline = None if self._division is None else self._division.outline(step, table)
+            content = self._content(table, step) if outline is None else outline
         except BinlogError as error:
             raise naming(error, name) from error
-        if not pieces:
+        if not content.pieces:
             return
-        content = RowsContent(name, pieces, self._run.decoding, table.rule, self._facts)
         for mode in table.rule.modes:
-            self._write_rows(table, mode, step, content)
+            self._write_rows(table, mode, step, content, is_divided=outline is not None)
+
+    def _content(self, table: KeptTable, step: RowsStep) -> RowsContent:
+        cut = (piece.between(step.after, step.before) for part in step.parts for piece in self._pieces(part))
+        pieces = sorted((piece for piece in cut if piece is not None), key=Piece.start)
+        return RowsContent(str(table.name), pieces, self._run.decoding, table.rule, self._facts)
 
     def _pieces(self, part: IndexPart) -> list[Piece]:
         pieces = self._read.pop(id(part), None)
@@ -231,7 +244,9 @@ class _ComponentRun:
             self._read[id(part)] = pieces
         return pieces
 
-    def _write_rows(self, table: KeptTable, mode: Mode, step: RowsStep, content: RowsContent) -> None:
+    def _write_rows(
+        self, table: KeptTable, mode: Mode, step: RowsStep, content: RowsContent, *, is_divided: bool
+    ) -> None:
         place = "{}:{}".format(*content.last.last_change())
         keys = content.keys(mode)
         ticket = self._ticket(table, mode, step.number, keys, place, content.last.gtid())
@@ -247,7 +262,11 @@ class _ComponentRun:
                 return 0
             target.check_owner(ticket)
             reached(Step.LOOKED)
-            prepared = prepared_rows(content, ticket)
+            prepared: PreparedRows
+            if is_divided and self._division is not None:
+                prepared = self._division.rows(step, content)
+            else:
+                prepared = prepared_rows(content, ticket)
             fit_columns(target, ticket, target_schema(content, mode), self._positions)
             self._positions.take_back(target, ticket)
             rows_written = prepared.bring_into(target, ticket)

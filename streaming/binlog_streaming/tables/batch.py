@@ -12,13 +12,16 @@ from binlog_connector.spark.table_schemas import SchemaFile
 from binlog_connector.spark.worker_process import settle
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
+from binlog_streaming.modes.shards import IndivisibleError
 from binlog_streaming.plan.batch_plan import ChangeStep
 from binlog_streaming.plan.cascades import CascadeLog
 from binlog_streaming.plan.kept import KeptTables
 from binlog_streaming.plan.plan import plan_batch, spread
 from binlog_streaming.settings import OnError
 from binlog_streaming.tables.apply import BatchRun, apply_component
+from binlog_streaming.tables.division import Division, is_divided, task_counts
 from binlog_streaming.tables.missing import check_folders
+from binlog_streaming.tables.tasks import SparkTasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,6 +35,10 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.plan import Row
     from binlog_streaming.settings import Job
     from binlog_streaming.tables.progress import TableProgress
+    from binlog_streaming.tables.tasks import Tasks
+
+    Result = tuple[str, list[TableProgress] | BinlogError]
+    """Name of a component, and what became of its targets, or the error that ended it."""
 
 THREADS = 2
 """Components that a task writes at a time."""
@@ -48,6 +55,7 @@ PLAN_COLUMNS = (
     "inserts",
     "updates",
     "deletes",
+    "bytes",
     "checked_updates",
     "checked_deletes",
     "ddl",
@@ -130,7 +138,7 @@ class ComponentWriter:
 
     def write(
         self, components: Iterable[Component], targets: TargetFactory | None = None, *, threads: int = THREADS
-    ) -> list[tuple[str, list[TableProgress] | BinlogError]]:
+    ) -> list[Result]:
         """Write *components*, several at a time.
 
         Args:
@@ -148,12 +156,23 @@ class ComponentWriter:
         settle()
         return results
 
-    def _write(
-        self, component: Component, targets: TargetFactory | None
-    ) -> tuple[str, list[TableProgress] | BinlogError]:
+    def write_divided(self, component: Component, tasks: Tasks, task_count: int) -> Result | None:
+        """The same of one component, for the driver: *tasks* do its large steps, up to *task_count* of them a step.
+
+        Returns:
+            None: it has to be done as a whole.
+        """
+        run = self.run
+        division = Division(tasks, task_count, self.log_path, run.sink, run.decoding)
+        try:
+            return self._write(component, None, division)
+        except IndivisibleError:
+            return None
+
+    def _write(self, component: Component, targets: TargetFactory | None, division: Division | None = None) -> Result:
         try:
             with open_log(self.log_path) as log:  # one for each: they are not for several threads
-                return component.name, apply_component(self.run, component, log, targets)
+                return component.name, apply_component(self.run, component, log, targets, division)
         except BinlogError as error:
             return component.name, error
 
@@ -177,15 +196,33 @@ def write_batch(frame: DataFrame, context: BatchContext) -> tuple[BatchPlan, lis
     writer = ComponentWriter(context.run(plan.end, context.schema_file(plan)), context.job.source.path)
     if context.targets is not None:
         return plan, _joined(writer.write(plan.components, context.targets, threads=DRIVER_THREADS))
-    spark_context = frame.sparkSession.sparkContext
+    return plan, _joined(_written(plan.components, writer, SparkTasks(frame.sparkSession.sparkContext)))
+
+
+def _written(components: Sequence[Component], writer: ComponentWriter, tasks: Tasks) -> list[Result]:
+    counts = task_counts(components, tasks.parallelism)
+    table_format = writer.run.sink.format
+    divided = [
+        (one, count) for one, count in zip(components, counts, strict=True) if is_divided(one, count, table_format)
+    ]
+    names = {one.name for one, _ in divided}
+    with ThreadPoolExecutor(max(len(divided), 1)) as pool:
+        waiting = [(one, pool.submit(writer.write_divided, one, tasks, count)) for one, count in divided]
+        results = _whole(writer, tasks, [one for one in components if one.name not in names])
+        done = [(one, future.result()) for one, future in waiting]
+    results += [result for _, result in done if result is not None]
+    return results + _whole(writer, tasks, [one for one, result in done if result is None])
+
+
+def _whole(writer: ComponentWriter, tasks: Tasks, components: Sequence[Component]) -> list[Result]:
     # No more tasks than run at once: each of them costs tens of milliseconds, even without a table.
-    piles = [pickle.dumps(pile) for pile in spread(plan.components, spark_context.defaultParallelism)]
-    tasks = spark_context.parallelize(piles, len(piles))
-    results = tasks.flatMap(lambda pile: writer.write(pickle.loads(pile))).collect()
-    return plan, _joined(results)
+    piles = [pickle.dumps(pile) for pile in spread(components, tasks.parallelism)]
+    if not piles:
+        return []
+    return tasks.run(piles, lambda some: (result for pile in some for result in writer.write(pickle.loads(pile))))
 
 
-def _joined(results: Sequence[tuple[str, list[TableProgress] | BinlogError]]) -> list[TableProgress]:
+def _joined(results: Sequence[Result]) -> list[TableProgress]:
     progress: list[TableProgress] = []
     for _, result in sorted(results, key=lambda pair: pair[0]):
         if isinstance(result, BinlogError):

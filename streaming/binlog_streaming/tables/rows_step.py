@@ -44,6 +44,7 @@ class RowsContent:
         decoding: How rows become values.
         rule: What the job says of the table.
         facts: Of columns that images leave out; None: what the layouts say.
+        columns: Of the table, where the step has more pieces than these; None: it has not.
     """
 
     source_table: str
@@ -51,6 +52,7 @@ class RowsContent:
     decoding: Decoding
     rule: TableRule
     facts: LogFacts | None = None
+    columns: pa.Schema | None = None
 
     @cached_property
     def last(self) -> Piece:
@@ -60,7 +62,7 @@ class RowsContent:
     @cached_property
     def images(self) -> tuple[pa.Schema, StepImages]:
         """All images under the same columns, and these."""
-        schema, pieces = aligned(self.source_table, self.pieces, self.decoding)
+        schema, pieces = aligned(self.source_table, self.pieces, self.decoding, self.columns)
         known = None if self.facts is None else self.facts.of(self.pieces)
         return schema, StepImages(self.source_table, tuple(pieces), known)
 
@@ -111,12 +113,8 @@ def prepared_rows(content: RowsContent, ticket: Ticket) -> PreparedRows:
     columns, images = content.images
     if not ticket.keys:
         return _WholeRows(images, columns)
-    keys = [columns.get_field_index(key) for key in ticket.keys]
-    if ticket.mode is Mode.SCD2:
-        return _ChangedRows(scd2_change(images, columns, keys))
-    if images.has_absent:
-        return _PartialRows(content, keys)
-    return _ChangedRows(mirror_change(images, columns, keys, deletes=content.rule.deletes))
+    keyed = KeyedImages(images, columns, ticket.keys, ticket.mode, content.rule)
+    return keyed if keyed.asks_target else _ChangedRows(keyed.change())
 
 
 class PreparedRows(Protocol):
@@ -148,22 +146,46 @@ class _ChangedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class _PartialRows:
-    # What a row with a new key holds in the columns that its images leave out stands in the target alone.
-    content: RowsContent
-    keys: Sequence[int]
+class KeyedImages:
+    """The images of a step, or of one of its shards, of a table with a key.
+
+    Attributes:
+        images: These.
+        columns: Of the table, without those of the mode.
+        keys: Names of the key columns.
+        mode: `MIRROR` or `SCD2`.
+        rule: What the job says of the table.
+    """
+
+    images: StepImages
+    columns: pa.Schema
+    keys: tuple[str, ...]
+    mode: Mode
+    rule: TableRule
+
+    @property
+    def asks_target(self) -> bool:
+        """What a row with a new key holds in columns that its images leave out stands in the target alone."""
+        return self.mode is Mode.MIRROR and self.images.has_absent
+
+    def change(self, target: Target | None = None) -> Change:
+        """What becomes of rows; *target* may be asked for what rows hold.
+
+        Raises:
+            BinlogError: What is wrong with the rows.
+        """
+        keys = [self.columns.get_field_index(key) for key in self.keys]
+        if self.mode is Mode.SCD2:
+            return scd2_change(self.images, self.columns, keys)
+        there = None if target is None else lambda wanted: rows_with(target.read(), wanted)
+        rule = self.rule
+        return mirror_change(
+            self.images, self.columns, keys, deletes=rule.deletes, unknown=rule.unknown_values, there=there
+        )
 
     def bring_into(self, target: Target, ticket: Ticket) -> int:
-        columns, images = self.content.images
-        change = mirror_change(
-            images,
-            columns,
-            self.keys,
-            deletes=self.content.rule.deletes,
-            unknown=self.content.rule.unknown_values,
-            there=lambda keys: rows_with(target.read(), keys),
-        )
-        return target.merge(change, ticket)
+        """See `PreparedRows`."""
+        return target.merge(self.change(target), ticket)
 
 
 @dataclass(frozen=True, slots=True)

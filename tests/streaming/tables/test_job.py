@@ -18,10 +18,12 @@ from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import DataLossError, StartError, TableError
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.source_file import open_directory
+from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.target import GTID_POSITION_KEY
 from binlog_streaming.plan.failures import named_error
 from binlog_streaming.repack import Repacker
 from binlog_streaming.settings import Job, Mode, Sink, Source, TableFormat, TableRule, Trigger, load_job
+from binlog_streaming.tables import division
 from binlog_streaming.tables.job import TablesJob
 from binlog_streaming.tables.progress import BatchProgress, Outcome
 from tests.program import run_program
@@ -30,9 +32,14 @@ from tests.streaming.tables.processes import RunningJob
 from tests.streaming.tables.test_apply_sinks import check
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from binlog_streaming.lake.delta.actions import Add
+    from binlog_streaming.lake.merge import Written
+    from binlog_streaming.lake.target import Ticket
 
 pytestmark = pytest.mark.spark
 
@@ -67,6 +74,30 @@ def write_job(folder: Path, *, log: Path = OLTP, tables: str = "", bytes_max: st
         f'[sink]\ndirectory = "tables"\n[trigger]\ninterval = "100ms"\n{tables}'
     )
     return path
+
+
+@pytest.mark.parametrize("mode", [Mode.MIRROR, Mode.CHANGELOG])
+def test_tasks_share_one_table(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    """One hot table: more tasks than one read its log, and more than one write it."""
+    monkeypatch.setattr(division, "SHARD_CHANGES", 10)
+    parts: list[int] = []
+    commit_parts = DeltaTarget.commit_parts
+
+    def counted(target: DeltaTarget, some: Sequence[Written[Add]], ticket: Ticket) -> int:
+        parts.append(len(some))
+        return commit_parts(target, some, ticket)
+
+    monkeypatch.setattr(DeltaTarget, "commit_parts", counted)
+    job = job_for(tmp_path, (TableRule(select="sb[.]sbtest1", mode=mode),), bytes_max="200k")
+    batches = run_once(job, spark)
+    assert len(parts) == len(batches) > 1
+    if mode is Mode.MIRROR:
+        assert max(parts) > 1
+        assert mirror(tmp_path / "tables", "sbtest1") == truth("sbtest1")
+    else:
+        assert play_changelog(tmp_path / "tables" / "sb" / "sbtest1")[0] == truth("sbtest1")
 
 
 @pytest.mark.parametrize("log_format", ["classic", "innodb"])

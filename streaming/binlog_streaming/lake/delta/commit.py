@@ -181,6 +181,7 @@ class TableWrite:
         """Let the commit bring files that another one has written, too."""
         if written.added or written.fed:
             self._handed_over.append(written)
+            self.files.names += [add.place for add in (*written.added, *written.fed)]
 
     def commit(
         self, operation: str, said: Mapping[str, object] | None = None, transaction: tuple[str, int] | None = None

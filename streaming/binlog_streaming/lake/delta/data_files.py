@@ -54,6 +54,7 @@ class DataFiles:
 
     Attributes:
         names: What `abandon` removes; who writes other files for the same commit may add them.
+        row_count: Rows that were written.
 
     Args:
         store: The table.
@@ -75,6 +76,7 @@ class DataFiles:
         folder: str = "",
     ) -> None:
         self.names: list[str] = []
+        self.row_count = 0
         self._store = store
         self._partitions = list(partitions)
         self._schema = pa.schema([field for field in schema if field.name not in partitions])
@@ -85,6 +87,7 @@ class DataFiles:
 
     def write(self, rows: pa.Table) -> None:
         """Add rows, with the table's columns."""
+        self.row_count += rows.num_rows
         if not self._partitions:
             self._part(()).write(rows)
             return

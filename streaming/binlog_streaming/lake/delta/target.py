@@ -174,33 +174,33 @@ class DeltaTarget(Target):
             self._commit(write, "MERGE", ticket)
         return change.row_count
 
-    def written(self, change: Change, keys: Sequence[str]) -> Written[Add]:
+    def append_part(self, rows: pa.RecordBatchReader) -> Written[Add]:
+        """See `Target`."""
+        with self._write(self.schema()) as write:
+            write.write(conformed_rows(rows, write.schema))
+            return write.hand_over((), write.files.row_count)
+
+    def merge_part(self, change: Change, keys: Sequence[str]) -> Written[Add]:
         """See `Target`."""
         with self._write(self.schema()) as write:
             return write.hand_over(supersede(write, change, keys), change.row_count)
 
-    def commit_written(self, parts: Sequence[Written[Add]], ticket: Ticket) -> int:
+    def commit_parts(self, parts: Sequence[Written[Add]], ticket: Ticket) -> int:
         """See `Target`.
 
         Raises:
             CommitFailedError: The table is not any more what it was when they were written, or looked at.
         """
-        if any(part.version != self.version() for part in parts):
-            raise conflict(self.store, self._there())
         with self._write(self.schema()) as write:
             for part in parts:
                 write.take_over(part)
+            if ticket.keys and any(part.version != self.version() for part in parts):
+                raise conflict(self.store, self._there())
             take_out(write, (one for part in parts for one in part.superseded), self._merge_kind)
             if write.is_empty:
                 return 0
             self._commit(write, "MERGE", ticket)
         return sum(part.row_count for part in parts)
-
-    def discard(self, parts: Sequence[Written[Add]]) -> None:
-        """See `Target`."""
-        for part in parts:
-            for add in (*part.added, *part.fed):
-                self.store.remove(add.place)
 
     @property
     def _merge_kind(self) -> Merge:

@@ -1,0 +1,255 @@
+"""Row images of a step dealt out by their keys, so that several tasks can merge it: `sharded` -> bytes -> `gathered`.
+
+What happens to a key is in one shard, in log order; the modes make of a shard what they make of a step. An update that
+changes the key and goes into two shards is a delete in one and an insert in the other, which is the same to them.
+Values travel decoded: they are decoded where their part of the log is read, once, and of keys that only their last
+image counts of (`last_only`) no more than that.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
+from binlog_format.kernels import as_bytes
+from binlog_format.rows.arrow_arrays import numbers_array
+from binlog_format.rows.decoding import DEFAULT_DECODING
+from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
+from binlog_streaming.lake.row_values import comparable, one_array
+from binlog_streaming.modes.pieces import Piece, StepImages
+from binlog_streaming.modes.row_keys import KeyTable
+from binlog_streaming.modes.shard_kernels import hash_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Table
+    from binlog_format.events.table_map import TableLayout
+    from binlog_format.rows.decoding import Decoding
+    from binlog_format.rows.images import Images
+
+    Indices = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+_PLACE_DTYPE = np.dtype(
+    [
+        ("file_no", np.int64),  # of the group
+        ("page", np.int64),
+        ("chunk", np.int32),
+        ("timestamp", np.uint32),
+        ("event_no", np.int64),
+        ("row_no", np.int32),
+        ("kind", np.uint8),  # ImageKind
+    ]
+)
+"""What a shard knows of an image beside its values."""
+
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+"""2**64 by the golden ratio: neighbours fall far from each other."""
+
+
+class IndivisibleError(Exception):
+    """A step has to be merged as a whole."""
+
+
+def sharded(
+    images: StepImages, schema: pa.Schema, keys: Sequence[int], count: int, *, last_only: bool
+) -> Iterator[tuple[int, bytes]]:
+    """Deal out images that follow each other in the log.
+
+    Args:
+        images: At least one.
+        schema: Columns of the table; all images have them.
+        keys: Indices of the key columns.
+        count: Of shards.
+        last_only: Of a key only the last one of these images counts; images that lack columns are taken all the same.
+
+    Yields:
+        Numbers of shards, ascending, and what `gathered` takes.
+
+    Raises:
+        IndivisibleError: An update changes the key, and images lack columns: what a row of one shard holds then stands
+            in another one.
+        UnsupportedError: `ROW_IMAGE`: an image lacks a key column.
+        TableError: `NULL_KEY`.
+    """
+    key_table = KeyTable.of(images, schema, keys)
+    shards = shard_numbers(key_table.rows, count)
+    kinds = images.kinds.copy()
+    after = np.flatnonzero(kinds == ImageKind.UPDATE_AFTER)
+    parted = after[shards[after] != shards[after - 1]]
+    if len(parted) and images.has_absent:
+        raise IndivisibleError(images.source_table)
+    if last_only and not images.has_absent:
+        parted = after  # of most updates the image before goes
+        chosen = key_table.last_rows(images.ranks)
+        if images.ranks is not None:
+            chosen = chosen[np.argsort(images.ranks[chosen])]
+    else:
+        chosen = images.in_log_order()
+    kinds[parted], kinds[parted - 1] = ImageKind.INSERT, ImageKind.DELETE
+    chosen = chosen[np.argsort(shards[chosen], kind="stable")]
+    places = _places(images)[chosen]
+    places["kind"] = kinds[chosen]
+    columns = [one_array(images.values(index, field.type, chosen)) for index, field in enumerate(schema)]
+    rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+    absent = {index: images.absent_mask(index)[chosen] for index in range(len(schema))} if images.has_absent else {}
+    layout = images.pieces[-1].layout
+    edges = np.searchsorted(shards[chosen], np.arange(count + 1))
+    for shard in np.flatnonzero(edges[1:] > edges[:-1]).tolist():
+        part = slice(int(edges[shard]), int(edges[shard + 1]))
+        own = {index: mask[part] for index, mask in absent.items() if mask[part].any()}
+        shipped = _Shipped(_ipc(rows.slice(part.start, part.stop - part.start)), places[part], own, layout)
+        yield shard, pickle.dumps(shipped, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def gathered(messages: Iterable[bytes], decoding: Decoding = DEFAULT_DECODING) -> list[Piece]:
+    """The pieces of a shard, by their first image; `StepImages` takes them.
+
+    Args:
+        messages: Of one shard, in any order.
+        decoding: How rows became values.
+
+    Raises:
+        Exception: What `failed` has put among them.
+    """
+    pieces = []
+    for message in messages:
+        shipped = pickle.loads(message)
+        if isinstance(shipped, Exception):
+            raise shipped
+        pieces.append(shipped.piece(decoding))
+    pieces.sort(key=Piece.start)
+    return pieces
+
+
+def failed(error: Exception) -> bytes:
+    """A message that says why there are no more of them."""
+    return pickle.dumps(error, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def shard_numbers(keys: pa.Table, count: int) -> Indices:
+    """Of each key the number of its shard; it depends on the values alone.
+
+    Args:
+        keys: One row for a key.
+        count: Of shards.
+    """
+    total = np.zeros(keys.num_rows, np.uint64)
+    for column in keys.columns:
+        for part in comparable(one_array(column)):
+            total = (total ^ _hashes(part)) * _SPREAD
+            total ^= total >> np.uint64(32)
+    numbers: Indices = (total % np.uint64(count)).astype(np.int64)
+    return numbers
+
+
+def _hashes(array: pa.Array) -> NDArray[np.uint64]:
+    # There are no nulls in keys.
+    kind = array.type
+    if pa.types.is_boolean(kind):
+        array = array.cast(pa.uint8())
+    if pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind):
+        array = array.cast(pa.string() if pa.types.is_decimal(kind) else pa.binary())
+    if pa.types.is_primitive(array.type):
+        width = array.type.bit_width
+        unsigned = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}[width]
+        held = np.frombuffer(array.buffers()[1], unsigned)[array.offset : array.offset + len(array)]
+        numbers: NDArray[np.uint64] = held.astype(np.uint64)
+        return numbers
+    texts = array.cast(pa.large_binary())
+    hashes = np.zeros(len(texts), np.int64)
+    offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    done = hash_texts(as_bytes(texts.buffers()[2] or b""), offsets, hashes)
+    assert done, "the texts of an array lie within its bytes"
+    return hashes.astype(np.uint64)
+
+
+def _places(images: StepImages) -> Table:
+    parts = []
+    for piece in images.pieces:
+        table = piece.images.table
+        events = piece.events[table["event"].astype(np.int64)]
+        groups = piece.groups[events["group"]]
+        places = np.zeros(len(table), _PLACE_DTYPE)
+        for name in ("file_no", "page", "chunk", "timestamp"):
+            places[name] = groups[name]
+        places["event_no"], places["row_no"] = events["event_no"], table["row_no"]
+        parts.append(places)
+    return np.concatenate(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shipped:
+    # Images of one shard on their way: Arrow IPC, `_PLACE_DTYPE`, which images lack columns, the layout of the last.
+    rows: bytes
+    places: Table
+    absent: dict[int, Mask]
+    layout: TableLayout
+
+    def piece(self, decoding: Decoding) -> Piece:
+        places = self.places
+        new_group, new_event = np.ones((2, len(places)), np.bool_)
+        for name in ("file_no", "page", "chunk"):
+            changed = places[name][1:] != places[name][:-1]
+            new_group[1:] = changed if name == "file_no" else new_group[1:] | changed
+        new_event[1:] = new_group[1:] | (places["event_no"][1:] != places["event_no"][:-1])
+        groups = np.zeros(int(new_group.sum()), GROUP_DTYPE)
+        for name in ("file_no", "page", "chunk", "timestamp"):
+            groups[name] = places[name][new_group]
+        events = np.zeros(int(new_event.sum()), EVENT_DTYPE)
+        events["event_no"] = places["event_no"][new_event]
+        events["group"] = (np.cumsum(new_group) - 1)[new_event]
+        table = np.zeros(len(places), IMAGE_DTYPE)
+        table["event"], table["row_no"], table["kind"] = np.cumsum(new_event) - 1, places["row_no"], places["kind"]
+        with pa.ipc.open_stream(self.rows) as reader:
+            rows = reader.read_all()
+        images = ShippedImages(table, rows, self.absent)
+        return Piece(cast("Images", images), events, groups, self.layout, (), decoding)
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedImages:
+    """Images whose values are decoded, as `Piece.images`.
+
+    Attributes:
+        table: `IMAGE_DTYPE`, one row for each image.
+        rows: The same, with all columns.
+        absent: Which images lack a column, where any do.
+    """
+
+    table: Table
+    rows: pa.Table
+    absent: dict[int, Mask]
+
+    def column_of(self, column: int, rows: Indices, missing: Mask) -> pa.Array:
+        """Values of a column in the images *rows*; null where *missing*."""
+        wanted = pa.array(rows, pa.int64(), mask=missing) if missing.any() else numbers_array(rows)
+        return one_array(self.rows.column(column)).take(wanted)
+
+    def select(self, rows: Indices, /) -> ShippedImages:
+        """Some of the images."""
+        absent = {column: mask[rows] for column, mask in self.absent.items()}
+        return replace(self, table=self.table[rows], rows=self.rows.take(numbers_array(rows)), absent=absent)
+
+    def has_absent(self) -> bool:
+        """Whether a column is missing from a row image."""
+        return bool(self.absent)
+
+    def absent_mask(self, column: int, /) -> Mask:
+        """Which images lack a column."""
+        return self.absent.get(column, np.zeros(len(self.table), np.bool_))
+
+
+def _ipc(rows: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    return bytes(sink.getvalue())

@@ -1,0 +1,148 @@
+"""Which rows steps are divided, and into how many shards: `Division`.
+
+A step is divided when tasks would have nothing to do while one merges it, or when it is more than a task should hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.steps import Step, reached
+from binlog_streaming.modes.pieces import outlined
+from binlog_streaming.modes.shards import IndivisibleError
+from binlog_streaming.plan.batch_plan import RowsStep
+from binlog_streaming.settings import Mode
+from binlog_streaming.tables.parts import PartsWriter
+from binlog_streaming.tables.rows_step import RowsContent, target_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.lake.target import Target, Ticket
+    from binlog_streaming.plan.batch_plan import Component
+    from binlog_streaming.plan.kept import KeptTable
+    from binlog_streaming.settings import Sink
+    from binlog_streaming.tables.tasks import Tasks
+
+SHARD_CHANGES = 25_000
+"""Row changes of a shard, at least, unless they are large: fewer are merged before others have begun to help."""
+
+SHARD_BYTES = 64 << 20
+"""Row events of a shard, at most, as far as they have many keys: decoded they are some times as much."""
+
+HOT = 1.25
+"""Times the work that each task would have if all had as much: what a table has to be, to be divided for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How the rows steps of a component are divided.
+
+    Attributes:
+        tasks: Who does the work.
+        task_count: How many of them may help each other with a step.
+        log_path: Path of the log.
+        sink: Where the tables go.
+        decoding: How rows become values.
+    """
+
+    tasks: Tasks
+    task_count: int
+    log_path: str
+    sink: Sink
+    decoding: Decoding
+
+    def outline(self, step: RowsStep, table: KeptTable) -> RowsContent | None:
+        """What can be known of *step* without its rows, without pieces where it has none; None: it is not divided.
+
+        Raises:
+            BinlogError: The table's columns or keys.
+            IndivisibleError: It is too much, and has to be merged as a whole.
+        """
+        if shard_count(step, self.task_count) < 2:
+            return None
+        outline = outlined([part.index for part in step.parts], self.decoding)
+        cut = (piece.between(step.after, step.before) for piece in outline)
+        pieces = [piece for piece in cut if piece is not None]
+        content = RowsContent(str(table.name), pieces, self.decoding, table.rule)
+        if not pieces:
+            return content
+        # Of a table without a key the rows that go can be any: all of them are looked at together.
+        is_keyed = all(mode is Mode.CHANGELOG or content.keys(mode) for mode in table.rule.modes)
+        if not is_keyed and any(part.updates or part.deletes for part in step.parts):
+            raise IndivisibleError(content.source_table)
+        return content
+
+    def rows(self, step: RowsStep, content: RowsContent) -> DividedRows:
+        """The rows of *step*; *content* is its outline."""
+        return DividedRows(self, step, content)
+
+
+@dataclass(frozen=True, slots=True)
+class DividedRows:
+    """Rows that several tasks write; see `PreparedRows`."""
+
+    division: Division
+    step: RowsStep
+    content: RowsContent
+
+    def bring_into(self, target: Target, ticket: Ticket) -> int:
+        """See `PreparedRows`.
+
+        Raises:
+            BinlogError: What is wrong with the rows, the log or the target.
+            IndivisibleError: The step has to be merged as a whole.
+        """
+        division, content = self.division, self.content
+        schema = target_schema(content, ticket.mode)
+        writer = PartsWriter(
+            log_path=division.log_path,
+            sink=division.sink,
+            uri=target.uri,
+            source_table=content.source_table,
+            rule=content.rule,
+            mode=ticket.mode,
+            keys=ticket.keys,
+            columns=schema if ticket.mode is Mode.CHANGELOG else content.images[0],
+            schema=schema,
+            after=self.step.after,
+            before=self.step.before,
+            decoding=division.decoding,
+            shard_count=shard_count(self.step, division.task_count),
+        )
+        parts = writer.write(division.tasks, self.step)
+        reached(Step.PARTS_WRITTEN)
+        return target.commit_parts(parts, ticket)
+
+
+def task_counts(components: Sequence[Component], parallelism: int) -> list[int]:
+    """For each component how many tasks may help each other with it; 1: it is left to one.
+
+    Args:
+        components: Of a batch.
+        parallelism: Tasks that run at the same time.
+    """
+    weights = [component.weight for component in components]
+    fair = sum(weights) / parallelism
+    return [
+        # Tables that depend on each other are done in the order of the log.
+        round(weight / fair) if weight > HOT * fair and len(component.tables) == 1 else 1
+        for component, weight in zip(components, weights, strict=True)
+    ]
+
+
+def is_divided(component: Component, task_count: int, table_format: str) -> bool:
+    """Whether any step of *component* is divided."""
+    if len(component.tables) > 1 or not sink_type(table_format).takes_parts:
+        return False
+    return any(shard_count(step, task_count) > 1 for step in component.steps if isinstance(step, RowsStep))
+
+
+def shard_count(step: RowsStep, task_count: int) -> int:
+    """In how many shards a step is merged; 1: it is not divided."""
+    changes = sum(part.inserts + part.updates + part.deletes for part in step.parts)
+    size = sum(part.size for part in step.parts)
+    return max(min(task_count, changes // SHARD_CHANGES), -(-size // SHARD_BYTES))
