@@ -44,6 +44,7 @@ class RunPlan:
         source: Settings of the source, beside the path.
         has_limit: Whether the limit is measured too.
         watches_memory: Whether memory is looked at; while it is, the kernel holds up those that take some.
+        tasks: That run at the same time.
     """
 
     log: str
@@ -54,6 +55,7 @@ class RunPlan:
     source: tuple[tuple[str, str], ...] = ()
     has_limit: bool = False
     watches_memory: bool = False
+    tasks: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def run_here(plan: RunPlan) -> TableRun:
 
     work = Path(tempfile.mkdtemp(prefix="binlog-stream-bench-"))
     log_file = Path(tempfile.gettempdir()) / "binlog-stream-bench.log"
-    spark = local_session("bench", master="local[2]", settings=PLANNING_ONLY, log_file=log_file)
+    spark = local_session("bench", master=f"local[{plan.tasks}]", settings=PLANNING_ONLY, log_file=log_file)
     watch = MemoryWatch()
     try:
         _run(spark, plan, plan.warm_up, work / "warm-up")

@@ -25,6 +25,9 @@ LARGE_TRANSACTIONS = 20_000
 """On one table of that many rows: 400,000 row changes behind a load of 1 GB."""
 WARM_UP_TRANSACTIONS = 2_000
 WARM_UP_ROWS = 2_000
+HOT_ROWS = 500_000
+HOT_TRANSACTIONS = 25_000
+"""On one table of that many rows: 500,000 row changes more."""
 MARKED = ("merge", "mark")
 HALF = GIGABYTE_TRANSACTIONS // 2
 
@@ -79,6 +82,15 @@ def mirror_limit() -> float:
 def large_mirror() -> float:
     """Row changes anywhere in one Delta table of 5,000,000 rows, mode mirror; the load is not timed."""
     return _large_run().merged_rows_per_s
+
+
+@benchmark("lake.onetable.split2.speedup", unit="x")
+def hot_table() -> float:
+    """Row changes in a second of one table that is filled and changed, two tasks against one, mode mirror."""
+    log = backlog(transactions=HOT_TRANSACTIONS, tables=1, rows_per_table=HOT_ROWS)
+    warm_up = backlog(transactions=WARM_UP_TRANSACTIONS, tables=1, rows_per_table=WARM_UP_ROWS)
+    plan = RunPlan(str(log.path), log.changes, str(warm_up.path), "mirror")
+    return measured_run(plan).rows_per_s / measured_run(replace(plan, tasks=1)).rows_per_s
 
 
 @benchmark("lake.delta.mirror.marked.merged_rows_per_s", unit="rows/s")

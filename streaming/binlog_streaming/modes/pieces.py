@@ -22,7 +22,7 @@ from binlog_streaming.modes.absent_columns import NO_FACTS, AbsentFacts, absent_
 from binlog_streaming.modes.place_texts import place_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -252,16 +252,16 @@ class StepImages:
         return np.cumsum([0, *(len(piece.images.table) for piece in self.pieces)], dtype=np.int64)
 
 
-def load_pieces(indexes: Sequence[bytes], log: Log, decoding: Decoding = DEFAULT_DECODING) -> list[Piece]:
+def load_pieces(indexes: Iterable[TableIndex], log: Log, decoding: Decoding = DEFAULT_DECODING) -> list[Piece]:
     """Read the events that *indexes* name, and find the row images in them; pieces come by their first image.
 
     Raises:
         DataLossError: `PAGE_REWRITTEN`: the bytes are not those that were indexed.
     """
     pieces = []
-    for content in indexes:
-        # All pieces are read before anything is written: only behind the last one is it known that the bytes are right.
-        for part in TableIndex.from_bytes(content).pieces(log):
+    for index in indexes:
+        # All pieces are read before anything is written: only after the last one is it known that the bytes are right.
+        for part in index.pieces(log):
             images = read_images(part.data, part.events, part.rows, part.layout, decoding=decoding)
             if len(images.table):
                 pieces.append(Piece(images, part.events, part.groups, part.layout, part.gtid_sources, decoding))

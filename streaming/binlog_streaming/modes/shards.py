@@ -96,7 +96,7 @@ def sharded(
         chosen = images.in_log_order()
     kinds[parted], kinds[parted - 1] = ImageKind.INSERT, ImageKind.DELETE
     chosen = chosen[np.argsort(shards[chosen], kind="stable")]
-    places = _places(images)[chosen]
+    places = _places(images, chosen)
     places["kind"] = kinds[chosen]
     columns = [one_array(images.values(index, field.type, chosen)) for index, field in enumerate(schema)]
     rows = pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -172,18 +172,21 @@ def _hashes(array: pa.Array) -> NDArray[np.uint64]:
     return hashes.astype(np.uint64)
 
 
-def _places(images: StepImages) -> Table:
-    parts = []
+def _places(images: StepImages, chosen: Indices) -> Table:
+    parts: dict[str, list[NDArray[np.generic]]] = {name: [] for name in _PLACE_DTYPE.names or ()}
     for piece in images.pieces:
         table = piece.images.table
-        events = piece.events[table["event"].astype(np.int64)]
-        groups = piece.groups[events["group"]]
-        places = np.zeros(len(table), _PLACE_DTYPE)
+        event = table["event"].astype(np.int64)
+        group = piece.events["group"][event]
         for name in ("file_no", "page", "chunk", "timestamp"):
-            places[name] = groups[name]
-        places["event_no"], places["row_no"] = events["event_no"], table["row_no"]
-        parts.append(places)
-    return np.concatenate(parts)
+            parts[name].append(piece.groups[name][group])
+        parts["event_no"].append(piece.events["event_no"][event])
+        parts["row_no"].append(table["row_no"])
+    places = np.zeros(len(chosen), _PLACE_DTYPE)
+    for name, columns in parts.items():
+        if columns:
+            places[name] = np.concatenate(columns)[chosen]
+    return places
 
 
 @dataclass(frozen=True, slots=True)

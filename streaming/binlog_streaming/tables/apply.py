@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.table_changes import TableRenamed
 from binlog_format.errors import BinlogError, TableError, UnsupportedError
 from binlog_format.rows.decoding import DEFAULT_DECODING
+from binlog_format.views.table_index import TableIndex
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.steps import Step, reached
 from binlog_streaming.lake.target import QUERY_PROPERTY, SET_ASIDE_PROPERTY, Ticket
@@ -238,7 +239,7 @@ class _ComponentRun:
     def _pieces(self, part: IndexPart) -> list[Piece]:
         pieces = self._read.pop(id(part), None)
         if pieces is None:
-            pieces = load_pieces((part.index,), self._log, self._run.decoding)
+            pieces = load_pieces((TableIndex.from_bytes(part.index),), self._log, self._run.decoding)
         self._uses[id(part)] -= 1
         if self._uses[id(part)]:
             self._read[id(part)] = pieces

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings import Sink
     from binlog_streaming.tables.tasks import Tasks
 
-SHARD_CHANGES = 25_000
+SHARD_CHANGES = 50_000
 """Row changes of a shard, at least, unless they are large: fewer are merged before others have begun to help."""
 
 SHARD_BYTES = 64 << 20

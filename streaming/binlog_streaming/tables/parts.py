@@ -43,7 +43,11 @@ if TYPE_CHECKING:
     Failure = BinlogError | IndivisibleError
 
 READ_BYTES = 8 << 20
-"""Row events that are dealt out at a time; a shard gets its share of them in one message."""
+"""Row events that are read and dealt out at a time; of more where there are so many shards that messages were small."""
+
+
+FAIR = 1.25
+"""Times the bytes that each task would read if all read as many: what one may be given, to spare the cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +91,7 @@ class PartsWriter:
             BinlogError: What is wrong with the rows, the log or the target.
             IndivisibleError: The step has to be merged as a whole.
         """
-        size = max(READ_BYTES, self.shard_count << 18)
-        indexes = [part.to_bytes() for one in step.parts for part in TableIndex.from_bytes(one.index).cut(size)]
+        indexes = fair_cuts(step, tasks.parallelism)
         if self.keys:
             results = tasks.run_sharded(indexes, self.deal, self.shard_count, self.merge)
         else:
@@ -156,8 +159,27 @@ class PartsWriter:
         return RowsContent(self.source_table, pieces, self.decoding, self.rule, LogFacts(log), self.columns)
 
     def _pieces(self, log: Log, indexes: Iterable[bytes]) -> Iterator[list[Piece]]:
-        for index in indexes:
-            cut = (piece.between(self.after, self.before) for piece in load_pieces((index,), log, self.decoding))
-            pieces = [piece for piece in cut if piece is not None]
+        size = max(READ_BYTES, self.shard_count << 18)
+        for index in (cut for content in indexes for cut in TableIndex.from_bytes(content).cut(size)):
+            some = (piece.between(self.after, self.before) for piece in load_pieces((index,), log, self.decoding))
+            pieces = [piece for piece in some if piece is not None]
             if pieces:
                 yield pieces
+
+
+def fair_cuts(step: RowsStep, task_count: int) -> list[bytes]:
+    """The indexes of *step*, cut where *task_count* tasks would not have about as much to read each."""
+    sizes = [part.size for part in step.parts]
+    fair = sum(sizes) // task_count
+    if len(sizes) % task_count == 0 and max(sizes) <= FAIR * fair:
+        return [part.index for part in step.parts]
+    half = max(fair // 2, 1)
+    return [
+        content
+        for part in step.parts
+        for content in (
+            [part.index]
+            if part.size <= half
+            else [cut.to_bytes() for cut in TableIndex.from_bytes(part.index).cut(half)]
+        )
+    ]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from binlog_format import open_log
 from binlog_format.events.table_encoding import ColumnSpec, TableSpec
 from binlog_format.position import Position
+from binlog_format.views.table_index import TableIndex
 from binlog_format.views.tables import TablesView
 from binlog_streaming.modes.pieces import NO_IMAGE, StepImages, cut_at, load_pieces
 from tests.streaming.tables.row_images import piece_of, step_of
@@ -95,9 +96,8 @@ def test_pieces_of_a_log_are_cut_where_a_transaction_ends(tmp_path: Path) -> Non
         for number in range(4):
             log.insert(spec, (number, str(number)))
     with open_log(str(tmp_path)) as opened:
-        indexes = [
-            row["index"] for batch in TablesView().batches(opened.committed_blocks()) for row in batch.to_pylist()
-        ]
+        batches = TablesView().batches(opened.committed_blocks())
+        indexes = [TableIndex.from_bytes(row["index"]) for batch in batches for row in batch.to_pylist()]
         pieces: list[Piece] = load_pieces(indexes, opened)
         position, event_no = pieces[0].last_change()
         first, second = cut_at("shop.customers", pieces, [(position, event_no)])
