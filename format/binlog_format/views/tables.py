@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -93,6 +92,10 @@ TABLES_SCHEMA = pa.schema(
 )
 
 
+INDEX_EVENTS = 1 << 18
+"""Row events of an index, before another one is begun: 50 MB while it is built, whatever a transaction weighs."""
+
+
 class StatementRowFinder(Protocol):
     """Finds statements that change tables as a whole; who knows the language gives one."""
 
@@ -100,24 +103,54 @@ class StatementRowFinder(Protocol):
         """Those in a block of plain events, in order: row of the event, value of `STATEMENT_TYPE`."""
 
 
-@dataclass(slots=True)
 class _Touched:
-    layout: TableLayout
-    builder: TableIndexBuilder
-    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(ImageKind), dtype=np.int64))
-    checked: NDArray[np.int64] = field(default_factory=lambda: np.zeros(2, dtype=np.int64))
+    def __init__(self, layout: TableLayout) -> None:
+        self.layout = layout
+        self._rows: list[dict[str, object]] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._builder = TableIndexBuilder(self.layout)
+        self._counts = np.zeros(len(ImageKind), dtype=np.int64)
+        self._checked = np.zeros(2, dtype=np.int64)
+        self._events = 0
 
     def add(self, block: Block, touched: TableEvents, decoding: Decoding) -> None:
         images = read_images(
             block.data, block.events, touched.events, touched.layout, place=block.place, decoding=decoding
         )
-        self.counts += np.bincount(images.table["kind"], minlength=len(ImageKind))
-        self.checked += checked_counts(block, touched.events)
-        self.builder.add(block, touched.events)
+        self._counts += np.bincount(images.table["kind"], minlength=len(ImageKind))
+        self._checked += checked_counts(block, touched.events)
+        self._builder.add(block, touched.events)
+        self._events += len(touched.events)
+        if self._events >= INDEX_EVENTS:
+            self._end()
+
+    def rows(self) -> list[dict[str, object]]:
+        if self._events:
+            self._end()
+        return self._rows
+
+    def _end(self) -> None:
+        index = self._builder.build()
+        self._rows.append(
+            {
+                "database": self.layout.database,
+                "table": self.layout.table,
+                "layout": self.layout.digest,
+                "inserts": int(self._counts[ImageKind.INSERT]),
+                "updates": int(self._counts[ImageKind.UPDATE_BEFORE]),
+                "deletes": int(self._counts[ImageKind.DELETE]),
+                "bytes": index.size,
+                **_checked(self._checked),
+                "index": index.to_bytes(),
+            }
+        )
+        self._begin()
 
 
 class TablesView:
-    """The tables touched in a range; a table whose layout changes has a row for each layout.
+    """The tables touched in a range; a table has a row for each of its layouts, and for each `INDEX_EVENTS` or so.
 
     One more row has the statements of the range that change tables as a whole, whatever tables are wanted: how many of
     them stand before a change does not depend on that. Of statements that change rows and say the same, the first one
@@ -185,13 +218,13 @@ class TablesView:
                 layout = touched.layout
                 key = (layout.database, layout.table, layout.digest, layout.completion)
                 if key not in found:
-                    found[key] = _Touched(layout, TableIndexBuilder(layout))
+                    found[key] = _Touched(layout)
                 try:
                     found[key].add(block, touched, self._decoding)
                 except OF_ONE_TABLE as error:
                     on_problem(block, touched, error)
         rows = [
-            *(_row(one) for one in found.values() if not problems.has(one.layout)),
+            *(row for one in found.values() if not problems.has(one.layout) for row in one.rows()),
             *_rows_of_others(others),
             *problems.rows(),
         ]
@@ -273,21 +306,6 @@ def _rows_of_others(others: Mapping[tuple[str, str], NDArray[np.int64]]) -> Iter
 def _checked(counts: NDArray[np.int64]) -> dict[str, int]:
     updates, deletes = counts.tolist()
     return {"checked_updates": updates, "checked_deletes": deletes}
-
-
-def _row(touched: _Touched) -> dict[str, object]:
-    index = touched.builder.build()
-    return {
-        "database": touched.layout.database,
-        "table": touched.layout.table,
-        "layout": touched.layout.digest,
-        "inserts": int(touched.counts[ImageKind.INSERT]),
-        "updates": int(touched.counts[ImageKind.UPDATE_BEFORE]),
-        "deletes": int(touched.counts[ImageKind.DELETE]),
-        "bytes": index.size,
-        **_checked(touched.checked),
-        "index": index.to_bytes(),
-    }
 
 
 def _batch(

@@ -269,21 +269,42 @@ def load_pieces(indexes: Iterable[TableIndex], log: Log, decoding: Decoding = DE
     return pieces
 
 
-def outlined(indexes: Sequence[bytes], decoding: Decoding = DEFAULT_DECODING) -> list[Piece]:
-    """Pieces by their first image, with an image for each event and no values: all that indexes say by themselves."""
+def outlined(
+    indexes: Iterable[bytes],
+    after: EventPlace | None,
+    before: EventPlace | None,
+    decoding: Decoding = DEFAULT_DECODING,
+) -> list[Piece]:
+    """What indexes say by themselves of rows between two places: of each a piece that has no values.
+
+    Instead of images it has the first event and the last one, so it is small however many there are.
+    """
     pieces = []
     for content in indexes:
-        index = TableIndex.from_bytes(content)
-        outline = index.outline()
-        table = np.zeros(len(outline.events), IMAGE_DTYPE)
-        table["event"] = outline.rows
-        cells = np.empty((0, len(table)), np.int32)
-        images = Images(
-            index.layout, outline.data, table, cells, np.zeros(len(index.layout.columns), np.int64), decoding
-        )
-        pieces.append(Piece(images, outline.events, outline.groups, index.layout, index.gtid_sources, decoding))
+        piece = _outline(TableIndex.from_bytes(content), decoding).between(after, before)
+        if piece is not None:
+            pieces.append(_ends_of(piece))
     pieces.sort(key=Piece.start)
     return pieces
+
+
+def _outline(index: TableIndex, decoding: Decoding) -> Piece:
+    outline = index.outline()
+    table = np.zeros(len(outline.events), IMAGE_DTYPE)
+    table["event"] = outline.rows
+    slots, cells = np.zeros(len(index.layout.columns), np.int64), np.empty((0, len(table)), np.int32)
+    images = Images(index.layout, outline.data, table, cells, slots, decoding)
+    return Piece(images, outline.events, outline.groups, index.layout, index.gtid_sources, decoding)
+
+
+def _ends_of(piece: Piece) -> Piece:
+    ends = piece.images.table["event"][[0, -1]].astype(np.int64)
+    events = piece.events[ends]
+    groups = piece.groups[events["group"]]
+    events["group"] = [0, 1]
+    images = piece.images.select(np.array([0, -1]))
+    images.table["event"] = [0, 1]
+    return replace(piece, images=images, events=events, groups=groups)
 
 
 def cut_at(source_table: str, pieces: Sequence[Piece], places: Sequence[EventPlace]) -> list[StepImages]:

@@ -64,9 +64,7 @@ class Division:
         """
         if shard_count(step, self.task_count) < 2:
             return None
-        outline = outlined([part.index for part in step.parts], self.decoding)
-        cut = (piece.between(step.after, step.before) for piece in outline)
-        pieces = [piece for piece in cut if piece is not None]
+        pieces = outlined((part.index for part in step.parts), step.after, step.before, self.decoding)
         content = RowsContent(str(table.name), pieces, self.decoding, table.rule)
         if not pieces:
             return content

@@ -6,6 +6,7 @@ import base64
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -172,6 +173,22 @@ def test_index_gives_what_the_blocks_give(made: tuple[Work, MadeLog]) -> None:
         direct = _rows(view.batches(log.committed_blocks()), changefeed_schema(index.layout))
         for size_max in (None, 100, 1000):
             assert _rows(_from_index(index, log, size_max=size_max), changefeed_schema(index.layout)) == direct
+
+
+@given(works())
+def test_table_of_many_events_has_several_rows(work: Work) -> None:
+    log = MadeLog(work.groups, page_size=1 << 40, block_groups=1)
+    (whole,) = [batch.to_pylist() for batch in TablesView().batches(log.committed_blocks())] or [[]]
+    with patch("binlog_format.views.tables.INDEX_EVENTS", 1):
+        (parts,) = [batch.to_pylist() for batch in TablesView().batches(log.committed_blocks())] or [[]]
+    assert len(parts) >= len(whole)
+    for row in whole:
+        own = [part for part in parts if (part["table"], part["layout"]) == (row["table"], row["layout"])]
+        for name in ("inserts", "updates", "deletes", "bytes", "checked_updates", "checked_deletes"):
+            assert sum(part[name] for part in own) == row[name]
+        schema = changefeed_schema(_index(row).layout)
+        batches = [batch for part in own for batch in _from_index(_index(part), log)]
+        assert _rows(batches, schema) == _rows(_from_index(_index(row), log), schema)
 
 
 def _index(row: dict[str, object]) -> TableIndex:
