@@ -20,6 +20,7 @@ from bench.templates import Template, decimal_digits, digit_groups
 from binlog_format.events.encoding import Origin, encode_annotate_rows, encode_gtid, encode_xid
 from binlog_format.events.table_encoding import TableEncoder, TableSpec
 from binlog_format.gtid import Gtid
+from binlog_format.innodb.writer.server import BinlogWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,6 +49,7 @@ LOAD_INSERTS = 25
 TEXTS = 4096
 BATCH = 1024
 """Transactions made at once."""
+_SESSION = 1
 _VERSION = 1
 """Counts up when the data below changes."""
 
@@ -76,6 +78,22 @@ def write_groups(writer: GroupWriter, *, transactions: int, tables: int, rows_pe
         for group in shop.transactions(min(BATCH, transactions - first)):
             writer.write_group(*group)
     return CHANGES * transactions + tables * rows_per_table
+
+
+def large_transaction(rows: int) -> KeptLog:
+    """A log with one transaction, which fills one table; 200 bytes a row. Written if it is not there."""
+    return kept_log(f"transaction-{_VERSION}-{rows}", Form.INNODB, partial(_write_transaction, rows=rows))
+
+
+def _write_transaction(writer: GroupWriter, *, rows: int) -> int:
+    assert isinstance(writer, BinlogWriter)
+    writer.begin(_SESSION)
+    for _, _, (statements, _) in Shop(1, rows).load():
+        writer.event(_SESSION, statements)
+    gtid = Gtid(0, SERVER_ID, 1)
+    writer.event(_SESSION, encode_xid(1, Origin(FIRST_SECOND, SERVER_ID)))
+    writer.commit(_SESSION, gtid, encode_gtid(gtid, FIRST_SECOND))
+    return rows
 
 
 class _Kind(IntEnum):

@@ -40,9 +40,9 @@ def cpu_seconds() -> dict[Role, float]:
     return seconds
 
 
-def resident_bytes() -> dict[Role, int]:
-    """Memory that is resident now, by role; of what processes share, each has its part. Linux only."""
-    return {role: sum(_proportional_bytes(one.pid) for one in seen) for role, seen in _by_role().items()}
+def resident_bytes() -> dict[Role, list[int]]:
+    """Memory of each process that is resident now, by role; of what they share, each has its part. Linux only."""
+    return {role: [_proportional_bytes(one.pid) for one in seen] for role, seen in _by_role().items()}
 
 
 class MemoryWatch(threading.Thread):
@@ -50,18 +50,21 @@ class MemoryWatch(threading.Thread):
 
     Attributes:
         peaks: The most that each role had, in bytes.
+        largest: The most that one process of each role had.
     """
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.peaks = dict.fromkeys(Role, 0)
+        self.largest = dict.fromkeys(Role, 0)
         self._ends = threading.Event()
 
     def run(self) -> None:
         """Look until it is stopped."""
         while not self._ends.wait(INTERVAL_S):
             now = resident_bytes()
-            self.peaks = {role: max(self.peaks[role], now[role]) for role in Role}
+            self.peaks = {role: max(self.peaks[role], sum(now[role])) for role in Role}
+            self.largest = {role: max(self.largest[role], *now[role], 0) for role in Role}
 
     def __enter__(self) -> None:
         self.start()

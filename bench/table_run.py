@@ -81,6 +81,7 @@ class TableRun:
         batches: From the first to the last.
         cpu_s: Processor seconds, by role, from when the query was asked for to its end.
         peaks: Most memory in that time, in bytes, by role; none where it was not looked at.
+        largest: The same of one process.
         limit_s: Seconds that deltalake took for the same data without a log, behind the run: to append all of them in
             mode changelog, to merge those of the last batch in mode mirror. None: not for such tables.
     """
@@ -88,6 +89,7 @@ class TableRun:
     batches: tuple[BatchRun, ...]
     cpu_s: dict[str, float]
     peaks: dict[str, int]
+    largest: dict[str, int]
     limit_s: float | None
 
     @property
@@ -145,6 +147,7 @@ def run_here(plan: RunPlan) -> TableRun:
         ),
         cpu_s={role: behind[role] - before[role] for role in Role},
         peaks={role: watch.peaks[role] for role in Role} if plan.watches_memory else {},
+        largest={role: watch.largest[role] for role in Role} if plan.watches_memory else {},
         limit_s=limit_s,
     )
 

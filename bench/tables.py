@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bench.backlog import GIGABYTE_TRANSACTIONS, ROWS_PER_TABLE, TABLES, backlog
+from bench.backlog import GIGABYTE_TRANSACTIONS, ROWS_PER_TABLE, TABLES, backlog, large_transaction
 from bench.processes import Role
 from bench.registry import benchmark
 from bench.table_run import RunPlan, measured_run
@@ -28,6 +28,7 @@ WARM_UP_ROWS = 2_000
 HOT_ROWS = 500_000
 HOT_TRANSACTIONS = 25_000
 """On one table of that many rows: 500,000 row changes more."""
+TRANSACTION_ROWS = 20_000_000
 MARKED = ("merge", "mark")
 HALF = GIGABYTE_TRANSACTIONS // 2
 
@@ -139,6 +140,15 @@ def workers_memory() -> float:
 def half_workers_memory() -> float:
     """The same for half of the backlog: the batch decides, not what is behind it."""
     return _peak_mb(Role.WORKERS, transactions=HALF)
+
+
+@benchmark("lake.transaction.worker.rss_mb", unit="MB")
+def transaction_memory() -> float:
+    """Most memory of any one worker while one transaction of 4 GB (20,000,000 rows) goes into a mirror."""
+    log = large_transaction(TRANSACTION_ROWS)
+    warm_up = backlog(transactions=WARM_UP_TRANSACTIONS, tables=1, rows_per_table=WARM_UP_ROWS)
+    plan = RunPlan(str(log.path), log.changes, str(warm_up.path), "mirror", watches_memory=True)
+    return measured_run(plan).largest[Role.WORKERS] / 1e6
 
 
 def _peak_mb(role: Role, *, transactions: int = GIGABYTE_TRANSACTIONS) -> float:
