@@ -14,7 +14,7 @@ _EXTRAS = {
     "py4j": "spark",
     "pandas": "spark",
     "deltalake": "delta",
-    "obstore": "delta",
+    "obstore": "spark",
     "pyiceberg": "iceberg",
     "sqlalchemy": "iceberg",
     "pymysql": "demo",

@@ -1,70 +1,80 @@
-"""A folder of Parquet files as a target of changelogs: `ParquetTarget`; a step is one file with batch and step.
+"""Parquet files as a target of changelogs, in a folder or an object store: `ParquetTarget`; a step is one file.
 
-The file comes under a name that readers pass over and gets its own name when it is whole, so it is there or it is not,
-and its name says that the step is done. A step that changes columns is a file without rows; the columns of the newest
-file are those of the table. What the table is stands in `_binlog-stream.json`.
+The file gets its name when it is whole, unless there is one of that name; so it is there or it is not, and its name,
+with batch and step, says that the step is done. A step that changes columns is a file without rows; the columns of the
+newest file are those of the table. What the table is stands in `_binlog-stream.json`.
 """
 
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
-import os
 import re
 import uuid
-from contextlib import contextmanager
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from obstore.exceptions import BaseError
 
 from binlog_format.errors import UnsupportedError
 from binlog_streaming.lake.conforming import conformed, conformed_rows
-from binlog_streaming.lake.sinks import require_local
 from binlog_streaming.lake.steps import Step, reached
-from binlog_streaming.lake.target import LAST_CHANGE_KEY, QUERY_PROPERTY, Applied, Target, Ticket
+from binlog_streaming.lake.store import UNFINISHED, looking_at, store_at
+from binlog_streaming.lake.target import GTID_POSITION_KEY, LAST_CHANGE_KEY, QUERY_PROPERTY, Applied, Target, Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.evolution import SchemaChange
+    from binlog_streaming.lake.store import Store
     from binlog_streaming.settings import Sink
 
 TABLE_FILE = "_binlog-stream.json"
-BATCH_FILE = re.compile(r"batch-(\d{10,})(?:-(\d{4,}))?\.parquet")
-_UNFINISHED = ".unfinished-"
-"""Spark, DuckDB and Arrow pass over names that begin with a dot or an underscore."""
+_STEP_FILE = re.compile(r"batch-(\d{10,})(?:-(\d{4,}))?\.parquet")
+
+_WRITE_KEY = "binlog-stream.writeId"
+"""In a file, by whom its step was written: two who write the same one are told apart."""
 
 _NEW_WAY = 'Use mode changelog for it, or sink.format = "delta" or "iceberg"'
 
 
+_newest_names: dict[str, str] = {}
+"""By place, the newest file that this process knows: what comes before it need not be listed again."""
+
+
 @dataclass(slots=True)
 class ParquetTarget(Target):
-    """A folder as it is now; `table` is what its file says, None while there is none."""
+    """The files at a place as they are now; `table` is what its file says, None while there is none."""
 
-    write_errors: ClassVar[tuple[type[Exception], ...]] = ()
+    write_errors: ClassVar[tuple[type[Exception], ...]] = (BaseError,)
 
     uri: str
+    store: Store
     table: _Table | None
-    newest: tuple[tuple[int, int], str] | None
+    newest: _StepFile | None
+    leftovers: list[str]
 
     @classmethod
     def at(cls, sink: Sink, uri: str) -> ParquetTarget:
-        """See `Target`."""
-        require_local("parquet", sink.directory)
-        return cls.find(uri)
+        """See `Target`.
 
-    @classmethod
-    def find(cls, uri: str) -> ParquetTarget:
-        """Look at what is there."""
-        table = _Table.read(uri)
-        if table is None and any(Path(uri).glob("*.parquet")):
-            table = _Table({}, pa.schema([]))  # files of somebody else: a table that nobody owns
-        return cls(uri, table, max(_files(uri).items(), default=None))
+        Raises:
+            OptionError: `INVALID_VALUE`: there is no such object store.
+            TableError: `WRITE_FAILED`: the place cannot even be looked at.
+        """
+        store = store_at(uri, sink.storage)
+        with looking_at(uri, BaseError, pa.ArrowException):
+            table = _Table.read(store)
+            names = _names_since(store, _newest_names.get(uri)) or _names_since(store, None)
+            if table is None and any(name.endswith(".parquet") for name in names):
+                table = _Table({}, pa.schema([]), b"")  # files of somebody else: a table that nobody owns
+            steps = {place: name for name in names if (place := _place(name))}
+            newest = _StepFile.read(store, steps[max(steps)]) if steps else None
+        return cls(uri, store, table, newest, [name for name in names if name.startswith(UNFINISHED)])
 
     def properties(self) -> Mapping[str, str] | None:
         """See `Target`."""
@@ -72,17 +82,16 @@ class ParquetTarget(Target):
 
     def applied(self, ticket: Ticket) -> Applied | None:
         """See `Target`."""
-        if self.newest is None:
-            return None
-        place, name = self.newest
-        metadata = pq.read_metadata(Path(self.uri) / name).metadata or {}
-        last_change = metadata.get(LAST_CHANGE_KEY.encode())
-        return Applied(*place, None if last_change is None else last_change.decode())
+        return None if self.newest is None else Applied(*self.newest.place, self.newest.said.get(LAST_CHANGE_KEY))
+
+    def gtid_position(self) -> str | None:
+        """What of the log the newest step holds, as it says itself; None: it does not say."""
+        return None if self.newest is None else self.newest.said.get(GTID_POSITION_KEY)
 
     def schema(self) -> pa.Schema:
         """See `Target`."""
         if self.newest is not None:
-            return pq.read_schema(Path(self.uri) / self.newest[1]).remove_metadata()
+            return self.newest.schema
         assert self.table is not None
         return self.table.schema
 
@@ -101,8 +110,7 @@ class ParquetTarget(Target):
         """
         if self.table is not None:
             return
-        Path(self.uri).mkdir(parents=True, exist_ok=True)
-        self._save(_Table(ticket.table_properties(), self.stored_schema(schema)))
+        self._save(_Table.of(ticket.table_properties(), self.stored_schema(schema)))
         reached(Step.CREATED)
 
     def describe(self, ticket: Ticket, *, said: Mapping[str, str] | None = None) -> None:
@@ -114,7 +122,7 @@ class ParquetTarget(Target):
         assert self.table is not None
         properties = {**self.table.properties, **ticket.table_properties(), **(said or {})}
         if properties != self.table.properties:
-            self._save(_Table(properties, self.table.schema))
+            self._save(_Table.of(properties, self.table.schema))
 
     def append(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
         """See `Target`.
@@ -151,10 +159,15 @@ class ParquetTarget(Target):
 
     def read(self) -> pa.RecordBatchReader:
         """See `Target`; rows from before a column was there have null in it."""
-        paths = [Path(self.uri) / name for _, name in sorted(_files(self.uri).items())]
         schema = self.schema()
-        batches = (conformed(batch, schema) for path in paths for batch in pq.ParquetFile(path).iter_batches())
+        steps = {place: name for name in _names_since(self.store, None) if (place := _place(name))}
+        batches = (rows for _, name in sorted(steps.items()) for rows in self._rows(name, schema))
         return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def _rows(self, name: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        with closing(self.store.opened(name)) as file:
+            for batch in pq.ParquetFile(file).iter_batches():
+                yield conformed(batch, schema)
 
     def replace(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
         """Not possible, as `merge`.
@@ -175,59 +188,34 @@ class ParquetTarget(Target):
         return UnsupportedError("FORMAT", f"{ticket.source_table}: {self.uri}: {reason}", hint=hint)
 
     def _write(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
-        self._remove_unfinished()
+        self._remove_leftovers()
         name = f"batch-{ticket.batch_id:010d}-{ticket.step:04d}.parquet"
-        said = {QUERY_PROPERTY: ticket.query_id, **ticket.batch_properties()}
-        with self._unfinished() as unfinished:
-            with unfinished.open("xb") as file:
-                schema = rows.schema.with_metadata(said)
-                with pq.ParquetWriter(file, schema, compression="zstd", compression_level=1) as writer:
-                    writer.add_key_value_metadata(said)
-                    for batch in rows:
-                        writer.write_batch(batch)
-                file.flush()
-                os.fsync(file.fileno())
+        said = {QUERY_PROPERTY: ticket.query_id, _WRITE_KEY: str(uuid.uuid4()), **ticket.batch_properties()}
+        file = self.store.new_file(f"{UNFINISHED}{uuid.uuid4().hex}")
+        try:
+            footer = _written(file.sink, rows, said)
             reached(Step.FILES_WRITTEN)
-            # A link, unlike a rename, never replaces a file.
-            os.link(unfinished, Path(self.uri) / name)
-            self._sync()
-        self.newest = ticket.place, name
+            # Of a request whose answer was lost, the next try finds what it put there.
+            if not file.finish_as(name) and _StepFile.read(self.store, name).said.get(_WRITE_KEY) != said[_WRITE_KEY]:
+                raise FileExistsError(f"{self.uri}/{name} was written by somebody else")
+        except BaseException:
+            file.abandon()
+            raise
+        self.newest = _StepFile.of(name, footer)
+        _newest_names[self.uri] = name
         reached(Step.COMMITTED)
 
     def _save(self, table: _Table) -> None:
-        with self._unfinished() as unfinished:
-            with unfinished.open("x", encoding="utf-8") as file:
-                file.write(table.text())
-                file.flush()
-                os.fsync(file.fileno())
-            with _locked(self.uri):
-                if _Table.read(self.uri) != self.table:
-                    raise FileExistsError(
-                        f"{self.uri}/{TABLE_FILE} was written by somebody else: it exists, or changed"
-                    )
-                unfinished.replace(Path(self.uri) / TABLE_FILE)
-            self._sync()
+        before = None if self.table is None else self.table.content
+        if not self.store.exchange(TABLE_FILE, before, table.content):
+            raise FileExistsError(f"{self.uri}/{TABLE_FILE} was written by somebody else: it exists, or changed")
         self.table = table
 
-    @contextmanager
-    def _unfinished(self) -> Iterator[Path]:
-        path = Path(self.uri) / f"{_UNFINISHED}{uuid.uuid4().hex}"
-        try:
-            yield path
-        finally:
-            path.unlink(missing_ok=True)
-
-    def _remove_unfinished(self) -> None:
+    def _remove_leftovers(self) -> None:
         # Of runs that were cut off. A twin that still writes one gets an error when it wants to name it, as it should.
-        for path in Path(self.uri).glob(f"{_UNFINISHED}*"):
-            path.unlink(missing_ok=True)
-
-    def _sync(self) -> None:
-        folder = os.open(self.uri, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        for name in self.leftovers:
+            self.store.remove(name)
+        self.leftovers.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,29 +223,73 @@ class _Table:
     # What the table's file says: its properties, and the columns that it was made with.
     properties: Mapping[str, str]
     schema: pa.Schema
+    content: bytes
 
     @classmethod
-    def read(cls, uri: str) -> _Table | None:
+    def of(cls, properties: Mapping[str, str], schema: pa.Schema) -> _Table:
+        made_with = base64.b64encode(schema.serialize()).decode()
+        text = json.dumps({"properties": properties, "made_with": made_with}, ensure_ascii=False, indent=1)
+        return cls(properties, schema, text.encode())
+
+    @classmethod
+    def read(cls, store: Store) -> _Table | None:
         try:
-            content = json.loads((Path(uri) / TABLE_FILE).read_text(encoding="utf-8"))
+            content = store.read(TABLE_FILE)
         except FileNotFoundError:
             return None
-        return cls(content["properties"], pa.ipc.read_schema(pa.py_buffer(base64.b64decode(content["made_with"]))))
-
-    def text(self) -> str:
-        """The content of the file."""
-        made_with = base64.b64encode(self.schema.serialize()).decode()
-        return json.dumps({"properties": self.properties, "made_with": made_with}, ensure_ascii=False, indent=1)
+        said = json.loads(content)
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said["made_with"])))
+        return cls(said["properties"], schema, content)
 
 
-def _files(uri: str) -> dict[tuple[int, int], str]:
-    # By batch and step.
+@dataclass(frozen=True, slots=True)
+class _StepFile:
+    # A step that is there: its batch and number, and what its file says.
+    place: tuple[int, int]
+    schema: pa.Schema
+    said: Mapping[str, str]
+
+    @classmethod
+    def of(cls, name: str, footer: pq.FileMetaData) -> _StepFile:
+        metadata = footer.metadata or {}
+        said = {key.decode(): value.decode() for key, value in metadata.items() if key.startswith(b"binlog-stream.")}
+        place = _place(name)
+        assert place is not None
+        return cls(place, footer.schema.to_arrow_schema().remove_metadata(), said)
+
+    @classmethod
+    def read(cls, store: Store, name: str) -> _StepFile:
+        with closing(store.opened(name)) as file:
+            return cls.of(name, pq.read_metadata(file))
+
+
+def _written(sink: pa.NativeFile, rows: pa.RecordBatchReader, said: Mapping[str, str]) -> pq.FileMetaData:
+    # The rows as one file, and its footer.
+    footers: list[pq.FileMetaData] = []
+    schema = rows.schema.with_metadata(said)
+    writer = pq.ParquetWriter(sink, schema, compression="zstd", compression_level=1, metadata_collector=footers)
     try:
-        names = os.listdir(uri)  # noqa: PTH208 (names are all that is wanted, and there are many)
-    except FileNotFoundError:
-        return {}
-    matches = [match for name in names if (match := BATCH_FILE.fullmatch(name))]
-    return {(int(match[1]), int(match[2] or 0)): match[0] for match in matches}
+        writer.add_key_value_metadata(said)
+        for batch in rows:
+            writer.write_batch(batch)
+    except BaseException:
+        with suppress(OSError, pa.ArrowException, RuntimeError):  # it has no footer to give, and says so
+            writer.close()
+        raise
+    writer.close()
+    return footers[0]
+
+
+def _names_since(store: Store, name: str | None) -> list[str]:
+    # *name* itself is among them, if it is there still; None: all names.
+    after = "" if name is None else name[:-1]
+    return [file.name for file in store.files(after=after) if "/" not in file.name]
+
+
+def _place(name: str) -> tuple[int, int] | None:
+    # Batch and step of a step's file; None: it is another one.
+    match = _STEP_FILE.fullmatch(name)
+    return None if match is None else (int(match[1]), int(match[2] or 0))
 
 
 def _has_type(kind: pa.DataType) -> bool:
@@ -267,13 +299,3 @@ def _has_type(kind: pa.DataType) -> bool:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _has_type(kind.value_type)
     return not (pa.types.is_nested(kind) or pa.types.is_duration(kind) or pa.types.is_interval(kind))
-
-
-@contextmanager
-def _locked(folder: str) -> Iterator[None]:
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX)  # goes when it is closed, also when the process dies
-        yield
-    finally:
-        os.close(held)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import TableError, UnsupportedError
@@ -187,13 +186,7 @@ def _said_by_iceberg(target: Target) -> list[str | None]:
 
 
 def _said_by_parquet(target: Target) -> list[str | None]:
-    from pyarrow import parquet
-
     from binlog_streaming.lake.parquet import ParquetTarget
 
     assert isinstance(target, ParquetTarget)
-    said = (target.properties() or {}).get(GTID_POSITION_KEY)
-    if target.newest is None:
-        return [said]
-    metadata = parquet.read_metadata(Path(target.uri) / target.newest[1]).metadata or {}
-    return [said, metadata.get(GTID_POSITION_KEY.encode(), b"").decode()]
+    return [(target.properties() or {}).get(GTID_POSITION_KEY), target.gtid_position()]

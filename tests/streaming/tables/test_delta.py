@@ -17,8 +17,8 @@ from binlog_streaming.lake.delta import log, maintenance
 from binlog_streaming.lake.delta.maintenance import vacuum
 from binlog_streaming.lake.delta.target import STEP_BITS, DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
+from binlog_streaming.lake.folder_store import FolderStore
 from binlog_streaming.lake.small_files import SMALL_FILES_MIN
-from binlog_streaming.lake.store import FolderStore
 from binlog_streaming.lake.target import Ticket, target_uri
 from binlog_streaming.settings import Mode, Sink
 from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, TICKET, change_of, numbers

@@ -1,4 +1,4 @@
-"""Delta tables in an object store: the same steps and guarantees as in a folder, against a real S3 server."""
+"""Tables in an object store: the same steps and guarantees as in a folder, against a real S3 server."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 from msgspec import structs
+from pyarrow import fs
 
 from binlog_format.errors import OptionError, TableError
+from binlog_streaming.lake.bucket_store import PART_BYTES, BucketStore
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
+from binlog_streaming.lake.parquet import ParquetTarget, _newest_names
 from binlog_streaming.lake.steps import Step, watched
-from binlog_streaming.lake.store import BucketStore, store_at
-from binlog_streaming.settings import Merge, Sink
+from binlog_streaming.lake.store import store_at
+from binlog_streaming.settings import Merge, Sink, TableFormat
 from tests.faults.cuts import Cut, CutAt
 from tests.faults.object_store import BUCKET, Fault, FaultyProxy, ObjectStore
 from tests.program import run_program
 from tests.streaming.tables.oltp import OLTP, TABLES, truth
-from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, change_of, numbers
+from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, TICKET, change_of, numbers, rows_of
 from tests.streaming.tables.test_job import job_for, run_once, write_job
 
 if TYPE_CHECKING:
@@ -168,6 +173,156 @@ def test_store_that_refuses_us_is_a_write_error(server: ObjectStore, uri: str) -
     with pytest.raises(DeltaTarget.write_errors, match="403"):
         late.merge(change_of([(1, "y")]), ticket(1))
     assert table.rows() == {1: "x", 2: "x"}
+
+
+class Files:
+    """Parquet files at *uri*."""
+
+    def __init__(self, uri: str, options: dict[str, str]) -> None:
+        self.uri = uri
+        self.options = options
+
+    def look(self) -> ParquetTarget:
+        return ParquetTarget.at(Sink(directory=self.uri, storage=self.options, format=TableFormat.PARQUET), self.uri)
+
+    def append(self, batch_id: int, rows: pa.Table) -> bool:
+        target, step = self.look(), replace(TICKET, batch_id=batch_id)
+        if target.is_done(step):
+            return False
+        target.check_owner(step)
+        target.create(rows.schema, step)
+        target.append(rows.to_reader(), step)
+        return True
+
+    def ids(self) -> list[int]:
+        """As Arrow's readers find them by listing; ours must be the same."""
+        found = ds.dataset(self.uri.removeprefix("s3://"), format="parquet", filesystem=self._filesystem()).to_table()
+        ids: list[int] = sorted(found.column("id").to_pylist())
+        assert sorted(self.look().read().read_all().column("id").to_pylist()) == ids
+        return ids
+
+    def names(self) -> list[str]:
+        return [file.name for file in store_at(self.uri, self.options).files()]
+
+    def _filesystem(self) -> fs.S3FileSystem:
+        return fs.S3FileSystem(
+            access_key=self.options["AWS_ACCESS_KEY_ID"],
+            secret_key=self.options["AWS_SECRET_ACCESS_KEY"],
+            endpoint_override=self.options["AWS_ENDPOINT_URL"],
+            region=self.options["AWS_REGION"],
+        )
+
+
+def large(count: int) -> pa.Table:
+    """Rows of 10,000 random characters; `LARGE` of them go in several parts."""
+    values = np.random.default_rng(1).integers(0, 256, (count, 5000), np.uint8)
+    return rows_of(INT_KEY, ((key, row.tobytes().hex()) for key, row in enumerate(values)))
+
+
+LARGE = PART_BYTES // 4500
+
+
+def test_parquet_steps_of_any_size_and_new_columns(server: ObjectStore, uri: str) -> None:
+    files = Files(uri, server.options())
+    assert files.append(0, numbers(9000))
+    assert not files.append(0, numbers(9000))
+    assert files.append(1, large(LARGE))
+    assert not files.append(1, large(LARGE))
+    note = SchemaChange(added=pa.schema([("note", pa.string())]))
+    files.look().evolve(note, replace(TICKET, batch_id=2))
+    files.look().describe(TICKET, said={"binlog-stream.dropped": "0:0:0"})
+    assert files.append(3, numbers(9001))
+    assert files.ids() == [*range(LARGE), 9000, 9001]
+    assert files.look().schema().names == ["id", "value", "note"]
+    assert (files.look().properties() or {})["binlog-stream.dropped"] == "0:0:0"
+    assert files.names() == ["_binlog-stream.json", *(f"batch-{batch:010}-0000.parquet" for batch in range(4))]
+    newest = max(files.look().store.files(), key=lambda file: file.name)
+    assert newest.name == "batch-0000000003-0000.parquet"
+
+
+@pytest.mark.parametrize("count", [1, LARGE], ids=["small", "large"])
+def test_parquet_step_of_a_twin_is_written_once(server: ObjectStore, uri: str, count: int) -> None:
+    files, step, rows = Files(uri, server.options()), replace(TICKET, batch_id=1), large(count)
+    files.append(0, numbers(9000))
+    mine, twin = files.look(), files.look()
+    mine.append(rows.to_reader(), step)
+    names = files.names()
+    with pytest.raises(FileExistsError) as caught:
+        twin.append(rows.to_reader(), step)
+    assert twin.is_conflict(caught.value)
+    assert files.look().is_done(step)
+    assert files.names() == names
+    assert files.ids() == [*range(count), 9000]
+
+
+@pytest.mark.parametrize(
+    ("count", "request_line"),
+    [(1, r"PUT .*/batch-0{9}1-0000\.parquet"), (LARGE, r"POST .*/batch-0{9}1-0000\.parquet\?uploadId=")],
+    ids=["small", "large"],
+)
+def test_parquet_step_whose_reply_is_lost_is_not_taken_for_another_s(
+    server: ObjectStore, uri: str, count: int, request_line: str
+) -> None:
+    fault, files = Fault(re.compile(request_line), loses_reply=True), Files(uri, server.options())
+    files.append(0, numbers(9000))
+    with FaultyProxy(server.port, fault) as proxy:
+        assert Files(uri, server.options(proxy.port)).append(1, large(count))
+    assert fault.met == 1
+    assert not files.append(1, large(count))
+    assert files.ids() == [*range(count), 9000]
+
+
+def test_parquet_table_s_file_is_changed_by_one_at_a_time(server: ObjectStore, uri: str) -> None:
+    """Also where the reply is lost, which is no conflict."""
+    files = Files(uri, server.options())
+    files.append(0, numbers(1))
+    late = files.look()
+    fault = Fault(re.compile(r"PUT .*/_binlog-stream\.json"), loses_reply=True)
+    with FaultyProxy(server.port, fault) as proxy:
+        Files(uri, server.options(proxy.port)).look().describe(TICKET, said={"binlog-stream.dropped": "0:9:9"})
+    assert fault.met == 1
+    with pytest.raises(FileExistsError) as caught:
+        late.describe(TICKET, said={"binlog-stream.dropped": "0:1:1"})
+    assert late.is_conflict(caught.value)
+    assert (files.look().properties() or {})["binlog-stream.dropped"] == "0:9:9"
+
+
+@pytest.mark.parametrize("step", [Step.CREATED, Step.FILES_WRITTEN, Step.COMMITTED])
+def test_parquet_cut_off_at_any_step_and_repeated(server: ObjectStore, uri: str, step: Step) -> None:
+    files = Files(uri, server.options())
+    with pytest.raises(Cut), watched(CutAt(step)):
+        files.append(0, numbers(1, 2))
+    files.append(0, numbers(1, 2))
+    assert files.ids() == [1, 2]
+    assert len(files.names()) == 2
+
+
+def test_parquet_file_of_a_killed_writer_is_removed_by_the_next_process(server: ObjectStore, uri: str) -> None:
+    files = Files(uri, server.options())
+    files.append(0, numbers(1))
+    # As one that was killed between its upload and its name leaves it.
+    store = store_at(uri, server.options())
+    assert store.create(".unfinished-1", b"half a step")
+    assert files.ids() == [1]
+    _newest_names.clear()
+    files.append(1, numbers(2))
+    assert files.ids() == [1, 2]
+    assert not any(name.startswith(".") for name in files.names())
+
+
+def test_parquet_into_a_store_that_is_busy_or_refuses_us(server: ObjectStore, uri: str) -> None:
+    fault, files = Fault(re.compile(r"(PUT|GET|HEAD|POST) "), count=5), Files(uri, server.options())
+    with FaultyProxy(server.port, fault) as proxy:
+        Files(uri, server.options(proxy.port)).append(0, large(LARGE))
+    assert fault.met == 5
+    refused = Files(uri, server.options() | {"AWS_SECRET_ACCESS_KEY": "expired"})
+    with pytest.raises(TableError, match=r"WRITE_FAILED\] s3://.* cannot be looked at: .*403"):
+        refused.look()
+    late = files.look()
+    late.store = store_at(uri, refused.options)
+    with pytest.raises(ParquetTarget.write_errors, match="403"):
+        late.append(numbers(9000).to_reader(), replace(TICKET, batch_id=1))
+    assert files.ids() == list(range(LARGE))
 
 
 def test_options_of_other_writers_are_passed_over_and_unknown_ones_named() -> None:

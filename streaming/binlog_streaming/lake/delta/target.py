@@ -9,7 +9,6 @@ import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError
 from obstore.exceptions import BaseError
 
-from binlog_format.errors import TableError
 from binlog_streaming.lake.conforming import changed_rows, conformed_rows
 from binlog_streaming.lake.delta.columns import created, delta_schema, table_schema, with_columns
 from binlog_streaming.lake.delta.commit import TableWrite, upgrade, with_properties
@@ -26,7 +25,7 @@ from binlog_streaming.lake.delta.log import (
 from binlog_streaming.lake.delta.maintenance import maintain
 from binlog_streaming.lake.merge import Written, supersede, take_out
 from binlog_streaming.lake.steps import Step, reached
-from binlog_streaming.lake.store import store_at
+from binlog_streaming.lake.store import looking_at, store_at
 from binlog_streaming.lake.target import BATCH_KEY, LAST_CHANGE_KEY, MODE_PROPERTY, STEP_KEY, Applied, Target, Ticket
 from binlog_streaming.settings import Merge, Mode
 
@@ -69,14 +68,8 @@ class DeltaTarget(Target):
                 cannot even be looked at.
         """
         store = store_at(uri, storage)
-        try:
+        with looking_at(uri, DeltaError, BaseError):
             log = newest_log(store)
-        except (DeltaError, BaseError, OSError) as error:
-            raise TableError(
-                "WRITE_FAILED",
-                f"{uri} cannot be looked at: {str(error).strip().partition(chr(10))[0]}",
-                hint="Nothing was written. Mend it (sink.storage has the access to an object store) and start again",
-            ) from error
         if log is not None:
             check_features(uri, log)
         return cls(uri, store, log, file_size, merge)
