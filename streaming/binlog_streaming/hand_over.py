@@ -13,6 +13,7 @@ import msgspec
 from binlog_streaming.checkpoint import read_checkpoint
 from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.replay_record import RECORD_FILE, ReplayCheckpoint
+from binlog_streaming.state_files import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +33,7 @@ def hand_over(
         targets: Those of them that exist: database, name, mode.
     """
     checkpoint = replay_job.checkpoint
-    known = read_checkpoint(checkpoint)
+    known = read_checkpoint(state_of(replay_job))
     assert known is not None, "a job that has run once has a checkpoint"
     assert known.offset is not None, "without one the job would begin at its start again"
     built = RecordKeeper(replay_job)
@@ -42,7 +43,7 @@ def hand_over(
     keeper.inherit(built.record)
     keeper.saw(tables, targets)
     _move(Path(checkpoint), Path(job.checkpoint))
-    ReplayCheckpoint(job.checkpoint).forget(RECORD_FILE)
+    ReplayCheckpoint(state_of(job)).forget(RECORD_FILE)
 
 
 def _move(source: Path, to: Path) -> None:

@@ -22,6 +22,7 @@ from binlog_streaming.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.plan.admission import incomplete
 from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.settings_model import Begin, Mode, OnCascade, OnError, Writer
+from binlog_streaming.state_files import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +130,7 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
         from binlog_streaming.spark_jars import session_settings  # Spark is loaded only by who uses it
 
         session_settings(job.sink.format, {name: str(value) for name, value in job.spark.settings.items()})
-    checkpoint = read_checkpoint(job.checkpoint)
+    checkpoint = read_checkpoint(state_of(job))
     with WatchedLog(job.source.path, options.format, bound=options.bound) as watched:
         log = _log_report(watched)
         are_cascades_logged = are_logged(watched.log, end_of_log(watched).position.file_no)

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from binlog_connector.metrics.exporter import Follower, MetricsExporter
 from binlog_connector.metrics.lag import Consumed, LagMeter
 from binlog_streaming.checkpoint import read_checkpoint, read_offset
+from binlog_streaming.state_files import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from binlog_connector.schema.definitions import TableName
     from binlog_streaming.settings_model import Job
+    from binlog_streaming.state_files import StateFolder
     from binlog_streaming.tables.progress import BatchProgress
 
 
@@ -21,18 +23,18 @@ class JobMetrics:
     """What a job tells Prometheus: `batch` behind every batch.
 
     Args:
-        checkpoint: The job's; it says where batches end.
+        state: The job's; its checkpoint says where batches end.
         follower: What is exported.
         meter: Measures the log.
         address: Where the metrics are.
     """
 
-    def __init__(self, checkpoint: str, follower: Follower, meter: LagMeter, address: str) -> None:
-        self._checkpoint = checkpoint
+    def __init__(self, state: StateFolder, follower: Follower, meter: LagMeter, address: str) -> None:
+        self._state = state
         self._follower = follower
         self._meter = meter
         self.address = address
-        before = read_checkpoint(checkpoint)
+        before = read_checkpoint(state)
         if before is not None and before.offset is not None:
             follower.progress.consumed = Consumed(before.offset)
 
@@ -43,7 +45,7 @@ class JobMetrics:
     def batch(self, batch: BatchProgress) -> None:
         """A batch is in the tables."""
         progress = self._follower.progress
-        offset = read_offset(self._checkpoint, batch.batch_id)
+        offset = read_offset(self._state, batch.batch_id)
         progress.rows.add(batch.changes)
         if offset is None:
             return
@@ -71,7 +73,7 @@ def exported(job: Job) -> Iterator[JobMetrics | None]:
         with MetricsExporter(job.metrics.port, job.metrics.host) as exporter:
             follower = Follower(job.name, meter)
             address = f"http://{job.metrics.host}:{exporter.port}/metrics"
-            metrics = JobMetrics(job.checkpoint, follower, meter, address)
+            metrics = JobMetrics(state_of(job), follower, meter, address)
             exporter.add(follower)
             yield metrics
     finally:

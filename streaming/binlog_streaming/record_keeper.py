@@ -13,14 +13,14 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format import open_log
-from binlog_format.errors import OptionError, storage_error
+from binlog_format.errors import OptionError
 from binlog_format.events.layout import EventType
 from binlog_format.position import Place
 from binlog_streaming.checkpoint import read_checkpoint, read_offset
 from binlog_streaming.job_record import JobRecord, ScopeRecord, changes_between
 from binlog_streaming.plan.memory import JobMemory
 from binlog_streaming.settings_model import Mode
-from binlog_streaming.state_files import StateFolder
+from binlog_streaming.state_files import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,7 +54,7 @@ class RecordKeeper:
         Raises:
             OptionError: `INVALID_VALUE`: the record, or the checkpoint, is none.
         """
-        checkpoint = read_checkpoint(self._job.checkpoint)
+        checkpoint = read_checkpoint(state_of(self._job))
         if checkpoint is None or (checkpoint.offset is None and checkpoint.pending is None):
             return []
         # A batch that was not finished may have been refused before anything was known.
@@ -102,7 +102,7 @@ class RecordKeeper:
     def _loss_before(self, batch_id: int) -> DataLossError | None:
         """What lay between the batch before and this one, and is gone, where the job is to go on without it."""
         source = self._job.source
-        offset = None if source.fail_on_data_loss is not False else read_offset(self._job.checkpoint, batch_id - 1)
+        offset = None if source.fail_on_data_loss is not False else read_offset(state_of(self._job), batch_id - 1)
         if offset is None:
             return None
         with WatchedLog(source.path, source.format) as watched:
@@ -242,7 +242,7 @@ class RecordKeeper:
         return f"{self._job.checkpoint.rstrip('/')}/{RECORD_FILE}"
 
     def _read(self) -> JobRecord | None:
-        content = StateFolder(self._job.checkpoint).read(RECORD_FILE)
+        content = state_of(self._job).read(RECORD_FILE)
         if content is None:
             return None
         try:
@@ -257,10 +257,7 @@ class RecordKeeper:
 
     def _write(self) -> None:
         content = msgspec.json.format(msgspec.json.encode(self._record), indent=2)
-        try:
-            StateFolder(self._job.checkpoint).write(RECORD_FILE, content)
-        except OSError as error:
-            raise storage_error(self.path, "write", error) from error
+        state_of(self._job).write(RECORD_FILE, content)
 
 
 _Name = TypeVar("_Name", bound=tuple[str, ...])

@@ -30,6 +30,7 @@ from binlog_streaming.replay_record import ReplayCheckpoint, ReplayRecord
 from binlog_streaming.replay_tables import ReplayTables, Sorted, elsewhere, has_tables
 from binlog_streaming.set_aside import give_back, set_aside_by
 from binlog_streaming.settings_model import Job, Metrics, Source, Writer
+from binlog_streaming.state_files import StateFolder, state_of
 from binlog_streaming.table_patterns import without_tables
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class Replay:
         Raises:
             StartError: `POSITION_NOT_FOUND`: the job has not come to the end.
         """
-        checkpoint = read_checkpoint(self.job.checkpoint)
+        checkpoint = read_checkpoint(state_of(self.job))
         if checkpoint is not None and checkpoint.pending is not None:
             raise StartError(
                 "POSITION_NOT_FOUND",
@@ -150,7 +151,7 @@ class Replay:
         if self.record.hand_over:
             hand_over(self.request.job, self.job, self.record.tables, targets)
         else:
-            ReplayCheckpoint(self.job.checkpoint).remove()
+            ReplayCheckpoint(state_of(self.job)).remove()
         return count
 
 
@@ -165,7 +166,7 @@ def plan_replay(request: ReplayRequest) -> Replay:
         BinlogError: What the log says, or a target.
     """
     _check_request(request)
-    checkpoint = ReplayCheckpoint(request.checkpoint)
+    checkpoint = ReplayCheckpoint(StateFolder(request.checkpoint, request.job.sink.storage))
     known = checkpoint.read()
     if known is not None and known.asked != request.asked:
         raise _other_replay(checkpoint.directory, known)
@@ -185,7 +186,7 @@ class _Planner:
         self._watched = watched
         self._request = request
         self._touched = TouchedTables(watched, request.job)
-        self._job_checkpoint = read_checkpoint(request.job.checkpoint)
+        self._job_checkpoint = read_checkpoint(state_of(request.job))
         self._sorted: Sorted | None = None
         self._names: frozenset[TableName] = frozenset()
         self.is_empty = False

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_format.errors import OptionError, storage_error
+from binlog_format.errors import OptionError
 from binlog_format.position import Place
-from binlog_streaming.state_files import StateFolder
+
+if TYPE_CHECKING:
+    from binlog_streaming.state_files import StateFolder
 
 RECORD_FILE = "binlog-stream-replay.json"
 """In the replay's checkpoint; Spark does not look at it."""
@@ -59,12 +62,12 @@ class ReplayCheckpoint:
     """The checkpoint of a replay.
 
     Args:
-        directory: Folder or URL.
+        state: Its directory.
     """
 
-    def __init__(self, directory: str) -> None:
-        self.directory = directory
-        self._folder = StateFolder(directory)
+    def __init__(self, state: StateFolder) -> None:
+        self.directory = state.directory
+        self._state = state
 
     def read(self) -> ReplayRecord | None:
         """What was begun there and is not complete; None: nothing.
@@ -72,7 +75,7 @@ class ReplayCheckpoint:
         Raises:
             OptionError: `INVALID_VALUE`: the record is none.
         """
-        content = self._folder.read(RECORD_FILE)
+        content = self._state.read(RECORD_FILE)
         if content is None:
             return None
         try:
@@ -94,19 +97,16 @@ class ReplayCheckpoint:
         Raises:
             AccessError: It cannot be written.
         """
-        try:
-            self.remove()  # what is left of one whose removal was cut off
-            # Spark takes the id that is there, so tables can be given to the query before it runs.
-            self._folder.write("metadata", json.dumps({"id": record.query_id}).encode())
-            self._folder.write(RECORD_FILE, msgspec.json.format(msgspec.json.encode(record), indent=2))
-        except OSError as error:
-            raise storage_error(self.directory, "write", error) from error
+        self.remove()  # what is left of one whose removal was cut off
+        # Spark takes the id that is there, so tables can be given to the query before it runs.
+        self._state.write("metadata", json.dumps({"id": record.query_id}).encode())
+        self._state.write(RECORD_FILE, msgspec.json.format(msgspec.json.encode(record), indent=2))
 
     def forget(self, name: str) -> None:
         """Remove a file of it, if it is there."""
-        self._folder.forget(name)
+        self._state.forget(name)
 
     def remove(self) -> None:
         """Remove all of it, the record first: the rest without it is nothing to go on with."""
-        self._folder.forget(RECORD_FILE)
-        self._folder.remove()
+        self._state.forget(RECORD_FILE)
+        self._state.remove()

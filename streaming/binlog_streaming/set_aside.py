@@ -16,6 +16,7 @@ from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.replay_record import ReplayCheckpoint
 from binlog_streaming.replay_tables import ReplayTables
 from binlog_streaming.settings_model import OnError
+from binlog_streaming.state_files import state_of
 
 if TYPE_CHECKING:
     from binlog_format.gtid_set import GtidPoint
@@ -30,7 +31,7 @@ def set_aside_by(job: Job) -> tuple[Job, GtidPoint]:
         OptionError: `INVALID_VALUE`: there are none, or *job* is within a batch.
         BinlogError: What its record and its checkpoint raise.
     """
-    keeper, checkpoint = RecordKeeper(job), read_checkpoint(job.checkpoint)
+    keeper, checkpoint = RecordKeeper(job), read_checkpoint(state_of(job))
     keeper.changes()
     names = [one.name for one in keeper.record.set_aside]
     if checkpoint is None or checkpoint.offset is None or not names:
@@ -60,7 +61,7 @@ def give_back(job: Job, replay_job: Job, record: ReplayRecord) -> int:
     Returns:
         How many targets they have.
     """
-    owner = read_checkpoint(job.checkpoint)
+    owner = read_checkpoint(state_of(job))
     assert owner is not None, "a job that set tables aside has a checkpoint"
     tables, built = ReplayTables(replay_job, [TableName(*name) for name in record.tables]), RecordKeeper(replay_job)
     tables.say_position(record.last, record.query_id)
@@ -71,5 +72,5 @@ def give_back(job: Job, replay_job: Job, record: ReplayRecord) -> int:
     keeper = RecordKeeper(job)
     keeper.changes()
     keeper.take_back(built.record, there)
-    ReplayCheckpoint(replay_job.checkpoint).remove()
+    ReplayCheckpoint(state_of(replay_job)).remove()
     return len(there)

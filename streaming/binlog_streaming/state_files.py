@@ -1,8 +1,16 @@
-"""Small files that jobs keep their state in, in a folder or an object store: `StateFolder(directory)`."""
+"""Small files that jobs keep their state in, in a folder or an object store: `StateFolder(directory, storage)`."""
 
 from __future__ import annotations
 
-from pyarrow import fs
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import storage_error
+from binlog_streaming.lake.store import store_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from binlog_streaming.settings_model import Job
 
 
 class StateFolder:
@@ -10,47 +18,64 @@ class StateFolder:
 
     Args:
         directory: Folder or URL.
+        storage: Access to an object store, as for tables.
+
+    Attributes:
+        directory: As it was given.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: there is no such object store.
     """
 
-    def __init__(self, directory: str) -> None:
-        if "://" in directory:
-            self._files, root = fs.FileSystem.from_uri(directory)
-            self._root = str(root).rstrip("/")
-        else:
-            self._files, self._root = fs.LocalFileSystem(), directory.rstrip("/")
+    def __init__(self, directory: str, storage: Mapping[str, str]) -> None:
+        self.directory = directory
+        self._store = store_at(directory.rstrip("/"), storage)
 
     def read(self, name: str) -> bytes | None:
-        """Content of a file; None: it is not there."""
-        path = f"{self._root}/{name}"
-        if self._files.get_file_info(path).type is not fs.FileType.File:
+        """Content of a file; None: it is not there.
+
+        Raises:
+            StorageError, AccessError: It cannot be read.
+        """
+        try:
+            return self._store.read(name)
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        with self._files.open_input_stream(path) as stream:
-            return bytes(stream.read())
+        except OSError as error:
+            raise storage_error(f"{self.directory}/{name}", "read", error) from error
 
     def write(self, name: str, content: bytes) -> None:
         """Make a file, or put *content* in the place of what it holds; the directory is made when it is not there.
 
         Raises:
-            OSError: It cannot be written; what was there before is there still.
+            StorageError, AccessError: It cannot be written; what was there before is there still.
         """
-        self._files.create_dir(self._root, recursive=True)
-        path = f"{self._root}/{name}"
-        # Whole or not at all, also when the disk is full.
-        with self._files.open_output_stream(f"{path}.new") as stream:
-            stream.write(content)
-        self._files.move(f"{path}.new", path)
+        try:
+            self._store.write(name, content)
+        except OSError as error:
+            raise storage_error(f"{self.directory}/{name}", "write", error) from error
 
-    def names(self, folder: str) -> list[str]:
-        """What is in a folder of it; nothing where that is not there."""
-        found = self._files.get_file_info(fs.FileSelector(f"{self._root}/{folder}", allow_not_found=True))
-        return [str(info.base_name) for info in found]
+    def names(self, folder: str) -> Iterator[str]:
+        """Files in a folder of it, those in folders there included; nothing where that is not there.
+
+        Raises:
+            StorageError, AccessError: It cannot be read.
+        """
+        try:
+            for file in self._store.files(folder):
+                yield file.name.removeprefix(f"{folder}/")
+        except OSError as error:
+            raise storage_error(f"{self.directory}/{folder}", "read", error) from error
 
     def forget(self, name: str) -> None:
         """Remove a file, if it is there."""
-        if self._files.get_file_info(f"{self._root}/{name}").type is fs.FileType.File:
-            self._files.delete_file(f"{self._root}/{name}")
+        self._store.remove(name)
 
     def remove(self) -> None:
         """Remove the directory and all that is in it, if it is there."""
-        if self._files.get_file_info(self._root).type is fs.FileType.Directory:
-            self._files.delete_dir(self._root)
+        self._store.clear()
+
+
+def state_of(job: Job) -> StateFolder:
+    """Where a job keeps its state: its checkpoint, which Spark and we write to."""
+    return StateFolder(job.checkpoint, job.sink.storage)

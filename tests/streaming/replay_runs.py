@@ -18,6 +18,7 @@ from binlog_streaming.checkpoint import read_checkpoint
 from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.replay import ReplayRequest, plan_replay
 from binlog_streaming.settings_model import Job, OnStatement, Sink, Source, TableFormat, TableRule, UnknownValues
+from binlog_streaming.state_files import state_of
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch import BatchContext
 from binlog_streaming.tables.missing import check_folders
@@ -76,7 +77,7 @@ def run(
         (folder / name).mkdir(exist_ok=True)
     if not (folder / "metadata").exists():
         (folder / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
-    checkpoint = read_checkpoint(job.checkpoint)
+    checkpoint = read_checkpoint(state_of(job))
     assert checkpoint is not None
     source = BinlogDataSource({"path": job.source.path, **job.source_options()})
     reader = source.streamReader(source.schema())
@@ -105,7 +106,7 @@ def run(
 
 
 def _write(job: Job, query_id: str, batch_id: int, rows: list[dict[str, object]], memory: JobMemory) -> BatchProgress:
-    checkpoint = read_checkpoint(job.checkpoint)
+    checkpoint = read_checkpoint(state_of(job))
     assert checkpoint is not None
     assert checkpoint.pending is not None
     gtid = checkpoint.pending.gtid.advanced_by(checkpoint.pending.skip_gtid)

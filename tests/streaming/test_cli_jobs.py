@@ -117,6 +117,7 @@ def test_folder_stays_with_the_options_it_was_begun_with(tmp_path: Path) -> None
 
     job()
     (tmp_path / "lake" / "sb").mkdir()
+    (tmp_path / "lake" / "sb" / "batch-0000000000-0002.parquet").touch()
     changed: dict[str, dict[str, object]] = {
         "PATH": {"path": tmp_path},
         "--tables": {"select": ".*"},

@@ -35,6 +35,7 @@ from binlog_streaming.settings import (
     TableRule,
     load_job,
 )
+from binlog_streaming.state_files import StateFolder
 from tests.corpus import SERVER_CASES
 from tests.streaming.tables.oltp import CHANGES, OLTP, TABLES
 from tests.streaming.tables.shop import ShopLog
@@ -195,7 +196,7 @@ def test_started_job_goes_on_at_its_checkpoint(tmp_path: Path) -> None:
     with WatchedLog(str(OLTP)) as watched:
         first, last = start_of_log(watched), end_of_log(watched)
     write_checkpoint(tmp_path, [last], committed=0)
-    begun = read_checkpoint(str(tmp_path / "checkpoint"))
+    begun = read_checkpoint(StateFolder(str(tmp_path / "checkpoint"), {}))
     assert begun is not None
     assert (begun.query_id, begun.batch_id, begun.offset, begun.pending) == (QUERY_ID, None, None, last)
     start = check_job(job_for(tmp_path)).start
@@ -204,8 +205,8 @@ def test_started_job_goes_on_at_its_checkpoint(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, [first, last], committed=2)
     start = check_job(job_for(tmp_path, startingGtid="0-1011-1")).start
     assert (start.is_repeated, start.batch_id, start.position, start.size_behind) == (False, 2, str(last.position), 0)
-    assert read_offset(str(tmp_path / "checkpoint"), 0) == first
-    assert read_offset(str(tmp_path / "checkpoint"), 7) is None
+    assert read_offset(StateFolder(str(tmp_path / "checkpoint"), {}), 0) == first
+    assert read_offset(StateFolder(str(tmp_path / "checkpoint"), {}), 7) is None
 
 
 def test_lost_data_is_said_as_the_job_would(tmp_path: Path) -> None:
@@ -220,7 +221,7 @@ def test_lost_data_is_said_as_the_job_would(tmp_path: Path) -> None:
 
 
 def test_folder_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
-    assert read_checkpoint(str(tmp_path / "checkpoint")) is None
+    assert read_checkpoint(StateFolder(str(tmp_path / "checkpoint"), {})) is None
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "metadata").write_text("{}")
     with pytest.raises(OptionError, match="not the checkpoint of a stream from a log"):

@@ -20,6 +20,7 @@ from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.steps import Step, watched
 from binlog_streaming.replay import CHECKPOINT, ReplayRequest, plan_replay
 from binlog_streaming.settings_model import Mode, OnCascade, OnPartitionDrop, OnRowStatement, TableFormat, Writer
+from binlog_streaming.state_files import state_of
 from binlog_streaming.tables.job import TablesJob
 from binlog_streaming.tables.standing import standing_of
 from tests.connector.shop import Shop
@@ -157,7 +158,7 @@ def test_lost_table_of_a_job_is_built_anew_and_the_job_goes_on(tmp_path: Path) -
     job = job_for(tmp_path, MARIADB, bytes_max="3k")
     with pytest.raises(Killed):
         run(job, batches_max=4)
-    checkpoint = read_checkpoint(job.checkpoint)
+    checkpoint = read_checkpoint(state_of(job))
     assert checkpoint is not None
     assert checkpoint.offset is not None
     stands = str(checkpoint.offset.gtid)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 (typer looks at annotations)
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -11,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from binlog_streaming.cli.help_text import PANEL, help_of
+from binlog_streaming.cli.options import JobArgument  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output, OutputOption, output_console, write_json_lines
 from binlog_streaming.cli.progress import progress_bar
 
@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
 
 def check(
-    job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file.")],
+    job: JobArgument,
     output: OutputOption = Output.TABLE,
     scan: ScanOption = SCAN_MIB,
 ) -> None:
@@ -52,15 +52,15 @@ def check(
     """
     # Compiled code takes a moment to load: not for --help.
     from binlog_streaming.job_check import check_job
-    from binlog_streaming.settings import load_job
+    from binlog_streaming.mirror_job import job_at
 
-    job = load_job(job_file)
+    checked = job_at(job)
     with progress_bar("Looking for tables") as on_progress:
-        report = check_job(job, scan_size=scan * MIB, on_progress=on_progress)
+        report = check_job(checked, scan_size=scan * MIB, on_progress=on_progress)
     if output is Output.JSONL:
-        write_json_lines(_json_rows(job, report))
+        write_json_lines(_json_rows(checked, report))
     else:
-        _print(output_console(), job, report)
+        _print(output_console(), checked, report)
     if report.problems:
         raise typer.Exit(1)
 

@@ -20,6 +20,9 @@ def parse_size(text: str) -> int:
     return int(number) * unit
 
 
+JobArgument = Annotated[
+    str, typer.Argument(metavar="JOB.toml", help="The job file; or the folder or URL that mirror writes to.")
+]
 TablesOption = Annotated[
     str | None,
     typer.Option(metavar="RE", help="Regular expressions on database.table, separated by commas; default: all."),

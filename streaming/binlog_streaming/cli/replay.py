@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 (typer looks at annotations)
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from binlog_connector.installing import require
 from binlog_streaming.cli.help_text import PANEL, help_of
+from binlog_streaming.cli.options import JobArgument  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output, write_json_lines
 from binlog_streaming.cli.run import BatchOutputOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.running import run_job
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def replay(
-    job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job: its log, tables, modes and formats.")],
+    job: JobArgument,
     start: Annotated[
         str | None,
         typer.Option(
@@ -72,15 +72,14 @@ def replay(
 
         binlog-stream replay job.toml --to 0-1-575 --target lake-then
     """
-    from binlog_streaming.mirror_job import absolute_path
+    from binlog_streaming.mirror_job import absolute_path, job_at
     from binlog_streaming.replay import ReplayRequest, plan_replay
-    from binlog_streaming.settings import load_job
 
     if set_aside and (start, end, target, hand_over) != (None, None, None, False):
         raise typer.BadParameter("expected no other option beside it", param_hint="--set-aside")
     require("pyspark")  # before anything is written
     directory = None if target is None else absolute_path(target)
-    request = ReplayRequest(load_job(job_file), _point("--from", start), _point("--to", end), directory, hand_over)
+    request = ReplayRequest(job_at(job), _point("--from", start), _point("--to", end), directory, hand_over)
     if set_aside:
         request = ReplayRequest.of_set_aside(request.job)
     if end is not None and not request.end:

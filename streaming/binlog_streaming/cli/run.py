@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 (typer looks at annotations)
 from typing import Annotated
 
 import typer
 
 from binlog_connector.installing import require
 from binlog_streaming.cli.help_text import PANEL, help_of
+from binlog_streaming.cli.options import JobArgument  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output
 from binlog_streaming.cli.running import run_job
 
@@ -24,9 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    job_file: Annotated[
-        Path, typer.Argument(metavar="JOB.toml", help="The job: init writes one, check says what it would do.")
-    ],
+    job: JobArgument,
     once: OnceOption = False,
     output: BatchOutputOption = Output.TABLE,
 ) -> None:
@@ -41,7 +39,7 @@ def run(
     Exit status: 0 ended as asked, 1 a named error (docs/operations.md has them all), 2 a mistake in the job file; 143
     (SIGTERM) or 130 (SIGINT) stopped before it had taken what --once was to take.
     """
-    from binlog_streaming.settings import load_job
+    from binlog_streaming.mirror_job import job_at
 
     require("pyspark")  # before anything is written
-    run_job(load_job(job_file), once=once, output=output)
+    run_job(job_at(job), once=once, output=output)

@@ -191,6 +191,7 @@ class _JsonPrinter:
                     "source": job.source.path,
                     "directory": job.sink.directory,
                     "format": str(job.sink.format),
+                    "checkpoint": job.checkpoint,
                     "query_id": running.query_id,
                     "spark_log": str(running.spark_log),
                     "metrics": metrics,

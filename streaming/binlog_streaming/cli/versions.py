@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 (typer looks at annotations)
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -11,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from binlog_streaming.cli.help_text import PANEL, help_of
+from binlog_streaming.cli.options import JobArgument  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output, OutputOption, output_console, write_json_lines
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 
 def versions(
-    job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file.")],
+    job: JobArgument,
     at: Annotated[
         str | None,
         typer.Option(
@@ -45,10 +45,10 @@ def versions(
     Exit status: 0 they are shown, 2 the GTID is in no batch yet.
     """
     # Libraries of the formats take a moment to load: not for --help.
-    from binlog_streaming.settings import load_job
+    from binlog_streaming.mirror_job import job_at
     from binlog_streaming.tables.batch_versions import BatchVersions
 
-    found = BatchVersions(load_job(job_file)).at(at)
+    found = BatchVersions(job_at(job)).at(at)
     if output is Output.JSONL:
         common = {"batch_id": found.batch_id, "gtid_position": found.gtid_position}
         write_json_lines([common | msgspec.to_builtins(table) for table in found.tables])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import obstore
@@ -64,6 +64,17 @@ def bucket_at(uri: str, options: Mapping[str, str]) -> BucketStore:
         ) from error
 
 
+@contextmanager
+def _as_os_errors() -> Iterator[None]:
+    # Whoever has files in a store need not know its library.
+    try:
+        yield
+    except NotFoundError as error:
+        raise FileNotFoundError(str(error)) from error
+    except BaseError as error:
+        raise OSError(str(error).strip().partition("\n")[0]) from error
+
+
 class BucketStore(Store):
     """A place in an object store."""
 
@@ -71,22 +82,23 @@ class BucketStore(Store):
         self.uri = uri
         self._bucket = bucket
 
+    @_as_os_errors()
     def read(self, name: str) -> bytes:
         """See `Store`."""
-        return bytes(self._found(name).bytes())
+        return bytes(obstore.get(self._bucket, name).bytes())
 
+    @_as_os_errors()
     def read_part(self, name: str, start: int, size: int) -> bytes:
         """See `Store`."""
         return bytes(obstore.get_range(self._bucket, name, start=start, length=size))
 
+    @_as_os_errors()
     def opened(self, name: str) -> pa.NativeFile:
         """See `Store`."""
-        try:
-            size = obstore.head(self._bucket, name)["size"]
-        except (FileNotFoundError, NotFoundError) as error:
-            raise FileNotFoundError(f"{self.uri}/{name}") from error
+        size = obstore.head(self._bucket, name)["size"]
         return pa.PythonFile(io.BufferedReader(_Ranges(self, name, size), 1 << 16), mode="r")
 
+    @_as_os_errors()
     def create(self, name: str, content: bytes) -> bool:
         """See `Store`."""
         try:
@@ -96,13 +108,14 @@ class BucketStore(Store):
             return False
         return True
 
+    @_as_os_errors()
     def exchange(self, name: str, before: bytes | None, content: bytes) -> bool:
         """See `Store`."""
         if before is None:
             is_ours = self.create(name, content)
         else:
             try:
-                found = self._found(name)
+                found = obstore.get(self._bucket, name)
             except FileNotFoundError:
                 return False
             version: Any = {key: value for key in ("e_tag", "version") if (value := found.meta[key])}
@@ -128,20 +141,26 @@ class BucketStore(Store):
     def files(self, folder: str = "", *, after: str = "") -> Iterator[StoredFile]:
         """See `Store`."""
         prefix = f"{folder}/" if folder else None
-        for page in obstore.list(self._bucket, prefix, offset=after or None):
-            for meta in page:
-                yield StoredFile(meta["path"], meta["size"], meta["last_modified"].timestamp())
+        with _as_os_errors():
+            for page in obstore.list(self._bucket, prefix, offset=after or None):
+                for meta in page:
+                    yield StoredFile(meta["path"], meta["size"], meta["last_modified"].timestamp())
 
+    @_as_os_errors()
     def remove(self, name: str) -> None:
         """See `Store`."""
         with suppress(FileNotFoundError, NotFoundError):
             obstore.delete(self._bucket, name)
 
-    def _found(self, name: str) -> obstore.GetResult:
-        try:
-            return obstore.get(self._bucket, name)
-        except (FileNotFoundError, NotFoundError) as error:
-            raise FileNotFoundError(f"{self.uri}/{name}") from error
+    @_as_os_errors()
+    def write(self, name: str, content: bytes) -> None:
+        """See `Store`."""
+        obstore.put(self._bucket, name, content, use_multipart=False)
+
+    def clear(self) -> None:
+        """See `Store`."""
+        for file in list(self.files()):
+            self.remove(file.name)
 
 
 class _Upload(NewFile):
@@ -162,6 +181,7 @@ class _Upload(NewFile):
     def sink(self) -> pa.NativeFile:
         return self._sink
 
+    @_as_os_errors()
     def write(self, data: bytes) -> int:
         self._size += len(data)
         if self._parts is None and self._size <= PART_BYTES:
@@ -183,6 +203,7 @@ class _Upload(NewFile):
     def close(self) -> None:
         """`finish` does it."""
 
+    @_as_os_errors()
     def finish(self) -> int:
         if self._parts is None:
             obstore.put(self._bucket, self._name, bytes(self._small), use_multipart=False)
@@ -191,6 +212,7 @@ class _Upload(NewFile):
             self._parts = None
         return self._size
 
+    @_as_os_errors()
     def finish_as(self, name: str) -> bool:
         if self._parts is None:
             return self._store.create(name, bytes(self._small))
@@ -206,7 +228,7 @@ class _Upload(NewFile):
     def abandon(self) -> None:
         # An upload that is not ended is no file.
         self._parts = None
-        with suppress(BaseError):
+        with suppress(OSError):
             self._store.remove(self._name)
 
 

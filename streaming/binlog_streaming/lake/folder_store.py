@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import uuid
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -58,6 +59,14 @@ class FolderStore(Store):
             sync_folder(path.parent)
         return True
 
+    def write(self, name: str, content: bytes) -> None:
+        """See `Store`."""
+        path = self._folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _staged(path.with_name(f"{UNFINISHED}{path.name}"), content) as staged:
+            staged.replace(path)
+        sync_folder(path.parent)
+
     def may_hold(self, name: str) -> bool:
         """See `Store`."""
         return (self._folder / name).exists()
@@ -87,6 +96,11 @@ class FolderStore(Store):
     def remove(self, name: str) -> None:
         """See `Store`."""
         (self._folder / name).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """See `Store`."""
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._folder)
 
     def settle(self) -> None:
         """See `Store`."""
@@ -127,7 +141,7 @@ class _FolderFile(NewFile):
 def _staged(path: Path, content: bytes) -> Iterator[Path]:
     # A file with *content*, safe from a loss of power, that is to get another name.
     try:
-        with path.open("xb") as file:
+        with path.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from obstore.exceptions import BaseError
 
 from binlog_format.errors import UnsupportedError
 from binlog_streaming.lake.conforming import conformed, conformed_rows
@@ -50,7 +49,7 @@ _newest_names: dict[str, str] = {}
 class ParquetTarget(Target):
     """The files at a place as they are now; `table` is what its file says, None while there is none."""
 
-    write_errors: ClassVar[tuple[type[Exception], ...]] = (BaseError,)
+    write_errors: ClassVar[tuple[type[Exception], ...]] = ()
 
     uri: str
     store: Store
@@ -67,7 +66,7 @@ class ParquetTarget(Target):
             TableError: `WRITE_FAILED`: the place cannot even be looked at.
         """
         store = store_at(uri, sink.storage)
-        with looking_at(uri, BaseError, pa.ArrowException):
+        with looking_at(uri, pa.ArrowException):
             table = _Table.read(store)
             names = _names_since(store, _newest_names.get(uri)) or _names_since(store, None)
             if table is None and any(name.endswith(".parquet") for name in names):

@@ -62,7 +62,7 @@ class NewFile(ABC):
 
 
 class Store(ABC):
-    """Files of one table, or of one job."""
+    """Files of one table, or of one job; what hinders access to them is an OSError."""
 
     uri: str
 
@@ -95,6 +95,10 @@ class Store(ABC):
         """Put a small file in the place of what it holds, unless that is not *before* (None: no file): then False."""
 
     @abstractmethod
+    def write(self, name: str, content: bytes) -> None:
+        """Put a small file there, whatever there is of that name; whole, or what was there stays."""
+
+    @abstractmethod
     def may_hold(self, name: str) -> bool:
         """Whether a file may be there, or come to be there, that `create` failed to create with an error."""
 
@@ -109,6 +113,10 @@ class Store(ABC):
     @abstractmethod
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Remove all files, and the place itself."""
 
     def settle(self) -> None:  # noqa: B027 (object stores have nothing to settle)
         """Let the names of new files be safe from a loss of power."""

@@ -28,6 +28,7 @@ from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.settings import Writer
 from binlog_streaming.spark_jars import session_settings
 from binlog_streaming.spark_session import PLANNING_ONLY, local_session
+from binlog_streaming.state_files import state_of
 from binlog_streaming.tables.batch import BatchContext, write_batch
 from binlog_streaming.tables.batch_versions import BatchVersions
 from binlog_streaming.tables.progress import NOTE_TEXTS, BatchProgress, Progress
@@ -226,7 +227,7 @@ class TablesJob:
 
     def _gtid_position(self, batch_id: int) -> str | None:
         # Spark has written down where the batch ends before it begins.
-        offset = read_offset(self.job.checkpoint, batch_id)
+        offset = read_offset(state_of(self.job), batch_id)
         # What `startingGtid` covers is in the tables too, also where it follows in the log.
         gtid = None if offset is None else offset.gtid.advanced_by(offset.skip_gtid)
         return str(gtid) if gtid else None

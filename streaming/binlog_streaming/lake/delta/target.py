@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError
-from obstore.exceptions import BaseError
 
 from binlog_streaming.lake.conforming import changed_rows, conformed_rows
 from binlog_streaming.lake.delta.columns import created, delta_schema, table_schema, with_columns
@@ -50,7 +49,7 @@ STEP_BITS = 32
 class DeltaTarget(Target):
     """A target table as it is now; `log` is None while there is none."""
 
-    write_errors: ClassVar[tuple[type[Exception], ...]] = (DeltaError, BaseError)
+    write_errors: ClassVar[tuple[type[Exception], ...]] = (DeltaError,)
     takes_parts: ClassVar[bool] = True
 
     uri: str
@@ -68,7 +67,7 @@ class DeltaTarget(Target):
                 cannot even be looked at.
         """
         store = store_at(uri, storage)
-        with looking_at(uri, DeltaError, BaseError):
+        with looking_at(uri, DeltaError):
             log = newest_log(store)
         if log is not None:
             check_features(uri, log)
