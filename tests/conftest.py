@@ -33,7 +33,7 @@ SLOW = (
     "streaming/simulation",
     "streaming/tables/test_iceberg_maintenance.py",
     "streaming/tables/test_sinks.py",
-    "streaming/tables/test_spark_writers.py",
+    "streaming/tables/test_spark_tables.py",
     "streaming/test_cli_pipes.py",
     "streaming/test_cli_tail.py",
     "streaming/test_replay.py",

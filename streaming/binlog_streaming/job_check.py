@@ -21,7 +21,7 @@ from binlog_streaming.job_tables import TableReport, report_table
 from binlog_streaming.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.plan.admission import incomplete
 from binlog_streaming.record_keeper import RecordKeeper
-from binlog_streaming.settings_model import Begin, Mode, OnCascade, OnError, Writer
+from binlog_streaming.settings_model import Begin, Mode, OnCascade, OnError
 from binlog_streaming.state_files import state_of
 
 if TYPE_CHECKING:
@@ -126,10 +126,6 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     """
     options = SourceOptions.parse({"path": job.source.path, **job.source_options()})
     options.check_streaming()
-    if job.sink.writer is Writer.SPARK:
-        from binlog_streaming.spark_jars import session_settings  # Spark is loaded only by who uses it
-
-        session_settings(job.sink.format, {name: str(value) for name, value in job.spark.settings.items()})
     checkpoint = read_checkpoint(state_of(job))
     with WatchedLog(job.source.path, options.format, bound=options.bound) as watched:
         log = _log_report(watched)

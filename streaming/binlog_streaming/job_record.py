@@ -55,7 +55,6 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         exclude: Tables left out.
         directory: Of the sink.
         format: Of the sink.
-        writer: Of the sink.
         rules: `[[tables]]`.
         tables: Those that have been written: database and name.
         targets: Those that are there since: database and name of the table, and mode. Of a table that was dropped, or
@@ -72,7 +71,6 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     exclude: str | None
     directory: str
     format: str
-    writer: str
     rules: tuple[TableRule, ...]
     tables: tuple[tuple[str, str], ...] = ()
     targets: tuple[tuple[str, str, str], ...] = ()
@@ -92,7 +90,6 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
             exclude=job.source.exclude_tables,
             directory=job.sink.directory,
             format=str(job.sink.format),
-            writer=str(job.sink.writer),
             rules=job.tables,
         )
 
@@ -128,7 +125,6 @@ def _changed_places(record: JobRecord, now: JobRecord) -> list[Change]:
     for name, was, is_now in (
         ("sink.directory", record.directory, now.directory),
         ("sink.format", record.format, now.format),
-        ("sink.writer", record.writer, now.writer),
     ):
         if was != is_now:
             hint = f"Tables that begin there now would miss the past: set it back, or {_START_AGAIN}"

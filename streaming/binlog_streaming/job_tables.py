@@ -15,7 +15,7 @@ from binlog_streaming.lake.target import KEYS_PROPERTY, Ticket, split_keys, targ
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.setting_names import as_job_setting
-from binlog_streaming.settings_model import Deletes, Mode, TableFormat, Writer
+from binlog_streaming.settings_model import Deletes, Mode, TableFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -171,8 +171,6 @@ class _Look:
                 if schema is not None:
                     self._check_columns(None, schema)
                 return TargetReport(str(self.mode), uri, exists), None  # a look would make the catalog
-            if sink.writer is Writer.SPARK and "://" in sink.directory:
-                return TargetReport(str(self.mode), uri, exists), None  # Spark knows its way there, this look does not
             with contextlib.closing(sink_type(sink.format).at(sink, uri)) as target:
                 exists = target.properties() is not None
                 if schema is not None:
@@ -181,8 +179,6 @@ class _Look:
         except OptionError:
             raise
         except BinlogError as error:
-            if sink.writer is Writer.SPARK and error.subclass == "TABLE_FEATURE":
-                return TargetReport(str(self.mode), uri, exists=True), None  # Spark may write it; this look cannot
             return TargetReport(str(self.mode), uri, exists), _told(self.found.name, error)
         return TargetReport(str(self.mode), uri, exists), None
 

@@ -29,7 +29,7 @@ from binlog_streaming.replay_range import ReplayRange, find_range, open_log_of
 from binlog_streaming.replay_record import ReplayCheckpoint, ReplayRecord
 from binlog_streaming.replay_tables import ReplayTables, Sorted, elsewhere, has_tables
 from binlog_streaming.set_aside import give_back, set_aside_by
-from binlog_streaming.settings_model import Job, Metrics, Source, Writer
+from binlog_streaming.settings_model import Job, Metrics, Source
 from binlog_streaming.state_files import StateFolder, state_of
 from binlog_streaming.table_patterns import without_tables
 
@@ -309,12 +309,6 @@ def _begins_in_the_middle(names: list[TableName], start: GtidPoint) -> TableErro
 
 def _check_request(request: ReplayRequest) -> None:
     start, end, job = request.start, request.end, request.job
-    if job.sink.writer is Writer.SPARK:
-        raise OptionError(
-            "INVALID_VALUE",
-            "sink.writer: expected embedded for a replay, got spark",
-            hint="Replay into another folder (--target), by a job file with writer left out",
-        )
     lacking = None if start is None or end is None else _lacking(start, end)
     if lacking:
         raise StartError(

@@ -43,7 +43,6 @@ from binlog_streaming.settings_model import (
     TableRule,
     Trigger,
     UnknownValues,
-    Writer,
     parse_milliseconds,
 )
 
@@ -66,7 +65,6 @@ __all__ = [
     "TableRule",
     "Trigger",
     "UnknownValues",
-    "Writer",
     "check_job_values",
     "job_from",
     "load_job",
@@ -276,6 +274,16 @@ def _section_of(field_type: object) -> type[msgspec.Struct] | None:
     return None
 
 
+_REMOVED: dict[KeyPath, str] = {
+    (
+        "sink",
+        "writer",
+    ): "Leave it out: there is one writer, which needs no jars. Tables that Spark wrote go on, with the "
+    "same checkpoint",
+}
+"""Settings that former versions had, and what to do now."""
+
+
 def _choices(path: KeyPath) -> list[str]:
     # The words that the setting at *path* knows.
     section: type[msgspec.Struct] = Job
@@ -294,6 +302,8 @@ def _choices(path: KeyPath) -> list[str]:
 
 
 def _hint_for(name: str, fields: typing.Iterable[str], path: KeyPath) -> str:
+    if (*path, name) in _REMOVED:
+        return _REMOVED[*path, name]
     meant = _did_you_mean(name, fields)
     if meant is None:
         # It may stand in the wrong section: behind a [header] all keys belong to it.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import OptionError, StartError
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.settings_model import Deletes, Merge, Mode, TableFormat, UnknownValues, Writer, parse_milliseconds
+from binlog_streaming.settings_model import Deletes, Merge, Mode, TableFormat, UnknownValues, parse_milliseconds
 
 if TYPE_CHECKING:
     from binlog_streaming.settings_lines import KeyPath
@@ -51,7 +51,6 @@ def check_values(job: Job) -> None:
     if job.metrics.port is not None and not 0 <= job.metrics.port <= PORT_MAX:
         raise Mistake(("metrics", "port"), f"expected a number from 0 to {PORT_MAX}, got {job.metrics.port}")
     _check_source(job)
-    _check_writer(job.sink)
     _check_merge(job.sink)
     if not job.tables:
         raise Mistake(("tables",), "expected at least one rule, got none")
@@ -66,23 +65,6 @@ def check_values(job: Job) -> None:
             )
 
 
-def _check_writer(sink: Sink) -> None:
-    if sink.writer is not Writer.SPARK:
-        return
-    if sink.format is TableFormat.PARQUET:
-        raise Mistake(
-            ("sink", "writer"),
-            "expected embedded beside sink.format parquet, got spark",
-            "Spark's writers are for delta and iceberg: leave writer out",
-        )
-    if sink.storage:
-        raise Mistake(
-            ("sink", "storage"),
-            "expected nothing beside sink.writer spark, which does not know these names",
-            "Access to an object store is among Spark's settings: spark.hadoop.fs.s3a... in spark.settings",
-        )
-
-
 def _check_merge(sink: Sink) -> None:
     if sink.merge is not Merge.MARK:
         return
@@ -91,12 +73,6 @@ def _check_merge(sink: Sink) -> None:
             ("sink", "merge"),
             f"expected auto or rewrite beside sink.format {sink.format}, got {sink.merge}",
             "Deletion vectors are Delta's: leave merge out",
-        )
-    if sink.writer is Writer.SPARK:
-        raise Mistake(
-            ("sink", "merge"),
-            f"expected auto or rewrite beside sink.writer spark, got {sink.merge}",
-            "Spark's own writer goes by the table's property delta.enableDeletionVectors: leave merge out",
         )
 
 

@@ -88,15 +88,6 @@ class OnError(StrEnum):
     """That table stays as it is, and all others go on."""
 
 
-class Writer(StrEnum):
-    """What writes the tables."""
-
-    EMBEDDED = "embedded"
-    """Libraries in Spark's Python workers; no jars."""
-    SPARK = "spark"
-    """Spark's own writer of the format, from its jars."""
-
-
 class Merge(StrEnum):
     """How superseded rows of a Delta table go."""
 
@@ -212,7 +203,6 @@ class Sink(Section, frozen=True):
     Attributes:
         directory: Folder or URL.
         format: Kind of the tables.
-        writer: What writes them.
         merge: How superseded rows of a Delta table go.
         storage: Access to an object store, under the names that `obstore` and `deltalake` know.
         target_file_size: In bytes; a merge rewrites whole files, an append leaves many small ones.
@@ -221,7 +211,6 @@ class Sink(Section, frozen=True):
 
     directory: str
     format: TableFormat = TableFormat.DELTA
-    writer: Writer = Writer.EMBEDDED
     merge: Merge = Merge.AUTO
     storage: dict[str, str] = {}
     target_file_size: int = 64 << 20

@@ -159,11 +159,6 @@ SINK = (
         "format", "Kind of the tables: delta, iceberg (in a folder), or parquet (in a folder, for changelogs only)."
     ),
     Setting(
-        "writer",
-        "What writes them: embedded (deltalake, pyiceberg, pyarrow: no jars), or spark (Spark's own writers of Delta "
-        "and Iceberg, whose jars spark.settings names).",
-    ),
-    Setting(
         "merge",
         "How superseded rows of Delta tables go: rewrite (their files are written anew; every reader reads them), mark "
         "(in deletion vectors, which costs what changes and not what the table weighs; for readers that know these, as "

@@ -31,7 +31,6 @@ from binlog_streaming.settings import (
     TableRule,
     Trigger,
     UnknownValues,
-    Writer,
 )
 from binlog_streaming.tables.progress import BatchProgress, Outcome, TableProgress
 from tests.corpus import SERVER_CASES
@@ -117,7 +116,6 @@ def test_rules_may_be_ordered_and_split_anew(tmp_path: Path) -> None:
         ({"timeType": "micros"}, "source.timeType: "),
         ({"sink": {"directory": "/other"}}, "sink.directory: .*would miss the past"),
         ({"sink": {"format": TableFormat.ICEBERG}}, "sink.format: .*'delta', now it is 'iceberg'"),
-        ({"sink": {"writer": Writer.SPARK}}, "sink.writer: "),
     ],
 )
 def test_what_belongs_to_the_checkpoint_stays(said: dict[str, Any], told: str, tmp_path: Path) -> None:

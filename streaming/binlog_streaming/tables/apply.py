@@ -92,7 +92,7 @@ def apply_component(
         run: The batch.
         component: Its tables and steps.
         log: Where the rows are read from.
-        targets: Makes targets; default: those of the sink's format, without Spark.
+        targets: Makes targets; default: those of the sink's format.
         division: Lets other tasks do large steps; None: all is done here.
 
     Targets of tables that the plan sets aside state it. With `OnError.SET_ASIDE` what is wrong with a

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from binlog_format.position import Position
-    from binlog_streaming.lake.target import TargetFactory
     from binlog_streaming.plan.batch_plan import BatchPlan, Component
     from binlog_streaming.plan.memory import JobMemory
     from binlog_streaming.plan.plan import Row
@@ -42,9 +41,6 @@ if TYPE_CHECKING:
 
 THREADS = 2
 """Components that a task writes at a time."""
-
-DRIVER_THREADS = 4
-"""Components that the driver writes at a time, where Spark itself writes: mostly they wait for it."""
 
 # What a plan needs of a row of the view `tables`.
 PLAN_COLUMNS = (
@@ -74,7 +70,6 @@ class BatchContext:
         job: The settings.
         gtid_position: What the log has up to the batch's end, as text; None: not known.
         memory: What the job knows from batches before; None: nothing.
-        targets: Makes targets that the driver writes; None: tasks write, with libraries of their own.
     """
 
     query_id: str
@@ -82,7 +77,6 @@ class BatchContext:
     job: Job
     gtid_position: str | None = None
     memory: JobMemory | None = None
-    targets: TargetFactory | None = None
 
     def run(self, position: Position, schema_file: SchemaFile | None = None) -> BatchRun:
         """What all tables share; *position* is where the log goes on after the batch."""
@@ -136,23 +130,16 @@ class ComponentWriter:
     run: BatchRun
     log_path: str
 
-    def write(
-        self, components: Iterable[Component], targets: TargetFactory | None = None, *, threads: int = THREADS
-    ) -> list[Result]:
+    def write(self, components: Iterable[Component]) -> list[Result]:
         """Write *components*, several at a time.
-
-        Args:
-            components: What to write.
-            targets: As for `apply_component`.
-            threads: How many at a time.
 
         Returns:
             Of each a name, and what became of its targets, or the error that ended it; the others go on. A named error
             is given back, not raised: so it reaches the driver whole, and Spark does not print a stack trace for it.
         """
         # The work is done outside of Python's lock, by kernels, Arrow and the libraries of the sinks.
-        with ThreadPoolExecutor(threads) as pool:
-            results = list(pool.map(lambda component: self._write(component, targets), components))
+        with ThreadPoolExecutor(THREADS) as pool:
+            results = list(pool.map(self._write, components))
         settle()
         return results
 
@@ -165,14 +152,14 @@ class ComponentWriter:
         run = self.run
         division = Division(tasks, task_count, self.log_path, run.sink, run.decoding)
         try:
-            return self._write(component, None, division)
+            return self._write(component, division)
         except IndivisibleError:
             return None
 
-    def _write(self, component: Component, targets: TargetFactory | None, division: Division | None = None) -> Result:
+    def _write(self, component: Component, division: Division | None = None) -> Result:
         try:
             with open_log(self.log_path) as log:  # one for each: they are not for several threads
-                return component.name, apply_component(self.run, component, log, targets, division)
+                return component.name, apply_component(self.run, component, log, division=division)
         except BinlogError as error:
             return component.name, error
 
@@ -194,8 +181,6 @@ def write_batch(frame: DataFrame, context: BatchContext) -> tuple[BatchPlan, lis
     if context.job.on_error is OnError.STOP:
         check_folders(plan.components, context.job.sink.directory)
     writer = ComponentWriter(context.run(plan.end, context.schema_file(plan)), context.job.source.path)
-    if context.targets is not None:
-        return plan, _joined(writer.write(plan.components, context.targets, threads=DRIVER_THREADS))
     return plan, _joined(_written(plan.components, writer, SparkTasks(frame.sparkSession.sparkContext)))
 
 

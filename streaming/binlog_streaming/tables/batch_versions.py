@@ -18,7 +18,7 @@ from binlog_format.errors import OptionError
 from binlog_format.gtid_set import parse_gtids
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import QUERY_PROPERTY, Ticket
-from binlog_streaming.settings_model import Mode, TableFormat, Writer
+from binlog_streaming.settings_model import Mode, TableFormat
 from binlog_streaming.tables.looks import Looks
 from binlog_streaming.tables.progress import Outcome
 from binlog_streaming.tables.standing import take_over
@@ -108,8 +108,8 @@ class BatchVersions:
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is one: plain files have no versions, and Spark's writers say none."""
-        return self._job.sink.format is not TableFormat.PARQUET and self._job.sink.writer is not Writer.SPARK
+        """Whether there is one: plain files have no versions."""
+        return self._job.sink.format is not TableFormat.PARQUET
 
     def record(
         self,
@@ -204,7 +204,7 @@ class BatchVersions:
             raise OptionError(
                 "INVALID_VALUE",
                 f"{self._uri}: no batch of job {self._job.name} is recorded there",
-                hint="Batches are recorded as they are written, for Delta and Iceberg tables without Spark's writers",
+                hint="Batches are recorded as they are written, for Delta and Iceberg tables",
             )
         tables = tuple(held[key] for key in sorted(held))
         return Versions(last["batch_id"], last["gtid_position"] or "", last["last_commit_time"], tables)

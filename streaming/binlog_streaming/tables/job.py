@@ -22,11 +22,8 @@ from binlog_format import open_log
 from binlog_format.classic.layout import VIRTUAL_PAGE_SIZE
 from binlog_format.errors import BinlogError, OptionError
 from binlog_streaming.checkpoint import read_offset
-from binlog_streaming.lake.spark.sessions import spark_targets
 from binlog_streaming.plan.failures import named_error
 from binlog_streaming.record_keeper import RecordKeeper
-from binlog_streaming.settings import Writer
-from binlog_streaming.spark_jars import session_settings
 from binlog_streaming.spark_session import PLANNING_ONLY, local_session
 from binlog_streaming.state_files import state_of
 from binlog_streaming.tables.batch import BatchContext, write_batch
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
 
     from binlog_format.log import Log
     from binlog_format.position import Position
-    from binlog_streaming.lake.target import TargetFactory
     from binlog_streaming.settings import Job
     from binlog_streaming.tables.progress import BatchListener, Note
 
@@ -85,7 +81,6 @@ class TablesJob:
         self._from_first = from_first
         self._query: StreamingQuery | None = None
         self._log: Log | None = None
-        self._targets: TargetFactory | None = None
         self._failure: BinlogError | None = None
         self._ending: Exception | None = None
         self._noted: set[tuple[str, Note]] = set()
@@ -106,18 +101,18 @@ class TablesJob:
         options = self.job.source_options()
         # What is wrong with the log or the options is said at once, not when Java has started.
         SourceOptions.parse({"path": self.job.source.path, **options})
-        settings = self._session_settings()
         self._log = open_log(self.job.source.path)
         self.record.begin()
         self.record.saw(self._held, from_first=self._from_first)
         if self._session is None:
             self._owns_session = SparkContext._active_spark_context is None
             self._session = local_session(
-                self.job.name, master=self.job.spark.master, settings=settings, log_file=self.spark_log
+                self.job.name,
+                master=self.job.spark.master,
+                settings=PLANNING_ONLY | {key: _spark_value(value) for key, value in self.job.spark.settings.items()},
+                log_file=self.spark_log,
             )
         try:
-            if self.job.sink.writer is Writer.SPARK:
-                self._targets = spark_targets(self._session, self.job.sink)
             frame = self._session.readStream.format("binlog-stream").options(**options).load(self.job.source.path)
             writer = frame.writeStream.foreachBatch(self._write_batch).queryName(self.job.name)
             writer = writer.option("checkpointLocation", self.job.checkpoint)
@@ -183,12 +178,6 @@ class TablesJob:
             self._ending = error
         self._wake.set()
 
-    def _session_settings(self) -> dict[str, str]:
-        settings = {key: _spark_value(value) for key, value in self.job.spark.settings.items()}
-        if self.job.sink.writer is not Writer.SPARK:
-            return PLANNING_ONLY | settings
-        return settings if self._session is not None else session_settings(self.job.sink.format, settings)
-
     def _write_batch(self, frame: DataFrame, batch_id: int) -> None:
         self._idle.clear()
         started = time.monotonic()
@@ -201,7 +190,6 @@ class TablesJob:
                 job=self.job,
                 gtid_position=self._gtid_position(batch_id),
                 memory=self.record.memory(batch_id),
-                targets=self._targets,
             )
             plan, tables = write_batch(frame, context)
             if plan.end is not None:

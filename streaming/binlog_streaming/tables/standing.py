@@ -168,7 +168,7 @@ def _said_by_delta(target: Target) -> list[str | None]:
 
 
 def _said_by_commit(commit: Mapping[str, object]) -> Mapping[str, str] | None:
-    # None: it is no step. Spark puts what a commit says into one text.
+    # None: it is no step. Spark, which wrote tables in former versions, puts what a commit says into one text.
     if BATCH_KEY in commit:
         return {name: str(value) for name, value in commit.items()}
     try:

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from binlog_format.errors import OptionError, TableError
 from binlog_format.position import Position
-from binlog_streaming.settings import Job, Sink, Source, TableFormat, Writer
+from binlog_streaming.settings import Job, Sink, Source, TableFormat
 from binlog_streaming.tables.batch_versions import NAME, PLACE, BatchVersions, TableVersion
 from binlog_streaming.tables.progress import Outcome, TableProgress
 from tests.program import run_program
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 POSITION = Position(0, 1, 2)
 
 
-def job_in(folder: Path, table_format: TableFormat = TableFormat.DELTA, writer: Writer = Writer.EMBEDDED) -> Job:
+def job_in(folder: Path, table_format: TableFormat = TableFormat.DELTA) -> Job:
     return Job(
         source=Source(path=str(OLTP)),
-        sink=Sink(directory=str(folder), format=table_format, writer=writer),
+        sink=Sink(directory=str(folder), format=table_format),
         checkpoint=str(folder / "checkpoint"),
         name="orders",
     )
@@ -116,11 +116,8 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
         BatchVersions(job_in(tmp_path)).record("q", 0, POSITION, "0-1-10", [progress("s.a", "1")])
 
 
-@pytest.mark.parametrize(
-    ("table_format", "writer"), [(TableFormat.PARQUET, Writer.EMBEDDED), (TableFormat.DELTA, Writer.SPARK)]
-)
-def test_formats_without_versions_have_no_such_table(tmp_path: Path, table_format: TableFormat, writer: Writer) -> None:
-    kept = BatchVersions(job_in(tmp_path, table_format, writer))
+def test_plain_files_have_no_such_table(tmp_path: Path) -> None:
+    kept = BatchVersions(job_in(tmp_path, TableFormat.PARQUET))
     kept.record("q", 0, POSITION, "0-1-10", [progress("s.a", "1")])
     assert list(tmp_path.iterdir()) == []
 

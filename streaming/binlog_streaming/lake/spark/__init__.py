@@ -1,1 +1,0 @@
-"""Tables written by Spark's own writers."""

@@ -1,0 +1,215 @@
+"""Spark beside our writer: it reads what we wrote, changes it, and we go on; also with what it wrote for us before.
+
+A session needs its jars from the start, so this file is run in a process of its own (`make test-compat`).
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyspark
+import pytest
+
+from binlog_streaming.lake.change import Patches
+from binlog_streaming.lake.delta.target import STEP_BITS, DeltaTarget
+from binlog_streaming.lake.evolution import SchemaChange
+from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE
+from binlog_streaming.settings import Merge, Sink, TableFormat
+from binlog_streaming.spark_session import local_session
+from binlog_streaming.tables.standing import standing_of
+from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, Place, all_types, change_of, numbers
+from tests.streaming.tables.test_delta_features import ARCHIVE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from binlog_streaming.lake.target import Ticket
+
+PACKAGES: dict[tuple[int, ...], tuple[str, str]] = {
+    (4, 0): ("io.delta:delta-spark_4.0_2.13:4.4.0", "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0"),
+    (4, 1): ("io.delta:delta-spark_4.1_2.13:4.4.0", "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"),
+}
+SQLITE_JDBC = "org.xerial:sqlite-jdbc:3.50.3.0"
+EXCLUDED = ("kernel-api", "kernel-defaults", "kernel-unitycatalog")
+"""Of Delta: what it asks for is for catalogs that are not used here."""
+
+VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
+pytestmark = [
+    pytest.mark.spark,
+    # Where jars are, none of these tests may be left out.
+    pytest.mark.skipif(max(PACKAGES) < VERSION, reason=f"there are no jars for PySpark {pyspark.__version__}"),
+    # PySpark 4.1 leaves the sockets of collected results to the garbage collector.
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with the jars of both formats."""
+    folder = tmp_path_factory.mktemp("spark")
+    excluded = [f"io.delta:delta-{name}" for name in EXCLUDED]
+    excluded += ["io.unitycatalog:unitycatalog-client", "io.unitycatalog:unitycatalog-hadoop"]
+    settings = {
+        "spark.jars.packages": ",".join((*PACKAGES[VERSION], SQLITE_JDBC)),
+        "spark.jars.excludes": ",".join(excluded),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
+        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.shuffle.partitions": "1",  # tables of a few rows
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    session = local_session("tables", settings=settings, log_file=folder / "spark.log")
+    if "delta-spark" not in (session.sparkContext.getConf().get("spark.jars.packages") or ""):
+        pytest.skip("this process has started Spark without the jars: run this file by itself")
+    yield session
+    session.stop()
+
+
+def found(session: SparkSession, path: Path) -> dict[int, str | None]:
+    """What Spark reads of a Delta table."""
+    rows = session.sql(f"SELECT id, value FROM delta.`{path}`").collect()
+    assert len({row.id for row in rows}) == len(rows)
+    return {row.id: row.value for row in rows}
+
+
+def delta(path: Path, merge: Merge = Merge.AUTO) -> DeltaTarget:
+    return DeltaTarget.find(str(path), {}, file_size=64 << 20, merge=merge)
+
+
+@pytest.mark.parametrize(
+    ("name", "merge"),
+    [
+        ("plain", Merge.MARK),
+        ("deletion_vectors", Merge.REWRITE),
+        ("everything", Merge.MARK),
+        ("change_data_feed", Merge.MARK),
+        ("v2_checkpoint", Merge.MARK),
+        ("partitioned", Merge.REWRITE),
+    ],
+)
+def test_spark_reads_and_goes_on_with_what_is_written_without_it(
+    session: SparkSession, tmp_path: Path, name: str, merge: Merge
+) -> None:
+    """Delta tables that Spark made, that we changed, that Spark changes, that we change."""
+    path = tmp_path / name
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(
+            tmp_path, [one for one in archive.getmembers() if one.name.startswith(f"{name}/")], filter="data"
+        )
+    for file in path.rglob("*"):
+        file.touch()  # else commits are old enough to be removed
+
+    def write(batch_id: int, write: Callable[[DeltaTarget, Ticket], object]) -> None:
+        target = delta(path, merge)
+        write(target, replace(MIRROR_TICKET, batch_id=batch_id))
+        target.maintain(Sink(directory=str(tmp_path)))
+
+    model = found(session, path)
+    for batch_id in range(1, 20):
+        patches = Patches(numbers(5), pa.table({"value": [True]}))
+        change = change_of([(2, f"u{batch_id}"), (100 + batch_id, "n")], [0, 99 + batch_id], patches=patches)
+        write(batch_id, lambda target, ticket, change=change: target.merge(change, ticket))  # type: ignore[misc]
+    model |= {2: "u19", 5: "x", 119: "n"}
+    model.pop(0, None)
+    assert found(session, path) == model
+    if name == "change_data_feed":
+        version = session.sql(f"DESCRIBE HISTORY delta.`{path}`").agg({"version": "max"}).collect()[0][0]
+        feed = session.read.format("delta").option("readChangeFeed", "true").option("startingVersion", version)
+        said = [(row._change_type, row.id) for row in feed.load(str(path)).collect()]
+        assert sorted(said) == [
+            ("delete", 118),
+            ("insert", 119),
+            ("update_postimage", 2),
+            ("update_postimage", 5),
+            ("update_preimage", 2),
+            ("update_preimage", 5),
+        ]
+    session.sql(f"DELETE FROM delta.`{path}` WHERE id = 119")
+    session.sql(f"UPDATE delta.`{path}` SET value = 'spark' WHERE id = 2")
+    write(20, lambda target, ticket: target.append(numbers(7).to_reader(), ticket))
+    write(21, lambda target, ticket: target.merge(change_of([(5, "last")]), ticket))
+    write(
+        22, lambda target, ticket: target.evolve(SchemaChange(added=pa.schema([("more", pa.timestamp("us"))])), ticket)
+    )
+    write(23, lambda target, ticket: target.replace(target.read(), ticket))
+    model = {key: value for key, value in model.items() if key != 119} | {2: "spark", 5: "last", 7: "x"}
+    assert found(session, path) == model
+
+
+@pytest.mark.parametrize("merge", [Merge.REWRITE, Merge.MARK])
+def test_spark_reads_every_type_and_passes_over_files_by_our_statistics(
+    session: SparkSession, tmp_path: Path, merge: Merge
+) -> None:
+    place = Place(tmp_path, TableFormat.DELTA, merge_kind=merge)
+    types = all_types()
+    ids = pa.array(range(1, types.num_rows + 1), pa.int32())
+    rows = types.add_column(0, "id", ids)
+    place.append(0, rows, MIRROR_TICKET)
+    place.bring(change_of([], [1], schema=rows.schema), batch_id=1, schema=rows.schema)
+    read = session.read.format("delta").load(place.uri).toArrow().sort_by("id")
+    assert read.select(["id"]).column("id").to_pylist() == list(range(2, types.num_rows + 1))
+    ours = place.read().sort_by("id")
+    for column in types.column_names:
+        assert read.column(column).cast(ours.schema.field(column).type).equals(ours.column(column)), column
+    for row in range(2, types.num_rows + 1):
+        assert session.read.format("delta").load(place.uri).filter(f"id = {row}").count() == 1
+
+
+def test_delta_tables_that_spark_wrote_for_a_job_go_on(session: SparkSession, tmp_path: Path) -> None:
+    """Former versions had Spark write them: with the same properties, transactions, and words about a step."""
+    path, step = tmp_path / "orders", replace(MIRROR_TICKET, batch_id=3, step=2, gtid_position="0-1-7")
+    properties = ", ".join(f"'{name}' = '{value}'" for name, value in step.table_properties().items())
+    session.sql(f"CREATE TABLE delta.`{path}` (id INT, value STRING) USING delta TBLPROPERTIES ({properties})")
+    options = {
+        "txnAppId": f"binlog-stream/{step.query_id}",
+        "txnVersion": str(step.batch_id << STEP_BITS | step.step),
+        "userMetadata": json.dumps(step.batch_properties()),
+    }
+    rows = session.createDataFrame([(1, "x"), (2, "x")], "id INT, value STRING")
+    rows.write.format("delta").mode("append").options(**options).save(str(path))
+    target = delta(path)
+    target.check_owner(step)
+    assert target.is_done(step)
+    assert target.is_done(replace(step, batch_id=2))
+    said = standing_of(target, TableFormat.DELTA, step.source_table, step.mode)
+    assert said is not None
+    assert (said.batch_id, str(said.gtid)) == (3, "0-1-7")
+    later = replace(step, batch_id=4)
+    assert not target.is_done(later)
+    target.merge(change_of([(1, "y"), (3, "n")], [2]), later)
+    assert delta(path).is_done(later)
+    assert found(session, path) == {1: "y", 3: "n"}
+
+
+def test_spark_reads_and_goes_on_with_iceberg_tables(session: SparkSession, tmp_path: Path) -> None:
+    """In the catalog of the folder, which Java reads over JDBC."""
+    place = Place(tmp_path, TableFormat.ICEBERG)
+    place.append(0, numbers(1, 2, 3), MIRROR_TICKET)
+    place.bring(change_of([(1, "y")], [2]), batch_id=1)
+    other = session.newSession()
+    catalog = "spark.sql.catalog.binlog_stream"
+    other.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
+    other.conf.set(f"{catalog}.type", "jdbc")
+    other.conf.set(f"{catalog}.uri", f"jdbc:sqlite:{tmp_path / CATALOG_FILE}")
+    other.conf.set(f"{catalog}.warehouse", str(tmp_path))
+    other.conf.set(f"{catalog}.cache-enabled", "false")
+    table = "binlog_stream.shop.orders"
+    assert sorted(tuple(row) for row in other.table(table).collect()) == [(1, "y"), (3, "x")]
+    other.sql(f"DELETE FROM {table} WHERE id = 3")
+    other.sql(f"INSERT INTO {table} VALUES (9, 'spark')")
+    assert place.bring(change_of([(1, "z"), (4, "n")]), batch_id=2)
+    with closing(place.target()) as target:
+        assert target.is_done(replace(MIRROR_TICKET, batch_id=2))
+    rows = [(1, "z"), (4, "n"), (9, "spark")]
+    assert sorted(tuple(row) for row in other.table(table).collect()) == place.sorted_rows() == rows
+    assert place.read().schema.names == INT_KEY.names
