@@ -42,12 +42,12 @@ WRITTEN = {
     "partitioned": (0, 1, 2, 3, 4, 5),
     "timestamp_ntz": (0, 1, 2, 3, 4, 5),
     "char": (0, 1, 2, 3, 4, 5),
+    "column_mapping": (0, 1, 2, 3, 4, 5),
     "column_mapping_unused": (0, 1, 2, 3, 4, 5),
 }
 """Tables, and the rows that they hold."""
 
 REFUSED = {
-    "column_mapping": "columnMapping",
     "type_widening": "typeWidening",
     "type_widening_unused": "typeWidening",
     "check": r"checkConstraints \(small\)",
@@ -62,7 +62,7 @@ REFUSED = {
     "variant": "variantType",
     "vacuum_protocol_check": "vacuumProtocolCheck",
     "checkpoint_protection": "checkpointProtection",
-    "iceberg_compat": "icebergCompatV2, columnMapping",
+    "iceberg_compat": "icebergCompatV2",
 }
 
 

@@ -5,13 +5,20 @@ A reader passes over files by their statistics: a wrong one hides rows, and only
 
 from __future__ import annotations
 
+import json
 import os
-from typing import TYPE_CHECKING
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from binlog_format import open_log
+from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.settings import Merge, Mode, Sink, TableFormat, TableRule
 from tests.streaming.tables.batches import cut, write
 from tests.streaming.tables.oltp import IMAGES, OLTP, TABLES, play, truth
@@ -27,7 +34,6 @@ from tests.streaming.tables.sink_cases import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import duckdb
 
@@ -120,3 +126,94 @@ def test_every_value_is_read_and_found(duck: duckdb.DuckDBPyConnection, place: P
         return
     for number, value in enumerate(values):
         assert read(duck, place.uri, value=value).column("id").to_pylist() == [number], value
+
+
+PLACE = pa.struct([("x", pa.int32()), ("y", pa.string())])
+MAPPED = pa.schema([("id", pa.int32()), ("city", pa.string()), ("at", PLACE), ("value", pa.string())])
+
+
+def with_mapping(place: Place, partitions: list[str]) -> None:
+    """An empty table with column mapping by name; as Spark makes it."""
+    with closing(place.target()) as target:
+        target.create(MAPPED, MIRROR_TICKET)
+    for commit in Path(place.uri, "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        commit.write_text("".join(json.dumps(_mapped(action, partitions)) + "\n" for action in actions))
+
+
+def _mapped(action: dict[str, Any], partitions: list[str]) -> dict[str, Any]:
+    if "protocol" in action:
+        features = [*action["protocol"].get("readerFeatures", []), "columnMapping"]
+        named = {"readerFeatures": features, "writerFeatures": features}
+        return {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **named}}
+    if "metaData" in action:
+        said = action["metaData"]
+        said["configuration"] |= {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "6"}
+        schema = json.loads(said["schemaString"])
+        at = next(field for field in schema["fields"] if field["name"] == "at")
+        for number, field in enumerate([*schema["fields"], *at["type"]["fields"]], 1):
+            field["metadata"] = {
+                "delta.columnMapping.id": number,
+                "delta.columnMapping.physicalName": f"col-{number}",
+            }
+        said |= {"schemaString": json.dumps(schema), "partitionColumns": partitions}
+    return action
+
+
+@pytest.mark.parametrize("partitions", [[], ["city"]], ids=["one partition", "partitions"])
+def test_columns_with_other_names_in_files(
+    duck: duckdb.DuckDBPyConnection, place: Place, partitions: list[str]
+) -> None:
+    """A table with column mapping, and a struct; columns come, get other names, and are filled."""
+    with_mapping(place, partitions)
+    # DuckDB 1.4 takes the values of such partitions for null; deltalake and Spark (test_spark_tables.py) read them.
+    reader = None if partitions else duck
+    rows = [(key, "ab"[key % 2], {"x": key, "y": str(key)} if key % 3 else None, "v") for key in range(1, 9)]
+    place.append(0, rows_of(MAPPED, rows), MIRROR_TICKET)
+    place.bring(change_of([(1, "a", {"x": 0, "y": None}, "u")], [2], schema=MAPPED), batch_id=1, schema=MAPPED)
+    files = set(Path(place.uri).rglob("*.parquet"))
+    for file in files:
+        schema = pq.read_schema(file)
+        ids = [field.metadata[b"PARQUET:field_id"] for field in schema]
+        numbers_there = [number for number in (1, 2, 3, 4) if number != 2 or not partitions]
+        assert schema.names == [f"col-{number}" for number in numbers_there]
+        assert ids == [str(number).encode() for number in numbers_there]
+        assert [(one.name, one.metadata[b"PARQUET:field_id"]) for one in schema.field("col-3").type] == [
+            ("col-5", b"5"),
+            ("col-6", b"6"),
+        ]
+    # Names, and a new column, cost no file.
+    note = pa.struct([("by", pa.string())])
+    change = SchemaChange(renamed={"value": "word", "city": "town"}, added=pa.schema([("note", note)]))
+    assert place.evolve(change, replace(MIRROR_TICKET, batch_id=2))
+    assert set(Path(place.uri).rglob("*.parquet")) == files
+    renamed = pa.schema(
+        [("id", pa.int32()), ("town", pa.string()), ("at", PLACE), ("word", pa.string()), ("note", note)]
+    )
+    new = change_of([(20, "c", None, "w", {"by": "me"})], [3], schema=renamed)
+    place.bring(new, batch_id=3, schema=renamed)
+    held: list[tuple[object, ...]] = [(key, town, at, word, None) for key, town, at, word in rows[3:]]
+    held = [(1, "a", {"x": 0, "y": None}, "u", None), *held, (20, "c", None, "w", {"by": "me"})]
+    check_mapped(reader, place, renamed, held)
+    filled = SchemaChange(retyped={"id": pa.int64()}, filled={"word": pa.scalar("f")}, renamed={"note": "said"})
+    assert place.evolve(filled, replace(MIRROR_TICKET, batch_id=4))
+    wide = pa.schema([("id", pa.int64()), *list(renamed)[1:4], ("said", note)])
+    check_mapped(reader, place, wide, [(*row[:3], "f", row[4]) for row in held])
+    metadata = DeltaTable(place.uri).metadata()
+    assert metadata.partition_columns == ["town" for _ in partitions]
+    assert metadata.configuration["delta.columnMapping.maxColumnId"] == "8"
+
+
+def check_mapped(
+    duck: duckdb.DuckDBPyConnection | None, place: Place, schema: pa.Schema, rows: list[tuple[object, ...]]
+) -> None:
+    """We, deltalake and DuckDB read these rows, and DuckDB finds each by its values."""
+    wanted = rows_of(schema, rows).to_pylist()
+    assert place.read().schema.equals(schema)
+    found = [place.read(), pa.table(DeltaTable(place.uri).scan().read_all())]
+    found += [] if duck is None else [read(duck, place.uri)]
+    for one in found:
+        assert sorted(one.to_pylist(), key=lambda row: row["id"]) == wanted
+    if duck is not None:
+        for row in wanted:
+            assert read(duck, place.uri, id=row["id"], town=row["town"], word=row["word"]).to_pylist() == [row]

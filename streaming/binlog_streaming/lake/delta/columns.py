@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import Schema
@@ -12,12 +12,16 @@ from msgspec.structs import replace
 
 from binlog_format.errors import UnsupportedError
 from binlog_streaming.lake.delta.actions import FileFormat, Metadata, Protocol, milliseconds
+from binlog_streaming.lake.delta.column_mapping import mapped
 from binlog_streaming.lake.delta.commit import features, named_features
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from binlog_streaming.lake.delta.log import Named, TableLog
+
+    Struct = dict[str, Any]
+    """A struct as `schemaString` has it."""
 
 PLAIN = 1, 2
 """Versions of readers and writers that every reader knows."""
@@ -70,19 +74,29 @@ def with_columns(log: TableLog, schema: pa.Schema, renamed: Mapping[str, str]) -
         renamed: Old names and new ones.
     """
     said = json.loads(log.metadata.schema_string)
-    there = {renamed.get(field["name"], field["name"]): field.get("metadata", {}) for field in said["fields"]}
-    new = json.loads(delta_schema(schema).to_json())
-    for field in new["fields"]:
-        field["metadata"] = there.get(field["name"], {})
+    new, properties = mapped(log.metadata, _with_metadata(json.loads(delta_schema(schema).to_json()), said, renamed))
     partitions = tuple(renamed.get(name, name) for name in log.metadata.partition_columns)
     metadata = replace(
         log.metadata,
         schema_string=json.dumps(new, ensure_ascii=False, separators=(",", ":")),
         partition_columns=tuple(name for name in partitions if name in schema.names),
+        configuration=log.metadata.configuration | properties,
     )
     protocol = _for_times(log.protocol, schema)
     actions: list[Named] = [] if protocol is None else [("protocol", protocol)]
     return actions if metadata == log.metadata else [*actions, ("metaData", metadata)]
+
+
+def _with_metadata(new: Struct, old: Struct, renamed: Mapping[str, str]) -> Struct:
+    # What is said of the columns of *old*, said of those of *new*, and of what is in them.
+    there = {renamed.get(field["name"], field["name"]): field for field in old["fields"]}
+    fields = []
+    for field in new["fields"]:
+        before, kind = there.get(field["name"], {}), field["type"]
+        if isinstance(kind, dict) and "fields" in kind and isinstance(before.get("type"), dict):
+            kind = _with_metadata(kind, before["type"], {})
+        fields.append(field | {"type": kind, "metadata": before.get("metadata", {})})
+    return new | {"fields": fields}
 
 
 def _for_times(protocol: Protocol, schema: pa.Schema) -> Protocol | None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from binlog_streaming.lake.delta.actions import ChangeFile, Protocol, Transaction, statistics_of, statistics_text
+from binlog_streaming.lake.delta.column_mapping import file_columns
 from binlog_streaming.lake.delta.data_files import DataFiles, key_batches, live_rows, recorded_count, rows_at
 from binlog_streaming.lake.delta.log import catch_up, commit_name, conflict, information, make_commit
 from binlog_streaming.lake.delta.vectors import VectorFile, read_vector
@@ -65,17 +66,34 @@ class TableWrite:
         schema: Its columns after the commit.
         file_size: Of new files, in bytes.
         data_change: Whether it makes other rows than the table had.
+        metadata: Of the table after the commit; None: as before.
     """
 
     def __init__(
-        self, store: Store, log: TableLog, schema: pa.Schema, *, file_size: int, data_change: bool = True
+        self,
+        store: Store,
+        log: TableLog,
+        schema: pa.Schema,
+        *,
+        file_size: int,
+        data_change: bool = True,
+        metadata: Metadata | None = None,
     ) -> None:
         self.store = store
         self.log = log
         self.schema = schema
         self.actions: list[Named] = []
         partitions = [name for name in log.metadata.partition_columns if name in schema.names]
-        self.files = DataFiles(store, schema, partitions=partitions, file_size=file_size, data_change=data_change)
+        self._columns = file_columns(log.metadata)
+        self._new_columns = self._columns if metadata is None else file_columns(metadata)
+        self.files = DataFiles(
+            store,
+            schema,
+            partitions=partitions,
+            file_size=file_size,
+            data_change=data_change,
+            columns=self._new_columns,
+        )
         self._feed: DataFiles | None = None
         self._partitions = partitions
         self._file_size = file_size
@@ -111,7 +129,7 @@ class TableWrite:
 
     def files_with(self, keys: pa.Table) -> list[Add]:
         """See `TableFiles`."""
-        return files_that_may_hold(list(self.log.files.values()), _edges, keys)
+        return files_that_may_hold(list(self.log.files.values()), self._edges, keys)
 
     def name_of(self, file: Add) -> str:
         """See `TableFiles`."""
@@ -123,11 +141,11 @@ class TableWrite:
 
     def key_batches(self, file: Add, schema: pa.Schema) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See `TableFiles`."""
-        return key_batches(self.store, file, schema)
+        return key_batches(self.store, file, schema, self._columns)
 
     def rows_at(self, file: Add, rows: Indices, schema: pa.Schema) -> Iterator[tuple[Indices, pa.RecordBatch]]:
         """See `TableFiles`."""
-        return rows_at(self.store, file, rows, schema)
+        return rows_at(self.store, file, rows, schema, self._columns)
 
     def marked(self, file: Add) -> Indices:
         """See `TableFiles`."""
@@ -151,7 +169,7 @@ class TableWrite:
     def rewrite(self, file: Add, gone: Indices | None = None) -> None:
         """See `TableFiles`; *gone* None: the rows that are marked."""
         self.remove(file)
-        self.write(live_rows(self.store, file, self.schema, gone))
+        self.write(live_rows(self.store, file, self.schema, gone, self._columns))
 
     def write(self, rows: Iterable[pa.RecordBatch]) -> None:
         """Add rows, with the table's columns."""
@@ -167,6 +185,7 @@ class TableWrite:
                 partitions=self._partitions,
                 file_size=self._file_size,
                 folder=_CHANGE_FOLDER,
+                columns=self._new_columns,
             )
         self._feed.write(rows)
 
@@ -219,6 +238,18 @@ class TableWrite:
         self._keep()
         reached(Step.COMMITTED)
 
+    def _edges(self, add: Add, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+        # Least and greatest values of columns of integers.
+        statistics = statistics_of(add)
+        least, greatest = statistics.get("minValues"), statistics.get("maxValues")
+        assert isinstance(least, dict | None)
+        assert isinstance(greatest, dict | None)
+        held = ((name, self._columns.name(name)) for name in names)
+        edges = {name: ((least or {}).get(in_files), (greatest or {}).get(in_files)) for name, in_files in held}
+        return {
+            name: (low, high) for name, (low, high) in edges.items() if isinstance(low, int) and isinstance(high, int)
+        }
+
     def _publish(self, actions: list[Named]) -> bool:
         try:
             return make_commit(self.store, self.log, actions)
@@ -238,16 +269,6 @@ class TableWrite:
         before = self.log.protocol, self.log.metadata, self.log.transactions.get(application or "")
         catch_up(self.store, self.log)
         return before == (self.log.protocol, self.log.metadata, self.log.transactions.get(application or ""))
-
-
-def _edges(add: Add, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-    # Least and greatest values of columns of integers.
-    statistics = statistics_of(add)
-    least, greatest = statistics.get("minValues"), statistics.get("maxValues")
-    assert isinstance(least, dict | None)
-    assert isinstance(greatest, dict | None)
-    edges = {name: ((least or {}).get(name), (greatest or {}).get(name)) for name in names}
-    return {name: (low, high) for name, (low, high) in edges.items() if isinstance(low, int) and isinstance(high, int)}
 
 
 def upgrade(log: TableLog) -> list[Named]:

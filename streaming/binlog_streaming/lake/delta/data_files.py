@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from binlog_streaming.lake.conforming import conformed, with_values
 from binlog_streaming.lake.delta.actions import Add, milliseconds, statistics_of, statistics_text
+from binlog_streaming.lake.delta.column_mapping import FileColumns
 from binlog_streaming.lake.delta.partitions import partition_texts, partition_value
 from binlog_streaming.lake.delta.vectors import read_vector
 from binlog_streaming.lake.row_values import row_ids
@@ -46,6 +47,9 @@ TEXT_LENGTH_MAX = 32
 DECIMAL_DIGITS_MAX = 15
 """What a 64-bit float holds exactly: readers take a decimal in statistics for one."""
 
+SAME_NAMES = FileColumns()
+"""Files have the table's own names."""
+
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
@@ -63,6 +67,7 @@ class DataFiles:
         file_size: In bytes.
         data_change: Whether the files bring other rows than the table had.
         folder: Where they go.
+        columns: What columns are called in files.
     """
 
     def __init__(
@@ -74,6 +79,7 @@ class DataFiles:
         file_size: int,
         data_change: bool = True,
         folder: str = "",
+        columns: FileColumns = SAME_NAMES,
     ) -> None:
         self.names: list[str] = []
         self.row_count = 0
@@ -83,6 +89,7 @@ class DataFiles:
         self._file_size = file_size
         self._data_change = data_change
         self._folder = folder
+        self._columns = columns
         self._parts: dict[tuple[str | None, ...], _PartitionFiles] = {}
 
     def write(self, rows: pa.Table) -> None:
@@ -120,7 +127,7 @@ class DataFiles:
 
     def _part(self, values: tuple[str | None, ...]) -> _PartitionFiles:
         if values not in self._parts:
-            named = dict(zip(self._partitions, values, strict=True))
+            named = dict(zip(map(self._columns.name, self._partitions), values, strict=True))
             self._parts[values] = _PartitionFiles(self, named)
         return self._parts[values]
 
@@ -130,6 +137,7 @@ class _PartitionFiles:
         self._files = files
         self._values = dict(values)
         self._written: list[Add] = []
+        self._schema = files._columns.schema(files._schema)
         self._group_bytes = min(ROW_GROUP_BYTES, max(1, files._file_size // 2))
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
@@ -169,7 +177,7 @@ class _PartitionFiles:
         if self._open is None:
             self._open = self._begun()
         rows = pa.Table.from_batches(self._waiting, self._files._schema)
-        self._open[2].write_table(rows, row_group_size=max(1, rows.num_rows))
+        self._open[2].write_table(self._files._columns.to_file(rows), row_group_size=max(1, rows.num_rows))
         self._waiting, self._waiting_bytes = [], 0
 
     def _begun(self) -> tuple[str, NewFile, pq.ParquetWriter, list[pq.FileMetaData]]:
@@ -181,7 +189,7 @@ class _PartitionFiles:
         # Compressed like deltalake's, and with the columns' types as other writers have them.
         writer = pq.ParquetWriter(
             file.sink,
-            self._files._schema,
+            self._schema,
             compression="zstd",
             compression_level=1,
             store_decimal_as_integer=True,
@@ -203,33 +211,38 @@ class _PartitionFiles:
             size=size,
             modification_time=milliseconds(),
             data_change=self._files._data_change,
-            stats=statistics_text(file_statistics(footers[0], self._files._schema)),
+            stats=statistics_text(file_statistics(footers[0], self._schema)),
         )
         self._written.append(add)
 
 
-def key_batches(store: Store, add: Add, schema: pa.Schema) -> Iterator[tuple[int, pa.RecordBatch]]:
+def key_batches(
+    store: Store, add: Add, schema: pa.Schema, columns: FileColumns = SAME_NAMES
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Some columns of a file.
 
     Args:
         store: The table.
         add: The file.
         schema: The columns, in the types that the table has; one that the file lacks is null.
+        columns: What columns are called in files.
 
     Yields:
         The number of a batch's first row, and the batch.
     """
     with _opened(store, add) as file:
-        there = [name for name in schema.names if name in file.schema_arrow.names]
+        there = _names_there(file, schema, columns)
         if not there and not add.partition_values:
             return  # no row has a value
         first = 0
         for batch in file.iter_batches(KEY_ROWS, columns=there or file.schema_arrow.names[:1]):
-            yield first, _shaped(batch, add, schema)
+            yield first, _shaped(batch, add, schema, columns)
             first += batch.num_rows
 
 
-def rows_at(store: Store, add: Add, rows: Rows, schema: pa.Schema) -> Iterator[tuple[Rows, pa.RecordBatch]]:
+def rows_at(
+    store: Store, add: Add, rows: Rows, schema: pa.Schema, columns: FileColumns = SAME_NAMES
+) -> Iterator[tuple[Rows, pa.RecordBatch]]:
     """Some rows of a file.
 
     Args:
@@ -237,12 +250,13 @@ def rows_at(store: Store, add: Add, rows: Rows, schema: pa.Schema) -> Iterator[t
         add: The file.
         rows: Numbers of the rows, ascending.
         schema: Columns that are wanted, in the types that the table has; one that the file lacks is null.
+        columns: What columns are called in files.
 
     Yields:
         Places in *rows*, ascending, and the rows there.
     """
     with _opened(store, add) as file:
-        there = [name for name in schema.names if name in file.schema_arrow.names]
+        there = _names_there(file, schema, columns)
         there = there or file.schema_arrow.names[:1]
         counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         first = 0
@@ -253,15 +267,17 @@ def rows_at(store: Store, add: Add, rows: Rows, schema: pa.Schema) -> Iterator[t
                     if low < high:
                         chosen = rows[low:high] - first - start
                         wanted = batch if high - low == batch.num_rows else batch.take(pa.array(chosen))
-                        yield np.arange(low, high), _shaped(wanted, add, schema)
+                        yield np.arange(low, high), _shaped(wanted, add, schema, columns)
             first += count
 
 
-def live_rows(store: Store, add: Add, schema: pa.Schema, gone: Rows | None = None) -> Iterator[pa.RecordBatch]:
+def live_rows(
+    store: Store, add: Add, schema: pa.Schema, gone: Rows | None = None, columns: FileColumns = SAME_NAMES
+) -> Iterator[pa.RecordBatch]:
     """Rows of a file but *gone*: numbers of all rows that are not in the table; None: those of its deletion vector."""
     gone = read_vector(store, add.deletion_vector) if gone is None else gone
     left = np.setdiff1d(np.arange(recorded_count(store, add)), gone, assume_unique=True)
-    for _, batch in rows_at(store, add, left, schema):
+    for _, batch in rows_at(store, add, left, schema, columns):
         yield batch
 
 
@@ -274,15 +290,20 @@ def recorded_count(store: Store, add: Add) -> int:
         return int(file.metadata.num_rows)
 
 
-def _shaped(batch: pa.RecordBatch, add: Add, schema: pa.Schema) -> pa.RecordBatch:
+def _names_there(file: pq.ParquetFile, schema: pa.Schema, columns: FileColumns) -> list[str]:
+    # Those of the columns that a file has, as they are called there.
+    return [name for name in map(columns.name, schema.names) if name in file.schema_arrow.names]
+
+
+def _shaped(batch: pa.RecordBatch, add: Add, schema: pa.Schema, columns: FileColumns) -> pa.RecordBatch:
     # A file does not have the columns by which the table is partitioned.
-    rows = conformed(batch, schema)
+    rows = conformed(columns.from_file(batch), schema)
     if not add.partition_values:
         return rows
     values = {
-        field.name: partition_value(add.partition_values[field.name], field.type)
+        field.name: partition_value(add.partition_values[columns.name(field.name)], field.type)
         for field in schema
-        if field.name in add.partition_values
+        if columns.name(field.name) in add.partition_values
     }
     return with_values(rows, values) if values else rows
 

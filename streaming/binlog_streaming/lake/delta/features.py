@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import TableError
+from binlog_streaming.lake.delta.column_mapping import MODE
 from binlog_streaming.lake.target import MODE_PROPERTY
 from binlog_streaming.settings import Mode
 
@@ -44,6 +45,7 @@ _IDENTITY_WRITER_VERSION = 6
 """Up to this version a protocol names no features: version 6 is all before it, and identity columns."""
 
 _VARIANT = re.compile(r'"(?:type|elementType|valueType)":\s*"variant')
+_NESTED = re.compile(r'"(?:elementType|keyType|valueType)":\s*\{')
 _CONSTRAINT = "delta.constraints."
 _COLUMN_USES = {
     "delta.invariants": "invariants",
@@ -91,8 +93,11 @@ def _restrictions(metadata: Metadata) -> Iterator[str]:
     for name in sorted(configuration):
         if name.startswith(_CONSTRAINT):
             yield f"checkConstraints ({name.removeprefix(_CONSTRAINT)})"
-    if configuration.get("delta.columnMapping.mode", "none") != "none":
-        yield "columnMapping"
+    mapping = configuration.get(MODE, "none")
+    if mapping not in ("none", "name"):
+        yield f"columnMapping by {mapping}"
+    if mapping == "name" and _NESTED.search(metadata.schema_string):
+        yield "columnMapping of structs in a list or a map"
     # deltalake itself lets tables name it that have no such column.
     if _VARIANT.search(metadata.schema_string):
         yield "variantType"

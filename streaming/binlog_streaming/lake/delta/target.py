@@ -9,6 +9,8 @@ import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from binlog_streaming.lake.conforming import changed_rows, conformed_rows
+from binlog_streaming.lake.delta.actions import Metadata
+from binlog_streaming.lake.delta.column_mapping import MODE, file_columns
 from binlog_streaming.lake.delta.columns import created, delta_schema, table_schema, with_columns
 from binlog_streaming.lake.delta.commit import TableWrite, upgrade, with_properties
 from binlog_streaming.lake.delta.data_files import live_rows
@@ -202,21 +204,24 @@ class DeltaTarget(Target):
     def evolve(self, change: SchemaChange, ticket: Ticket) -> None:
         """See `Target`.
 
-        Columns that are only added cost nothing; anything else writes the table anew.
+        Columns that are only added cost nothing, as do other names in a table with column mapping; anything else
+        writes the table anew.
         """
         schema = self.stored_schema(change.applied_to(self.schema()))
-        if change.renamed or change.retyped or change.filled:
+        names_cost = bool(change.renamed) and not self._is_mapped
+        if names_cost or change.retyped or change.filled:
             self._overwrite(changed_rows(self.read(), change, schema), ticket, change.renamed)
             return
         with self._write(schema) as write:
-            write.actions += with_columns(self._there(), schema, {})
-            self._commit(write, "ADD COLUMN", ticket)
+            write.actions += with_columns(self._there(), schema, change.renamed)
+            self._commit(write, "RENAME COLUMN" if change.renamed else "ADD COLUMN", ticket)
 
     def read(self) -> pa.RecordBatchReader:
         """See `Target`."""
         schema, store = self.schema(), self.store
         files = list(self._there().files.values())
-        batches = (rows for add in files for rows in live_rows(store, add, schema))
+        columns = file_columns(self._there().metadata)
+        batches = (rows for add in files for rows in live_rows(store, add, schema, columns=columns))
         return pa.RecordBatchReader.from_batches(schema, batches)
 
     def replace(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
@@ -225,10 +230,11 @@ class DeltaTarget(Target):
 
     def _overwrite(self, rows: pa.RecordBatchReader, ticket: Ticket, renamed: Mapping[str, str]) -> None:
         log = self._there()
-        with self._write(rows.schema) as write:
+        said = with_columns(log, rows.schema, renamed)
+        with self._write(rows.schema, said) as write:
             for add in log.files.values():
                 write.remove(add)
-            write.actions += with_columns(log, rows.schema, renamed)
+            write.actions += said
             write.write(rows)
             self._commit(write, "WRITE", ticket)
 
@@ -240,8 +246,13 @@ class DeltaTarget(Target):
         """See `Target`."""
         return isinstance(error, CommitFailedError)
 
-    def _write(self, schema: pa.Schema) -> TableWrite:
-        return TableWrite(self.store, self._there(), schema, file_size=self.file_size)
+    @property
+    def _is_mapped(self) -> bool:
+        return (self.properties() or {}).get(MODE) == "name"
+
+    def _write(self, schema: pa.Schema, said: Sequence[Named] = ()) -> TableWrite:
+        metadata = next((action for _, action in said if isinstance(action, Metadata)), None)
+        return TableWrite(self.store, self._there(), schema, file_size=self.file_size, metadata=metadata)
 
     def _commit(self, write: TableWrite, operation: str, ticket: Ticket) -> None:
         version = ticket.batch_id << STEP_BITS | ticket.step
