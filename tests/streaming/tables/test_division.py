@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import random
 from collections import Counter
@@ -26,6 +27,7 @@ from binlog_streaming.tables import division, parts
 from binlog_streaming.tables.batch import ComponentWriter
 from binlog_streaming.tables.division import is_divided, shard_count, task_counts
 from binlog_streaming.tables.progress import Outcome
+from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan, run
 from tests.streaming.tables.oltp import IMAGES, OLTP, TABLES, mirror, play_changelog, truth
 from tests.streaming.tables.shop import ShopLog
@@ -167,6 +169,22 @@ def test_other_modes_are_what_one_task_makes(tmp_path: Path, rule: TableRule) ->
             for folder in ("one", "many")
         )
         assert one == many
+
+
+def test_step_that_is_cut_off_anywhere_is_done_again(tmp_path: Path) -> None:
+    with open_log(str(OLTP)) as log:
+        first, second = (plan(log, batch, (TableRule(),), partitions=PARTITIONS) for batch in cut(log, 2))
+    write_batch(first, tmp_path, 0, TasksHere(3))
+    for step_no in itertools.count(1):
+        try:
+            with watched(CutOff(step_no)):
+                write_batch(second, tmp_path, 1, TasksHere(3, seed=step_no))
+            break
+        except Cut:
+            continue
+    assert step_no > len(TABLES)  # each cut lets one more step be done
+    for name in TABLES:
+        assert mirror(tmp_path, name) == truth(name)
 
 
 def test_foreign_commit_between_the_parts_and_their_commit(tmp_path: Path) -> None:
