@@ -20,6 +20,9 @@ KERNELS := $(VENV)/.kernels
 CLASSES := $(VENV)/spark-classes.jsa
 S3 := $(VENV)/s3proxy.jar
 S3_ARTIFACT := org.gaul:s3proxy:4.1.0:jar:jar-with-dependencies
+REST := $(VENV)/rest-catalog
+REST_MAIN := $(REST)/RestCatalog.class
+REST_SOURCE := tests/faults/rest
 # `make test-thorough` and `make test-rest` begin no test after so many seconds.
 REST_SECONDS ?= 3600
 FUZZ_SECONDS ?= 60
@@ -35,7 +38,7 @@ export SPARK_SUBMIT_OPTS := $(SPARK_SUBMIT_OPTS) -XX:SharedArchiveFile=$(abspath
 # A process that may not keep what it has compiled of our modules compiles them at each start, and the tests start many.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java demo s3 test test-all test-thorough test-rest test-fast test-compat soak fuzz lint format bench bench-peers clean
+.PHONY: help setup java demo servers test test-all test-thorough test-rest test-fast test-compat soak fuzz lint format bench bench-peers clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -76,15 +79,20 @@ $(S3): $(INSTALLED) | java
 	@! command -v mvn >/dev/null || { mvn -q -B dependency:copy -Dartifact=$(S3_ARTIFACT) -DoutputDirectory=$(VENV)/s3 \
 		&& mv $(VENV)/s3/s3proxy-*.jar $@; } || true
 
-s3: $(S3) ## Fetch the S3 server that tests of object stores use
+$(REST_MAIN): $(REST_SOURCE)/pom.xml $(REST_SOURCE)/RestCatalog.java | $(INSTALLED) java
+	@echo "Fetching an Iceberg REST catalog for tests (once; without Maven they are left out)"
+	@! command -v mvn >/dev/null || { mvn -q -B -f $(REST_SOURCE)/pom.xml dependency:copy-dependencies \
+		-DoutputDirectory=$(abspath $(REST)) && javac -cp '$(REST)/*' -d $(REST) $(REST_SOURCE)/RestCatalog.java; } || true
 
-test: setup $(KERNELS) $(CLASSES) $(S3) ## Run the tests, the same inputs each time: ten minutes on two cores
+servers: $(S3) $(REST_MAIN) ## Fetch the S3 server and the Iceberg REST catalog that tests use
+
+test: setup $(KERNELS) $(CLASSES) $(S3) $(REST_MAIN) ## Run the tests, the same inputs each time: ten minutes on two cores
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not thorough" --ignore=tests/tidy $(PYTEST_ARGS)
 
-test-thorough: setup $(KERNELS) $(CLASSES) $(S3) ## Run the long tests, which `make test` leaves out (REST_SECONDS=...: begin no test later)
+test-thorough: setup $(KERNELS) $(CLASSES) $(S3) $(REST_MAIN) ## Run the long tests, which `make test` leaves out (REST_SECONDS=...: begin no test later)
 	@$(BIN)/python -m pytest $(PARALLEL) -m thorough --begin-within=$(REST_SECONDS) $(PYTEST_ARGS)
 
-test-rest: setup $(KERNELS) $(CLASSES) $(S3) ## Run the long tests, and all properties with random inputs (REST_SECONDS=...)
+test-rest: setup $(KERNELS) $(CLASSES) $(S3) $(REST_MAIN) ## Run the long tests, and all properties with random inputs (REST_SECONDS=...)
 	@$(BIN)/python -m pytest $(PARALLEL) -m "thorough or hypothesis" --hypothesis-profile=random \
 		--begin-within=$(REST_SECONDS) $(PYTEST_ARGS)
 

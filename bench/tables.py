@@ -112,6 +112,12 @@ def iceberg_mirror() -> float:
     return _run("mirror", ("format", "iceberg")).rows_per_s
 
 
+@benchmark("lake.iceberg.mirror5m.rows_per_s", unit="rows/s")
+def large_iceberg_mirror() -> float:
+    """`lake.delta.mirror5m.rows_per_s` for an Iceberg table."""
+    return _large_run(("format", "iceberg")).merged_rows_per_s
+
+
 @benchmark("lake.parquet.changelog.rows_per_s", unit="rows/s")
 def parquet_changelog() -> float:
     """The backlog into plain Parquet files, mode changelog."""

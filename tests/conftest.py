@@ -61,6 +61,8 @@ THOROUGH = (
     r"streaming/tables/test_apply_sinks\.py::test_kill_at_a_step.*iceberg",
     r"streaming/tables/test_positions\.py::.*iceberg",
     r"streaming/tables/test_iceberg_maintenance\.py::test_(manifests_are_joined|a_commit_does_not_become)",
+    r"streaming/tables/test_iceberg_catalogs\.py::test_(cut_off|what_another).*((changelog|scd2)-rest|rest-s3)",
+    r"streaming/tables/test_iceberg_catalogs\.py::test_all_kinds.*auto",
     # The same with other servers, formats, settings and signals, or at other moments.
     r"streaming/tables/test_cut_over\.py::test_cut_off_at_any_step.*(several|selected|mark)",
     r"streaming/tables/test_faults\.py::test_log_rewritten",

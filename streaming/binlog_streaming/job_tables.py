@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import BinlogError, OptionError, told_options
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_streaming.lake.evolution import common_schema
-from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.sinks import may_have_tables, sink_type
 from binlog_streaming.lake.target import KEYS_PROPERTY, Ticket, split_keys, target_uri
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
@@ -167,7 +166,7 @@ class _Look:
         uri = target_uri(sink.directory, self.rule.target, database=layout.database, table=layout.table, mode=self.mode)
         exists = False
         try:
-            if sink.format is TableFormat.ICEBERG and not _has_catalog(sink.directory):
+            if sink.format is TableFormat.ICEBERG and not may_have_tables(sink):
                 if schema is not None:
                     self._check_columns(None, schema)
                 return TargetReport(str(self.mode), uri, exists), None  # a look would make the catalog
@@ -214,12 +213,6 @@ class _Look:
             last_change="",
             gtid=None,
         )
-
-
-def _has_catalog(directory: str) -> bool:
-    from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE
-
-    return (Path(directory) / CATALOG_FILE).exists()
 
 
 def _told(name: str, error: BinlogError) -> str:

@@ -23,11 +23,12 @@ from binlog_format.position import Place
 from binlog_format.search import end_of_gtids
 from binlog_streaming.checkpoint import read_checkpoint
 from binlog_streaming.hand_over import hand_over
+from binlog_streaming.lake.sinks import may_have_tables
 from binlog_streaming.mirror_job import OWN_FOLDER
 from binlog_streaming.record_keeper import begins_with_first
 from binlog_streaming.replay_range import ReplayRange, find_range, open_log_of
 from binlog_streaming.replay_record import ReplayCheckpoint, ReplayRecord
-from binlog_streaming.replay_tables import ReplayTables, Sorted, elsewhere, has_tables
+from binlog_streaming.replay_tables import ReplayTables, Sorted, elsewhere
 from binlog_streaming.set_aside import give_back, set_aside_by
 from binlog_streaming.settings_model import Job, Metrics, Source
 from binlog_streaming.state_files import StateFolder, state_of
@@ -141,7 +142,7 @@ class Replay:
         names = [TableName(*name) for name in self.record.tables]
         count = 0
         targets: list[tuple[str, str, Mode]] = []
-        if has_tables(self.job):
+        if may_have_tables(self.job.sink):
             tables = ReplayTables(self.request.target_job, names)
             if self.record.hand_over:
                 alone = set(self.record.left_alone)
@@ -246,7 +247,7 @@ class _Planner:
 
     def _tables(self, names: frozenset[TableName]) -> ReplayTables:
         request = self._request
-        some = names if has_tables(request.target_job) else frozenset()
+        some = names if may_have_tables(request.target_job.sink) else frozenset()
         return ReplayTables(request.target_job, some, self._job_checkpoint)
 
     def _sort(self, first: GtidPoint, last: GtidPoint, query_id: str) -> Sorted:
@@ -267,7 +268,7 @@ class _Planner:
 
     def _where_tables_stand(self, part: ReplayRange) -> GtidPoint | None:
         """One point for all tables that are there and have not come to the end; None: there are none."""
-        if not has_tables(self._request.target_job):
+        if not may_have_tables(self._request.target_job.sink):
             return None
         earliest = self._watched.log.start_position()
         names = self._touched.within(earliest, part.stop, until=part.wanted)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import TableError
@@ -12,7 +11,6 @@ from binlog_format.gtid_set import NO_GTIDS
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import GTID_POSITION_KEY, SET_ASIDE_PROPERTY
 from binlog_streaming.plan.kept import KeptTables
-from binlog_streaming.settings_model import TableFormat
 from binlog_streaming.tables.standing import Standing, check_can_change_hands, standing_of, take_over, ticket_of
 
 if TYPE_CHECKING:
@@ -211,18 +209,6 @@ class ReplayTables:
     def _looked_at(self, uri: str) -> Iterator[Target]:
         with closing(sink_type(self._job.sink.format).at(self._job.sink, uri)) as target:
             yield target
-
-
-def has_tables(job: Job) -> bool:
-    """Whether there can be any; a look at an Iceberg table would make a catalog where there is none."""
-    directory = job.sink.directory
-    if "://" in directory:
-        return True
-    if job.sink.format is not TableFormat.ICEBERG:
-        return Path(directory).is_dir()
-    from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE
-
-    return (Path(directory) / CATALOG_FILE).exists()
 
 
 def is_at(one: StandingTarget, point: GtidPoint, touched: TouchedTables) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import OptionError, StartError
 from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.lake.partitioning import partition_rule
 from binlog_streaming.settings_model import Deletes, Merge, Mode, TableFormat, UnknownValues, parse_milliseconds
 
 if TYPE_CHECKING:
@@ -51,11 +52,13 @@ def check_values(job: Job) -> None:
     if job.metrics.port is not None and not 0 <= job.metrics.port <= PORT_MAX:
         raise Mistake(("metrics", "port"), f"expected a number from 0 to {PORT_MAX}, got {job.metrics.port}")
     _check_source(job)
+    _check_catalog(job.sink)
     _check_merge(job.sink)
     if not job.tables:
         raise Mistake(("tables",), "expected at least one rule, got none")
     for number, rule in enumerate(job.tables):
         _check_rule(rule, ("tables", number))
+        _check_partitions(rule, job.sink.format, ("tables", number, "partition_by"))
         kept = next((mode for mode in rule.modes if mode is not Mode.CHANGELOG), None)
         if job.sink.format is TableFormat.PARQUET and kept is not None:
             raise Mistake(
@@ -65,14 +68,45 @@ def check_values(job: Job) -> None:
             )
 
 
+def _check_partitions(rule: TableRule, table_format: TableFormat, path: KeyPath) -> None:
+    if rule.partition_by and table_format is TableFormat.PARQUET:
+        raise Mistake(
+            path, "expected nothing beside sink.format parquet", "Leave it out, or use format delta or iceberg"
+        )
+    for part in map(partition_rule, rule.partition_by):
+        if table_format is TableFormat.DELTA and part.function != "identity":
+            raise Mistake(
+                path,
+                f"expected columns beside sink.format delta, got {part}",
+                'Delta is partitioned by values alone: name a column, or use sink.format = "iceberg"',
+            )
+
+
+def _check_catalog(sink: Sink) -> None:
+    if sink.format is not TableFormat.ICEBERG:
+        if sink.catalog:
+            raise Mistake(
+                ("sink", "catalog"),
+                f"expected nothing beside sink.format {sink.format}, which has no catalog",
+                "Leave it out, or keep the tables in Iceberg",
+            )
+        return
+    if "://" in sink.directory and not sink.catalog:
+        raise Mistake(
+            ("sink", "directory"),
+            f"expected a folder, got {sink.directory}",
+            "Iceberg tables in an object store need a catalog: [sink.catalog]",
+        )
+
+
 def _check_merge(sink: Sink) -> None:
     if sink.merge is not Merge.MARK:
         return
-    if sink.format is not TableFormat.DELTA:
+    if sink.format is TableFormat.PARQUET:
         raise Mistake(
             ("sink", "merge"),
             f"expected auto or rewrite beside sink.format {sink.format}, got {sink.merge}",
-            "Deletion vectors are Delta's: leave merge out",
+            "Rows of plain files cannot be marked: leave merge out",
         )
 
 
@@ -111,6 +145,11 @@ def _check_rule(rule: TableRule, path: KeyPath) -> None:
     except (KeyError, IndexError, ValueError) as error:
         known = "{database}, {table} and {mode}"
         raise Mistake((*path, "target"), f"expected only {known} in braces, got {rule.target!r}") from error
+    for number, part in enumerate(rule.partition_by):
+        try:
+            partition_rule(part)
+        except ValueError as error:
+            raise Mistake((*path, "partition_by", number), str(error)) from error
     _check_what_modes_need(rule, path)
 
 

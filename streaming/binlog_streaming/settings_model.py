@@ -89,12 +89,12 @@ class OnError(StrEnum):
 
 
 class Merge(StrEnum):
-    """How superseded rows of a Delta table go."""
+    """How superseded rows of a table go."""
 
     AUTO = "auto"
     """Files of small tables are written anew; rows of large ones are marked, once writing anew costs more."""
     MARK = "mark"
-    """They are marked in deletion vectors, for readers that know these."""
+    """They are marked in deletion vectors or position delete files, for readers that know these."""
     REWRITE = "rewrite"
     """Their files are written anew; every reader reads them."""
 
@@ -176,6 +176,7 @@ class TableRule(Section, frozen=True):
         on_statement: What a statement that changes rows without row events does to the job.
         foreign_keys: What a change of a parent does that its foreign keys may carry on to the table, not to the log.
         begin: From where on the table has to be in the log, for modes that hold its rows.
+        partition_by: How new targets are partitioned; each as `partition_rule` takes it.
     """
 
     select: str = ".*"
@@ -190,6 +191,7 @@ class TableRule(Section, frozen=True):
     on_statement: OnRowStatement = OnRowStatement.FAIL
     foreign_keys: OnCascade = OnCascade.FAIL
     begin: Begin = Begin.CREATED
+    partition_by: tuple[str, ...] = ()
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -203,8 +205,10 @@ class Sink(Section, frozen=True):
     Attributes:
         directory: Folder or URL.
         format: Kind of the tables.
-        merge: How superseded rows of a Delta table go.
+        merge: How superseded rows go.
         storage: Access to an object store, under the names that `obstore` and `deltalake` know.
+        catalog: Of Iceberg tables, and access to their files, under the names that `pyiceberg` knows; none: one of the
+            directory's own.
         target_file_size: In bytes; a merge rewrites whole files, an append leaves many small ones.
         retention: How long files that a merge replaced stay, for readers of older versions.
     """
@@ -213,6 +217,7 @@ class Sink(Section, frozen=True):
     format: TableFormat = TableFormat.DELTA
     merge: Merge = Merge.AUTO
     storage: dict[str, str] = {}
+    catalog: dict[str, str] = {}
     target_file_size: int = 64 << 20
     retention: str = "7d"
 

@@ -152,22 +152,33 @@ TABLES = (
         "log begins with the server's first transaction; otherwise the job stops), or empty (it was empty where the "
         "job begins, or gaps are wanted).",
     ),
+    Setting(
+        "partition_by",
+        "How new targets are partitioned: by columns; Iceberg's also by year(c), month(c), day(c), hour(c), "
+        "bucket(16, c) and truncate(4, c).",
+        '["country"]',
+    ),
 )
 SINK = (
     Setting("directory", "Folder or URL; with its tables, and nothing else, in it."),
-    Setting(
-        "format", "Kind of the tables: delta, iceberg (in a folder), or parquet (in a folder, for changelogs only)."
-    ),
+    Setting("format", "Kind of the tables: delta, iceberg, or parquet (in a folder, for changelogs only)."),
     Setting(
         "merge",
-        "How superseded rows of Delta tables go: rewrite (their files are written anew; every reader reads them), mark "
-        "(in deletion vectors, which costs what changes and not what the table weighs; for readers that know these, as "
-        "Spark and DuckDB do), or auto (small tables stay plain, large ones are marked once writing anew costs more).",
+        "How superseded rows go: rewrite (their files are written anew; every reader reads them), mark (Delta: in "
+        "deletion vectors; Iceberg: in position delete files, or in vectors; that costs what changes and not what the "
+        "table weighs; for readers that know these, as Spark and DuckDB do), or auto (small tables stay plain, large "
+        "ones are marked once writing anew costs more).",
     ),
     Setting(
         "storage",
-        "Access to an object store, under the names that obstore and deltalake know.",
+        "Access to an object store, under the names that obstore and deltalake know; for Iceberg tables see catalog.",
         '{ AWS_REGION = "eu-central-1" }',
+    ),
+    Setting(
+        "catalog",
+        "Catalog of Iceberg tables, and access to their files, under the names that pyiceberg knows; without it there "
+        "is a catalog in the directory, which is a folder then.",
+        '{ type = "rest", uri = "https://catalog.example/", warehouse = "lake" }',
     ),
     Setting("target_file_size", "Bytes; smaller files make merges touch less, and readers open more."),
     Setting("retention", "How long files that a merge replaced stay, for readers of older versions."),

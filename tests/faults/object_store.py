@@ -39,7 +39,7 @@ class ObjectStore:
 
     def __init__(self, folder: Path) -> None:
         if not JAR.exists() or shutil.which("java") is None:
-            pytest.skip("there is no s3proxy or no Java: `make s3` fetches them")
+            pytest.skip("there is no s3proxy or no Java: `make servers` fetches them")
         self.port = _free_port()
         self._folder = folder
         (folder / "data" / BUCKET).mkdir(parents=True)

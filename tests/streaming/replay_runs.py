@@ -180,8 +180,7 @@ def rows_of(directory: Path, table: str) -> pa.Table:
     if (directory / "iceberg-catalog.db").exists():
         from binlog_streaming.lake.iceberg.target import IcebergTarget
 
-        with contextlib.closing(
-            IcebergTarget.find(str(directory), str(directory / database / name), file_size=1)
-        ) as one:
+        sink = Sink(directory=str(directory))
+        with contextlib.closing(IcebergTarget.at(sink, str(directory / database / name))) as one:
             return one.read().read_all()
     return DeltaTable(str(directory / database / name)).to_pyarrow_table()

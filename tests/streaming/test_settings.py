@@ -169,16 +169,25 @@ def test_job_written_down_is_read_back(tmp_path: Path) -> None:
     assert max(len(line) for line in text.splitlines()) <= 120
 
 
+NOT_TOGETHER = ("startingGtid", "startingTimestamp", "schemaFile", "catalog")
+"""These exclude others, or name a file."""
+
+
 def test_defaults_in_a_written_job_are_the_true_ones(tmp_path: Path) -> None:
     job = load_job(written(tmp_path, MINIMAL))
     text = job_text(job)
     shown = re.sub(r"^# (?=[a-zA-Z_]+ = )", "", text, flags=re.MULTILINE)
-    for example in ("startingGtid", "startingTimestamp", "schemaFile"):  # these exclude others, or name a file
+    for example in (
+        "startingGtid",
+        "startingTimestamp",
+        "schemaFile",
+        "catalog",
+    ):  # these exclude others, or name a file
         shown = re.sub(rf"^{example} = ", f"# {example} = ", shown, flags=re.MULTILINE)
     given = tomllib.loads(shown)
     for name, section in (("sink", job.sink), ("trigger", job.trigger), ("metrics", job.metrics), ("spark", job.spark)):
         for key, value in given[name].items():
-            if key not in ("storage", "settings", "port"):
+            if key not in ("partition_by", "storage", "settings", "port"):
                 assert getattr(section, key) == value
     # Examples are values that can be.
     assert parse_job(shown, file=tmp_path / "job.toml").source.ignore_domain_ids == (7,)
@@ -263,10 +272,35 @@ MISTAKES = {
         "INVALID_VALUE",
         r"tables\[0\]\.unknown_values: expected mode mirror or scd2 beside unknown_values = 'null', got changelog",
     ),
-    "deletion vectors in Iceberg": (
-        MINIMAL + "format = 'iceberg'\nmerge = 'mark'",
+    "marked rows in plain files": (
+        MINIMAL + "format = 'parquet'\nmerge = 'mark'\n[[tables]]\nmode = 'changelog'",
         "INVALID_VALUE",
-        r"sink\.merge: expected auto or rewrite beside sink.format iceberg, got mark\. .*leave merge out",
+        r"sink\.merge: expected auto or rewrite beside sink.format parquet, got mark\. .*leave merge out",
+    ),
+    "catalog of Delta": (
+        MINIMAL + "[sink.catalog]\ntype = 'rest'",
+        "INVALID_VALUE",
+        r"sink\.catalog: expected nothing beside sink.format delta, which has no catalog",
+    ),
+    "Iceberg in an object store without a catalog": (
+        MINIMAL.replace('"tables"', '"s3://lake/t"') + "format = 'iceberg'",
+        "INVALID_VALUE",
+        r"sink\.directory: expected a folder, got s3://lake/t\. .*\[sink.catalog\]",
+    ),
+    "partition that nobody knows": (
+        MINIMAL + "[[tables]]\npartition_by = ['id', 'week(at)']",
+        "INVALID_VALUE",
+        r"tables\[0\]\.partition_by\[1\]: expected a column, year\(c\), .* got 'week\(at\)'",
+    ),
+    "transform in Delta": (
+        MINIMAL + "[[tables]]\npartition_by = ['day(at)']",
+        "INVALID_VALUE",
+        r"tables\[0\]\.partition_by: expected columns beside sink.format delta, got day\(at\)",
+    ),
+    "partitions of plain files": (
+        MINIMAL + "format = 'parquet'\n[[tables]]\nmode = 'changelog'\npartition_by = ['id']",
+        "INVALID_VALUE",
+        r"tables\[0\]\.partition_by: expected nothing beside sink.format parquet",
     ),
     "nothing on a truncate": (
         MINIMAL + "[[tables]]\non_truncate = ''",
@@ -379,14 +413,14 @@ def test_shipped_jobs_load_and_say_the_true_defaults(path: Path, tmp_path: Path)
     job = load_job(path)
     text = path.read_text()
     uncommented = re.sub(r"^# (?=[a-zA-Z_]+ = )", "", text, flags=re.MULTILINE)
-    for example in ("startingGtid", "startingTimestamp", "schemaFile"):  # these exclude others, or name a file
+    for example in NOT_TOGETHER:
         uncommented = re.sub(rf"^{example} = ", f"# {example} = ", uncommented, flags=re.MULTILINE)
     assert load_job(written(tmp_path, uncommented)).tables[0].target == job.tables[0].target
     for section, default in (("sink", job.sink), ("spark", job.spark), ("trigger", job.trigger)):
         for name, value in tomllib.loads(uncommented).get(section, {}).items():
             in_section = text.partition(f"[{section}]")[2].partition("\n[")[0]
             is_default = re.search(rf"^# {name} = ", in_section, flags=re.MULTILINE)
-            if is_default and name not in ("storage", "settings", "port"):
+            if is_default and name not in ("partition_by", "storage", "settings", "port"):
                 assert getattr(default, name) == value
 
 

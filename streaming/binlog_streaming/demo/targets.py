@@ -21,11 +21,13 @@ def read_target(sink: Sink, uri: str) -> pa.Table | None:
 def reading_code(sink: Sink, uri: str) -> list[str]:
     """Lines of Python that read the table into the name `table`."""
     if sink.format is TableFormat.ICEBERG:
-        catalog, name = _iceberg_names(sink, uri)
+        from binlog_streaming.lake.iceberg.catalog import catalog_properties, identifier
+
+        properties = ", ".join(f"{name}={value!r}" for name, value in catalog_properties(sink).items())
         return [
-            "from pyiceberg.catalog.sql import SqlCatalog",
-            f'catalog = SqlCatalog("binlog_stream", uri="{catalog}", warehouse="{sink.directory}")',
-            f'table = catalog.load_table("{".".join(name)}").scan().to_arrow()',
+            "from pyiceberg.catalog import load_catalog",
+            f"catalog = load_catalog({properties})",
+            f'table = catalog.load_table("{".".join(identifier(sink.directory, uri))}").scan().to_arrow()',
         ]
     return [
         "import pyarrow as pa",
@@ -47,21 +49,15 @@ def _delta(uri: str) -> pa.Table | None:
 
 
 def _iceberg(sink: Sink, uri: str) -> pa.Table | None:
-    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.catalog import load_catalog
     from pyiceberg.exceptions import NoSuchTableError
 
-    location, name = _iceberg_names(sink, uri)
-    catalog = SqlCatalog("binlog_stream", uri=location, warehouse=sink.directory)
+    from binlog_streaming.lake.iceberg.catalog import catalog_properties, identifier
+
+    catalog = load_catalog(**catalog_properties(sink))
     try:
-        return catalog.load_table(name).scan().to_arrow()
+        return catalog.load_table(identifier(sink.directory, uri)).scan().to_arrow()
     except NoSuchTableError:
         return None
     finally:
         catalog.close()
-
-
-def _iceberg_names(sink: Sink, uri: str) -> tuple[str, tuple[str, ...]]:
-    # The catalog's address, and what the table is called there.
-    from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE, identifier
-
-    return f"sqlite:///{Path(sink.directory, CATALOG_FILE).absolute()}", identifier(sink.directory, uri)

@@ -55,8 +55,8 @@ class TableFiles(Protocol[File]):
     def marks(self) -> bool:
         """Whether rows are marked in this table from now on, however small it is."""
 
-    def files_with(self, keys: pa.Table) -> Sequence[File]:
-        """Files that, by their statistics, may hold one of *keys*."""
+    def files_with(self, keys: pa.Table, current: str | None) -> Sequence[File]:
+        """Files that, by their statistics, may hold one of *keys*, with true in column *current* if it is named."""
 
     def name_of(self, file: File) -> str:
         """What tells a file from others of the table."""
@@ -218,7 +218,7 @@ class _Merging(Generic[File]):
         """Where changed keys are."""
         if not self._changed.num_rows:
             return []
-        files = self._files.files_with(self._changed)
+        files = self._files.files_with(self._changed, self._change.current)
         if not files:
             return []
         lookup = KeyLookup(self._changed)

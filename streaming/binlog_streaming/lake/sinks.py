@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_connector.installing import install_hint
@@ -9,6 +10,7 @@ from binlog_format.errors import OptionError
 
 if TYPE_CHECKING:
     from binlog_streaming.lake.target import Target
+    from binlog_streaming.settings_model import Sink
 
 
 def sink_type(table_format: str) -> type[Target]:
@@ -36,6 +38,17 @@ def sink_type(table_format: str) -> type[Target]:
     return DeltaTarget
 
 
+def may_have_tables(sink: Sink) -> bool:
+    """Whether there can be any; a look at an Iceberg table would make a catalog where there is none."""
+    if "://" in sink.directory or sink.catalog:
+        return True
+    if sink.format != "iceberg":
+        return Path(sink.directory).is_dir()
+    from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE
+
+    return Path(sink.directory, CATALOG_FILE).exists()
+
+
 def require_local(table_format: str, directory: str) -> None:
     """See that *directory* is no URL.
 
@@ -46,5 +59,5 @@ def require_local(table_format: str, directory: str) -> None:
         raise OptionError(
             "INVALID_VALUE",
             f"option sink.directory: {table_format} tables are kept in a folder, got {directory}",
-            hint='Name a folder, or use sink.format = "delta", which can be kept in an object store',
+            hint="Name a folder; in an object store Delta tables can be kept, and Iceberg tables with [sink.catalog]",
         )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.evolution import SchemaChange
     from binlog_streaming.lake.merge import Written
+    from binlog_streaming.lake.partitioning import PartitionRule
     from binlog_streaming.settings import Mode, Sink
 
 QUERY_PROPERTY = "binlog-stream.queryId"
@@ -65,6 +66,7 @@ class Ticket:
         gtid_position: What the log has up to the batch's end: the last GTID of each domain (MariaDB) or the set of all
             (MySQL), as text; None: not known.
         complete: Whether all rows of the source table lie in what was read; None: as the target states already.
+        partition_by: How the target is partitioned, if it is made.
     """
 
     query_id: str
@@ -78,6 +80,7 @@ class Ticket:
     gtid: str | None
     gtid_position: str | None = None
     complete: bool | None = None
+    partition_by: tuple[PartitionRule, ...] = ()
 
     @property
     def place(self) -> tuple[int, int]:
@@ -190,6 +193,9 @@ class Target(ABC):
         """Make the table, empty, when it is not there; every column may be null. It does not count as a step.
 
         The server's NOT NULL is not taken over: zero dates become null, and rows may come without some columns.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: it cannot be partitioned as the ticket asks.
         """
 
     @abstractmethod

@@ -17,6 +17,7 @@ from binlog_connector.schema.table_changes import TableRenamed
 from binlog_format.errors import BinlogError, TableError, UnsupportedError
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.views.table_index import TableIndex
+from binlog_streaming.lake.partitioning import partition_rule
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.steps import Step, reached
 from binlog_streaming.lake.target import QUERY_PROPERTY, SET_ASIDE_PROPERTY, Ticket
@@ -364,6 +365,7 @@ class _ComponentRun:
             gtid=gtid,
             gtid_position=self._positions.behind(table.name, number),
             complete=table.complete,
+            partition_by=tuple(map(partition_rule, table.rule.partition_by)),
         )
 
     def _tally(self, table: KeptTable, mode: Mode, uri: str) -> ProgressTally:

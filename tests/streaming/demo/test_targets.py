@@ -22,7 +22,7 @@ def write(sink: Sink, uri: str) -> None:
     if sink.format is TableFormat.DELTA:
         write_deltalake(uri, ROWS, mode="append")
         return
-    catalog = open_catalog(sink.directory)
+    catalog = open_catalog(sink)
     name = identifier(sink.directory, uri)
     ensure_namespace(catalog, sink.directory, name[:-1])
     catalog.create_table(name, ROWS.schema, location=uri).append(ROWS)

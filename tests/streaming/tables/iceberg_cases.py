@@ -5,27 +5,19 @@ from __future__ import annotations
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import numpy as np
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.manifest import (
-    DataFile,
-    DataFileContent,
-    FileFormat,
-    ManifestContent,
-    ManifestEntry,
-    ManifestEntryStatus,
-    ManifestWriterV2,
-)
-from pyiceberg.table import Transaction
-from pyiceberg.table.snapshots import Operation
-from pyiceberg.table.update.snapshot import _FastAppendFiles
-from pyiceberg.typedef import Record
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.table.locations import load_location_provider
+
+from binlog_streaming.lake.iceberg.commit import Commit
+from binlog_streaming.lake.iceberg.deletes import write_position_deletes
+from binlog_streaming.lake.iceberg.manifests import REFERENCED_FILE, new_file
+from binlog_streaming.lake.iceberg.table_files import live_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
@@ -58,48 +50,33 @@ def said_by(snapshot: Snapshot) -> dict[str, str]:
     return dict(snapshot.summary.additional_properties)
 
 
-def delete_row(place: Place, row: int) -> None:
-    """Delete a row of the table's only file with a position delete file, as merge-on-read does."""
+def delete_row(place: Place, row: int, *, by_key: bool = False, is_for_all: bool = False) -> None:
+    """Delete a row of the table's oldest file, as other writers may do it.
+
+    Args:
+        place: The table.
+        row: Its number.
+        by_key: With an equality delete file.
+        is_for_all: With a position delete file that says nowhere which data file it is about.
+    """
     with reader(place) as table:
-        (task,) = table.scan().plan_files()
-        path = f"{place.uri}/data/deletes.parquet"
-        # The fields have these numbers in every table.
-        fields = [("file_path", pa.string(), "2147483546"), ("pos", pa.int64(), "2147483545")]
-        schema = pa.schema([pa.field(name, kind, False, {"PARQUET:field_id": field}) for name, kind, field in fields])
-        pq.write_table(pa.Table.from_arrays([[task.file.file_path], [row]], schema=schema), path)
-        transaction = Transaction(table)
-        producer = _DeletesToo(Operation.APPEND, transaction, table.io)
-        producer.delete_file = DataFile.from_args(
-            content=DataFileContent.POSITION_DELETES,
-            file_path=path,
-            file_format=FileFormat.PARQUET,
-            partition=Record(),
-            record_count=1,
-            file_size_in_bytes=len(table.io.new_input(path)),
-            spec_id=table.spec().spec_id,
+        file = live_files(table.metadata, table.io, place.uri)[0].file
+        deletes = write_position_deletes(
+            table.io, load_location_provider(table.location(), table.properties), file, np.array([row])
         )
-        producer.commit()
-        transaction.commit_transaction()
-
-
-class _DeleteWriter(ManifestWriterV2):
-    def content(self) -> ManifestContent:
-        return ManifestContent.DELETES
-
-    @property
-    def _meta(self) -> dict[str, str]:
-        return {**super()._meta, "content": "deletes"}
-
-
-class _DeletesToo(_FastAppendFiles):
-    delete_file: DataFile
-
-    def _manifests(self) -> list[ManifestFile]:
-        spec = self._transaction.table_metadata.spec()
-        output = self.new_manifest_output()
-        with _DeleteWriter(spec, self.schema(), output, self.snapshot_id, self._compression) as writer:
-            entry = ManifestEntry.from_args(
-                status=ManifestEntryStatus.ADDED, snapshot_id=self.snapshot_id, data_file=self.delete_file
+        if by_key:
+            fields = {name: getattr(deletes, name) for name in ("file_path", "record_count", "file_size_in_bytes")}
+            content = DataFileContent.EQUALITY_DELETES
+            deletes = new_file(
+                file.spec_id,
+                **fields,
+                content=content,
+                file_format=FileFormat.PARQUET,
+                partition=file.partition,
+                equality_ids=[1],
             )
-            writer.add(entry)
-        return [*self._existing_manifests(), writer.to_manifest_file()]
+        if is_for_all:
+            deletes[REFERENCED_FILE] = None
+            deletes.lower_bounds.clear()
+            deletes.upper_bounds.clear()
+        Commit(added=[deletes]).on(table)

@@ -106,7 +106,7 @@ class Place:
             return DeltaTable(self.uri).to_pyarrow_table()
         if self.format is TableFormat.PARQUET:
             return self._files()
-        with closing(open_catalog(str(self.directory))) as catalog:
+        with closing(open_catalog(self.sink)) as catalog:
             return catalog.load_table(identifier(str(self.directory), self.uri)).scan().to_arrow()
 
     def _files(self) -> pa.Table:
@@ -137,7 +137,7 @@ class Place:
         if self.format is TableFormat.PARQUET:
             folder = self.directory / self.name
             return sorted((str(path), path.stat().st_ino) for path in folder.rglob("*") if path.is_file())
-        with closing(open_catalog(str(self.directory))) as catalog:
+        with closing(open_catalog(self.sink)) as catalog:
             return catalog.load_table(identifier(str(self.directory), self.uri)).metadata_location
 
     def step(self, ticket: Ticket, write: Callable[[Target], object], schema: pa.Schema = INT_KEY) -> bool:

@@ -54,7 +54,7 @@ def put_in(place: Place, row: dict[str, object]) -> None:
     if place.format is TableFormat.DELTA:
         write_deltalake(place.uri, pa.Table.from_pylist([row], schema=place.content().schema), mode="append")
         return
-    with closing(open_catalog(str(place.directory))) as catalog:
+    with closing(open_catalog(place.sink)) as catalog:
         table = catalog.load_table(identifier(str(place.directory), place.uri))
         table.append(pa.Table.from_pylist([row], schema=place.content().schema))
 

@@ -88,7 +88,7 @@ def test_metadata_alone_changes_where_no_value_changes(place: Place) -> None:
         filled={"note": pa.scalar(None, pa.string())},
     )
     assert files_of(place) == files
-    assert len(snapshots_of(place)) == 1
+    assert len(snapshots_of(place)) == 2
     assert list(seen(place)[0]) == ["id", "title", "price", "weight", "place", "vector", "note", "spot"]
     rows: list[Row] = [(2**40, "b", None, 1e300, None, [3.0], "n", {"srid": 7, "wkb": b""})]
     with closing(place.target()) as target:

@@ -41,11 +41,6 @@ def place(tmp_path: Path) -> Place:
     return place
 
 
-def partitioned(place: Place) -> None:
-    with reader(place) as table, table.update_spec() as update:
-        update.add_field("id", IdentityTransform(), "part")
-
-
 def not_null(place: Place) -> None:
     with reader(place) as table, table.update_schema(allow_incompatible_changes=True) as update:
         update.update_column("value", required=True)
@@ -67,12 +62,11 @@ def version_3(place: Place) -> None:
 @pytest.mark.parametrize(
     ("give", "named"),
     [
-        (partitioned, "partitions by part"),
         (not_null, "columns that must not be null: value"),
         (other_files, "files in orc"),
         (version_3, "format version 3"),
     ],
-    ids=["partitions", "not null", "other files", "version 3"],
+    ids=["not null", "other files", "version 3"],
 )
 def test_what_is_not_kept_is_refused_by_name(
     place: Place, give: Callable[[Place], None], named: str, write: Callable[[Target], object]
@@ -99,11 +93,21 @@ REWRITES: dict[str, Callable[[Target], object]] = {
 
 
 @pytest.mark.parametrize("write", REWRITES.values(), ids=REWRITES)
-def test_delete_files_are_refused_by_who_rewrites(place: Place, write: Callable[[Target], object]) -> None:
-    """Whole files are replaced: rows that are marked as deleted would come back."""
-    delete_row(place, 0)
-    assert place.ids() == [2]
-    check_refused(place, "1 delete files", write)
+def test_equality_deletes_are_refused_by_who_reads(place: Place, write: Callable[[Target], object]) -> None:
+    """Which rows they take out is a question of values; to leave them out would bring rows back."""
+    delete_row(place, 0, by_key=True)
+    check_refused(place, "1 equality delete files", write)
+
+
+@pytest.mark.parametrize("is_for_all", [False, True], ids=["one file", "all files"])
+def test_rows_that_another_writer_marked_stay_gone(place: Place, is_for_all: bool) -> None:
+    place.append(1, numbers(5, 6), replace(NEXT, step=1))
+    delete_row(place, 0, is_for_all=is_for_all)
+    assert place.ids() == [2, 5, 6]
+    with closing(place.target()) as target:
+        assert sorted(target.read().read_all().column("id").to_pylist()) == [2, 5, 6]
+    assert place.bring(change_of([(1, "again"), (2, "b")], [5]), batch_id=2)
+    assert place.sorted_rows() == [(1, "again"), (2, "b"), (6, "x")]
 
 
 def test_rows_are_appended_and_columns_added_beside_delete_files(place: Place) -> None:
@@ -123,7 +127,7 @@ def test_a_sort_order_is_no_obstacle_as_long_as_its_column_stays(place: Place) -
     assert place.bring(change_of([(1, "b"), (0, "c")]))
     with closing(place.target()) as target:
         target.evolve(SchemaChange(renamed={"id": "key"}), replace(NEXT, step=1))
-    assert place.rows() == [(1, "b"), (2, "x"), (0, "c")]
+    assert place.sorted_rows() == [(0, "c"), (1, "b"), (2, "x")]
     with reader(place) as table:
         assert {task.file.sort_order_id for task in table.scan().plan_files()} <= {None, 0}
     with closing(place.target()) as target:

@@ -40,7 +40,7 @@ def path_of(descriptor: int) -> str:
 
 def referred_files(place: Place) -> set[str]:
     """Everything that the catalog leads to."""
-    with closing(open_catalog(str(place.directory))) as catalog:
+    with closing(open_catalog(place.sink)) as catalog:
         table = catalog.load_table(identifier(str(place.directory), place.uri))
         paths = {table.metadata_location}
         for snapshot in table.metadata.snapshots:

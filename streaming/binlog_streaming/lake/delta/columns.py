@@ -14,11 +14,13 @@ from binlog_format.errors import UnsupportedError
 from binlog_streaming.lake.delta.actions import FileFormat, Metadata, Protocol, milliseconds
 from binlog_streaming.lake.delta.column_mapping import mapped
 from binlog_streaming.lake.delta.commit import features, named_features
+from binlog_streaming.lake.partitioning import unpartitionable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from binlog_streaming.lake.delta.log import Named, TableLog
+    from binlog_streaming.lake.partitioning import PartitionRule
 
     Struct = dict[str, Any]
     """A struct as `schemaString` has it."""
@@ -49,15 +51,31 @@ def table_schema(metadata: Metadata) -> pa.Schema:
     return pa.schema(Schema.from_json(metadata.schema_string))
 
 
-def created(schema: pa.Schema, *, name: str, description: str, configuration: Mapping[str, str]) -> list[Named]:
-    """What makes a table."""
+def created(
+    schema: pa.Schema,
+    *,
+    name: str,
+    description: str,
+    configuration: Mapping[str, str],
+    partition_by: Sequence[PartitionRule] = (),
+) -> list[Named]:
+    """What makes a table.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: it cannot be partitioned so.
+    """
+    for rule in partition_by:
+        if rule.column not in schema.names:
+            raise unpartitionable(name, rule, "there is no such column", schema.names)
+        if pa.types.is_nested(schema.field(rule.column).type):
+            raise unpartitionable(name, rule, "not with a column of several values", schema.names)
     metadata = Metadata(
         id=str(uuid.uuid4()),
         name=name,
         description=description,
         format=FileFormat(provider="parquet", options={}),
         schema_string=delta_schema(schema).to_json(),
-        partition_columns=(),
+        partition_columns=tuple(rule.column for rule in partition_by),
         configuration=dict(configuration),
         created_time=milliseconds(),
     )

@@ -127,8 +127,9 @@ class TableWrite:
         """See `TableFiles`."""
         return self.log.metadata.configuration.get(ENABLED) == "true"
 
-    def files_with(self, keys: pa.Table) -> list[Add]:
-        """See `TableFiles`."""
+    def files_with(self, keys: pa.Table, current: str | None) -> list[Add]:
+        """See `TableFiles`; statistics have nothing about *current*."""
+        del current
         return files_that_may_hold(list(self.log.files.values()), self._edges, keys)
 
     def name_of(self, file: Add) -> str:

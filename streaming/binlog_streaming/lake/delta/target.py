@@ -125,7 +125,13 @@ class DeltaTarget(Target):
         if self.log is not None:
             return
         configuration = {**ticket.table_properties(), "delta.targetFileSize": str(self.file_size)}
-        said = created(schema, name=ticket.source_table, description=ticket.description, configuration=configuration)
+        said = created(
+            schema,
+            name=ticket.source_table,
+            description=ticket.description,
+            configuration=configuration,
+            partition_by=ticket.partition_by,
+        )
         log = empty_log()
         self._publish(log, "CREATE TABLE", said)
         if self.merge_kind is Merge.MARK and ticket.mode is not Mode.CHANGELOG:

@@ -1,69 +1,90 @@
-"""The catalog of a folder of Iceberg tables, in SQLite: `open_catalog(directory)`, `identifier(directory, uri)`."""
+"""The catalog of Iceberg tables, `open_catalog(sink)`: named by settings, or in the sink's folder, in SQLite."""
 
 from __future__ import annotations
 
 import fcntl
 import sqlite3
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import NamespaceAlreadyExistsError
-from sqlalchemy.exc import SQLAlchemyError
+from pyiceberg.exceptions import NotInstalledError, OAuthError
+
+from binlog_format.errors import OptionError
+from binlog_streaming.lake.sinks import require_local
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyiceberg.io import FileIO
-    from pyiceberg.table import CommitTableResponse, Table
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.update import TableRequirement, TableUpdate
+    from pyiceberg.catalog import Catalog
+
+    from binlog_streaming.settings import Sink
 
 CATALOG_NAME = "binlog_stream"
 CATALOG_FILE = "iceberg-catalog.db"
 _LOCK_FILE = ".iceberg-catalog.lock"
 _SQL_TABLES = ("iceberg_tables", "iceberg_namespace_properties")
+_FILES = "py-io-impl"
+_SYNCED_FILES = "binlog_streaming.lake.iceberg.io.SyncedFileIO"
+_CATALOGS_MAX = 8
 WAIT_S = 60
 """How long a commit waits for others that commit into the same catalog; they take milliseconds."""
 
 
-class _Catalog(SqlCatalog):
-    # The library leaves the file with the table's new metadata behind when a commit comes to nothing.
-    _unnamed: tuple[FileIO, str] | None = None
-
-    def commit_table(
-        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> CommitTableResponse:
-        self._unnamed = None
-        try:
-            return super().commit_table(table, requirements, updates)
-        except Exception:
-            if self._unnamed is not None:
-                io, path = self._unnamed
-                with suppress(OSError, SQLAlchemyError):
-                    if self.load_table(table.name()).metadata_location != path:
-                        io.delete(path)
-            raise
-
-    def _write_metadata(self, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:  # type: ignore[override]
-        self._unnamed = io, metadata_path
-        super()._write_metadata(metadata, io, metadata_path)
-
-
-def open_catalog(directory: str) -> SqlCatalog:
-    """The catalog of *directory*; it is made when it is not there. To be closed."""
-    Path(directory).mkdir(parents=True, exist_ok=True)
-    file = Path(directory, CATALOG_FILE).absolute()
-    properties = {
+def catalog_properties(sink: Sink) -> dict[str, str]:
+    """What the library's `load_catalog` takes to open the catalog."""
+    if sink.catalog:
+        return {"name": CATALOG_NAME, **sink.catalog}
+    file = Path(sink.directory, CATALOG_FILE).absolute()
+    return {
+        "name": CATALOG_NAME,
+        "type": "sql",
         "uri": f"sqlite:///{file}?timeout={WAIT_S}",
-        "warehouse": directory,
-        "py-io-impl": "binlog_streaming.lake.iceberg.io.SyncedFileIO",
+        "warehouse": sink.directory,
     }
-    if _is_whole(file):
-        return _Catalog(CATALOG_NAME, **properties)
+
+
+def open_catalog(sink: Sink) -> Catalog:
+    """The catalog of a sink; that of a folder is made when it is not there. To be given to `close_catalog`.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: there can be no such catalog.
+    """
+    if sink.catalog:
+        return _named_catalog(tuple(sorted(catalog_properties(sink).items())))
+    directory = sink.directory
+    require_local("iceberg", directory)
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    properties = {**catalog_properties(sink), _FILES: _SYNCED_FILES}
+    if _is_whole(Path(directory, CATALOG_FILE).absolute()):
+        return _FolderCatalog(**properties)
     with _locked(directory):  # two that make the same SQL tables would fail
-        return _Catalog(CATALOG_NAME, **properties)
+        return _FolderCatalog(**properties)
+
+
+def close_catalog(catalog: Catalog) -> None:
+    """Let go of it; one that settings name stays open for the next table, with its connections and its token."""
+    if isinstance(catalog, _FolderCatalog):
+        catalog.close()
+
+
+class _FolderCatalog(SqlCatalog):
+    """The catalog of a folder."""
+
+
+@lru_cache(_CATALOGS_MAX)
+def _named_catalog(settings: tuple[tuple[str, str], ...]) -> Catalog:
+    try:
+        return load_catalog(**{_FILES: _SYNCED_FILES, **dict(settings)})
+    except (ValueError, NotInstalledError, OAuthError) as error:
+        raise OptionError(
+            "INVALID_VALUE",
+            f"sink.catalog: no catalog can be opened with it: {str(error).strip().partition(chr(10))[0]}",
+            hint="Its keys are those of pyiceberg's catalogs: type, uri, warehouse, credential, ...",
+        ) from error
 
 
 def _is_whole(file: Path) -> bool:
@@ -83,15 +104,21 @@ def identifier(directory: str, uri: str) -> tuple[str, ...]:
     return tuple(parts) if len(parts) > 1 else ("default", *parts)
 
 
-def ensure_namespace(catalog: SqlCatalog, directory: str, namespace: tuple[str, ...]) -> None:
-    """Make the namespace when it is not there."""
+def ensure_namespace(catalog: Catalog, directory: str, namespace: tuple[str, ...]) -> None:
+    """Make the namespace when it is not there, and those that it is in."""
     if catalog.namespace_exists(namespace):
         return
-    with _locked(directory):
+    if isinstance(catalog, _FolderCatalog):
+        with _locked(directory):  # two that make the same one at the same time would fail
+            catalog.create_namespace_if_not_exists(namespace)
+        return
+    for length in range(1, len(namespace) + 1):
         try:
-            catalog.create_namespace(namespace)
-        except NamespaceAlreadyExistsError:
-            return  # made while we waited
+            catalog.create_namespace_if_not_exists(namespace[:length])
+        except Exception:
+            # Of two that make it at the same time one may get any error.
+            if not catalog.namespace_exists(namespace[:length]):
+                raise
 
 
 @contextmanager

@@ -1,37 +1,69 @@
-"""One commit of an Iceberg table: `Commit(...).on(table)`; it is made on what was looked at, or not at all."""
+"""One commit of an Iceberg table: `Commit(...).on(table)`; it is made on what was looked at, or not at all.
+
+The catalog is asked to compare the snapshot and the columns with those that were looked at, in the way of every
+catalog. Properties it cannot compare: a step is a snapshot always, so a table that had another step since is seen.
+"""
 
 from __future__ import annotations
 
+import itertools
+import uuid
+from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from pyiceberg.exceptions import CommitFailedException, ValidationException
-from pyiceberg.table import Transaction
+from pyiceberg.exceptions import CommitFailedException, ValidationError, ValidationException
+from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Operation, Summary
-from pyiceberg.table.update import AddSchemaUpdate, AssertTableUUID, SetCurrentSchemaUpdate, SetSnapshotRefUpdate
-from pyiceberg.table.update.snapshot import _ManifestMergeManager, _MergeAppendFiles, _OverwriteFiles
+from pyiceberg.table.snapshots import (
+    Operation,
+    Snapshot,
+    SnapshotSummaryCollector,
+    Summary,
+    update_snapshot_summaries,
+)
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    AssertCurrentSchemaId,
+    AssertDefaultSpecId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemovePropertiesUpdate,
+    SetCurrentSchemaUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+)
+from sqlalchemy.exc import SQLAlchemyError
 
-from binlog_streaming.lake.iceberg.files import remove_files
+from binlog_streaming.lake.iceberg.data_files import remove_files
+from binlog_streaming.lake.iceberg.manifests import (
+    ManifestWriter,
+    entry_of,
+    file_id,
+    live_entries,
+    manifests_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from pyiceberg.manifest import DataFile, ManifestFile
+    from pyiceberg.io import OutputFile
+    from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.update import TableUpdate
-
-    Producer = _OverwriteFiles | _MergeAppendFiles
+    from pyiceberg.table.update import TableRequirement, TableUpdate
 
 SNAPSHOT_PROPERTY = "binlog-stream.snapshotId"
-"""Property of a table: the snapshot of the last step that made one."""
+"""Property of a table: the snapshot of the last step."""
 
 MANIFESTS_MAX = 16
-"""Manifests of a table; every look at its files reads all of them, so they are joined when there are more."""
+"""Manifests of one kind; every look at a table's files reads all of them, so they are joined when there are more."""
 
 MANIFEST_BYTES = 8 << 20
+"""Manifests from this size on are not joined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +74,23 @@ class Commit:
         properties: Set with it.
         cleared: Properties that go, where they are there.
         schema: New columns; None: as they are.
-        snapshot: Whether there is a new snapshot: `replaced` and `added` count only then.
-        replaced: Files that go.
-        added: Files that come; they are removed when it fails.
+        snapshot: Whether there is a new snapshot: `removed` and `added` count only then.
+        removed: Data files and delete files that go.
+        added: Data files and delete files that come; they are removed when it fails.
         summary: What the snapshot says beside its counts.
         is_step: `SNAPSHOT_PROPERTY` names the snapshot from now on.
         keeps_rows: The rows stay as they are; who follows the snapshots can pass over this one.
-        staged: A snapshot that is in the table's metadata, made by another writer, and becomes the current one.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
     cleared: tuple[str, ...] = ()
     schema: Schema | None = None
     snapshot: bool = True
-    replaced: Sequence[DataFile] = ()
+    removed: Sequence[DataFile] = ()
     added: Sequence[DataFile] = ()
     summary: Mapping[str, str] = field(default_factory=dict)
     is_step: bool = False
     keeps_rows: bool = False
-    staged: int | None = None
 
     def on(self, table: Table) -> Table:
         """Make the commit.
@@ -69,132 +99,215 @@ class Commit:
             table: The table as it was looked at; not to be used any more when this fails.
 
         Raises:
-            CommitFailedException: It is not any more what it was.
+            CommitFailedException: It is not any more what it was; or nobody knows whether the commit was made: a new
+                look says.
         """
-        transaction = _OneTry(table)
-        transaction._stage((), (_Unchanged.since(table.metadata),))
-        if self.schema is not None and self.schema.fields != table.metadata.schema().fields:
-            transaction._stage(_schema_updates(table.metadata, self.schema))
-        if self.staged is not None:
-            transaction._stage((_current_snapshot(self.staged),))
-        producer: Producer | None = None
+        metadata = table.metadata
+        updates: list[TableUpdate] = []
+        if self.schema is not None and self.schema.fields != metadata.schema().fields:
+            updates += _schema_updates(metadata, self.schema)
+            metadata = with_schema(metadata, self.schema)
+        properties = dict(self.properties)
+        new = _NewSnapshot(table, metadata, self)
         try:
-            said = dict(self.properties)
-            if self.staged is not None and self.is_step:
-                said[SNAPSHOT_PROPERTY] = str(self.staged)
             if self.snapshot:
-                producer = self._produce(transaction)
+                updates += new.updates()
                 if self.is_step:
-                    said[SNAPSHOT_PROPERTY] = str(producer.snapshot_id)
-            if said:
-                transaction.set_properties(said)
-            cleared = [name for name in self.cleared if name in table.properties and name not in said]
-            if cleared:
-                transaction.remove_properties(*cleared)
-            return transaction.commit_transaction()
-        except Exception as error:
-            if not _may_have_landed(table, producer, error):
-                self._clean(table, producer)
+                    properties[SNAPSHOT_PROPERTY] = str(new.number)
+        except BaseException:
+            new.abandon()
             raise
-
-    def _produce(self, transaction: Transaction) -> Producer:
-        make: type[Producer] = _Rewrite if self.replaced else _MergeAppendFiles
-        operation = Operation.OVERWRITE if self.replaced else Operation.APPEND
-        if self.keeps_rows:
-            operation = Operation.REPLACE
-        producer = make(operation, transaction, transaction._table.io, snapshot_properties=dict(self.summary))
-        for file in self.replaced:
-            producer.delete_data_file(file)
-        for file in self.added:
-            producer.append_data_file(file)
+        if properties:
+            updates.append(SetPropertiesUpdate(updates=properties))
+        cleared = [name for name in self.cleared if name in table.properties and name not in properties]
+        if cleared:
+            updates.append(RemovePropertiesUpdate(removals=cleared))
         try:
-            producer.commit()
+            response = table.catalog.commit_table(table, _requirements(table.metadata), tuple(updates))
+        except Exception as error:
+            return self._after(error, table, new)
+        return Table(table.name(), response.metadata, response.metadata_location, table.io, table.catalog, table.config)
+
+    def _after(self, error: Exception, table: Table, new: _NewSnapshot) -> Table:
+        # What became of a commit that the catalog gave an error for: a reply may be lost, or be that to a second try.
+        try:
+            now = table.catalog.load_table(table.name())
         except Exception:
-            producer._clean_all_uncommitted()
-            raise
-        return producer
+            raise error from None  # files stay: it may be there; maintenance removes them later if not
+        if self._is_in(now, new.number):
+            return now
+        if _is_final(error):
+            new.abandon()
+            if isinstance(error, CommitFailedException):
+                raise CommitFailedException("the table was changed between the look and the write") from error
+            raise error
+        raise CommitFailedException(f"no reply that says whether the commit was made: {error}") from error
 
-    def _clean(self, table: Table, producer: Producer | None) -> None:
-        if producer is not None:
-            producer._clean_all_uncommitted()
-        remove_files(table.io, [file.file_path for file in self.added])
+    def _is_in(self, table: Table, number: int) -> bool:
+        if self.snapshot:
+            return table.snapshot_by_id(number) is not None
+        return self.properties.items() <= table.properties.items() and not set(self.cleared) & set(table.properties)
 
 
-def _schema_updates(metadata: TableMetadata, schema: Schema) -> tuple[TableUpdate, ...]:
+class _NewSnapshot:
+    # The manifests of a commit, and what they say.
+
+    def __init__(self, table: Table, metadata: TableMetadata, commit: Commit) -> None:
+        self.number = metadata.new_snapshot_id()
+        self._table = table
+        self._metadata = metadata
+        self._commit = commit
+        self._io = table.io
+        self._locations = load_location_provider(metadata.location, metadata.properties)
+        self._id = uuid.uuid4()
+        self._count = itertools.count()
+        self._paths: list[str] = []
+        self._writer = ManifestWriter(metadata, self.number)
+
+    def abandon(self) -> None:
+        remove_files(self._io, [*self._paths, *(file.file_path for file in self._commit.added)])
+
+    def updates(self) -> list[TableUpdate]:
+        """Write the manifests; what the catalog is to do."""
+        metadata = self._metadata
+        manifests = [*self._added(), *self._kept()]
+        output = self._output(f"snap-{self.number}-0-{self._id}.avro")
+        rows = self._writer.write_list(output, manifests)
+        snapshot = Snapshot.model_validate(
+            {
+                "snapshot-id": self.number,
+                "parent-snapshot-id": metadata.current_snapshot_id,
+                "manifest-list": output.location,
+                "sequence-number": metadata.next_sequence_number(),
+                "summary": self._summary(),
+                "schema-id": metadata.current_schema_id,
+                "first-row-id": None if rows is None else getattr(metadata, "next_row_id", None),
+                "added-rows": rows,
+            }
+        )
+        return [AddSnapshotUpdate(snapshot=snapshot), _current_snapshot(self.number)]
+
+    def _added(self) -> list[ManifestFile]:
+        groups: dict[tuple[ManifestContent, int], list[ManifestEntry]] = defaultdict(list)
+        for file in self._commit.added:
+            entry = entry_of(file, ManifestEntryStatus.ADDED, self.number, None)
+            groups[_content(file), file.spec_id].append(entry)
+        return [self._write(*group, entries) for group, entries in groups.items()]
+
+    def _kept(self) -> list[ManifestFile]:
+        # Manifests of files that stay. One that says only what an earlier commit removed says nothing any more.
+        removed = {file_id(file) for file in self._commit.removed}
+        contents = {_content(file) for file in self._commit.removed}
+        kept: list[ManifestFile] = []
+        for manifest in manifests_of(self._metadata, self._io):
+            if not (manifest.has_added_files() or manifest.has_existing_files()):
+                continue
+            entries = live_entries(self._io, manifest) if manifest.content in contents else []
+            if any(file_id(entry.data_file) in removed for entry in entries):
+                kept.append(self._without(manifest, entries, removed))
+            else:
+                kept.append(manifest)
+        return self._joined(kept)
+
+    def _without(
+        self, manifest: ManifestFile, entries: Iterable[ManifestEntry], removed: set[tuple[str, int | None]]
+    ) -> ManifestFile:
+        written = []
+        for entry in entries:
+            is_removed = file_id(entry.data_file) in removed
+            status = ManifestEntryStatus.DELETED if is_removed else ManifestEntryStatus.EXISTING
+            written.append(entry_of(entry.data_file, status, self.number, entry))
+        return self._write(manifest.content, manifest.partition_spec_id, written)
+
+    def _joined(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        groups: dict[tuple[ManifestContent, int], list[ManifestFile]] = defaultdict(list)
+        for manifest in manifests:
+            # One of this commit has to stay: it says what was removed.
+            if manifest.manifest_length < MANIFEST_BYTES and manifest.added_snapshot_id != self.number:
+                groups[manifest.content, manifest.partition_spec_id].append(manifest)
+        for (content, spec_id), group in groups.items():
+            if len(group) <= MANIFESTS_MAX:
+                continue
+            entries = [
+                entry_of(entry.data_file, ManifestEntryStatus.EXISTING, self.number, entry)
+                for manifest in group
+                for entry in live_entries(self._io, manifest)
+            ]
+            paths = {manifest.manifest_path for manifest in group}
+            manifests = [one for one in manifests if one.manifest_path not in paths]
+            manifests.append(self._write(content, spec_id, entries))
+        return manifests
+
+    def _write(self, content: ManifestContent, spec_id: int, entries: Sequence[ManifestEntry]) -> ManifestFile:
+        output = self._output(f"{self._id}-m{next(self._count)}.avro")
+        return self._writer.write(output, content, spec_id, entries)
+
+    def _output(self, name: str) -> OutputFile:
+        path = self._locations.new_metadata_location(name)
+        self._paths.append(path)
+        return self._io.new_output(path)
+
+    def _summary(self) -> Summary:
+        commit, metadata = self._commit, self._metadata
+        limit = TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT
+        collector = SnapshotSummaryCollector(
+            int(metadata.properties.get(TableProperties.WRITE_PARTITION_SUMMARY_LIMIT, limit))
+        )
+        specs, schema = metadata.specs(), metadata.schema()
+        for file in commit.added:
+            collector.add_file(file, schema, specs[file.spec_id])
+        for file in commit.removed:
+            collector.remove_file(file, schema, specs[file.spec_id])
+        previous = metadata.current_snapshot()
+        # The library counts for some operations only.
+        counted = update_snapshot_summaries(
+            Summary(operation=Operation.OVERWRITE, **collector.build(), **commit.summary),
+            None if previous is None else previous.summary,
+        )
+        return Summary(operation=_operation(commit), **counted.additional_properties)
+
+
+def _operation(commit: Commit) -> Operation:
+    if commit.keeps_rows:
+        return Operation.REPLACE
+    is_append = not commit.removed and all(file.content == DataFileContent.DATA for file in commit.added)
+    return Operation.APPEND if is_append else Operation.OVERWRITE
+
+
+def _content(file: DataFile) -> ManifestContent:
+    return ManifestContent.DATA if file.content == DataFileContent.DATA else ManifestContent.DELETES
+
+
+def _requirements(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
+    snapshot = metadata.snapshot_by_name(MAIN_BRANCH)
+    asked = {"type": "assert-ref-snapshot-id", "ref": MAIN_BRANCH}
+    return (
+        AssertTableUUID(uuid=metadata.table_uuid),
+        AssertRefSnapshotId.model_validate(asked | {"snapshot-id": None if snapshot is None else snapshot.snapshot_id}),
+        AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id}),
+        AssertDefaultSpecId.model_validate({"default-spec-id": metadata.default_spec_id}),
+    )
+
+
+def _schema_updates(metadata: TableMetadata, schema: Schema) -> list[TableUpdate]:
     if any(one.schema_id == schema.schema_id for one in metadata.schemas):
-        return (SetCurrentSchemaUpdate.model_validate({"schema-id": schema.schema_id}),)
-    return (AddSchemaUpdate(schema=schema), SetCurrentSchemaUpdate())
+        return [SetCurrentSchemaUpdate.model_validate({"schema-id": schema.schema_id})]
+    return [AddSchemaUpdate(schema=schema), SetCurrentSchemaUpdate()]
 
 
 def _current_snapshot(snapshot_id: int) -> TableUpdate:
     return SetSnapshotRefUpdate.model_validate({"ref-name": MAIN_BRANCH, "type": "branch", "snapshot-id": snapshot_id})
 
 
-class _OneTry(Transaction):
-    # The library repeats a commit on top of what somebody else has committed meanwhile: that would bring a batch in
-    # twice, when that was a dying process of this job.
-    def _rebuild_snapshot_updates(self) -> None:
-        raise CommitFailedException("the table was changed between the look and the write")
+def _is_final(error: Exception) -> bool:
+    # Whether a commit that is not there now cannot come any more. Errors of the disk have a number, those of a
+    # connection have none.
+    if isinstance(error, (CommitFailedException, ValidationError, ValidationException, SQLAlchemyError)):
+        return True
+    return isinstance(error, OSError) and error.errno is not None
 
 
-class _Unchanged(AssertTableUUID):
-    # Of the same type as what it derives from, because that is what the library takes; the catalog asks `validate` of
-    # the table that it then swaps for the new one in one step.
-    type: Literal["assert-table-uuid"] = "assert-table-uuid"
-    snapshot_id: int | None
-    schema_id: int
-    properties: dict[str, str]
-
-    @classmethod
-    def since(cls, metadata: TableMetadata) -> _Unchanged:
-        return cls(
-            uuid=metadata.table_uuid,
-            snapshot_id=metadata.current_snapshot_id,
-            schema_id=metadata.current_schema_id,
-            properties=dict(metadata.properties),
-        )
-
-    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
-        super().validate(base_metadata)
-        if base_metadata is None or self != _Unchanged.since(base_metadata):
-            raise CommitFailedException("the table was changed between the look and the write")
-
-
-class _Rewrite(_OverwriteFiles):
-    # The library's keeps a manifest for ever of which no file lives any more, and joins none: with every merge of a
-    # mirror there would be two more to be read by the next one.
-    def _existing_manifests(self) -> list[ManifestFile]:
-        return [
-            manifest
-            for manifest in super()._existing_manifests()
-            if manifest.has_added_files() or manifest.has_existing_files()
-        ]
-
-    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        manager = _ManifestMergeManager(
-            target_size_bytes=MANIFEST_BYTES,
-            min_count_to_merge=MANIFESTS_MAX,
-            merge_enabled=True,
-            snapshot_producer=self,
-        )
-        return manager.merge_manifests(manifests)
-
-    def _summary(self, snapshot_properties: Mapping[str, str] | None = None) -> Summary:
-        # The library counts for three operations only.
-        operation, self._operation = self._operation, Operation.OVERWRITE
-        try:
-            summary = super()._summary(dict(snapshot_properties or {}))
-        finally:
-            self._operation = operation
-        return Summary(operation=operation, **summary.additional_properties)
-
-
-def _may_have_landed(table: Table, producer: Producer | None, error: Exception) -> bool:
-    # Whether somebody may refer to the files of a commit that failed.
-    if isinstance(error, (CommitFailedException, ValidationException)) or producer is None:
-        return False
-    try:
-        table.refresh()
-    except Exception:
-        return True  # the first error is the one to be told; maintenance removes the files later
-    return table.snapshot_by_id(producer.snapshot_id) is not None
+def with_schema(metadata: TableMetadata, schema: Schema) -> TableMetadata:
+    """The table with other columns, as files are written for it that get there together with them."""
+    schemas = [*metadata.schemas, schema]
+    return metadata.model_copy(update={"schemas": schemas, "current_schema_id": schema.schema_id})

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
 
 class SyncedFileIO(PyArrowFileIO):
-    """Files in folders of this machine."""
+    """Files in folders of this machine, and in object stores, which keep what they have taken."""
 
     def new_output(self, location: str) -> PyArrowFile:
         """A file to be written; when it is closed, it is on the disk."""
-        file = super().new_output(location)
-        return _SyncedFile(location, file._path, file._filesystem)
+        scheme, netloc, path = self.parse_location(location, self.properties)
+        if scheme != "file":
+            return super().new_output(location)
+        return _SyncedFile(location, path, self.fs_by_scheme(scheme, netloc))
 
 
 class _SyncedFile(PyArrowFile):

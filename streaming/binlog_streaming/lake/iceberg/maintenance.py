@@ -6,22 +6,29 @@ All of it leaves the rows as they are and counts as no step: a kill in between c
 from __future__ import annotations
 
 import time
-from itertools import chain
-from pathlib import Path
+from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING
-from urllib.parse import urlparse
+
+from pyarrow.fs import FileSelector, FileType
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from binlog_format.errors import TableError
-from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY, Commit
-from binlog_streaming.lake.iceberg.features import plain_files
-from binlog_streaming.lake.iceberg.files import file_size_of, rows_of, write_files
-from binlog_streaming.lake.small_files import to_be_joined
+from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY
+from binlog_streaming.lake.iceberg.manifests import live_entries, read_list
+from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, TableWrite
+from binlog_streaming.lake.small_files import JOINED_MAX, to_be_joined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
+
+    from binlog_streaming.lake.iceberg.table_files import LiveFile
+
+MARKED_SHARE_MAX = 1 / 3
+"""Of a file's rows, before it is written anew without them; readers open and skip them until then."""
 
 COMPACT_EVERY = 16
 """Snapshots between two looks at the sizes of files."""
@@ -34,6 +41,10 @@ SNAPSHOTS_MAX = 128
 
 UNREFERENCED_S = 3600.0
 """How old a file is at least that nobody refers to and is removed; a younger one may be of a commit that is running."""
+
+
+_ENDINGS = {"data": (".parquet", ".puffin"), "metadata": (".avro", ".metadata.json")}
+"""Of files that may be removed, in the folders of a table."""
 
 
 def maintain(table: Table, uri: str, *, since: int, file_size: int, retention_hours: float) -> Table:
@@ -67,17 +78,44 @@ def sequence_number(table: Table) -> int:
 
 
 def compact(table: Table, uri: str, *, file_size: int) -> Table:
-    """Join small files, where there are many of about one size, and nothing of somebody else is in the way."""
-    metadata, io = table.metadata, table.io
-    try:
-        small = to_be_joined(plain_files(table, uri), file_size_of, file_size=file_size)
-    except TableError:
+    """Write those files anew that are small and many, or of which too many rows are marked, as many as go at once.
+
+    Not those of a table whose rows are numbered, nor those that something of somebody else is in the way of.
+    """
+    if table.metadata.format_version >= VECTORS_FROM:
         return table
-    if not small:
-        return table
-    rows = chain.from_iterable(rows_of(metadata, io, file) for file in small)
-    joined = write_files(metadata, io, rows, file_size=file_size)
-    return Commit(replaced=small, added=joined, keeps_rows=True).on(table)
+    with TableWrite(table, uri, file_size=file_size) as write:
+        try:
+            files = write.files()
+        except TableError:
+            return table
+        for live in _worth_rewriting(files, file_size):
+            write.rewrite(live)
+        if write.is_empty:
+            return table
+        write.prepare()
+        return write.commit()
+
+
+def _worth_rewriting(files: Sequence[LiveFile], file_size: int) -> list[LiveFile]:
+    def size(live: LiveFile) -> int:
+        return live.file.file_size_in_bytes
+
+    left = JOINED_MAX * file_size
+    chosen: list[LiveFile] = []
+    for live in sorted(files, key=lambda live: -live.marked_share):
+        left -= size(live)
+        if live.marked_share <= MARKED_SHARE_MAX or (chosen and left < 0):
+            break
+        chosen.append(live)
+    paths = {live.file.file_path for live in chosen}
+    partitions: dict[str, list[LiveFile]] = defaultdict(list)
+    for live in files:
+        if live.file.file_path not in paths:
+            partitions[f"{live.file.spec_id}{live.file.partition!r}"].append(live)
+    for some in partitions.values():
+        chosen += to_be_joined(some, size, file_size=file_size)
+    return chosen
 
 
 def expire(table: Table, *, retention_hours: float) -> None:
@@ -102,20 +140,26 @@ def expire(table: Table, *, retention_hours: float) -> None:
 
 
 def _remove_files(table: Table, *, before: float) -> None:
-    folder = Path(urlparse(table.location()).path)
+    io = table.io
+    if not isinstance(io, PyArrowFileIO):
+        return  # others do not say which files there are
     named = [file for snapshot in table.metadata.snapshots for file in _files(table, snapshot)]
     named += [table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)]
     # By name, which has a UUID in it: one path can be written in several ways, and what is kept must not hang on that.
     kept = {file.rpartition("/")[2] for file in named}
-    for pattern in ("data/**/*.parquet", "metadata/*.avro", "metadata/*.metadata.json"):
-        for path in folder.glob(pattern):
-            if path.name not in kept and path.stat().st_mtime < before:
-                path.unlink(missing_ok=True)
+    scheme, host, folder = io.parse_location(table.location(), io.properties)
+    files = io.fs_by_scheme(scheme, host)
+    for part, endings in _ENDINGS.items():
+        for found in files.get_file_info(FileSelector(f"{folder}/{part}", allow_not_found=True, recursive=True)):
+            is_ours = found.type == FileType.File and found.base_name.endswith(endings)
+            if is_ours and found.base_name not in kept and found.mtime_ns / 1e9 < before:
+                with suppress(FileNotFoundError):
+                    files.delete_file(found.path)
 
 
 def _files(table: Table, snapshot: Snapshot) -> Iterator[str]:
     yield snapshot.manifest_list
-    for manifest in snapshot.manifests(table.io):
+    for manifest in read_list(table.io, snapshot.manifest_list):
         yield manifest.manifest_path
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+        for entry in live_entries(table.io, manifest):
             yield entry.data_file.file_path

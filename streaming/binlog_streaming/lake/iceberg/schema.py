@@ -149,4 +149,7 @@ def _fresh_ids(metadata: TableMetadata) -> Callable[[], int]:
 
 
 def _next_schema(metadata: TableMetadata, fields: list[NestedField]) -> Schema:
+    for schema in metadata.schemas:
+        if schema.fields == tuple(fields):
+            return schema  # a catalog gives these columns their number from before
     return Schema(*fields, schema_id=1 + max(schema.schema_id for schema in metadata.schemas))

@@ -1,8 +1,8 @@
 """One Iceberg table as a target, without Spark: `IcebergTarget`; every step is one commit that carries its number.
 
-Batch and step stand in the table's properties, by the same commit, and of steps that write rows in the snapshot's
-summary too. The properties also name the snapshot of the last such step: when it is not behind the current one any
-more, somebody set the table back by hand.
+Each step is a snapshot. Batch and step stand in the table's properties, by the same commit, and in the snapshot's
+summary too. The properties also name that snapshot: when it is not the current one, nor any before it, somebody set the
+table back by hand.
 """
 
 from __future__ import annotations
@@ -14,29 +14,35 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 from pyiceberg.exceptions import (
     CommitFailedException,
+    NoSuchNamespaceError,
     NoSuchTableError,
+    RESTError,
     TableAlreadyExistsError,
     ValidationError,
     ValidationException,
 )
+from pyiceberg.schema import assign_fresh_schema_ids
 from sqlalchemy.exc import SQLAlchemyError
 
 from binlog_format.errors import TableError
 from binlog_streaming.lake.conforming import changed_rows, conformed_rows
-from binlog_streaming.lake.iceberg.catalog import ensure_namespace, identifier, open_catalog
+from binlog_streaming.lake.iceberg.catalog import close_catalog, ensure_namespace, identifier, open_catalog
 from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY, Commit
-from binlog_streaming.lake.iceberg.features import plain_files, require_plain, require_unsorted
-from binlog_streaming.lake.iceberg.files import rows_of, write_files
+from binlog_streaming.lake.iceberg.data_files import live_rows
+from binlog_streaming.lake.iceberg.features import require_kept_columns, require_writable
 from binlog_streaming.lake.iceberg.maintenance import maintain, sequence_number
-from binlog_streaming.lake.iceberg.merge import Rewriting
+from binlog_streaming.lake.iceberg.partitions import partition_spec
 from binlog_streaming.lake.iceberg.schema import arrow_schema, evolved, iceberg_schema, replaced
-from binlog_streaming.lake.sinks import require_local
+from binlog_streaming.lake.iceberg.table_files import live_files
+from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, TableWrite
+from binlog_streaming.lake.merge import Written, supersede, take_out
 from binlog_streaming.lake.steps import Step, reached
 from binlog_streaming.lake.target import (
     BATCH_KEY,
     GTID_KEY,
     GTID_POSITION_KEY,
     LAST_CHANGE_KEY,
+    MODE_PROPERTY,
     POSITION_KEY,
     QUERY_PROPERTY,
     STEP_KEY,
@@ -44,18 +50,18 @@ from binlog_streaming.lake.target import (
     Target,
     Ticket,
 )
+from binlog_streaming.settings import Merge, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.manifest import DataFile
+    from pyiceberg.catalog import Catalog
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
-    from pyiceberg.table.metadata import TableMetadata
 
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.evolution import SchemaChange
+    from binlog_streaming.lake.iceberg.table_files import LiveFile
     from binlog_streaming.settings import Sink
 
 SOMETIMES = (GTID_KEY, GTID_POSITION_KEY)
@@ -66,40 +72,54 @@ _STEP_PROPERTIES = frozenset(
 )
 
 
+POSITION_DELETES_FROM = 2
+"""The format version from which on rows can be marked."""
+
+
 class IcebergTarget(Target):
-    """A target table as it is now; `table` is None while nothing has been written."""
+    """A target table as it is now; `table` is there when something has been written."""
+
+    takes_parts: ClassVar[bool] = True
 
     write_errors: ClassVar[tuple[type[Exception], ...]] = (
         CommitFailedException,
+        RESTError,
         TableAlreadyExistsError,
         ValidationError,
         ValidationException,
         SQLAlchemyError,
     )
 
-    def __init__(self, directory: str, uri: str, catalog: SqlCatalog, *, file_size: int) -> None:
+    def __init__(self, sink: Sink, uri: str, catalog: Catalog) -> None:
         self.uri = uri
         self.catalog = catalog
-        self.file_size = file_size
-        self._directory = directory
-        self._name = identifier(directory, uri)
+        self.file_size = sink.target_file_size
+        self._directory = sink.directory
+        self._name = identifier(sink.directory, uri)
+        self._kind = sink.merge
         self._table: Table | None = None
         self._maintained = 0
 
     @classmethod
     def at(cls, sink: Sink, uri: str) -> IcebergTarget:
-        """See `Target`."""
-        return cls.find(sink.directory, uri, file_size=sink.target_file_size)
+        """See `Target`.
 
-    @classmethod
-    def find(cls, directory: str, uri: str, *, file_size: int) -> IcebergTarget:
-        """Look at what is there."""
-        require_local("iceberg", directory)
-        target = cls(directory, uri, open_catalog(directory), file_size=file_size)
+        Raises:
+            OptionError: `INVALID_VALUE`: there can be no such catalog.
+            TableError: `WRITE_FAILED`: the table cannot even be looked at.
+        """
+        target = cls(sink, uri, open_catalog(sink))
         try:
-            with suppress(NoSuchTableError):
+            with suppress(NoSuchTableError, NoSuchNamespaceError):
                 target._table = target.catalog.load_table(target._name)
                 target._maintained = sequence_number(target._table)
+        except (RESTError, SQLAlchemyError, OSError) as error:
+            target.close()
+            raise TableError(
+                "WRITE_FAILED",
+                f"{uri} cannot be looked at: {str(error).strip().partition(chr(10))[0]}",
+                hint="Nothing was written. Mend it (sink.catalog has the access to a catalog) and start again",
+            ) from error
         except BaseException:
             target.close()
             raise
@@ -113,7 +133,7 @@ class IcebergTarget(Target):
 
     def close(self) -> None:
         """See `Target`."""
-        self.catalog.close()
+        close_catalog(self.catalog)
 
     def properties(self) -> Mapping[str, str] | None:
         """See `Target`."""
@@ -144,7 +164,7 @@ class IcebergTarget(Target):
         return applied
 
     def _has_snapshot(self, named: str | None) -> bool:
-        # Whether the snapshot is the current one or behind it, as far as snapshots reach back.
+        # Whether the snapshot is the current one or before it, as far as snapshots reach back.
         parents = {one.snapshot_id: one.parent_snapshot_id for one in self.table.metadata.snapshots}
         if named is None or int(named) not in parents:
             return True
@@ -185,19 +205,20 @@ class IcebergTarget(Target):
         """
         if self._table is not None:
             return
+        columns = assign_fresh_schema_ids(iceberg_schema(schema))
+        spec = partition_spec(columns, ticket.partition_by, ticket.source_table)
         ensure_namespace(self.catalog, self._directory, self._name[:-1])
         self._table = self.catalog.create_table(
             self._name,
-            iceberg_schema(schema),
+            columns,
             location=self.uri,
+            partition_spec=spec,
             properties={
                 **ticket.table_properties(),
                 "comment": ticket.description,
                 "write.target-file-size-bytes": str(self.file_size),
                 "write.parquet.compression-codec": "zstd",
                 "write.parquet.compression-level": "1",
-                "commit.manifest-merge.enabled": "true",
-                "commit.manifest.min-count-to-merge": "16",
                 "write.metadata.delete-after-commit.enabled": "true",
                 "write.metadata.previous-versions-max": "16",
             },
@@ -222,8 +243,9 @@ class IcebergTarget(Target):
             CommitFailedException: The table is not any more what it was when it was looked at.
             TableError: `TABLE_FEATURE`: somebody gave the table what this writer does not keep.
         """
-        require_plain(self.table, self.uri)
-        self._commit(ticket, added=self._written(self.table.metadata, conformed_rows(rows, self.schema())))
+        with self._write() as write:
+            write.write(conformed_rows(rows, write.schema))
+            self._commit(write, ticket)
 
     def merge(self, change: Change, ticket: Ticket) -> int:
         """See `Target`.
@@ -232,14 +254,56 @@ class IcebergTarget(Target):
             CommitFailedException: The table is not any more what it was when it was looked at.
             TableError: `TABLE_FEATURE`.
         """
-        metadata, io = self.table.metadata, self.table.io
-        files = self._files()
-        rewriting = Rewriting(metadata, io, files, change, ticket.keys, file_size=self.file_size)
-        added = self._written(metadata, rewriting.rows())
-        if not rewriting.is_change:
-            return 0
-        self._commit(ticket, replaced=rewriting.replaced, added=added)
+        with self._write() as write:
+            take_out(write, supersede(write, change, ticket.keys), self._merge_kind)
+            if write.is_empty:
+                return 0
+            self._commit(write, ticket)
         return change.row_count
+
+    def append_part(self, rows: pa.RecordBatchReader) -> Written[LiveFile]:
+        """See `Target`.
+
+        Raises:
+            TableError: `TABLE_FEATURE`.
+        """
+        with self._write() as write:
+            write.write(conformed_rows(rows, write.schema))
+            return write.hand_over((), write.row_count, self.version())
+
+    def merge_part(self, change: Change, keys: Sequence[str]) -> Written[LiveFile]:
+        """See `Target`.
+
+        Raises:
+            TableError: `TABLE_FEATURE`.
+        """
+        with self._write() as write:
+            return write.hand_over(supersede(write, change, keys), change.row_count, self.version())
+
+    def commit_parts(self, parts: Sequence[Written[LiveFile]], ticket: Ticket) -> int:
+        """See `Target`.
+
+        Raises:
+            CommitFailedException: The table is not any more what it was when they were written, or looked at.
+        """
+        with self._write() as write:
+            for part in parts:
+                write.take_over(part)
+            if ticket.keys and any(part.version != self.version() for part in parts):
+                raise CommitFailedException("the table was changed between the look and the write")
+            take_out(write, (one for part in parts for one in part.superseded), self._merge_kind)
+            if write.is_empty:
+                return 0
+            self._commit(write, ticket)
+        return sum(part.row_count for part in parts)
+
+    @property
+    def _merge_kind(self) -> Merge:
+        version = self.table.metadata.format_version
+        if version < POSITION_DELETES_FROM or self.table.properties.get(MODE_PROPERTY) == Mode.CHANGELOG:
+            return Merge.REWRITE
+        # There rows have numbers, which those that are written anew would lose.
+        return Merge.MARK if version >= VECTORS_FROM else self._kind
 
     def evolve(self, change: SchemaChange, ticket: Ticket) -> None:
         """See `Target`.
@@ -250,17 +314,11 @@ class IcebergTarget(Target):
             CommitFailedException: The table is not any more what it was when it was looked at.
             TableError: `TABLE_FEATURE`.
         """
-        require_plain(self.table, self.uri)
-        metadata = self.table.metadata
-        evolution = evolved(metadata, change)
-        require_unsorted(self.table, evolution.schema, self.uri)
-        files = self._files() if evolution.is_rewrite else []
-        if not files:
-            self._commit(ticket, schema=evolution.schema, snapshot=False)
-            return
-        rows = changed_rows(self.read(), change, arrow_schema(evolution.schema))
-        added = self._written(_with_schema(metadata, evolution.schema), rows)
-        self._commit(ticket, schema=evolution.schema, replaced=files, added=added)
+        evolution = evolved(self.table.metadata, change)
+        with self._write(evolution.schema) as write:
+            if evolution.is_rewrite:
+                self._overwrite(write, changed_rows(self.read(), change, write.schema))
+            self._commit(write, ticket)
 
     def read(self) -> pa.RecordBatchReader:
         """See `Target`.
@@ -269,7 +327,7 @@ class IcebergTarget(Target):
             TableError: `TABLE_FEATURE`.
         """
         metadata, io = self.table.metadata, self.table.io
-        batches = chain.from_iterable(rows_of(metadata, io, file) for file in plain_files(self.table, self.uri))
+        batches = chain.from_iterable(live_rows(metadata, io, live) for live in live_files(metadata, io, self.uri))
         return pa.RecordBatchReader.from_batches(self.schema(), batches)
 
     def replace(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
@@ -279,11 +337,14 @@ class IcebergTarget(Target):
             CommitFailedException: The table is not any more what it was when it was looked at.
             TableError: `TABLE_FEATURE`.
         """
-        files = self._files()
-        schema = replaced(self.table.metadata, rows.schema)
-        require_unsorted(self.table, schema, self.uri)
-        added = self._written(_with_schema(self.table.metadata, schema), conformed_rows(rows, arrow_schema(schema)))
-        self._commit(ticket, schema=schema, replaced=files, added=added)
+        with self._write(replaced(self.table.metadata, rows.schema)) as write:
+            self._overwrite(write, conformed_rows(rows, write.schema))
+            self._commit(write, ticket)
+
+    def _overwrite(self, write: TableWrite, rows: pa.RecordBatchReader) -> None:
+        for live in write.files():
+            write.remove(live)
+        write.write(rows)
 
     def maintain(self, sink: Sink) -> None:
         """See `Target`."""
@@ -298,43 +359,20 @@ class IcebergTarget(Target):
         """See `Target`."""
         return isinstance(error, (CommitFailedException, TableAlreadyExistsError, ValidationException))
 
-    def _files(self) -> list[DataFile]:
-        require_plain(self.table, self.uri)
-        return plain_files(self.table, self.uri)
+    def _write(self, columns: Schema | None = None) -> TableWrite:
+        require_writable(self.table, self.uri)
+        if columns is not None:
+            require_kept_columns(self.table, columns, self.uri)
+        return TableWrite(self.table, self.uri, file_size=self.file_size, columns=columns)
 
-    def _written(self, metadata: TableMetadata, rows: Iterable[pa.RecordBatch]) -> list[DataFile]:
-        return write_files(metadata, self.table.io, rows, file_size=self.file_size)
-
-    def _commit(
-        self,
-        ticket: Ticket,
-        *,
-        schema: Schema | None = None,
-        snapshot: bool = True,
-        replaced: Sequence[DataFile] = (),
-        added: Sequence[DataFile] = (),
-    ) -> None:
+    def _commit(self, write: TableWrite, ticket: Ticket) -> None:
+        write.prepare()
         reached(Step.FILES_WRITTEN)
         said = ticket.batch_properties()
-        commit = Commit(
-            properties=said,
-            cleared=SOMETIMES,
-            schema=schema,
-            snapshot=snapshot,
-            replaced=replaced,
-            added=added,
-            summary={QUERY_PROPERTY: ticket.query_id, **said},
-            is_step=True,
-        )
-        self._table = commit.on(self.table)
+        summary = {QUERY_PROPERTY: ticket.query_id, **said}
+        self._table = write.commit(properties=said, cleared=SOMETIMES, summary=summary, is_step=True)
         reached(Step.COMMITTED)
 
 
 def _applied(said: Mapping[str, str]) -> Applied:
     return Applied(int(said[BATCH_KEY]), int(said.get(STEP_KEY, "0")), said.get(LAST_CHANGE_KEY))
-
-
-def _with_schema(metadata: TableMetadata, schema: Schema) -> TableMetadata:
-    # The table as files are written for that get there together with new columns.
-    schemas = [*metadata.schemas, schema]
-    return metadata.model_copy(update={"schemas": schemas, "current_schema_id": schema.schema_id})

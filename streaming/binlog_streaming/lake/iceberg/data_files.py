@@ -1,0 +1,342 @@
+"""Data files of Iceberg tables: `key_batches`, `rows_at` and `live_rows` read of them, `DataFiles` writes them.
+
+Columns are found by their numbers, so a file from before a column was renamed or widened is read rightly.
+"""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import (
+    ArrowAccessor,
+    ArrowProjectionVisitor,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    pyarrow_to_schema,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.schema import Schema, prune_columns, sanitize_column_names, visit_with_partner
+from pyiceberg.table import TableProperties
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import ListType, MapType
+
+from binlog_streaming.lake.conforming import conformed
+from binlog_streaming.lake.iceberg.manifests import new_file
+from binlog_streaming.lake.iceberg.partitions import partitioned
+from binlog_streaming.lake.iceberg.schema import arrow_schema
+from binlog_streaming.lake.iceberg.table_files import LiveFile, marked_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from concurrent.futures import Future
+
+    from numpy.typing import NDArray
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.typedef import Record
+
+    Rows = NDArray[np.int64]
+
+ROW_GROUP_BYTES = 32 << 20
+"""Rows that are written at once, as they are in memory; two such parts are in memory while a file is written."""
+
+BATCH_ROWS = 1 << 16
+"""Rows that are read at once."""
+
+KEY_ROWS = 1 << 19
+"""Rows whose keys are read at once."""
+
+BATCH_BYTES_MAX = 1 << 30
+"""Plain strings of Arrow hold 2 GiB in one array; those of pyiceberg any number."""
+
+
+def key_batches(
+    metadata: TableMetadata, io: FileIO, file: DataFile, schema: pa.Schema
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Some columns of a file.
+
+    Args:
+        metadata: The table.
+        io: Its files.
+        file: One of them.
+        schema: The columns, in the types that the table has; one that the file lacks is null.
+
+    Yields:
+        The number of a batch's first row, and the batch.
+    """
+    with _opened(io, file) as opened:
+        columns = _Columns(metadata, file, opened.schema_arrow, schema)
+        first = 0
+        for batch in opened.iter_batches(KEY_ROWS, columns=columns.names):
+            yield first, columns.of(batch)
+            first += batch.num_rows
+
+
+def rows_at(
+    metadata: TableMetadata, io: FileIO, file: DataFile, rows: Rows, schema: pa.Schema
+) -> Iterator[tuple[Rows, pa.RecordBatch]]:
+    """Some rows of a file.
+
+    Args:
+        metadata: The table.
+        io: Its files.
+        file: One of them.
+        rows: Numbers of rows, ascending, none twice.
+        schema: The columns that are wanted, in the types that the table has.
+
+    Yields:
+        Places in *rows*, and the rows there.
+    """
+    with _opened(io, file) as opened:
+        columns = _Columns(metadata, file, opened.schema_arrow, schema)
+        first = 0
+        for group in range(opened.num_row_groups):
+            after = first + opened.metadata.row_group(group).num_rows
+            if np.searchsorted(rows, first) < np.searchsorted(rows, after):
+                for batch in opened.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns.names):
+                    low, high = np.searchsorted(rows, [first, first + batch.num_rows])
+                    if low < high:
+                        wanted = batch if high - low == batch.num_rows else batch.take(pa.array(rows[low:high] - first))
+                        yield np.arange(low, high), columns.of(wanted)
+                    first += batch.num_rows
+            first = after
+
+
+def live_rows(
+    metadata: TableMetadata, io: FileIO, live: LiveFile, gone: Rows | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Rows of a file in their order, with the columns that the table has now.
+
+    Args:
+        metadata: The table.
+        io: Its files.
+        live: One of them.
+        gone: Numbers of all rows that are not in the table; None: those that its delete files name.
+    """
+    gone = marked_rows(io, live) if gone is None else gone
+    left = np.setdiff1d(np.arange(live.file.record_count), gone, assume_unique=True)
+    for _, batch in rows_at(metadata, io, live.file, left, arrow_schema(metadata.schema())):
+        yield from _parts(batch)
+
+
+class _Columns:
+    # Columns of a file, and how they become those of the table.
+    #
+    # Attributes: *names* are those in the file that are read, at least one.
+
+    def __init__(self, metadata: TableMetadata, file: DataFile, there: pa.Schema, wanted: pa.Schema) -> None:
+        self._wanted = wanted
+        fields = {field.name: field for field in metadata.schema().fields}
+        self._schema = Schema(*(fields[name] for name in wanted.names))
+        version = metadata.format_version
+        in_file = pyarrow_to_schema(
+            there, metadata.name_mapping(), downcast_ns_timestamp_to_us=version < 3, format_version=version
+        )
+        numbers = {
+            number
+            for number in self._schema.field_ids
+            if not isinstance(self._schema.find_type(number), (MapType, ListType))
+        }
+        read = prune_columns(in_file, numbers, select_full_types=False)
+        self.names = [column.name for column in read.fields] or there.names[:1]
+        # The values of these are the partition's, in files that came from elsewhere.
+        partitions = {
+            field.source_id: file.partition[place]
+            for place, field in enumerate(metadata.specs()[file.spec_id].fields)
+            if isinstance(field.transform, IdentityTransform) and field.source_id not in in_file.field_ids
+        }
+        self._visitor = ArrowProjectionVisitor(
+            read,
+            version < 3,
+            projected_missing_fields=partitions,
+            allow_timestamp_tz_mismatch=True,
+        )
+        self._accessor = ArrowAccessor(read)
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        shaped = visit_with_partner(self._schema, batch, self._visitor, self._accessor)
+        assert isinstance(shaped, pa.StructArray)
+        return conformed(pa.RecordBatch.from_struct_array(shaped), self._wanted)
+
+
+class DataFiles:
+    """New files of a table, one after the other, each until it has its size; for each partition its own ones.
+
+    Attributes:
+        row_count: Rows that were written.
+
+    Args:
+        metadata: The table, with the columns that it has when they are in it.
+        io: Its files.
+        file_size: In bytes.
+    """
+
+    def __init__(self, metadata: TableMetadata, io: FileIO, *, file_size: int) -> None:
+        self.row_count = 0
+        self.metadata = metadata
+        self.io = io
+        self.file_size = file_size
+        self.locations = load_location_provider(metadata.location, metadata.properties)
+        self.file_schema = sanitize_column_names(metadata.schema())
+        self.arrow_schema = schema_to_pyarrow(self.file_schema, include_field_ids=True)
+        self._partitions: dict[str, _PartitionFiles] = {}
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows, with the table's columns."""
+        if not rows.num_rows:
+            return
+        self.row_count += rows.num_rows
+        typed = rows.rename_columns(self.arrow_schema.names).cast(self.arrow_schema)
+        for partition, own in partitioned(self.metadata, rows, typed):
+            key = repr(partition)
+            if key not in self._partitions:
+                self._partitions[key] = _PartitionFiles(self, partition)
+            self._partitions[key].write(own)
+
+    def write_all(self, rows: Iterable[pa.RecordBatch]) -> None:
+        """Add rows, each batch while the next one is made."""
+        with ThreadPoolExecutor(1) as pool:
+            writing: Future[None] | None = None
+            for batch in rows:
+                if writing is not None:
+                    writing.result()
+                writing = pool.submit(self.write, pa.Table.from_batches([batch]))
+            if writing is not None:
+                writing.result()
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there are any rows."""
+        return bool(self._partitions)
+
+    def close(self) -> list[DataFile]:
+        """End the last files; what there is to say of all of them."""
+        return [file for partition in self._partitions.values() for file in partition.close()]
+
+    def abandon(self) -> None:
+        """Remove what was written."""
+        for partition in self._partitions.values():
+            partition.abandon()
+
+
+class _PartitionFiles:
+    def __init__(self, files: DataFiles, partition: Record) -> None:
+        self._files = files
+        self._partition = partition
+        self._written: list[DataFile] = []
+        self._paths: list[str] = []
+        self._open: tuple[str, pa.NativeFile, pq.ParquetWriter] | None = None
+        self._group_bytes = max(1, min(ROW_GROUP_BYTES, files.file_size // 2))
+        self._waiting: list[pa.Table] = []
+        self._waiting_bytes = 0
+
+    def write(self, rows: pa.Table) -> None:
+        # Rows may be larger than all that is wanted.
+        step = max(1, rows.num_rows * self._group_bytes // (4 * max(rows.nbytes, 1)))
+        for start in range(0, rows.num_rows, step):
+            piece = rows.slice(start, step)
+            self._waiting.append(piece)
+            self._waiting_bytes += piece.nbytes
+            if self._waiting_bytes >= self._group_bytes:
+                self._flush()
+
+    def close(self) -> list[DataFile]:
+        self._flush()
+        self._end()
+        return self._written
+
+    def abandon(self) -> None:
+        if self._open is not None:
+            _, stream, writer = self._open
+            for opened in (writer, stream):
+                # A writer that could not end before raises RuntimeError.
+                with suppress(OSError, pa.ArrowException, RuntimeError):
+                    opened.close()
+        remove_files(self._files.io, self._paths)
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        files = self._files
+        if self._open is None:
+            self._open = self._begun()
+        _, stream, writer = self._open
+        rows = pa.concat_tables(self._waiting).combine_chunks()
+        writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        self._waiting, self._waiting_bytes = [], 0
+        if stream.tell() >= files.file_size:
+            self._end()
+
+    def _begun(self) -> tuple[str, pa.NativeFile, pq.ParquetWriter]:
+        files, properties = self._files, self._files.metadata.properties
+        path = files.locations.new_data_location(f"00000-{len(self._paths)}-{uuid.uuid4()}.parquet")
+        self._paths.append(path)
+        stream = files.io.new_output(path).create(overwrite=True)
+        writer = pq.ParquetWriter(
+            stream,
+            files.arrow_schema,
+            compression=properties.get(TableProperties.PARQUET_COMPRESSION, "zstd"),
+            compression_level=int(properties.get(TableProperties.PARQUET_COMPRESSION_LEVEL, 1)),
+            store_decimal_as_integer=True,
+            store_schema=False,
+        )
+        return path, stream, writer
+
+    def _end(self) -> None:
+        if self._open is None:
+            return
+        path, stream, writer = self._open
+        writer.close()
+        size = stream.tell()
+        stream.close()
+        self._open = None
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=writer.writer.metadata,
+            stats_columns=compute_statistics_plan(self._files.file_schema, self._files.metadata.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(self._files.file_schema),
+        )
+        self._written.append(
+            new_file(
+                self._files.metadata.default_spec_id,
+                content=DataFileContent.DATA,
+                file_path=path,
+                file_format=FileFormat.PARQUET,
+                partition=self._partition,
+                file_size_in_bytes=size,
+                sort_order_id=None,  # whatever order the table asks for: the rows are in none
+                **statistics.to_serialized_dict(),
+            )
+        )
+
+
+def remove_files(io: FileIO, paths: Iterable[str]) -> None:
+    """Remove files that no snapshot names."""
+    for path in paths:
+        with suppress(OSError):
+            io.delete(path)
+
+
+@contextmanager
+def _opened(io: FileIO, file: DataFile) -> Iterator[pq.ParquetFile]:
+    # Spark may keep times in 96 bits; in nanoseconds most years would not be there.
+    with io.new_input(file.file_path).open() as opened:
+        yield pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=False)
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if batch.nbytes <= BATCH_BYTES_MAX or batch.num_rows < 2:
+        yield batch
+        return
+    middle = batch.num_rows // 2
+    yield from _parts(batch.slice(0, middle))
+    yield from _parts(batch.slice(middle))

@@ -1,0 +1,248 @@
+"""One commit on its way into an Iceberg table: `TableWrite` has the files written for it, and then makes it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.types import IntegerType, LongType
+
+from binlog_streaming.lake.iceberg.commit import Commit, with_schema
+from binlog_streaming.lake.iceberg.data_files import DataFiles, key_batches, live_rows, remove_files, rows_at
+from binlog_streaming.lake.iceberg.deletes import VectorFile, write_position_deletes
+from binlog_streaming.lake.iceberg.schema import arrow_schema
+from binlog_streaming.lake.iceberg.table_files import LiveFile, live_files, marked_rows
+from binlog_streaming.lake.key_ranges import files_that_may_hold
+from binlog_streaming.lake.merge import Written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+
+    from binlog_streaming.lake.merge import Superseded
+
+    Rows = NDArray[np.int64]
+
+VECTORS_FROM = 3
+"""The format version from which on rows are marked in deletion vectors; before it, in position delete files."""
+
+DELETES_AT_ONCE = 8
+"""Delete files that are written at a time."""
+
+_FALSE = b"\0"
+
+
+class TableWrite:
+    """One commit, within `with`: what is written for it goes again unless `commit` or `hand_over` was called.
+
+    To `merge` it is the `TableFiles` of an Iceberg table.
+
+    Attributes:
+        schema: Columns of the table after the commit.
+
+    Args:
+        table: As it was looked at.
+        uri: For messages.
+        file_size: Of new files, in bytes.
+        columns: After the commit; None: as they are.
+    """
+
+    def __init__(self, table: Table, uri: str, *, file_size: int, columns: Schema | None = None) -> None:
+        self._table = table
+        self._uri = uri
+        self._columns = columns
+        self._metadata = table.metadata if columns is None else with_schema(table.metadata, columns)
+        self._io = table.io
+        self.schema: pa.Schema = arrow_schema(self._metadata.schema())
+        self._new = DataFiles(self._metadata, self._io, file_size=file_size)
+        self._live: list[LiveFile] | None = None
+        self._removed: list[DataFile] = []
+        self._marked: list[tuple[LiveFile, Rows]] = []
+        self._handed_over: list[DataFile] = []
+        self._deletes: list[DataFile] = []
+        self._is_kept = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._is_kept:
+            self._new.abandon()
+            remove_files(self._io, [file.file_path for file in (*self._deletes, *self._handed_over)])
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written or taken out so far."""
+        return not (self._removed or self._marked or self._handed_over or self._new.is_begun)
+
+    @property
+    def row_count(self) -> int:
+        """Rows that were written."""
+        return self._new.row_count
+
+    @property
+    def feeds(self) -> bool:
+        """See `TableFiles`: readers compare snapshots."""
+        return False
+
+    @property
+    def marks(self) -> bool:
+        """See `TableFiles`."""
+        return any(live.is_marked for live in self.files())
+
+    def files(self) -> list[LiveFile]:
+        """Data files of the table before the commit, oldest first.
+
+        Raises:
+            TableError: `TABLE_FEATURE`: there are files whose rows, or whose deletes, are not read here.
+        """
+        if self._live is None:
+            self._live = live_files(self._table.metadata, self._io, self._uri)
+        return self._live
+
+    def files_with(self, keys: pa.Table, current: str | None) -> list[LiveFile]:
+        """See `TableFiles`."""
+        fields = {field.name: field for field in self._metadata.schema().fields}
+        numbers = {
+            name: fields[name].field_id
+            for name in keys.column_names
+            if isinstance(fields[name].field_type, (IntegerType, LongType))
+        }
+
+        def edges(live: LiveFile, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+            found = {name: _edges(live.file, numbers[name]) for name in names if name in numbers}
+            return {name: pair for name, pair in found.items() if pair is not None}
+
+        files = self.files()
+        if current is not None:
+            number = fields[current].field_id
+            files = [live for live in files if (live.file.upper_bounds or {}).get(number) != _FALSE]
+        return files_that_may_hold(files, edges, keys)
+
+    def name_of(self, file: LiveFile) -> str:
+        """See `TableFiles`."""
+        return file.file.file_path
+
+    def size_of(self, file: LiveFile) -> int:
+        """See `TableFiles`."""
+        return file.file.file_size_in_bytes
+
+    def key_batches(self, file: LiveFile, schema: pa.Schema) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """See `TableFiles`."""
+        return key_batches(self._metadata, self._io, file.file, schema)
+
+    def rows_at(self, file: LiveFile, rows: Rows, schema: pa.Schema) -> Iterator[tuple[Rows, pa.RecordBatch]]:
+        """See `TableFiles`."""
+        return rows_at(self._metadata, self._io, file.file, rows, schema)
+
+    def marked(self, file: LiveFile) -> Rows:
+        """See `TableFiles`."""
+        return marked_rows(self._io, file)
+
+    def write(self, rows: Iterable[pa.RecordBatch]) -> None:
+        """Add rows, with the table's columns."""
+        self._new.write_all(rows)
+
+    def feed(self, rows: pa.Table) -> None:
+        """See `TableFiles`: nobody is told."""
+        raise NotImplementedError("an Iceberg table has no feed of changed rows")
+
+    def remove(self, file: LiveFile) -> None:
+        """Take a file out of the table, and the delete files that are about it alone."""
+        self._removed += [file.file, *file.own_deletes]
+
+    def mark(self, file: LiveFile, rows: Rows) -> None:
+        """See `TableFiles`; a file without other rows goes."""
+        if len(rows) == file.file.record_count:
+            self.remove(file)
+            return
+        self._removed += file.own_deletes
+        self._marked.append((file, rows))
+
+    def rewrite(self, file: LiveFile, gone: Rows | None = None) -> None:
+        """See `TableFiles`; *gone* None: the rows that are marked."""
+        self.remove(file)
+        self.write(live_rows(self._metadata, self._io, file, gone))
+
+    def hand_over(
+        self, superseded: Sequence[Superseded[LiveFile]], row_count: int, version: str | None
+    ) -> Written[LiveFile]:
+        """End the files, for another one to commit them; they stay."""
+        added = tuple(LiveFile(file) for file in self._new.close())
+        self._is_kept = True
+        return Written(version, added, (), tuple(superseded), row_count)
+
+    def take_over(self, written: Written[LiveFile]) -> None:
+        """Let the commit bring files that another one has written, too."""
+        self._handed_over += [live.file for live in written.added]
+
+    def prepare(self) -> None:
+        """End all files that the commit brings."""
+        self._added = [*self._new.close(), *self._handed_over]
+        locations = load_location_provider(self._metadata.location, self._metadata.properties)
+        if self._metadata.format_version >= VECTORS_FROM:
+            vectors = VectorFile()
+            for live, rows in self._marked:
+                vectors.add(live.file, rows)
+            self._deletes += vectors.write(self._io, locations)
+            return
+        with ThreadPoolExecutor(DELETES_AT_ONCE) as pool:
+            waiting = [
+                pool.submit(write_position_deletes, self._io, locations, live.file, rows) for live, rows in self._marked
+            ]
+        self._deletes += [one.result() for one in waiting if one.exception() is None]
+        for one in waiting:
+            one.result()
+
+    def commit(
+        self,
+        *,
+        properties: Mapping[str, str] | None = None,
+        cleared: tuple[str, ...] = (),
+        summary: Mapping[str, str] | None = None,
+        is_step: bool = False,
+    ) -> Table:
+        """Make it, after `prepare`.
+
+        Args:
+            properties: Set with it.
+            cleared: Properties that go, where they are there.
+            summary: What the snapshot says.
+            is_step: Whether it is a step; else the rows stay as they are.
+
+        Returns:
+            The table after it.
+
+        Raises:
+            CommitFailedException: The table is not any more what it was; or nobody knows whether the commit was made.
+        """
+        self._is_kept = True  # from here on the commit knows what has to go
+        return Commit(
+            properties=properties or {},
+            cleared=cleared,
+            schema=self._columns,
+            removed=self._removed,
+            added=[*self._added, *self._deletes],
+            summary=summary or {},
+            is_step=is_step,
+            keeps_rows=not is_step,
+        ).on(self._table)
+
+
+def _edges(file: DataFile, number: int) -> tuple[int, int] | None:
+    # Least and greatest value of a column of integers. One that was widened has shorter ones in its old files.
+    low, high = ((bounds or {}).get(number) for bounds in (file.lower_bounds, file.upper_bounds))
+    if low is None or high is None:
+        return None
+    return int.from_bytes(low, "little", signed=True), int.from_bytes(high, "little", signed=True)

@@ -1,0 +1,75 @@
+"""How the rows of a new table are put into partitions, as settings say it: `partition_rule("day(created_at)")`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_TIMES = ("year", "month", "day", "hour")
+_SIZED = ("bucket", "truncate")
+_CALL = re.compile(r"(?P<function>[a-z]+)\((?:(?P<size>\d+)\s*,\s*)?(?P<column>[^,()]+)\)")
+FORMS = "a column, year(c), month(c), day(c), hour(c), bucket(16, c) or truncate(4, c)"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRule:
+    """One part of a table's partitioning.
+
+    Attributes:
+        column: Name of a column.
+        function: `identity`, or what is made of its values.
+        size: Buckets, or width; None: the function has none.
+    """
+
+    column: str
+    function: str = "identity"
+    size: int | None = None
+
+    @property
+    def iceberg_transform(self) -> str:
+        """The name that Iceberg has for the function."""
+        return self.function if self.size is None else f"{self.function}[{self.size}]"
+
+    def __str__(self) -> str:
+        if self.function == "identity":
+            return self.column
+        return f"{self.function}({self.column if self.size is None else f'{self.size}, {self.column}'})"
+
+
+def partition_rule(text: str) -> PartitionRule:
+    """One part, as it is written in settings.
+
+    Raises:
+        ValueError: It cannot be understood.
+    """
+    call = _CALL.fullmatch(text.strip())
+    if call is None:
+        if not text.strip() or "(" in text:
+            raise ValueError(f"expected {FORMS}, got {text!r}")
+        return PartitionRule(text.strip())
+    function, size = call["function"], call["size"]
+    if function not in _TIMES + _SIZED or (size is None) == (function in _SIZED) or size == "0":
+        raise ValueError(f"expected {FORMS}, got {text!r}")
+    return PartitionRule(call["column"].strip(), function, None if size is None else int(size))
+
+
+def unpartitionable(table: str, rule: PartitionRule, why: str, columns: Sequence[str]) -> OptionError:
+    """The error for a table that cannot be partitioned as settings ask.
+
+    Args:
+        table: For messages.
+        rule: What is asked for.
+        why: What is wrong with it.
+        columns: Of the target.
+    """
+    return OptionError(
+        "INVALID_VALUE",
+        f"option tables.partition_by: {table}: {rule}: {why}",
+        hint=f"Give the table a rule of its own in [[tables]]. Its columns are {', '.join(columns)}",
+    )
