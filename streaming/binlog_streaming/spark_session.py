@@ -6,12 +6,15 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import threading
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pyspark
+from pyspark import SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -19,7 +22,8 @@ from binlog_format.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
+
+    from py4j.java_gateway import JVMView
 
 # Spark reads Arrow value by value; Arrow's own checks before each take a quarter of the time that the JVM needs for a
 # row. (What a user wants goes into `extraJavaOptions`.)
@@ -68,6 +72,9 @@ PLANNING_ONLY = {
 # the session starts: workers with an environment of their own would not be shared by all kinds of tasks.)
 _ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": str(256 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 
+_HOME_FOLDERS = ("bin", "conf", "jars")
+"""Of an installed PySpark, what Java is started from."""
+
 # What rows leave behind is short-lived, and little: without the barriers that Java's default collector needs, a row
 # takes a tenth less. Two collectors are one too many for Java, so a user's choice stands alone.
 _COLLECTOR = "-XX:+UseParallelGC"
@@ -101,8 +108,8 @@ def local_session(
     for key, value in _with_collector(SETTINGS | dict(settings or {})).items():
         builder = builder.config(key, value)
     try:
-        with _standard_error_to(log_file), _own_interrupt_handler():
-            return builder.getOrCreate()
+        with _standard_error_to(log_file), _own_interrupt_handler(), _home_without_archives(master) as home:
+            session = builder.getOrCreate()
     except (PySparkException, PySparkRuntimeError) as error:
         where = f"; its messages are in {log_file}" if log_file is not None else ""
         raise OptionError(
@@ -110,6 +117,12 @@ def local_session(
             f"Spark does not start: {str(error).splitlines()[0]}{where}",
             hint="It needs a Java runtime, 17 or newer, in PATH or JAVA_HOME",
         ) from error
+    jvm = session.sparkContext._jvm
+    assert jvm is not None
+    for path in () if home is None else (home, *home.iterdir()):
+        jvm.java.io.File(str(path)).deleteOnExit()  # what was named last goes first
+    _share_workers(session, jvm)
+    return session
 
 
 def kill_java() -> None:
@@ -124,12 +137,42 @@ def kill_java() -> None:
             process.kill()
 
 
+def _share_workers(session: SparkSession, jvm: JVMView) -> None:
+    # Java keeps the workers of each environment apart, and gives functions of a data source another one than those of
+    # RDDs, though both come to the same in the processes: what reads the log and what writes the tables would each have
+    # workers of its own, to start and to load everything in.
+    paths = (jvm.org.apache.spark.api.python.PythonUtils.sparkPythonPath(), os.environ.get("PYTHONPATH"))
+    environment = session.sparkContext.environment
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    environment.pop("PYTHONHASHSEED", None)
+
+
 def _with_collector(settings: dict[str, str]) -> dict[str, str]:
     said = [settings.get(key, "") for key in _JAVA_OPTION_SETTINGS]
     said += [os.environ.get(name, "") for name in _JAVA_OPTION_VARIABLES]
     if _ANY_COLLECTOR.search(" ".join(said)):
         return settings
     return settings | {_DEFAULT_JAVA_OPTIONS: f"{settings[_DEFAULT_JAVA_OPTIONS]} {_COLLECTOR}"}
+
+
+@contextmanager
+def _home_without_archives(master: str) -> Iterator[Path | None]:
+    # Spark puts the archive `python/lib/pyspark.zip` of its home in front of the path of each Python process. Python
+    # keeps nothing of what it compiles from an archive: until the first batch is done, seven processes would compile
+    # PySpark anew, a second of processor time for each. What starts Java in here gets a home of links, without that
+    # folder; so its Python processes take PySpark from where this one has it, compiled.
+    if "SPARK_HOME" in os.environ or SparkContext._gateway is not None or not master.startswith("local"):
+        yield None
+        return
+    home = Path(tempfile.mkdtemp(prefix="binlog-stream-spark-"))
+    installed = Path(pyspark.__file__).parent
+    for name in _HOME_FOLDERS:
+        (home / name).symlink_to(installed / name)
+    os.environ["SPARK_HOME"] = str(home)
+    try:
+        yield home
+    finally:
+        del os.environ["SPARK_HOME"]
 
 
 @contextmanager

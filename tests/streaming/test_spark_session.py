@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
+
+from tests.connector.shop import Shop
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SCRIPT = """
 import sys
@@ -28,3 +36,30 @@ def test_a_user_s_garbage_collector_stands_alone(options: str, collectors: str) 
     command = [sys.executable, "-c", SCRIPT, f"spark.driver.extraJavaOptions={options}"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     assert printed.strip() == collectors
+
+
+WORKERS = """
+import os, sys, psutil
+from binlog_streaming.spark_session import local_session
+spark = local_session("test", master="local[1]")
+rows = spark.read.format("binlog-stream").load(sys.argv[1]).count()
+origin = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("pyspark").__file__).first()
+java = [process for process in psutil.Process().children(recursive=True) if process.name() == "java"]
+commands = [child.as_dict(["cmdline"])["cmdline"] or [] for process in java for child in process.children()]
+print(rows > 0, sum(command[-1:] == ["pyspark.worker"] for command in commands), origin, os.environ.get("SPARK_HOME"))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("path", ["", "/nowhere"])
+def test_the_same_workers_read_and_write_with_the_installed_pyspark(tmp_path: Path, path: str) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    with Shop(tmp_path / "log") as shop:
+        shop.sell(10)
+    environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": path}
+    environment.pop("SPARK_HOME", None)
+    command = [sys.executable, "-c", WORKERS, str(tmp_path / "log")]
+    made = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environment)
+    assert made.stdout.split() == ["True", "1", pyspark.__file__, "None"]
+    assert list(temporary.glob("binlog-stream-spark-*")) == []

@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from binlog_connector.spark.batch_reader import BinlogBatchReader, FilteringBatchReader
 from binlog_connector.spark.failures import readable
-from binlog_connector.spark.options import SourceOptions, View
-from binlog_connector.spark.reading import make_decoding, make_view, open_watched
-from binlog_connector.spark.schema import to_spark
-from binlog_connector.spark.spark_api import hands_over_filters
-from binlog_connector.spark.stream_reader import BinlogStreamReader
-from binlog_connector.spark.table_layout import find_layout
-from binlog_connector.spark.table_schemas import SchemaFile
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from binlog_connector.spark.batch_reader import BinlogBatchReader
+    from binlog_connector.spark.options import SourceOptions
+    from binlog_connector.spark.stream_reader import BinlogStreamReader
+    from binlog_connector.spark.table_schemas import SchemaFile
     from binlog_format.events.table_map import TableLayout
+
+# Spark loads this module in a process of its own just to see that there is such a source, and in another one for its
+# columns: what else is needed is loaded where it is.
 
 NAME = "binlog-stream"
 
@@ -38,18 +37,28 @@ class BinlogDataSource(DataSource):
     @readable
     def schema(self) -> StructType:
         """The view's columns; with the option `table`, typed by what the log, or a schema file, says of that table."""
+        from binlog_connector.spark.options import SourceOptions, View
+        from binlog_connector.spark.reading import make_decoding, make_view, open_watched
+        from binlog_connector.spark.schema import to_spark
+
         options = SourceOptions.parse(self.options)
         decoding = make_decoding(options, None)
         layout: TableLayout | None = None
         schema_file = _schema_file(options)
         with open_watched(options) as watched:
             if options.table is not None and options.view in (View.CHANGES, View.CHANGEFEED):
+                from binlog_connector.spark.table_layout import find_layout
+
                 layout = find_layout(watched, options.table, options.start, schema_file)
         return to_spark(make_view(options, decoding=decoding).schema(layout))
 
     @readable
     def reader(self, schema: StructType) -> BinlogBatchReader:
         """For `spark.read`."""
+        from binlog_connector.spark.batch_reader import BinlogBatchReader, FilteringBatchReader
+        from binlog_connector.spark.options import SourceOptions
+        from binlog_connector.spark.spark_api import hands_over_filters
+
         options = SourceOptions.parse(self.options)
         reader = FilteringBatchReader if hands_over_filters() else BinlogBatchReader
         return reader(options, schema, _schema_file(options))
@@ -57,9 +66,16 @@ class BinlogDataSource(DataSource):
     @readable
     def streamReader(self, schema: StructType) -> BinlogStreamReader:
         """For `spark.readStream`."""
+        from binlog_connector.spark.options import SourceOptions
+        from binlog_connector.spark.stream_reader import BinlogStreamReader
+
         options = SourceOptions.parse(self.options)
         return BinlogStreamReader(options, schema, _schema_file(options))
 
 
 def _schema_file(options: SourceOptions) -> SchemaFile | None:
-    return None if options.schema_file is None else SchemaFile.read(options.schema_file)
+    if options.schema_file is None:
+        return None
+    from binlog_connector.spark.table_schemas import SchemaFile
+
+    return SchemaFile.read(options.schema_file)

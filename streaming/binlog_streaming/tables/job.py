@@ -28,6 +28,7 @@ from binlog_streaming.spark_session import PLANNING_ONLY, local_session
 from binlog_streaming.state_files import state_of
 from binlog_streaming.tables.batch import BatchContext, write_batch
 from binlog_streaming.tables.batch_versions import BatchVersions
+from binlog_streaming.tables.loading import load_workers
 from binlog_streaming.tables.progress import NOTE_TEXTS, BatchProgress, Progress
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class TablesJob:
                 settings=PLANNING_ONLY | {key: _spark_value(value) for key, value in self.job.spark.settings.items()},
                 log_file=self.spark_log,
             )
+            load_workers(self._session.sparkContext, self.job.sink.format)
         try:
             frame = self._session.readStream.format("binlog-stream").options(**options).load(self.job.source.path)
             writer = frame.writeStream.foreachBatch(self._write_batch).queryName(self.job.name)
