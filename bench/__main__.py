@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from bench.machine import machine_line
-from bench.registry import Benchmark, all_benchmarks, chosen
+from bench.registry import Benchmark, all_benchmarks, chosen, set_share
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 
@@ -19,6 +19,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=main.__doc__)
     parser.add_argument("names", nargs="*", help="which ones; * stands for anything (default: all)")
     parser.add_argument("--list", action="store_true", help="say which there are, and stop")
+    parser.add_argument(
+        "--share", type=float, default=1.0, help="take that part of the data, where a benchmark can; nothing is kept"
+    )
     arguments = parser.parse_args()
     if arguments.list:
         for one in all_benchmarks():
@@ -29,14 +32,17 @@ def main() -> int:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    set_share(arguments.share)
     print(machine_line())
     print(f"{'benchmark':36} {'value':>14} {'unit':10} {'took':>7}")
     for one in benchmarks:
         started = time.perf_counter()
         value = one.measure()
-        keep(RESULTS, one, value)
+        if arguments.share == 1:
+            keep(RESULTS, one, value)
         print(f"{one.name:36} {_rounded(value):>14} {one.unit:10} {time.perf_counter() - started:6.1f}s", flush=True)
-    print(f"written to {RESULTS}")
+    if arguments.share == 1:
+        print(f"written to {RESULTS}")
     return 0
 
 

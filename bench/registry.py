@@ -19,6 +19,9 @@ MODULES = (
     "bench.spark_latency",
     "bench.tables",
     "bench.table_live",
+    "bench.workloads",
+    "bench.first_commit",
+    "bench.target_limits",
 )
 """Imported to fill the list; the order here is the order of the table."""
 
@@ -31,6 +34,19 @@ class Benchmark:
     unit: str
     about: str
     measure: Callable[[], float]
+
+
+_share = [1.0]
+
+
+def share() -> float:
+    """Which part of its data a benchmark of `lake.*` takes: 1, unless somebody only sees whether it works."""
+    return _share[0]
+
+
+def set_share(value: float) -> None:
+    """Let benchmarks take a part of their data; what they give then is not the number that they are named after."""
+    _share[0] = value
 
 
 _benchmarks: dict[str, Benchmark] = {}

@@ -1,4 +1,4 @@
-"""The job beside a log that is being written: `tables.lag_p95_s`, and what a table costs: `tables.per_table_ms`."""
+"""The job beside a log that is being written: `lake.lag_p95_s`, and what a table costs: `lake.per_table_ms`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FEW_TRIGGER = "500ms"
 ROUNDS = 5
 
 
-@benchmark("tables.lag_p95_s", unit="s")
+@benchmark("lake.lag_p95_s", unit="s")
 def lag() -> float:
     """From bytes on disk to the commit in the table, four mirrors of 250,000 rows, 5,000 changes/s, trigger 2 s: p95.
 
@@ -71,14 +71,14 @@ def lag() -> float:
     return float(np.percentile(taken, 95))
 
 
-@benchmark("tables.per_table_ms", unit="ms")
+@benchmark("lake.per_table_ms", unit="ms")
 def per_table() -> float:
     """What one more table that a batch touches adds to it: 200 mirrors with 20 row changes each, beside one of them."""
     one, many = _few_changes()[1:]
     return 1000 * (many - one) / (MANY_TABLES - 1)
 
 
-@benchmark("tables.per_untouched_table_ms", unit="ms")
+@benchmark("lake.per_untouched_table_ms", unit="ms")
 def per_untouched_table() -> float:
     """What a table that a batch does not touch adds: batches of one table, beside 199 others and alone."""
     alone, one, _ = _few_changes()

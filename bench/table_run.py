@@ -45,6 +45,8 @@ class RunPlan:
         has_limit: Whether the limit is measured too.
         watches_memory: Whether memory is looked at; while it is, the kernel holds up those that take some.
         tasks: That run at the same time.
+        expected: Directory with what the tables must hold in the end: `<database>.<table>.parquet` for each, in the
+            order of their first columns; empty: they are not compared.
     """
 
     log: str
@@ -56,6 +58,7 @@ class RunPlan:
     has_limit: bool = False
     watches_memory: bool = False
     tasks: int = 2
+    expected: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,8 @@ def run_here(plan: RunPlan) -> TableRun:
         with watch if plan.watches_memory else nullcontext():
             batches = _run(spark, plan, plan.log, work / "measured")
         behind = cpu_seconds()
+        if plan.expected:
+            compare_tables(work / "measured" / "tables", Path(plan.expected))
         limit_s = _limit(plan, work / "measured" / "tables", work) if plan.has_limit else None
     finally:
         shutil.rmtree(work)
@@ -150,6 +155,22 @@ def run_here(plan: RunPlan) -> TableRun:
         largest={role: watch.largest[role] for role in Role} if plan.watches_memory else {},
         limit_s=limit_s,
     )
+
+
+def compare_tables(tables: Path, expected: Path) -> None:
+    """See that the Delta tables in a folder hold what they must, and that there are no others (`RunPlan.expected`)."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from deltalake import DeltaTable, QueryBuilder
+
+    files = sorted(expected.glob("*.parquet"))
+    found = sorted(folder.parent for folder in tables.glob("[!_.]*/*/_delta_log"))
+    assert [f"{folder.parent.name}.{folder.name}" for folder in found] == [file.stem for file in files]
+    for folder, file in zip(found, files, strict=True):
+        rows = pa.table(QueryBuilder().register("t", DeltaTable(folder)).execute("SELECT * FROM t"))
+        wanted = pq.read_table(file)
+        rows = rows.select(wanted.column_names).cast(wanted.schema).sort_by(wanted.column_names[0])
+        assert rows.combine_chunks().equals(wanted.combine_chunks()), f"{folder} does not hold what {file} says"
 
 
 def _limit(plan: RunPlan, tables: Path, work: Path) -> float:
