@@ -11,6 +11,7 @@ COMPAT := .venv-pyspark-$(PYSPARK)
 COMPAT_INSTALLED := $(COMPAT)/.installed
 SOURCE ?= workload
 SINK ?= delta
+STORE ?= folder
 PYTEST_ARGS ?=
 # Processes of pytest. Tests with a Spark session run in two of them, the others file by file. They are one more
 # than processors: tests that start processes mostly wait.
@@ -58,8 +59,8 @@ java:
 
 setup: $(INSTALLED) java ## Make the virtual environment and see that Java is there
 
-demo: setup ## Run the main job on a live log, kill it, and compare every table with the truth (SOURCE=mariadb, SINK=iceberg)
-	@$(BIN)/binlog-stream demo --source $(SOURCE) --sink $(SINK)
+demo: setup $(if $(filter s3,$(STORE)),$(S3)) ## Run the main job on a live log, kill it, and compare every table with the truth (SOURCE=mariadb, SINK=iceberg, STORE=s3)
+	@$(BIN)/binlog-stream demo --source $(SOURCE) --sink $(SINK) --store $(STORE)
 
 # Kernels are compiled once, not by every process of pytest; the cache that they go to is beside their source.
 $(KERNELS): $(INSTALLED) $(shell find format connector -name '*.py')

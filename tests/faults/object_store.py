@@ -1,89 +1,35 @@
-"""A real object store for tests: `ObjectStore` is an S3 server on this machine, `FaultyProxy` fails in front of it.
-
-The server is s3proxy, on a folder of its own, on 127.0.0.1 alone; `make` fetches its jar from Maven Central.
-"""
+"""A real object store for tests: `ObjectStore` is an S3 server on this machine, `FaultyProxy` fails in front of it."""
 
 from __future__ import annotations
 
 import re
-import shutil
 import socket
-import subprocess
 import threading
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from binlog_streaming.demo import object_store as demo
+from binlog_streaming.demo.failures import DemoError
+
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import TracebackType
     from typing import Self
 
-JAR = Path(__file__).parents[2] / ".venv" / "s3proxy.jar"
-BUCKET = "lake"
-_KEY, _SECRET = "key", "secret"
 _PATIENCE_S = 60.0
 
 
-class ObjectStore:
-    """The server, while it is entered.
-
-    Attributes:
-        port: TCP port on 127.0.0.1.
-
-    Args:
-        folder: Of its own; what it stores is there.
-    """
+class ObjectStore(demo.ObjectStore):
+    """The demo's server; a test without one is skipped."""
 
     def __init__(self, folder: Path) -> None:
-        if not JAR.exists() or shutil.which("java") is None:
-            pytest.skip("there is no s3proxy or no Java: `make servers` fetches them")
-        self.port = _free_port()
-        self._folder = folder
-        (folder / "data" / BUCKET).mkdir(parents=True)
-        settings = {
-            "s3proxy.authorization": "aws-v2-or-v4",
-            "s3proxy.identity": _KEY,
-            "s3proxy.credential": _SECRET,
-            "s3proxy.endpoint": f"http://127.0.0.1:{self.port}",
-            "jclouds.provider": "filesystem-nio2",
-            "jclouds.filesystem.basedir": str(folder / "data"),
-        }
-        (folder / "s3proxy.conf").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-
-    def __enter__(self) -> Self:
-        command = ["java", "-jar", str(JAR), "--properties", str(self._folder / "s3proxy.conf")]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        assert self._process.stdout is not None
-        # It says what it does line by line; what comes later has to be read too, or it would wait.
-        for line in self._process.stdout:
-            if re.search(r"Started .*Server@", line):
-                break
-        self._reading = threading.Thread(target=self._process.stdout.read, daemon=True)
-        self._reading.start()
-        assert self._process.poll() is None, "s3proxy has ended"
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._reading.join()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
-    def options(self, port: int | None = None) -> dict[str, str]:
-        """`sink.storage` for it, or for a proxy before it."""
-        return {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port or self.port}",
-            "AWS_ACCESS_KEY_ID": _KEY,
-            "AWS_SECRET_ACCESS_KEY": _SECRET,
-            "AWS_REGION": "us-east-1",
-            "AWS_ALLOW_HTTP": "true",
-        }
+        try:
+            super().__init__(folder)
+        except DemoError as error:
+            pytest.skip(f"{error.reason}: `make servers` fetches them")
 
 
 @dataclass
@@ -169,9 +115,3 @@ def _request(client: socket.socket) -> tuple[bytes, bytes]:
     while len(body) < (int(match[1]) if match else 0):
         body += client.recv(1 << 16)
     return head + b"\r\n\r\n", body
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-    return port

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # Names of `binlog_streaming.demo.run.Source`, which takes Spark with it: not for --help.
 _SOURCES = ("workload", "mariadb")
 _SINKS = ("delta", "iceberg")
+_STORES = ("folder", "s3")
 
 
 def register(app: typer.Typer) -> None:
@@ -32,6 +33,10 @@ def demo(
         ),
     ] = "workload",
     sink: Annotated[str, typer.Option(metavar="|".join(_SINKS), help="Format of the tables.")] = "delta",
+    store: Annotated[
+        str,
+        typer.Option(metavar="|".join(_STORES), help="Where the tables are: in a folder, or in an S3 server (Delta)."),
+    ] = "folder",
     rows: Annotated[int, typer.Option(min=1000, help="Row changes of the workload, about.")] = 150_000,
     seconds: Annotated[
         float, typer.Option(min=1, help="Time in which they are written, or for which the server is under load.")
@@ -46,11 +51,13 @@ def demo(
     On the way tables are altered, and the job is killed in the middle of a batch and started again. Exit status 0 only
     if all rows are equal. A picture of rates and lag stays at DIRECTORY/demo.png.
     """
-    for name, value, known in (("--source", source, _SOURCES), ("--sink", sink, _SINKS)):
+    for name, value, known in (("--source", source, _SOURCES), ("--sink", sink, _SINKS), ("--store", store, _STORES)):
         if value not in known:
             raise typer.BadParameter(f"{value!r} is not one of {', '.join(known)}", param_hint=name)
+    if store == "s3" and sink != "delta":
+        raise typer.BadParameter(f"{sink} tables are kept in a folder", param_hint="--store")
     # Spark takes a second to import: only where it is needed.
-    from binlog_streaming.demo.run import DemoOptions, Source, run_demo
+    from binlog_streaming.demo.run import DemoOptions, Source, Store, run_demo
     from binlog_streaming.settings import TableFormat
 
     options = DemoOptions(
@@ -60,6 +67,7 @@ def demo(
         seconds=seconds,
         directory=directory,
         keep=keep,
+        store=Store(store),
     )
     with _ended_by_signals():
         is_equal = run_demo(options)

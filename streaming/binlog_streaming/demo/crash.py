@@ -1,4 +1,4 @@
-"""Finds the middle of a batch, for a kill: `BatchKiller(job, kill).arm()`."""
+"""Finds the middle of a batch, for a kill: `BatchKiller(job, tables, kill).arm()`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ class BatchKiller:
     """Watches the job's checkpoint and tables on a thread of its own, and kills when a batch is in its middle.
 
     Args:
-        job: With checkpoint and tables in local folders.
+        job: With its checkpoint in a local folder.
+        tables: Where the files of its tables are on this machine.
         kill: Called with the batch's number and the commits seen; says whether the batch was cut off. If not, because
             it had just ended, it is called again in a later batch.
     """
 
-    def __init__(self, job: Job, kill: Callable[[int, int], bool]) -> None:
+    def __init__(self, job: Job, tables: Path, kill: Callable[[int, int], bool]) -> None:
         self._job = job
+        self._tables = tables
         self._kill = kill
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -72,9 +74,9 @@ class BatchKiller:
 
     def _commits_of(self, batch_id: int) -> int | None:
         # When there are enough; None when the batch has ended before.
-        before = commits(self._job.sink)
+        before = commits(self._job.sink, self._tables)
         while not self._is_over.is_set() and not is_done(self._job, batch_id):
-            made = commits(self._job.sink) - before
+            made = commits(self._job.sink, self._tables) - before
             if made >= COMMITS_BEFORE:
                 return made
             time.sleep(LOOK_INTERVAL_S)

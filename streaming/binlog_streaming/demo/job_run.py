@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,20 @@ STANDSTILL_S = 240.0
 """When the log is complete, the job runs, and no batch ends for so long, what there is is compared."""
 
 
-def run_job(job_file: Path, job: Job, source: LogSource, state: DemoState, view: DemoView) -> None:
+@dataclass(frozen=True, slots=True)
+class JobPlace:
+    """Where the job is on this machine.
+
+    Attributes:
+        job_file: Its settings.
+        tables: Where the files of its tables are, also those of an object store.
+    """
+
+    job_file: Path
+    tables: Path
+
+
+def run_job(place: JobPlace, job: Job, source: LogSource, state: DemoState, view: DemoView) -> None:
     """Run the job until everything that *source* writes is in the tables, or nothing moves any more.
 
     When all ALTER TABLE statements are in the log, the job is killed in the middle of the next batch, and then started
@@ -32,9 +46,12 @@ def run_job(job_file: Path, job: Job, source: LogSource, state: DemoState, view:
     Raises:
         BinlogError: The source or the job has failed.
     """
-    run = _Run(job_file, job, source, state, view)
+    run = _Run(place, job, source, state, view)
     try:
-        with view.step("Starting Spark", f"Spark runs the job conf/{job_file.name}, in a process of its own"):
+        with view.step(
+            "Starting Spark",
+            f"Spark runs the job {place.job_file.parent.name}/{place.job_file.name}, in a process of its own",
+        ):
             run.process.wait_for_first_report()
         view.progress(state.snapshot, run.is_complete)
     finally:
@@ -48,8 +65,8 @@ def run_job(job_file: Path, job: Job, source: LogSource, state: DemoState, view:
 
 class _Run:
     # The job's process, and the one that takes its place.
-    def __init__(self, job_file: Path, job: Job, source: LogSource, state: DemoState, view: DemoView) -> None:
-        self._job_file = job_file
+    def __init__(self, place: JobPlace, job: Job, source: LogSource, state: DemoState, view: DemoView) -> None:
+        self._job_file = place.job_file
         self._job = job
         self._source = source
         self._state = state
@@ -57,7 +74,7 @@ class _Run:
         self._is_live = False
         self._batches = -1
         self._moved_at = time.monotonic()
-        self._killer = BatchKiller(job, self._kill_and_restart)
+        self._killer = BatchKiller(job, place.tables, self._kill_and_restart)
         # Held while one process takes the place of another.
         self._lock = threading.Lock()
         self._is_restarting = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import statistics
@@ -13,11 +14,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from binlog_connector.installing import install_hint
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.demo.comparison import Comparison, compare_changelog, compare_mirror, compare_versions
 from binlog_streaming.demo.failures import DemoError
-from binlog_streaming.demo.job_run import run_job
+from binlog_streaming.demo.job_run import JobPlace, run_job
+from binlog_streaming.demo.object_store import BUCKET, ObjectStore
 from binlog_streaming.demo.real_log import find_real_log
 from binlog_streaming.demo.sources import LogSource, WorkloadSource
 from binlog_streaming.demo.state import DemoState, MarkKind
@@ -25,6 +29,7 @@ from binlog_streaming.demo.targets import read_target, reading_code
 from binlog_streaming.demo.view import DemoView
 from binlog_streaming.lake.target import target_uri
 from binlog_streaming.settings import Mode, TableFormat, load_job
+from binlog_streaming.settings_text import job_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,6 +61,13 @@ class Source(StrEnum):
     MARIADB = "mariadb"
 
 
+class Store(StrEnum):
+    """Where the tables are."""
+
+    FOLDER = "folder"
+    S3 = "s3"
+
+
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
     """What the command line says.
@@ -67,6 +79,7 @@ class DemoOptions:
         seconds: Time in which they are written, or for which a server is under load.
         directory: Where log, tables and checkpoint go.
         keep: Leave them there in the end; the picture always stays.
+        store: Of the tables: their folder, or an S3 server that the demo starts; Delta alone.
     """
 
     source: Source
@@ -75,6 +88,7 @@ class DemoOptions:
     seconds: float
     directory: Path
     keep: bool
+    store: Store = Store.FOLDER
 
 
 def run_demo(options: DemoOptions, view: DemoView | None = None) -> bool:
@@ -91,22 +105,25 @@ def run_demo(options: DemoOptions, view: DemoView | None = None) -> bool:
     view.title(source.title, _SINK_NAMES[options.sink])
     with view.step("Compiling kernels, once", "Kernels are compiled"):
         compile_kernels()
-    job = demo_job(directory, options.sink)
-    state.restart_clock()
-    with source:
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(ObjectStore(directory / "s3")) if options.store is Store.S3 else None
+        job, place = demo_job(directory, options.sink, store)
+        state.restart_clock()
+        stack.enter_context(source)
         source.start(directory / "log", state, view)
-        run_job(JOB_FILE, job, source, state, view)
+        run_job(place, job, source, state, view)
         with view.step("Comparing every row with the truth", "Every row is compared"):
             comparisons = list(compare_all(job, source.truths()))
     view.result(comparisons)
     view.verdict(comparisons)
     equal = all(one.is_equal for one in comparisons)
     is_kept = options.keep or not equal
-    places = [("log", job.source.path), ("tables", job.sink.directory)] if is_kept else []
+    places = [("log", job.source.path), ("tables", str(place.tables))] if is_kept else []
     picture = _picture(state, f"{source.title}, {_SINK_NAMES[options.sink]} tables", directory / PICTURE)
     view.facts([*_facts(state), *places, *picture])
     if is_kept:
-        view.code("Look at the tables:", look_at(job))
+        # Also those of an object store, which has ended: it has kept each object as a file.
+        view.code("Look at the tables:", look_at(replace(job, sink=replace(job.sink, directory=str(place.tables)))))
     else:
         remove_all_but_the_picture(directory)
     return equal
@@ -155,11 +172,22 @@ def compile_kernels() -> None:
         raise DemoError("PROCESS_FAILED", f"compiling kernels: {lines[-1] if lines else 'no message'}")
 
 
-def demo_job(directory: Path, sink: TableFormat = TableFormat.DELTA) -> Job:
-    """The job of `conf/demo.toml` on *directory*, also for processes that are started later."""
+def demo_job(
+    directory: Path, sink: TableFormat = TableFormat.DELTA, store: ObjectStore | None = None
+) -> tuple[Job, JobPlace]:
+    """The job of `conf/demo.toml` on *directory*, also for processes that are started later.
+
+    With its tables in *store* it has a file of its own, in *directory*.
+    """
     os.environ[DIRECTORY_VARIABLE] = str(directory)
     os.environ[FORMAT_VARIABLE] = sink.value
-    return load_job(JOB_FILE)
+    job = load_job(JOB_FILE)
+    if store is None:
+        return job, JobPlace(JOB_FILE, Path(job.sink.directory))
+    job = replace(job, sink=replace(job.sink, directory=f"s3://{BUCKET}/tables", storage=store.options()))
+    job_file = directory / "job.toml"
+    job_file.write_text(job_text(job))
+    return job, JobPlace(job_file, store.bucket / "tables")
 
 
 def compare_all(job: Job, truths: Sequence[TableTruth]) -> Iterator[Comparison]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def read_target(sink: Sink, uri: str) -> pa.Table | None:
     """All rows of the table at *uri*, in no order; None when there is no table."""
-    return _iceberg(sink, uri) if sink.format is TableFormat.ICEBERG else _delta(uri)
+    return _iceberg(sink, uri) if sink.format is TableFormat.ICEBERG else _delta(uri, sink.storage)
 
 
 def reading_code(sink: Sink, uri: str) -> list[str]:
@@ -36,16 +36,23 @@ def reading_code(sink: Sink, uri: str) -> list[str]:
     ]
 
 
-def commits(sink: Sink) -> int:
-    """Commits so far in all tables of three-part targets, as files: cheap enough to look a hundred times a second."""
+def commits(sink: Sink, folder: Path) -> int:
+    """Commits so far in all tables of three-part targets, as files: cheap enough to look a hundred times a second.
+
+    Args:
+        sink: With the format.
+        folder: Where the files of the tables are on this machine.
+    """
     names = "metadata/*.metadata.json" if sink.format is TableFormat.ICEBERG else "_delta_log/*.json"
-    return sum(1 for _ in Path(sink.directory).glob(f"*/*/*/{names}"))
+    return sum(1 for _ in folder.glob(f"*/*/*/{names}"))
 
 
-def _delta(uri: str) -> pa.Table | None:
+def _delta(uri: str, storage: dict[str, str]) -> pa.Table | None:
     from deltalake import DeltaTable
 
-    return DeltaTable(uri).to_pyarrow_table() if DeltaTable.is_deltatable(uri) else None
+    if not DeltaTable.is_deltatable(uri, storage):
+        return None
+    return DeltaTable(uri, storage_options=storage).to_pyarrow_table()
 
 
 def _iceberg(sink: Sink, uri: str) -> pa.Table | None:

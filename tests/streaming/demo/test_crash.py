@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,6 @@ from binlog_streaming.settings import Job, Sink, Source, TableFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 PATIENCE_S = 10.0
 A_FEW_LOOKS_S = 0.1
@@ -66,7 +66,7 @@ def test_next_batch_is_cut_off_behind_some_commits(tmp_path: Path, table_format:
         kills.append((batch_id, commits))
         return True
 
-    killer = BatchKiller(fake.job, kill)
+    killer = BatchKiller(fake.job, Path(fake.job.sink.directory), kill)
     killer.arm()
     # What was running when it was asked for began before.
     fake.writes(5)
@@ -94,7 +94,7 @@ def test_batch_that_ends_before_it_is_found_is_left_for_the_next(tmp_path: Path)
         kills.append(batch_id)
         return len(kills) == 2  # the first one came too late
 
-    killer = BatchKiller(fake.job, kill)
+    killer = BatchKiller(fake.job, Path(fake.job.sink.directory), kill)
     killer.arm()
     fake.begins(0)
     time.sleep(A_FEW_LOOKS_S)
@@ -116,7 +116,7 @@ def test_disarmed_it_lets_the_job_live(tmp_path: Path) -> None:
         kills.append(batch_id + commits)
         return True
 
-    killer = BatchKiller(fake.job, kill)
+    killer = BatchKiller(fake.job, Path(fake.job.sink.directory), kill)
     assert not killer.is_armed
     killer.arm()
     killer.disarm()
@@ -132,7 +132,7 @@ def test_failed_kill_is_told(tmp_path: Path) -> None:
     def kill(batch_id: int, commits: int) -> bool:
         raise PermissionError(f"{batch_id} {commits}")
 
-    killer = BatchKiller(fake.job, kill)
+    killer = BatchKiller(fake.job, Path(fake.job.sink.directory), kill)
     killer.arm()
     fake.begins(0)
     time.sleep(A_FEW_LOOKS_S)

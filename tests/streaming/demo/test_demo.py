@@ -23,7 +23,8 @@ from binlog_streaming.demo.run import DemoOptions, Source, compare_all, demo_job
 from binlog_streaming.demo.state import Mark, MarkKind, Snapshot
 from binlog_streaming.demo.truth import load
 from binlog_streaming.demo.view import DemoView, progress_line, size_text
-from binlog_streaming.settings import TableFormat
+from binlog_streaming.settings import TableFormat, load_job
+from tests.faults.object_store import ObjectStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,12 +52,17 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("sink", ["delta", "iceberg"])
-def test_demo_ends_well_and_a_damaged_table_does_not(tmp_path: Path, sink: str) -> None:
+@pytest.mark.parametrize(
+    ("sink", "store"),
+    [("delta", "folder"), ("iceberg", "folder"), pytest.param("delta", "s3", marks=pytest.mark.thorough)],
+)
+def test_demo_ends_well_and_a_damaged_table_does_not(tmp_path: Path, sink: str, store: str) -> None:
     """As a process of its own: altered, killed, restarted, and equal; then rows are damaged, and it says which."""
     directory = tmp_path / "demo"
+    if store == "s3":
+        ObjectStore(tmp_path / "s3")  # skips where there is none
     command = [sys.executable, "-c", "from binlog_streaming.cli import main; main()", "demo", "--sink", sink]
-    arguments = ["--rows", str(ROWS), "--seconds", str(SECONDS), "--directory", str(directory)]
+    arguments = ["--store", store, "--rows", str(ROWS), "--seconds", str(SECONDS), "--directory", str(directory)]
     result = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     said = result.stdout
@@ -74,7 +80,7 @@ def test_demo_ends_well_and_a_damaged_table_does_not(tmp_path: Path, sink: str) 
     assert shown.returncode == 0, shown.stderr
     assert "total_sum" in shown.stdout
 
-    if sink == "iceberg":
+    if (sink, store) != ("delta", "folder"):
         return
     truths = load(directory / "truth")
     (customers,) = (truth for truth in truths if truth.name == "shop.customers")
@@ -83,7 +89,7 @@ def test_demo_ends_well_and_a_damaged_table_does_not(tmp_path: Path, sink: str) 
         target = DeltaTable(str(directory / "tables" / mode / "shop" / "customers"))
         target.update(updates={"country": "'XX'"}, predicate=f"id = {changed}")
         target.delete(f"id = {removed}")
-    comparisons = {(one.table, one.mode): one for one in compare_all(demo_job(directory), truths)}
+    comparisons = {(one.table, one.mode): one for one in compare_all(demo_job(directory)[0], truths)}
     for mode in ("mirror", "scd2"):
         damaged = comparisons.pop(("shop.customers", mode))
         told = {(one.key.partition(",")[0], one.column) for one in damaged.differences}
@@ -134,9 +140,18 @@ def test_without_a_checkout_one_line_says_so(tmp_path: Path, monkeypatch: pytest
     ("sink", "name"), [(TableFormat.DELTA, "tables/mirror/shop/orders"), (TableFormat.ICEBERG, "mirror.shop.orders")]
 )
 def test_lines_to_look_at_the_tables_name_the_first_mode(tmp_path: Path, sink: TableFormat, name: str) -> None:
-    job = demo_job(tmp_path, sink)
+    job, place = demo_job(tmp_path, sink)
     assert job.sink.format is sink
+    assert (place.job_file, place.tables) == (run.JOB_FILE, tmp_path / "tables")
     assert name in "\n".join(look_at(job))
+
+
+def test_job_of_an_object_store_has_a_file_of_its_own(tmp_path: Path) -> None:
+    store = ObjectStore(tmp_path / "s3")
+    job, place = demo_job(tmp_path, store=store)
+    assert load_job(place.job_file) == job
+    assert (job.sink.directory, job.sink.storage) == ("s3://lake/tables", store.options())
+    assert place.tables == store.bucket / "tables"
 
 
 def test_picture_stays_when_all_else_is_removed(tmp_path: Path) -> None:

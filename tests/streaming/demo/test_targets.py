@@ -33,12 +33,12 @@ def write(sink: Sink, uri: str) -> None:
 def test_rows_are_read_and_commits_are_counted(tmp_path: Path, table_format: TableFormat) -> None:
     sink = Sink(directory=str(tmp_path / "tables"), format=table_format)
     uri = f"{sink.directory}/mirror/shop/orders"
-    assert commits(sink) == 0
+    assert commits(sink, tmp_path / "tables") == 0
     write(sink, uri)
     found = read_target(sink, uri)
     assert found is not None
     assert found.sort_by("id").to_pydict() == ROWS.to_pydict()
-    assert commits(sink) == (1 if table_format is TableFormat.DELTA else 2)
+    assert commits(sink, tmp_path / "tables") == (1 if table_format is TableFormat.DELTA else 2)
     names: dict[str, pa.Table] = {}
     exec("\n".join(reading_code(sink, uri)), names)
     assert names["table"].num_rows == 2

@@ -18,6 +18,7 @@ from pyarrow import fs
 
 from binlog_format.errors import OptionError, StorageError, TableError
 from binlog_streaming.checkpoint import read_checkpoint
+from binlog_streaming.demo.object_store import BUCKET
 from binlog_streaming.lake.bucket_store import PART_BYTES, BucketStore
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.delta.target import DeltaTarget
@@ -29,7 +30,7 @@ from binlog_streaming.record_keeper import RECORD_FILE, RecordKeeper
 from binlog_streaming.settings import Merge, Sink, TableFormat
 from binlog_streaming.state_files import state_of
 from tests.faults.cuts import Cut, CutAt
-from tests.faults.object_store import BUCKET, Fault, FaultyProxy, ObjectStore
+from tests.faults.object_store import Fault, FaultyProxy, ObjectStore
 from tests.program import PROGRAM, run_program
 from tests.streaming.tables.oltp import OLTP, TABLES, truth
 from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, TICKET, change_of, numbers, rows_of
