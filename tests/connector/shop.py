@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from binlog_format.events.encoding import Origin, encode_format_description, encode_gtid, encode_xid
 from binlog_format.events.table_encoding import ColumnSpec, TableEncoder, TableSpec
@@ -56,7 +56,7 @@ class Shop:
         self._items = TableEncoder(ITEMS, 19)
         self._next_id = sum(self.seqnos.values()) * 1_000_000
 
-    def __enter__(self) -> Shop:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
