@@ -107,8 +107,9 @@ class TableRun:
 
     @property
     def merged_rows_per_s(self) -> float:
-        """The same without the load: from the first batch on of which more than half are updates."""
-        first = next(number for number, batch in enumerate(self.batches) if 2 * batch.updates > batch.changes)
+        """The same without the load: from the first batch on of which more than half are updates, if there is one."""
+        merged = (number for number, batch in enumerate(self.batches) if 2 * batch.updates > batch.changes)
+        first = next(merged, 0)
         return _rate(self.batches[first:])
 
 

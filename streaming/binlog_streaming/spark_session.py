@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -171,6 +172,9 @@ def _home_without_archives(master: str) -> Iterator[Path | None]:
     os.environ["SPARK_HOME"] = str(home)
     try:
         yield home
+    except BaseException:
+        shutil.rmtree(home)
+        raise
     finally:
         del os.environ["SPARK_HOME"]
 

@@ -63,3 +63,12 @@ def test_the_same_workers_read_and_write_with_the_installed_pyspark(tmp_path: Pa
     made = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environment)
     assert made.stdout.split() == ["True", "1", pyspark.__file__, "None"]
     assert list(temporary.glob("binlog-stream-spark-*")) == []
+
+
+def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path), "JAVA_HOME": str(tmp_path / "none")}
+    environment.pop("SPARK_HOME", None)
+    program = "from binlog_streaming.spark_session import local_session; local_session('test')"
+    made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment)
+    assert "BINLOG_OPTION.INVALID_VALUE" in made.stderr
+    assert list(tmp_path.glob("binlog-stream-spark-*")) == []
