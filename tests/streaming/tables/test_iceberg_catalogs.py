@@ -21,6 +21,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table.update import UpgradeFormatVersionUpdate
 
 from binlog_format.errors import OptionError, TableError
+from binlog_streaming.demo.object_store import BUCKET
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.iceberg.catalog import catalog_properties
@@ -32,7 +33,7 @@ from binlog_streaming.lake.steps import Step, reached, watched
 from binlog_streaming.settings import Merge, Mode, Sink, TableFormat
 from binlog_streaming.tables.batch_versions import BatchVersions
 from tests.faults.cuts import Cut, CutAt
-from tests.faults.object_store import BUCKET, Fault, FaultyProxy, ObjectStore
+from tests.faults.object_store import Fault, FaultyProxy, ObjectStore
 from tests.faults.rest_catalog import RestCatalog
 from tests.streaming.tables.oltp import TABLES, truth
 from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, change_of, numbers, rows_of
