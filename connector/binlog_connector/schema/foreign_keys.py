@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     from binlog_connector.schema.lexer import TokenReader
     from binlog_connector.schema.operations import Operation
     from binlog_connector.schema.session import Session
-    from binlog_format.log import Log
+    from binlog_format.log import Log, LogFile
 
 CASCADE, SET_NULL = "CASCADE", "SET NULL"
 _LOGGED_SINCE = (9, 6, 0)
 """MySQL: from this version on, the server logs what foreign keys do."""
+_INLINE_SINCE = {Vendor.MARIADB: (10, 5, 0), Vendor.MYSQL: (9, 0, 0)}
+_WITH_FOREIGN_KEYS = frozenset(["innodb", "ndb", "ndbcluster"])
+"""Engines that have foreign keys; others pass over them. Where a statement names none, it counts as one of these."""
 _GENERATED = "_ibfk_"  # InnoDB: `table_ibfk_1`; MariaDB from 12.1 on: `1`
 
 
@@ -70,6 +73,17 @@ def are_logged(log: Log, file_no: int) -> bool:
     """Whether the server that wrote a file of *log* logs what foreign keys do."""
     text = next((str(file.header.get("server_version", "")) for file in log.files() if file.file_no == file_no), "")
     return bool(text) and vendor_of(text) is Vendor.MYSQL and server_version_of(text) >= _LOGGED_SINCE
+
+
+def take_inline_keys(files: Iterable[LogFile]) -> bool | None:
+    """Whether servers make a foreign key of REFERENCES in a column's own words; None: some do, or nobody knows.
+
+    Args:
+        files: What they wrote.
+    """
+    texts = {str(file.header.get("server_version", "")) for file in files}
+    found = {server_version_of(text) >= _INLINE_SINCE[vendor_of(text)] if text else None for text in texts}
+    return found.pop() if len(found) == 1 else None
 
 
 def parse_reference(reader: TokenReader, session: Session, name: str, columns: tuple[str, ...]) -> ForeignKey:
@@ -163,7 +177,8 @@ class ForeignKeys:
             case CreateTable():
                 child = self._name(operation.name)
                 known = self.keys.get(child, ()) if operation.if_not_exists else ()
-                self._put(child, known or self._numbered(child, (), operation.foreign_keys))
+                added = operation.foreign_keys if _has_foreign_keys(operation.options.engine) else ()
+                self._put(child, known or self._numbered(child, (), added))
             case AlterTable():
                 self._alter(operation)
             case RenameTables():
@@ -257,7 +272,8 @@ class ForeignKeys:
         if names:
             self._rename_columns(child, names)
             kept = [replace(key, columns=_renamed(key.columns, names)) for key in kept]
-        self._put(child, self._numbered(child, tuple(kept), alter.new_foreign_keys))
+        keys = self._numbered(child, tuple(kept), alter.new_foreign_keys)
+        self._put(child, keys if _has_foreign_keys(alter.engine) else ())
         if alter.new_name is not None:
             self._rename(child, self._name(alter.new_name))
 
@@ -280,6 +296,10 @@ class ForeignKeys:
         )
         for child, keys in self.keys.items():
             self.keys[child] = tuple(replace(key, parent=new) if key.parent == old else key for key in keys)
+
+
+def _has_foreign_keys(engine: str | None) -> bool:
+    return engine is None or engine in _WITH_FOREIGN_KEYS
 
 
 def _number(child: TableName, name: str) -> int:

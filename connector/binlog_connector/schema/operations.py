@@ -34,6 +34,7 @@ class TableOptions:
         selects: AS SELECT: columns come from a query.
         like: The columns of this table.
         partitioning: PARTITION BY.
+        engine: ENGINE, in lower case; None: the server's default.
     """
 
     charset: str | None = None
@@ -41,6 +42,7 @@ class TableOptions:
     selects: bool = False
     like: TableName | None = None
     partitioning: Partitioning | None = None
+    engine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ class AlterTable:
         convert_to_default: CONVERT TO CHARACTER SET DEFAULT: that of the database.
         versioning: ADD or DROP SYSTEM VERSIONING; None: as it is.
         new_name: RENAME TO.
+        engine: ENGINE, in lower case; None: it stays.
         partition_to: CONVERT PARTITION ... TO TABLE: a new table of the same columns.
         table_to_partition: CONVERT TABLE ... TO PARTITION: a table that is gone.
         other_table: EXCHANGE PARTITION ... WITH TABLE this one.
@@ -126,6 +129,7 @@ class AlterTable:
     convert_to_default: bool = False
     versioning: bool | None = None
     new_name: TableName | None = None
+    engine: str | None = None
     partition_to: TableName | None = None
     table_to_partition: TableName | None = None
     other_table: TableName | None = None

@@ -99,6 +99,8 @@ def _parse_options(reader: TokenReader, session: Session) -> TableOptions:
             options = replace(options, partitioning=parse_partitioning(reader, session))
         elif reader.accept("WITH", "SYSTEM", "VERSIONING"):
             options = replace(options, versioned=True)
+        elif reader.at("ENGINE"):
+            options = replace(options, engine=_engine(reader))
         elif reader.at_any(*_SELECT_WORDS) or (reader.at_symbol("(") and reader.peek(1).word in _SELECT_WORDS):
             return replace(options, selects=True)
         else:
@@ -108,6 +110,13 @@ def _parse_options(reader: TokenReader, session: Session) -> TableOptions:
             else:
                 options = replace(options, charset=charset or options.charset)
     return options
+
+
+def _engine(reader: TokenReader) -> str:
+    reader.take()
+    reader.accept_symbol("=")
+    text = reader.take().text if reader.peek().kind is Kind.STRING else reader.name()
+    return text.lower()
 
 
 def _skip_option(reader: TokenReader) -> None:
@@ -219,6 +228,8 @@ def _other_action(reader: TokenReader, alter: AlterTable, session: Session) -> A
         other = table_name(reader, session)
         moves = f"EXCHANGE PARTITION {partition} WITH TABLE {other} exchanges rows that the log does not name"
         alter = replace(alter, other_table=other, moves_rows=moves)
+    elif reader.at("ENGINE"):
+        alter = replace(alter, engine=_engine(reader))
     elif reader.at("DISCARD") or reader.at("IMPORT"):
         what = f"{reader.take().word} TABLESPACE"
         alter = replace(alter, moves_rows=f"{what} takes or brings rows that the log does not name")

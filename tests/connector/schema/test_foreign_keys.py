@@ -8,8 +8,9 @@ from binlog_connector.schema.catalog import Catalog
 from binlog_connector.schema.ddl import parse_ddl
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.dump import parse_dump
-from binlog_connector.schema.foreign_keys import CASCADE, SET_NULL, ForeignKey, ForeignKeys
+from binlog_connector.schema.foreign_keys import CASCADE, SET_NULL, ForeignKey, ForeignKeys, take_inline_keys
 from binlog_connector.schema.session import Session
+from binlog_format.log import LogFile
 from tests.connector.schema.test_ddl import after, columns
 
 P, C = TableName("shop", "p"), TableName("shop", "c")
@@ -103,12 +104,39 @@ def test_names_are_given_as_the_server_gives_them() -> None:
         ("CREATE TABLE IF NOT EXISTS c (id INT)", ["fk"]),
         ("CREATE TABLE d LIKE c", ["fk"]),
         ("ALTER TABLE c ADD KEY (q), ENGINE=InnoDB", ["fk"]),
+        ("ALTER TABLE c ENGINE MyISAM, ADD KEY (q)", []),
         ("ALTER TABLE c NONSENSE ((", ["fk"]),
     ],
 )
 def test_keys_are_known_through_every_statement(statement: str, left: list[str]) -> None:
     assert key_names(*TABLES, statement) == left
     assert key_names(*TABLES, statement, child=TableName("shop", "d")) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "count"),
+    [("ENGINE=Aria", 0), ("ROW_FORMAT=PAGE ENGINE 'MEMORY'", 0), ("ENGINE = `InnoDB`", 1), ("engine ndb", 1), ("", 1)],
+)
+def test_engine_without_foreign_keys_passes_over_them(option: str, count: int) -> None:
+    assert len(keys(f"CREATE TABLE c (a INT, FOREIGN KEY (a) REFERENCES p (id)) {option}")) == count
+
+
+@pytest.mark.parametrize(
+    ("versions", "taken"),
+    [
+        (["10.5.0-MariaDB-log"], True),
+        (["10.4.33-MariaDB"], False),
+        (["8.4.0"], False),
+        (["9.0.1"], True),
+        (["10.4.33-MariaDB", "10.11.2-MariaDB"], None),
+        ([""], None),
+    ],
+)
+def test_servers_differ_in_what_they_make_of_keys_in_the_words_of_a_column(
+    versions: list[str], taken: bool | None
+) -> None:
+    files = [LogFile(number, "", 0, "full", 0, {"server_version": text}) for number, text in enumerate(versions)]
+    assert take_inline_keys(files) is taken
 
 
 def test_generated_name_of_newer_servers_is_dropped_too() -> None:
