@@ -283,12 +283,14 @@ def _with_memory(report: TableReport, job: Job, memory: JobMemory, *, begins_the
 
 def _with_cascading(report: TableReport, job: Job, keys: Sequence[ForeignKey]) -> TableReport:
     """Say which foreign keys change rows of the table without a word in the log."""
+    if job.tables[report.rule].foreign_keys is OnCascade.APPLY:
+        return report  # they are derived
     if job.tables[report.rule].foreign_keys is OnCascade.IGNORE:
         then = "foreign_keys ignores it: the rows in the targets may be wrong"
     elif job.on_error is OnError.SET_ASIDE:
         then = "the table is set aside at the first one"
     else:
-        then = 'the job stops at the first one; foreign_keys = "ignore" goes on, and leaves rows wrong'
+        then = 'the job stops at the first one; foreign_keys = "apply" derives them'
     told = (
         f"{report.name}: its foreign key {key.name} changes rows of it when rows of {key.parent} "
         f"{_carried(key)}, and no log has these changes: {then}"

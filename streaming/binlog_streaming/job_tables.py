@@ -193,7 +193,7 @@ class _Look:
         common_schema(wanted, self.found.name)
 
     def _stored(self, target: Target | None, schema: pa.Schema) -> pa.Schema:
-        columns = mode_schema(self.mode, schema, self.rule.deletes)
+        columns = mode_schema(self.mode, schema, self.rule.deletes, self.rule.foreign_keys)
         return columns if target is None else target.stored_schema(columns)
 
     def _ticket(self, target: Target) -> Ticket:

@@ -69,6 +69,8 @@ class OnCascade(StrEnum):
 
     FAIL = "fail"
     IGNORE = "ignore"
+    APPLY = "apply"
+    """They are worked out, and made in its targets."""
 
 
 class Begin(StrEnum):

@@ -16,7 +16,7 @@ import pytest
 from binlog_streaming.demo.mariadb_server import MariaDbError, MariaDbServer
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.record_keeper import RECORD_FILE
-from binlog_streaming.settings import Deletes, Mode, OnStatement, Sink, TableFormat, TableRule
+from binlog_streaming.settings import Deletes, Mode, OnCascade, OnStatement, Sink, TableFormat, TableRule
 from tests.docs.markdown import REPO, code_blocks, table_rows
 from tests.program import run_program
 
@@ -67,7 +67,7 @@ def test_modes_and_formats_are_those_in_the_code() -> None:
     modes = {row[0].strip("`"): row[2] for row in table_rows(GUIDE, "## Modes")}
     assert set(modes) == set(Mode)
     for mode in Mode:
-        own = mode_schema(mode, pa.schema([]), Deletes.MARK).names
+        own = mode_schema(mode, pa.schema([]), Deletes.MARK, OnCascade.APPLY).names
         assert re.findall(r"`(_[a-z_]+)`", modes[mode]) == own
     assert {row[0].strip("`") for row in table_rows(GUIDE, "## Formats")} == set(TableFormat)
 

@@ -120,6 +120,15 @@ class RangeSchemas:
         self._look_back()
         return self._history.completed(layout, position)
 
+    def definition(self, name: TableName) -> TableDefinition | None:
+        """What is known of a table at the start of the part; None: nothing, or not any more.
+
+        Raises:
+            SchemaError: `DDL_NOT_PARSED`.
+        """
+        self._look_back()
+        return self._history.definition(*name, self._start)
+
     def definition_before(self, name: TableName, statement: DdlStatement) -> TableDefinition | None:
         """What is known of a table when *statement*, at the start of the part, begins; None: nothing, or not any more.
 

@@ -1,4 +1,4 @@
-"""Row events after which foreign keys change other tables: `checked_counts`, `first_cascading`.
+"""Row events after which foreign keys change other tables: `are_checked`, `checked_counts`, `first_cascading`.
 
 The server marks row events of sessions with `foreign_key_checks=0`, in which nothing is carried on; all others may be
 the beginning of a cascade, which no log has (MySQL from 9.6 on: it has).
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_format.block import Block
+    from binlog_format.block import Block, Table
+    from binlog_format.kernels import Bytes
     from binlog_format.rows.images import Images
 
     Rows = NDArray[np.int64]
@@ -64,10 +65,22 @@ class CascadingChange(NamedTuple):
 def checked_events(block: Block, rows: Rows) -> tuple[Rows, Rows]:
     """The updates and the deletes among the row events *rows* to which foreign keys apply."""
     kinds = _KINDS[block.events["type"][rows]]
-    # The flag is in the low one of their two bytes.
-    flags = block.data[block.events["start"][rows] + TABLE_FLAGS_OFFSET]
-    kinds[flags & ROWS_FLAG_NO_FOREIGN_KEY_CHECKS != 0] = 0
+    kinds[~are_checked(block.data, block.events, rows)] = 0
     return rows[kinds == _UPDATE], rows[kinds == _DELETE]
+
+
+def are_checked(data: Bytes, events: Table, rows: Rows) -> NDArray[np.bool_]:
+    """To which of the row events *rows* foreign keys apply.
+
+    Args:
+        data: What the events point into.
+        events: `EVENT_DTYPE`.
+        rows: Numbers of row events.
+    """
+    # The flag is in the low one of their two bytes.
+    flags = data[events["start"][rows] + TABLE_FLAGS_OFFSET]
+    mask: NDArray[np.bool_] = flags & ROWS_FLAG_NO_FOREIGN_KEY_CHECKS == 0
+    return mask
 
 
 def checked_counts(block: Block, rows: Rows) -> NDArray[np.int64]:

@@ -74,11 +74,23 @@ def changefeed_batch(
         groups: `GROUP_DTYPE`, what `events["group"]` counts.
         sources: What `gtid_source` in *groups* counts; a log of MariaDB has none.
     """
-    table = images.table
+    columns = [images.column(index) for index in range(len(images.layout.columns))]
+    columns += change_columns(images.table, events, groups, sources)
+    return pa.RecordBatch.from_arrays(columns, schema=changefeed_schema(images.layout, images.decoding))
+
+
+def change_columns(table: Table, events: Table, groups: Table, sources: tuple[GtidSource, ...] = ()) -> list[pa.Array]:
+    """`CHANGE_FIELDS` of some images.
+
+    Args:
+        table: `IMAGE_DTYPE`.
+        events: See `changefeed_batch`.
+        groups: The same.
+        sources: The same.
+    """
     rows = table["event"].astype(np.int64)
     places = PlaceColumns(events, groups, rows, sources)
-    columns = [
-        *(images.column(index) for index in range(len(images.layout.columns))),
+    return [
         _CHANGE_TYPES.take(numbers_array(table["kind"])),
         numbers_array(commit_versions(groups)[events["group"][rows]]),
         places.commit_time(),
@@ -87,7 +99,6 @@ def changefeed_batch(
         numbers_array(table["row_no"]),
         places.gtid(),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=changefeed_schema(images.layout, images.decoding))
 
 
 def commit_versions(groups: Table) -> NDArray[np.int64]:

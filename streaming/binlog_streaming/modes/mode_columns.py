@@ -9,7 +9,7 @@ import pyarrow as pa
 from binlog_format.errors import TableError
 from binlog_format.views.changefeed import CHANGE_FIELDS
 from binlog_format.views.columns import COMMIT_TIME_TYPE
-from binlog_streaming.settings_model import Deletes, Mode
+from binlog_streaming.settings_model import Deletes, Mode, OnCascade
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +20,9 @@ VALID_FROM = "_valid_from"
 VALID_TO = "_valid_to"
 IS_CURRENT = "_is_current"
 VERSION_POSITION = "_position"
+
+CASCADED_FROM = pa.field("_cascaded_from", pa.string())
+"""Of a changelog with what foreign keys do: of rows that no log has the table whose change was carried on."""
 
 MARK_FIELDS = (pa.field(DELETED, pa.bool_()), pa.field(DELETED_AT, COMMIT_TIME_TYPE))
 """Of a mirror whose deleted rows stay."""
@@ -33,13 +36,18 @@ VERSION_FIELDS = (
 """Of `scd2`."""
 
 
-def mode_schema(mode: Mode, schema: pa.Schema, deletes: Deletes = Deletes.REMOVE) -> pa.Schema:
+def mode_schema(
+    mode: Mode,
+    schema: pa.Schema,
+    deletes: Deletes = Deletes.REMOVE,
+    on_cascade: OnCascade = OnCascade.FAIL,
+) -> pa.Schema:
     """Columns of a target that keeps a table with the columns *schema*: those, then the mode's own.
 
     Raises:
         TableError: `COLUMN_NAME`: a column is called like one of the mode's own.
     """
-    own = _own_fields(mode, deletes)
+    own = _own_fields(mode, deletes, on_cascade)
     taken = {field.name for field in own}
     # Most formats do not tell upper case from lower case in names of columns.
     if clash := [name for name in schema.names if name.lower() in taken]:
@@ -51,9 +59,9 @@ def mode_schema(mode: Mode, schema: pa.Schema, deletes: Deletes = Deletes.REMOVE
     return pa.schema([*schema, *own])
 
 
-def _own_fields(mode: Mode, deletes: Deletes) -> Sequence[pa.Field]:
+def _own_fields(mode: Mode, deletes: Deletes, on_cascade: OnCascade) -> Sequence[pa.Field]:
     if mode is Mode.CHANGELOG:
-        return CHANGE_FIELDS
+        return (*CHANGE_FIELDS, CASCADED_FROM) if on_cascade is OnCascade.APPLY else CHANGE_FIELDS
     if mode is Mode.SCD2:
         return VERSION_FIELDS
     return MARK_FIELDS if deletes is Deletes.MARK else ()

@@ -321,16 +321,25 @@ def cut_at(source_table: str, pieces: Sequence[Piece], places: Sequence[EventPla
     return steps
 
 
+def version_of(position: Position) -> int:
+    """The number that `Piece.places` gives for a group at *position*."""
+    group = np.zeros(1, dtype=[("file_no", np.int64), ("page", np.int64), ("chunk", np.int64)])
+    group[0] = (position.file_no, position.page, position.chunk)
+    return int(commit_versions(group)[0])
+
+
 def log_order(pieces: Sequence[Piece]) -> Indices | None:
     """Rank in the log of every image of all *pieces*, taken one after the other; None when they are in order already.
 
-    Pieces of one layout follow each other; those of two layouts may interleave, when sessions differ in how they write.
+    Pieces of one layout follow each other; those of two layouts may interleave, when sessions differ in how they write,
+    and so do images that foreign keys add; of one row change the logged images come first, if their piece does.
     """
     if all(before.end() < after.start() for before, after in itertools.pairwise(pieces)):
         return None
     places = [piece.places() for piece in pieces]
     versions, event_nos = (np.concatenate(column) for column in zip(*places, strict=True))
-    in_order = np.lexsort((event_nos, versions))  # stable: images of one event stay in order
+    row_nos = np.concatenate([piece.images.table["row_no"] for piece in pieces])
+    in_order = np.lexsort((row_nos, event_nos, versions))  # stable: both images of an update stay in order
     ranks = np.empty(len(in_order), dtype=np.int64)
     ranks[in_order] = np.arange(len(in_order))
     return ranks
@@ -339,9 +348,7 @@ def log_order(pieces: Sequence[Piece]) -> Indices | None:
 def _images_before(places: tuple[Indices, Indices], place: EventPlace) -> int:
     # Both columns ascend together, so the images before a place are the first ones.
     position, event_no = place
-    group = np.zeros(1, dtype=[("file_no", np.int64), ("page", np.int64), ("chunk", np.int64)])
-    group[0] = (position.file_no, position.page, position.chunk)
-    version = int(commit_versions(group)[0])
+    version = version_of(position)
     low, high = np.searchsorted(places[0], (version, version + 1))
     return int(low + np.searchsorted(places[1][low:high], event_no))
 

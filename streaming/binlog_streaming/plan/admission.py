@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.table_changes import StatementChange, TableChange
     from binlog_format.position import Position
     from binlog_streaming.plan.batch_plan import LogPlace
+    from binlog_streaming.plan.cascade_links import Link
     from binlog_streaming.plan.cascades import Carried
     from binlog_streaming.plan.kept import KeptTable
     from binlog_streaming.plan.memory import JobMemory
@@ -106,7 +107,7 @@ class Admission:
             return
         # Whatever takes over what is kept aside lacks these changes then, and is refused for it.
         self._let_lack([child])
-        if table.rule.foreign_keys is OnCascade.FAIL and not table.is_aside:
+        if table.rule.foreign_keys is not OnCascade.IGNORE and not table.is_aside:
             self.refusals.setdefault(child, Refusal(carried.place, carried.change.gtid, carried.error()))
 
     def finish(self, first_rows: Mapping[TableName, Position]) -> None:
@@ -136,6 +137,15 @@ class Admission:
         table, earlier = self.find(name), self.refusals.get(name)
         if table is not None and not table.is_aside and (earlier is None or refusal.place < earlier.place):
             self.refusals[name] = refusal
+
+    def refuse_children(self, links: Sequence[Link]) -> None:
+        """A table that cannot go on does not do what its foreign keys carry on to the children of it."""
+        changed = {link.child for link in links}
+        for _ in links:  # as many levels as there can be
+            for link in links:
+                refusal = self.refusals.get(link.key.parent)
+                if refusal is not None and link.key.parent in changed:
+                    self.refuse(link.child, refusal)
 
     def _is_complete(self, name: TableName) -> bool | None:
         # None: a job of an earlier version wrote it.

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.table_changes import TableChange
     from binlog_format.position import Position
+    from binlog_streaming.plan.cascade_links import LinkedRowsStep
     from binlog_streaming.plan.kept import KeptTable
     from binlog_streaming.plan.memory import Learned
 
@@ -104,7 +105,7 @@ class Component:
     """
 
     tables: Mapping[TableName, KeptTable]
-    steps: tuple[RowsStep | ChangeStep, ...]
+    steps: tuple[RowsStep | LinkedRowsStep | ChangeStep, ...]
 
     @property
     def name(self) -> str:
@@ -118,13 +119,16 @@ class Component:
 
     def parts(self, table: TableName) -> list[IndexPart]:
         """What the batch has of a table, each part once."""
-        found = {
-            id(part): part
-            for step in self.steps
-            if isinstance(step, RowsStep) and step.table == table
-            for part in step.parts
-        }
+        found = {id(part): part for step in self.rows_steps() if step.table == table for part in step.parts}
         return list(found.values())
+
+    def rows_steps(self) -> Iterator[RowsStep]:
+        """Those of all tables, each by itself."""
+        for step in self.steps:
+            if isinstance(step, RowsStep):
+                yield step
+            elif not isinstance(step, ChangeStep):
+                yield from step.rows
 
 
 @dataclass(frozen=True, slots=True)

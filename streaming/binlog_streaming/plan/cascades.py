@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_connector.following.watched import WatchedLog
-from binlog_connector.schema.foreign_keys import ForeignKeys, are_logged
+from binlog_connector.schema.foreign_keys import ForeignKeys, are_logged, take_inline_keys
 from binlog_connector.schema.log_ddl import all_statements
 from binlog_connector.schema.server_runs import ServerRuns
 from binlog_connector.schema.statement_scope import StatementScope
@@ -15,17 +15,22 @@ from binlog_connector.spark.reading import make_decoding
 from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
 from binlog_format.errors import UnsupportedError
 from binlog_format.events.expansion import expanded
-from binlog_format.views.cascading import first_cascading
+from binlog_format.views.cascading import DELETES, UPDATES, first_cascading
 from binlog_format.views.group_filter import GroupFilter
+from binlog_format.views.selection import Selection
+from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.foreign_keys import Cascade
+    from binlog_format.block import Block
     from binlog_format.position import Position
+    from binlog_format.rows.table_events import TableEvents
     from binlog_format.views.cascading import CascadingChange
     from binlog_streaming.plan.batch_plan import LogPlace
+    from binlog_streaming.plan.cascade_links import Appliance
     from binlog_streaming.settings_model import Job
 
 
@@ -40,11 +45,16 @@ class Touched(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """The first change of a parent, in one range of the log, that may have changed rows of a child."""
+    """The first change of a parent, in one range of the log, that may have changed rows of a child.
+
+    Attributes:
+        obstacle: Why it cannot be done in the child's targets, where it is to be.
+    """
 
     parent: TableName
     cascade: Cascade
     change: CascadingChange
+    obstacle: str = ""
 
     @property
     def place(self) -> LogPlace:
@@ -60,11 +70,19 @@ class Carried(NamedTuple):
         return UnsupportedError(
             "FOREIGN_KEY_CASCADE",
             f"{f'GTID {gtid}, ' if gtid else ''}position {position}:{event_no}: {what} {self.parent} may change "
-            f"rows of {child}, by its foreign key{name} to {key.parent}, and the log does not have these changes",
-            hint='Take the child table anew after it; foreign_keys = "ignore" for it goes on without these changes. '
+            f"rows of {child}, by its foreign key{name} to {key.parent}, and the log does not have these changes"
+            + (f"; they cannot be derived: {self.obstacle}" if self.obstacle else ""),
+            hint=f"{self._ways_out}. "
             "The event states that foreign keys are checked: a session with foreign_key_checks=0 carries nothing on. "
             "MySQL logs such changes from 9.6 on",
         )
+
+    @property
+    def _ways_out(self) -> str:
+        ignoring = 'foreign_keys = "ignore" for it goes on without these changes'
+        if self.obstacle:
+            return f"Take the child table anew after it; {ignoring}"
+        return f'foreign_keys = "apply" for the child table makes these changes in its targets; {ignoring}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +114,33 @@ class CascadeLog:
                     scope.observe(statement)
         return keys
 
+    @property
+    def takes_inline_keys(self) -> bool | None:
+        """Whether the servers make a foreign key of REFERENCES in a column's own words; None: some of them do."""
+        options = self._options()
+        with WatchedLog(options.path, options.format) as watched:
+            return take_inline_keys(watched.log.files())
+
+    def events_of(self, parent: TableName, start: Position, end: Position) -> Iterator[tuple[Block, TableEvents]]:
+        """Updates and deletes of *parent* in [*start*, *end*), block by block.
+
+        Raises:
+            BinlogError: As `Selection.of`.
+        """
+        options = self._options()
+        with WatchedLog(options.path, options.format) as watched:
+            schemas = RangeSchemas(watched, start, self._schema_file())
+            selection = Selection(
+                TableFilter(),
+                self._groups(options),
+                table=str(parent),
+                event_types=UPDATES | DELETES,
+                decoding=make_decoding(options, schemas),
+            )
+            for block in schemas.observed(watched.log.committed_blocks(start, end)):
+                for events in selection.of(block):
+                    yield block, events
+
     def first(
         self, parent: TableName, start: Position, end: Position, *, deletes: bool, columns: Set[str]
     ) -> CascadingChange | None:
@@ -120,9 +165,13 @@ class CascadeLog:
                 deletes=deletes,
                 columns=columns,
                 decoding=make_decoding(options, schemas),
-                groups=GroupFilter(None, None, options.ignored_domains, options.ignored_servers),
+                groups=self._groups(options),
             )
             return None if change is None or are_logged(watched.log, change.position.file_no) else change
+
+    @staticmethod
+    def _groups(options: SourceOptions) -> GroupFilter:
+        return GroupFilter(None, None, options.ignored_domains, options.ignored_servers)
 
     def _options(self) -> SourceOptions:
         return SourceOptions.parse({"path": self.job.source.path, **self.job.source_options()})
@@ -137,6 +186,7 @@ def cascades_in(
     states: Sequence[tuple[Position, ForeignKeys]],
     log: CascadeLog,
     is_wanted: Callable[[TableName], bool],
+    appliance: Appliance,
 ) -> list[Carried]:
     """What changes of parents may have done to children, by place.
 
@@ -144,9 +194,10 @@ def cascades_in(
         touched: The row events of the batch to which foreign keys apply.
         states: The foreign keys, each from a position on.
         log: Is asked where that comes into question.
-        is_wanted: Whether a child counts.
+        is_wanted: Whether a child counts in which they are not done.
+        appliance: In which ones they can be done.
     """
-    found = [one for part in touched for one in _of_part(part, states, log, is_wanted)]
+    found = [one for part in touched for one in _of_part(part, states, log, is_wanted, appliance)]
     return sorted(found, key=lambda one: one.place)
 
 
@@ -155,24 +206,33 @@ def _of_part(
     states: Sequence[tuple[Position, ForeignKeys]],
     log: CascadeLog,
     is_wanted: Callable[[TableName], bool],
+    appliance: Appliance,
 ) -> Iterator[Carried]:
     ends = [since for since, _ in states[1:]] + [part.end]
     for (since, keys), until in zip(states, ends, strict=True):
         start, end = max(part.start, since), min(part.end, until)
         if start >= end:
             continue
-        by_delete = {one.child: one for one in keys.reached_by_delete(part.table)} if part.deletes else {}
+
+        def is_open(one: Cascade, part: Touched = part, keys: ForeignKeys = keys) -> bool:
+            if appliance.is_applied(one.child):
+                return appliance.is_real(one.key) and bool(appliance.obstacle(one, part.table, keys))
+            return is_wanted(one.child)
+
+        reached_by_delete = keys.reached_by_delete(part.table) if part.deletes else []
+        by_delete = {one.child: one for one in reached_by_delete if is_open(one)}
         by_update: dict[TableName, Cascade] = {}
         columns: dict[TableName, set[str]] = {}
         for column in keys.updating_columns(part.table) if part.updates else ():
-            for one in keys.reached_by_update(part.table, (column,)):
+            for one in filter(is_open, keys.reached_by_update(part.table, (column,))):
                 by_update.setdefault(one.child, one)
                 columns.setdefault(one.child, set()).add(column)
         for child in sorted({*by_delete, *by_update}):
-            if not is_wanted(child):
-                continue
             change = log.first(
                 part.table, start, end, deletes=child in by_delete, columns=columns.get(child, frozenset())
             )
             if change is not None:
-                yield Carried(part.table, (by_delete if change.is_delete else by_update)[child], change)
+                cascade = (by_delete if change.is_delete else by_update)[child]
+                applied = appliance.is_applied(child)
+                obstacle = appliance.obstacle(cascade, part.table, keys) if applied else ""
+                yield Carried(part.table, cascade, change, obstacle)

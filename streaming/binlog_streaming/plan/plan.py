@@ -7,7 +7,9 @@ about their table, are step 3n + 2, and rows before any such change step 2. Step
 for these rows, where no statement did. So statements about other tables do not cut a table's rows, and the steps of a
 table grow in log order.
 
-Tables that are linked by a RENAME are one `Component`: its steps are done one after the other, by their numbers.
+Tables that are linked by a RENAME are one `Component`: its steps are done one after the other, by their numbers. So
+are tables that are linked by foreign keys whose actions are done in the targets (`cascade_links`); their rows are cut
+at the statements about any of them.
 """
 
 from __future__ import annotations
@@ -31,7 +33,6 @@ from binlog_format.errors import SchemaError
 from binlog_format.position import Position
 from binlog_streaming.plan.admission import Admission, Refusal
 from binlog_streaming.plan.batch_plan import (
-    ROWS_STEP,
     STEPS_PER_CHANGE,
     BatchPlan,
     ChangeStep,
@@ -39,18 +40,21 @@ from binlog_streaming.plan.batch_plan import (
     IndexPart,
     RowsStep,
 )
+from binlog_streaming.plan.cascade_links import Appliance, LinkedRowsStep, links_in
 from binlog_streaming.plan.cascades import Touched, cascades_in
 from binlog_streaming.plan.failures import named_error
 from binlog_streaming.plan.kept import KeptTable
 from binlog_streaming.plan.memory import JobMemory, Learned, SetAside, can_set_aside
-from binlog_streaming.settings import Mode, OnError, OnStatement
+from binlog_streaming.plan.rows_steps import linked_rows_steps, rows_steps
+from binlog_streaming.settings import Mode, OnCascade, OnError, OnStatement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from binlog_connector.schema.foreign_keys import ForeignKeys
     from binlog_connector.schema.table_changes import StatementChange, TableChange
     from binlog_format.rows.decoding import Decoding
-    from binlog_streaming.plan.batch_plan import LogPlace
+    from binlog_streaming.plan.cascade_links import Link
     from binlog_streaming.plan.cascades import Carried, CascadeLog
     from binlog_streaming.plan.kept import KeptTables
 
@@ -71,6 +75,19 @@ class _Planning:
     problems: list[tuple[TableName, Refusal]] = field(default_factory=list)
     changes: list[ChangeStep] = field(default_factory=list)
     links: list[tuple[TableName, TableName]] = field(default_factory=list)
+    touched: list[Touched] = field(default_factory=list)
+    cascades: list[Link] = field(default_factory=list)
+
+    def take_rows(self, row: Row, start: Position, end: Position) -> None:
+        """What a range has of one table."""
+        name = TableName(str(row["database"]), str(row["table"]))
+        counts = (cast("int", row[f"checked_{kind}"] or 0) for kind in ("updates", "deletes"))
+        self.touched.append(Touched(name, start, end, *counts))
+        problem = row.get("problem")
+        if problem is not None and self.find(name) is not None:
+            self.problems.append((name, _refusal(cast("Row", problem))))
+        if row["index"] is not None and self.find(name) is not None:
+            self.parts.setdefault(name, []).append(_part(row, end))
 
     def find(self, name: TableName) -> KeptTable | None:
         if name in self.memory.set_aside:
@@ -86,6 +103,11 @@ class _Planning:
         """Whether a table is one of the job's that has targets with its rows."""
         table = self.find(name)
         return table is not None and set(table.rule.modes) != {Mode.CHANGELOG}
+
+    def applies_cascades(self, name: TableName) -> bool:
+        """Whether what foreign keys do to a table is done in its targets."""
+        table = self.find(name)
+        return table is not None and table.rule.foreign_keys is OnCascade.APPLY
 
     def known(self) -> list[TableName]:
         """Tables of the job that exist, or existed, as far as that is known by now."""
@@ -124,27 +146,20 @@ def plan_batch(
     """
     planning = _Planning(kept, memory or JobMemory())
     statements: list[DdlStatement] = []
-    touched: list[Touched] = []
     first: Position | None = None
     end: Position | None = None
+    last: Position | None = None
     for row in rows:
         row_start, row_end = position_of(row["start"]), position_of(row["end"])
         first = row_start if first is None else min(first, row_start)
+        last = row_end if last is None else max(last, row_end)
         if row["database"] is not None:
-            name = TableName(str(row["database"]), str(row["table"]))
-            counts = (cast("int", row[f"checked_{kind}"] or 0) for kind in ("updates", "deletes"))
-            touched.append(Touched(name, row_start, row_end, *counts))
-            problem = row.get("problem")
-            if problem is not None and planning.find(name) is not None:
-                planning.problems.append((name, _refusal(cast("Row", problem))))
+            planning.take_rows(row, row_start, row_end)
             if row["index"] is None:
                 continue  # no table of the job
-        end = row_end if end is None else max(end, row_end)
-        if row["database"] is None:
+        else:
             statements += [DdlStatement.from_row(one) for one in cast("Sequence[Row]", row["ddl"])]
-            continue
-        if planning.find(name) is not None:
-            planning.parts.setdefault(name, []).append(_part(row, row_end))
+        end = row_end if end is None else max(end, row_end)
     statements.sort(key=lambda one: (one.position, one.event_no))
     scope = planning.memory.scope
     if log is not None and first is not None and scope.foreign_keys is None:
@@ -156,12 +171,28 @@ def plan_batch(
         if states and scope.foreign_keys is not None and scope.foreign_keys != states[-1][1]:
             states.append((statement.position, scope.foreign_keys.copy()))
     _keep_between_renames(planning, [change for _, some in changes for change in some])
-    carried = [] if log is None or not states else cascades_in(touched, states, log, planning.holds_rows)
+    carried = []
+    if log is not None and states and last is not None:
+        carried = _take_cascades(planning, states, last, log)
+        end = last if planning.cascades else end
     _admit(planning, changes, carried, on_error, fail_on_data_loss=fail_on_data_loss)
     _take_statements(planning, changes)
     components = sorted(_components(planning), key=lambda one: one.name)
     learned = Learned(frozenset(planning.gone), planning.complete, planning.memory.scope)
     return BatchPlan(tuple(components), end, learned)
+
+
+def _take_cascades(
+    planning: _Planning, states: Sequence[tuple[Position, ForeignKeys]], end: Position, log: CascadeLog
+) -> list[Carried]:
+    # Those that are not done in the targets are given back.
+    inline = any(key.inline for _, known in states for keys in known.keys.values() for key in keys)
+    appliance = Appliance(planning.applies_cascades, log.takes_inline_keys if inline else None)
+    planning.cascades = links_in(planning.touched, states, end, appliance)
+    for link in planning.cascades:
+        if planning.find(link.key.parent) is not None:
+            planning.links.append((link.key.parent, link.child))
+    return cascades_in(planning.touched, states, log, planning.holds_rows, appliance)
 
 
 def spread(components: Sequence[Component], count: int) -> list[list[Component]]:
@@ -214,6 +245,7 @@ def _admit(
     planning.complete = admission.complete
     for name, refusal in planning.problems:
         admission.refuse(name, refusal)
+    admission.refuse_children(planning.cascades)
     refusals = sorted(admission.refusals.values(), key=lambda one: one.place)
     final = next((one for one in refusals if on_error is OnError.STOP or not can_set_aside(one.error)), None)
     if final is not None:
@@ -300,8 +332,9 @@ def _components(planning: _Planning) -> Iterator[Component]:
 
     for one, other in planning.links:
         leader[find(one)] = find(other)
+    linked = {find(link.child) for link in planning.cascades}
     tables: dict[TableName, dict[TableName, KeptTable]] = {}
-    steps: dict[TableName, list[RowsStep | ChangeStep]] = {}
+    steps: dict[TableName, list[RowsStep | LinkedRowsStep | ChangeStep]] = {}
     for name, table in planning.tables.items():
         about = [change for change in planning.changes if name in change.tables]
         refusal = planning.refusals.get(name)
@@ -313,13 +346,23 @@ def _components(planning: _Planning) -> Iterator[Component]:
         )
         # It stays as it was before the batch: so it keeps stating where it stands, and a replay can go on from there.
         parts = planning.parts.get(name, []) if refusal is None else []
-        steps.setdefault(find(name), []).extend(_rows_steps(name, parts, about))
+        steps.setdefault(find(name), []).extend(() if find(name) in linked else rows_steps(name, parts, about))
     for change in planning.changes:
         for name in {find(name): None for name in change.tables}:
             steps[name].append(change)
+    for name in linked:
+        steps[name] += _linked_steps(planning, tables[name])
     for name, members in tables.items():
         if steps[name] or any(table.set_aside is not None for table in members.values()):
             yield Component(members, tuple(sorted(steps[name], key=lambda step: (step.number, _name_of(step)))))
+
+
+def _linked_steps(planning: _Planning, members: Mapping[TableName, KeptTable]) -> Iterator[LinkedRowsStep]:
+    going_on = [name for name, table in members.items() if table.set_aside is None]
+    parts = {name: planning.parts.get(name, []) for name in going_on}
+    links = [link for link in planning.cascades if link.child in parts]
+    about = [change for change in planning.changes if any(name in members for name in change.tables)]
+    return linked_rows_steps(parts, links, planning.touched, about)
 
 
 def _known(planning: _Planning, table: KeptTable, about: Sequence[ChangeStep]) -> frozenset[Mode]:
@@ -332,23 +375,5 @@ def _known(planning: _Planning, table: KeptTable, about: Sequence[ChangeStep]) -
     return known & frozenset(table.rule.modes) - {Mode.CHANGELOG}
 
 
-def _name_of(step: RowsStep | ChangeStep) -> str:
+def _name_of(step: RowsStep | LinkedRowsStep | ChangeStep) -> str:
     return str(step.table) if isinstance(step, RowsStep) else ""
-
-
-def _rows_steps(name: TableName, parts: Sequence[IndexPart], about: Sequence[ChangeStep]) -> Iterator[RowsStep]:
-    if not parts:
-        return
-    parts = sorted(parts, key=lambda part: part.start)
-    number, after = ROWS_STEP, None
-    for change in (*about, None):
-        before = None if change is None else change.place
-        within = tuple(part for part in parts if _meets(part, after, before))
-        if within and (before is None or before != after):
-            yield RowsStep(number, name, within, after, before)
-        if change is not None:
-            number, after = change.number + ROWS_STEP, change.place
-
-
-def _meets(part: IndexPart, after: LogPlace | None, before: LogPlace | None) -> bool:
-    return (after is None or part.end > after[0]) and (before is None or part.start <= before[0])

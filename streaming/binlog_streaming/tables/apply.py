@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.table_changes import TableRenamed
 from binlog_format.errors import BinlogError, TableError, UnsupportedError
-from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.views.table_index import TableIndex
 from binlog_streaming.lake.partitioning import partition_rule
 from binlog_streaming.lake.sinks import sink_type
@@ -23,9 +22,13 @@ from binlog_streaming.lake.steps import Step, reached
 from binlog_streaming.lake.target import QUERY_PROPERTY, SET_ASIDE_PROPERTY, Ticket
 from binlog_streaming.modes.pieces import Piece, load_pieces
 from binlog_streaming.plan.batch_plan import RowsStep
+from binlog_streaming.plan.cascade_links import LinkedRowsStep
 from binlog_streaming.plan.failures import naming
 from binlog_streaming.plan.memory import SetAside, can_set_aside
 from binlog_streaming.settings import Mode, OnError
+from binlog_streaming.tables.cascades.held_rows import modes_in_order
+from binlog_streaming.tables.cascades.linked_images import LinkedImages, outside_pieces
+from binlog_streaming.tables.cascades.linked_rows import LinkedRows
 from binlog_streaming.tables.columns_step import fit_columns
 from binlog_streaming.tables.log_facts import LogFacts
 from binlog_streaming.tables.looks import Looks
@@ -40,44 +43,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from binlog_connector.schema.definitions import TableName
-    from binlog_connector.spark.table_schemas import SchemaFile
     from binlog_format.log import Log
-    from binlog_format.position import Position
-    from binlog_format.rows.decoding import Decoding
     from binlog_streaming.lake.target import Target, TargetFactory
     from binlog_streaming.plan.batch_plan import ChangeStep, Component, IndexPart, LogPlace
     from binlog_streaming.plan.kept import KeptTable
-    from binlog_streaming.settings import Sink
+    from binlog_streaming.tables.batch_run import BatchRun
     from binlog_streaming.tables.division import Division
     from binlog_streaming.tables.progress import TableProgress
-    from binlog_streaming.tables.renames import Origin
     from binlog_streaming.tables.rows_step import PreparedRows
     from binlog_streaming.tables.statements import Work
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRun:
-    """What all tables of a batch share.
-
-    Attributes:
-        query_id: Id of the streaming query.
-        batch_id: Number of the batch.
-        sink: Where the tables go.
-        position: Where the log goes on behind the batch.
-        decoding: How rows become values.
-        gtid_position: What the log has up to the batch's end, as text; None: not known.
-        on_error: What becomes of a component with a table that cannot go on.
-        schema_file: What it says of tables; None: nothing, or it is not asked.
-    """
-
-    query_id: str
-    batch_id: int
-    sink: Sink
-    position: Position
-    decoding: Decoding = DEFAULT_DECODING
-    gtid_position: str | None = None
-    on_error: OnError = OnError.STOP
-    schema_file: SchemaFile | None = None
 
 
 def apply_component(
@@ -135,17 +109,20 @@ class _ComponentRun:
         self._stopped = {name: table.set_aside for name, table in component.tables.items() if table.set_aside}
         self._reached: tuple[LogPlace, str | None] = ((run.position, 0), None)
         # A part at which several steps have a share is read once.
-        rows = [step for step in component.steps if isinstance(step, RowsStep)]
-        self._uses = Counter(id(part) for step in rows for part in step.parts)
+        self._uses = Counter(id(part) for step in component.rows_steps() for part in step.parts)
         self._read: dict[int, list[Piece]] = {}
 
     def progress(self) -> list[TableProgress]:
         return [tally.progress(self._run.position) for tally in self._tallies.values() if tally.is_touched]
 
-    def apply(self, step: RowsStep | ChangeStep) -> None:
+    def apply(self, step: RowsStep | LinkedRowsStep | ChangeStep) -> None:
         if isinstance(step, RowsStep):
             self._reached = step.after or (step.parts[0].start, 0), None
             self._apply_rows(self._component.tables[step.table], step)
+            return
+        if isinstance(step, LinkedRowsStep):
+            self._reached = step.place, None
+            self._apply_linked_rows(step)
             return
         self._reached = step.place, step.statement.gtid
         # Of a RENAME the new table first: it takes over what the old one holds.
@@ -230,12 +207,29 @@ class _ComponentRun:
         if not content.pieces:
             return
         for mode in table.rule.modes:
-            self._write_rows(table, mode, step, content, is_divided=outline is not None)
+            self._write_rows(table, mode, step.number, content, divided=None if outline is None else step)
 
     def _content(self, table: KeptTable, step: RowsStep) -> RowsContent:
-        cut = (piece.between(step.after, step.before) for part in step.parts for piece in self._pieces(part))
-        pieces = sorted((piece for piece in cut if piece is not None), key=Piece.start)
-        return RowsContent(str(table.name), pieces, self._run.decoding, table.rule, self._facts)
+        return RowsContent(str(table.name), self._pieces_of(step), self._run.decoding, table.rule, self._facts)
+
+    def _apply_linked_rows(self, step: LinkedRowsStep) -> None:
+        assert self._run.cascade_log is not None
+        pieces = {rows.table: self._pieces_of(rows) for rows in step.rows}
+        pieces |= outside_pieces(step, self._run.cascade_log, self._run.decoding)
+        logged = LinkedImages(pieces, self._log)
+        linked = LinkedRows(
+            step, self._component.tables, logged, self._facts, self._run.decoding, self._target, self._rows_ticket
+        )
+        for table, content in linked.contents(self._looks.naming_errors):
+            for mode in modes_in_order(table.rule):
+                self._write_rows(table, mode, step.number, content)
+
+    def _pieces_of(self, step: RowsStep) -> list[Piece]:
+        try:
+            cut = (piece.between(step.after, step.before) for part in step.parts for piece in self._pieces(part))
+            return sorted((piece for piece in cut if piece is not None), key=Piece.start)
+        except BinlogError as error:
+            raise naming(error, str(step.table)) from error
 
     def _pieces(self, part: IndexPart) -> list[Piece]:
         pieces = self._read.pop(id(part), None)
@@ -246,17 +240,21 @@ class _ComponentRun:
             self._read[id(part)] = pieces
         return pieces
 
+    def _rows_ticket(
+        self, table: KeptTable, mode: Mode, number: int, content: RowsContent, keys: tuple[str, ...] = ()
+    ) -> Ticket:
+        return self._ticket(table, mode, number, keys, content.last_place, content.last.gtid())
+
     def _write_rows(
-        self, table: KeptTable, mode: Mode, step: RowsStep, content: RowsContent, *, is_divided: bool
+        self, table: KeptTable, mode: Mode, number: int, content: RowsContent, *, divided: RowsStep | None = None
     ) -> None:
-        place = "{}:{}".format(*content.last.last_change())
         keys = content.keys(mode)
-        ticket = self._ticket(table, mode, step.number, keys, place, content.last.gtid())
+        ticket = self._rows_ticket(table, mode, number, content, keys)
 
         def write(target: Target, tally: ProgressTally) -> int:
             if mode is Mode.MIRROR and not keys:
                 tally.notes.add(Note.WHOLE_ROWS)
-            tally.saw(content.pieces[0].first_commit_time(), content.last.commit_time())
+            tally.saw(content.first_commit_time, content.last.commit_time())
             if ticket.gtid_position is None:
                 self._silent[table.name, mode] = table
             if target.is_done(ticket):
@@ -265,8 +263,8 @@ class _ComponentRun:
             target.check_owner(ticket)
             reached(Step.LOOKED)
             prepared: PreparedRows
-            if is_divided and self._division is not None:
-                prepared = self._division.rows(step, content)
+            if divided is not None and self._division is not None:
+                prepared = self._division.rows(divided, content)
             else:
                 prepared = prepared_rows(content, ticket)
             fit_columns(target, ticket, target_schema(content, mode), self._positions)
@@ -319,7 +317,7 @@ class _ComponentRun:
         origin = origin_of(occasion, change, self._component.tables.get(change.old))
         if origin is None:
             return begun_empty(occasion, target)
-        source = self._source(origin)
+        source = self._target(origin.table, origin.mode)
         held = held_keys(source.properties() or {})
         source.check_owner(self._ticket(origin.table, origin.mode, occasion.step.number, held, "", None))
         return taken_over(occasion, target, source, origin)
@@ -330,15 +328,15 @@ class _ComponentRun:
         if not isinstance(change, TableRenamed) or occasion.table.name == change.old:
             return False
         origin = origin_of(occasion, change, self._component.tables.get(change.old))
-        source = None if origin is None else self._source(origin)
+        source = None if origin is None else self._target(origin.table, origin.mode)
         if source is None or says_before_commit(origin, source):
             return True
         # What becomes of the old name's target comes later, so then it has been said.
         applied = source.applied(ticket)
         return applied is not None and applied.place >= ticket.place
 
-    def _source(self, origin: Origin) -> Target:
-        return self._looks.at(origin.table.uri(self._run.sink.directory, origin.mode))
+    def _target(self, table: KeptTable, mode: Mode) -> Target:
+        return self._looks.at(table.uri(self._run.sink.directory, mode))
 
     def _with_target(self, table: KeptTable, mode: Mode, write: Callable[[Target, ProgressTally], int]) -> None:
         uri = table.uri(self._run.sink.directory, mode)

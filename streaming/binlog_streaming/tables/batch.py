@@ -14,11 +14,13 @@ from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_streaming.modes.shards import IndivisibleError
 from binlog_streaming.plan.batch_plan import ChangeStep
+from binlog_streaming.plan.cascade_links import LinkedRowsStep
 from binlog_streaming.plan.cascades import CascadeLog
 from binlog_streaming.plan.kept import KeptTables
 from binlog_streaming.plan.plan import plan_batch, spread
 from binlog_streaming.settings import OnError
-from binlog_streaming.tables.apply import BatchRun, apply_component
+from binlog_streaming.tables.apply import apply_component
+from binlog_streaming.tables.batch_run import BatchRun
 from binlog_streaming.tables.division import Division, is_divided, task_counts
 from binlog_streaming.tables.missing import check_folders
 from binlog_streaming.tables.tasks import SparkTasks
@@ -90,6 +92,7 @@ class BatchContext:
             self.gtid_position,
             job.on_error,
             schema_file,
+            CascadeLog(job),
         )
 
     def schema_file(self, plan: BatchPlan) -> SchemaFile | None:
@@ -100,7 +103,11 @@ class BatchContext:
             SchemaError: `DDL_NOT_PARSED`.
         """
         path, steps = self.job.source.schema_file, (step for one in plan.components for step in one.steps)
-        asks = any(isinstance(step, ChangeStep) and isinstance(step.change, PartitionsEmptied) for step in steps)
+        asks = any(
+            isinstance(step, LinkedRowsStep)
+            or (isinstance(step, ChangeStep) and isinstance(step.change, PartitionsEmptied))
+            for step in steps
+        )
         return SchemaFile.read(path) if path and asks else None
 
     def plan(self, rows: Iterable[Row]) -> BatchPlan:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from binlog_connector.spark.table_schemas import SchemaFile
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log import Log
+    from binlog_format.position import Position
     from binlog_streaming.modes.pieces import Piece
 
 # What a process knows of a log's statements is shared, and not made for several threads.
@@ -33,7 +34,7 @@ class LogFacts:
 
     Attributes:
         log: Where to look.
-        schema_file: What a schema file says of tables before all statements; of partitions alone.
+        schema_file: What a schema file says of tables before all statements.
     """
 
     log: Log
@@ -47,6 +48,15 @@ class LogFacts:
         """
         with _lock, WatchedLog(self.log.path, self.log.format_name) as watched:
             return RangeSchemas(watched, statement.position, self.schema_file).definition_before(name, statement)
+
+    def definition_at(self, name: TableName, position: Position) -> TableDefinition | None:
+        """What is known of a table at a place of the log; None: nothing.
+
+        Raises:
+            SchemaError: `DDL_NOT_PARSED`.
+        """
+        with _lock, WatchedLog(self.log.path, self.log.format_name) as watched:
+            return RangeSchemas(watched, position, self.schema_file).definition(name)
 
     def of(self, pieces: Sequence[Piece]) -> AbsentFacts | None:
         """What is known of columns that images of one step leave out; None: none do."""

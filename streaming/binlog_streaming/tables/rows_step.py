@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import SchemaError
+from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.images import ImageKind
-from binlog_format.views.changefeed import changefeed_batch
+from binlog_format.views.changefeed import CHANGE_FIELDS, change_columns, changefeed_batch
 from binlog_streaming.lake.conforming import conformed
 from binlog_streaming.lake.evolution import common_schema
 from binlog_streaming.lake.row_values import rows_with
+from binlog_streaming.modes.absent_columns import NO_FACTS
 from binlog_streaming.modes.aligned import aligned
 from binlog_streaming.modes.mirror import mirror_change
-from binlog_streaming.modes.mode_columns import mode_schema
+from binlog_streaming.modes.mode_columns import CASCADED_FROM, mode_schema
 from binlog_streaming.modes.pieces import Piece, StepImages
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.modes.scd2 import scd2_change
@@ -25,13 +28,33 @@ from binlog_streaming.modes.whole_rows import whole_row_change
 from binlog_streaming.settings import Deletes, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from binlog_connector.schema.definitions import TableName
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.target import Target, Ticket
     from binlog_streaming.settings import TableRule
     from binlog_streaming.tables.log_facts import LogFacts
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedRows:
+    """What foreign keys do to the rows of a table, and no log has.
+
+    Attributes:
+        schema: Columns of the rows.
+        keys: Names of the key columns.
+        pieces: Images of it, whose places are those of the changes that were carried on.
+        origins: Of each piece the table of these, `database.table`.
+        computed: Names of columns that are computed anew, nobody knows to what.
+    """
+
+    schema: pa.Schema
+    keys: tuple[str, ...]
+    pieces: tuple[Piece, ...]
+    origins: tuple[str, ...]
+    computed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -40,11 +63,13 @@ class RowsContent:
 
     Attributes:
         source_table: `database.table`.
-        pieces: By their first image; at least one.
+        pieces: By their first image; none where foreign keys alone change the table.
         decoding: How rows become values.
         rule: What the job says of the table.
         facts: Of columns that images leave out; None: what the layouts say.
         columns: Of the table, where the step has more pieces than these; None: it has not.
+        derived: What foreign keys do; None: nothing.
+        end: The piece that holds the last change, up to which the step goes; None: it is one of *pieces*.
     """
 
     source_table: str
@@ -53,18 +78,39 @@ class RowsContent:
     rule: TableRule
     facts: LogFacts | None = None
     columns: pa.Schema | None = None
+    derived: DerivedRows | None = None
+    end: Piece | None = None
 
     @cached_property
     def last(self) -> Piece:
         """The piece that holds the last change."""
-        return max(self.pieces, key=Piece.last_change)
+        return self.end or max(self.pieces, key=Piece.last_change)
+
+    @property
+    def last_place(self) -> str:
+        """Of the last change, as text."""
+        return "{}:{}".format(*self.last.last_change())
+
+    @property
+    def first_commit_time(self) -> int:
+        """Of the first image's group, seconds since 1970 UTC."""
+        pieces = (*self.pieces, *(() if self.derived is None else self.derived.pieces))
+        return min(pieces, key=Piece.start).first_commit_time()
 
     @cached_property
     def images(self) -> tuple[pa.Schema, StepImages]:
         """All images under the same columns, and these."""
-        schema, pieces = aligned(self.source_table, self.pieces, self.decoding, self.columns)
         known = None if self.facts is None else self.facts.of(self.pieces)
-        return schema, StepImages(self.source_table, tuple(pieces), known)
+        if self.derived is None:
+            schema, pieces = aligned(self.source_table, self.pieces, self.decoding, self.columns)
+            return schema, StepImages(self.source_table, tuple(pieces), known)
+        derived = self.derived
+        logged = aligned(self.source_table, self.pieces, self.decoding)[1] if self.pieces else []
+        known = known or NO_FACTS
+        known = replace(known, computed=known.computed | derived.computed)
+        # Of one change the logged image comes first.
+        pieces = sorted([*logged, *derived.pieces], key=Piece.start)
+        return derived.schema, StepImages(self.source_table, tuple(pieces), known)
 
     def keys(self, mode: Mode) -> tuple[str, ...]:
         """Key columns of a target; empty for a changelog, and where the whole row is the key.
@@ -75,6 +121,8 @@ class RowsContent:
         if mode is Mode.CHANGELOG:
             return ()
         spelled = {name.casefold(): name for name in self.images[0].names}
+        if self.derived is not None:
+            return tuple(spelled[key.casefold()] for key in self.derived.keys)
         keys = [tuple(spelled[key.casefold()] for key in self._keys_of(piece, mode)) for piece in self.pieces]
         for other in keys[1:]:
             if other != keys[0]:
@@ -93,11 +141,17 @@ class RowsContent:
         return tuple(str(piece.layout.columns[key].name) for key in key_columns(piece.layout, self.rule.keys))
 
 
+def bare_layout(name: TableName, piece: Piece) -> TableLayout:
+    """A table of which no rows are in the log, where a layout has to be; *piece* is of the same log."""
+    return TableLayout(name.database, name.table, (), (), "", b"", piece.layout.vendor)
+
+
 def target_schema(content: RowsContent, mode: Mode) -> pa.Schema:
     """Columns that the rows have in a target."""
     if mode is Mode.CHANGELOG:
         schemas = [arrow_schema(piece.layout, content.decoding) for piece in content.pieces]
-        return mode_schema(mode, common_schema(schemas, content.source_table))
+        schemas = schemas or ([] if content.derived is None else [content.derived.schema])
+        return mode_schema(mode, common_schema(schemas, content.source_table), on_cascade=content.rule.foreign_keys)
     return mode_schema(mode, content.images[0], content.rule.deletes)
 
 
@@ -130,11 +184,27 @@ class _ChangelogRows:
     schema: pa.Schema
 
     def bring_into(self, target: Target, ticket: Ticket) -> int:
-        pieces = self.content.pieces
-        batches = (changefeed_batch(piece.images, piece.events, piece.groups, piece.gtid_sources) for piece in pieces)
-        rows = (conformed(batch, self.schema) for batch in batches)
+        derived = self.content.derived
+        rows = (conformed(batch, self.schema) for batch in self._batches())
         target.append(pa.RecordBatchReader.from_batches(self.schema, rows), ticket)
-        return sum(len(piece.images.table) for piece in pieces)
+        return sum(
+            len(piece.images.table) for piece in (*self.content.pieces, *(() if derived is None else derived.pieces))
+        )
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for piece in self.content.pieces:
+            yield changefeed_batch(piece.images, piece.events, piece.groups, piece.gtid_sources)
+        if self.content.derived is None:
+            return
+        schema = pa.schema([*self.content.derived.schema, *CHANGE_FIELDS, CASCADED_FROM])
+        for piece, origin in zip(self.content.derived.pieces, self.content.derived.origins, strict=True):
+            count = len(piece.images.table)
+            numbers, present = np.arange(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
+            columns = [
+                piece.images.column_of(index, numbers, present) for index in range(len(self.content.derived.schema))
+            ]
+            columns += change_columns(piece.images.table, piece.events, piece.groups, piece.gtid_sources)
+            yield pa.RecordBatch.from_arrays([*columns, pa.repeat(origin, count)], schema=schema)
 
 
 @dataclass(frozen=True, slots=True)

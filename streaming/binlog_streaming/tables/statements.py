@@ -262,7 +262,7 @@ def _created(occasion: Occasion, target: Target, change: TableCreated) -> Work |
     wanted = None
     if change.columns is not None:
         columns = occasion.schema_of(occasion.settled(change.columns))
-        wanted = mode_schema(occasion.mode, columns, occasion.table.rule.deletes)
+        wanted = mode_schema(occasion.mode, columns, occasion.table.rule.deletes, occasion.table.rule.foreign_keys)
     if properties is None:
         if wanted is None or not set(keys) <= set(wanted.names) or (occasion.mode is Mode.SCD2 and not keys):
             return None

@@ -253,7 +253,7 @@ def forget(server: MariaDbServer) -> None:
     with server.connect() as connection, connection.cursor() as cursor:
         for database in databases(cursor):
             cursor.execute(f"DROP DATABASE {quoted(database)}")
-        cursor.execute("SET GLOBAL log_bin_compress = 0")
+        cursor.execute("SET GLOBAL log_bin_compress = 0, max_connections = 1000")  # a session of each scenario and more
         cursor.execute("RESET MASTER")
 
 

@@ -15,7 +15,8 @@ from binlog_streaming.plan.kept import KeptTables
 from binlog_streaming.plan.memory import JobMemory
 from binlog_streaming.plan.plan import plan_batch
 from binlog_streaming.settings import Mode, Sink, TableRule
-from binlog_streaming.tables.apply import BatchRun, apply_component
+from binlog_streaming.tables.apply import apply_component
+from binlog_streaming.tables.batch_run import BatchRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

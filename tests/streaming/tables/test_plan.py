@@ -8,6 +8,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format import open_log
 from binlog_format.events.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.plan.batch_plan import RowsStep
+from binlog_streaming.plan.cascade_links import LinkedRowsStep
 from binlog_streaming.plan.kept import KeptTables
 from binlog_streaming.plan.plan import spread
 from binlog_streaming.settings import Deletes, Mode, TableRule
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from binlog_streaming.plan.batch_plan import BatchPlan, Component
+    from binlog_streaming.plan.batch_plan import BatchPlan, ChangeStep, Component
 
 GROUPS_MAX = 100
 """So many ranges that each holds one event group: then every step that is planned has rows."""
@@ -40,10 +41,13 @@ def plan_of(folder: Path, story: Callable[[ShopLog], None], rule: TableRule = MI
 
 def steps(component: Component) -> list[tuple[int, str]]:
     """Number of each step, and what it is: the table whose rows, or the change."""
-    return [
-        (step.number, step.table.table if isinstance(step, RowsStep) else type(step.change).__name__)
-        for step in component.steps
-    ]
+    return [(step.number, _what(step)) for step in component.steps]
+
+
+def _what(step: RowsStep | LinkedRowsStep | ChangeStep) -> str:
+    if isinstance(step, LinkedRowsStep):
+        return ", ".join(name.table for name in step.tables)
+    return step.table.table if isinstance(step, RowsStep) else type(step.change).__name__
 
 
 def numbers(planned: BatchPlan) -> set[tuple[str, int]]:

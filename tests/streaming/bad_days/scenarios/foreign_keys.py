@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.streaming.bad_days.scenario import Refused, Scenario
 
 CASCADE = Refused("BINLOG_UNSUPPORTED.FOREIGN_KEY_CASCADE", ("day.child",))
@@ -179,4 +181,32 @@ EQUAL = (
     ),
 )
 
-SCENARIOS = (*REFUSED, *EQUAL)
+
+def applied(scenario: Scenario) -> Scenario:
+    """The same day, when what foreign keys do is done in the targets: all tables are the server's."""
+    through_another = "of_which" in scenario.name  # it has no target
+    return replace(
+        scenario,
+        name=f"{scenario.name}_applied",
+        refused=scenario.refused if through_another else None,
+        is_alone=False,
+        rule={**scenario.rule, "foreign_keys": "apply"},
+    )
+
+
+IN_A_CIRCLE = Scenario(
+    "in_a_circle",
+    "CREATE TABLE parent (id INT PRIMARY KEY, best INT);\n"
+    + child("ON DELETE CASCADE")
+    + "INSERT INTO parent VALUES (1, NULL), (2, NULL);\nINSERT INTO child VALUES (10, 1), (20, 2);\n"
+    "ALTER TABLE parent ADD FOREIGN KEY (best) REFERENCES child (id) ON DELETE SET NULL;\n" + DELETE,
+    CASCADE,
+    rule={"foreign_keys": "apply"},
+)
+OF_ANOTHER_ENGINE = Scenario(
+    "of_an_engine_that_passes_over_them",
+    DELETING.replace("ON DELETE CASCADE)", "ON DELETE CASCADE) ENGINE=Aria") + DELETE,
+    rule={"foreign_keys": "apply"},
+)
+
+SCENARIOS = (*REFUSED, *EQUAL, *map(applied, REFUSED), IN_A_CIRCLE, OF_ANOTHER_ENGINE)

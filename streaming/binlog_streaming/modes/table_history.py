@@ -1,0 +1,258 @@
+"""The rows of a table through a step, from those before it to the last image: `TableHistory`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.errors import SchemaError, UnsupportedError
+from binlog_format.rows.arrow_arrays import numbers_array
+from binlog_format.rows.images import ImageKind
+from binlog_streaming.lake.row_values import comparable_table, row_ids
+from binlog_streaming.modes.absent_columns import with_default
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_streaming.modes.pieces import StepImages
+
+    Indices = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+BEFORE_ALL, AFTER_ALL = -1, np.iinfo(np.int64).max
+"""In place of a time: before the first change of a step, and after the last one."""
+
+
+class Versions(NamedTuple):
+    """States that rows were in.
+
+    Attributes:
+        nodes: The state, see `TableHistory`.
+        starts: Time from which on the row was in it.
+        ends: Time up to which.
+        rows: A number for each row, the same as long as it keeps its key.
+    """
+
+    nodes: Indices
+    starts: Indices
+    ends: Indices
+    rows: Indices
+
+
+@dataclass(frozen=True)
+class TableHistory:
+    """Images of a table, and those rows before them that come into question.
+
+    A *node* is a state of a row: the numbers of images, and behind these those of the rows before the step. A time is
+    the rank of a row change among all changes of the step; both images of an update have the same.
+
+    Attributes:
+        images: Of the step; none where it has no pieces.
+        schema: Columns of the table.
+        keys: Indices of its key columns; empty: it has none.
+        times: Of each image.
+        before: Rows before the step, in these columns.
+    """
+
+    images: StepImages
+    schema: pa.Schema
+    keys: tuple[int, ...]
+    times: Indices
+    before: pa.Table
+
+    def column(self, name: str) -> int:
+        """Index of a column; the server does not tell upper from lower case.
+
+        Raises:
+            SchemaError: `COLUMN_MISMATCH`: there is none.
+        """
+        names = [known.casefold() for known in self.schema.names]
+        if name.casefold() not in names:
+            raise SchemaError(
+                "COLUMN_MISMATCH",
+                f"{self.images.source_table}: a foreign key names column {name}, and its rows have "
+                f"{', '.join(self.schema.names)}",
+                hint='Give the definitions (option schemaFile), or set foreign_keys = "ignore" for the child table',
+            )
+        return names.index(name.casefold())
+
+    def part(self, columns: Sequence[int]) -> pa.Schema:
+        """Some columns."""
+        return pa.schema([self.schema.field(column) for column in columns])
+
+    def keys_of_images(self) -> pa.Table:
+        """The keys of all images, under their names."""
+        images = np.arange(len(self.images), dtype=np.int64)
+        arrays = [self._key_values(key, images) for key in self.keys]
+        return pa.Table.from_arrays(arrays, schema=self.part(self.keys))
+
+    def rows(self, nodes: Indices) -> pa.Table:
+        """Whole rows.
+
+        Raises:
+            UnsupportedError: `ROW_IMAGE`: a column is in no image, and in no row before them.
+        """
+        arrays = [self.values(column, nodes) for column in range(len(self.schema))]
+        return pa.Table.from_arrays(arrays, schema=self.schema)
+
+    def values(self, column: int, nodes: Indices, *, unknown_is_null: bool = False) -> pa.ChunkedArray:
+        """A column of some nodes.
+
+        Args:
+            column: Index.
+            nodes: In any order.
+            unknown_is_null: Null where the value is in no image, and in no row before them.
+
+        Raises:
+            UnsupportedError: `ROW_IMAGE`: as `rows`.
+        """
+        kind, count = self.schema.field(column).type, len(self.images)
+        default = self.images.facts.defaults.get(self.schema.names[column])
+        sources = self._sources(column)[nodes]
+        lacking = (sources == self._unknown) | ((sources == self._by_default) & (default is None))
+        if lacking.any() and not unknown_is_null:
+            raise self.lacking(column)
+        own = sources < count
+        known_before = ~own & (sources < self._unknown)
+        chunks = [
+            *self.images.values(column, kind, sources[own]).chunks,
+            *self.before.column(column).take(numbers_array(sources[known_before] - count)).chunks,
+            pa.nulls(1, kind),
+        ]
+        places = np.full(len(nodes), own.sum() + known_before.sum(), dtype=np.int64)
+        places[own] = np.arange(own.sum())
+        places[known_before] = own.sum() + np.arange(known_before.sum())
+        values = pa.chunked_array(chunks, kind).take(numbers_array(places))
+        return values if default is None else with_default(values, sources == self._by_default, default)
+
+    def lacking(self, column: int) -> UnsupportedError:
+        """The error for a column that images leave out, and that nobody knows."""
+        return UnsupportedError(
+            "ROW_IMAGE",
+            f"{self.images.source_table}: {self.schema.names[column]}: missing from row images; what foreign keys do "
+            "cannot be worked out without it",
+            hint='Set binlog_row_image=FULL on the server, or foreign_keys = "ignore" for the child table',
+        )
+
+    def versions(self) -> Versions:
+        """The states that rows are in after an image, and before all."""
+        count, kinds = len(self.images), self.images.kinds
+        nodes = np.concatenate([np.flatnonzero(_begins(kinds)), count + np.arange(self.before.num_rows)])
+        following = self._following[nodes]
+        ends = np.where(following < 0, AFTER_ALL, self.times[following] if count else AFTER_ALL)
+        starts = np.concatenate([self.times[_begins(kinds)], np.full(self.before.num_rows, BEFORE_ALL)])
+        return Versions(nodes, starts, ends, self._row_ids[nodes])
+
+    def ends_of(self, rows: pa.Table, times: Indices) -> Indices:
+        """Of rows that have their keys since some times the time of the next image with the key, as `Versions.ends`."""
+        ids = self._ids_with(rows)
+        own, wanted = ids[: len(self.images)], ids[len(self.images) :]
+        # Key and time as one number.
+        width = max(int(times.max(initial=0)), int(self.times.max(initial=0))) + 1
+        order = np.argsort(own * width + self.times)
+        places = np.searchsorted((own * width + self.times)[order], wanted * width + times, side="right")
+        found = np.append(order, -1)[places]
+        is_same = (found >= 0) & (np.append(own, -1)[found] == wanted)
+        return np.where(is_same, np.append(self.times, 0)[found], AFTER_ALL)
+
+    def is_carried(self, columns: Sequence[int]) -> tuple[Indices, Indices]:
+        """Images after updates that have a value of *columns* from states before the update.
+
+        Returns:
+            Their times, and the row that they are of.
+        """
+        if not self.images.has_absent:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        after = np.flatnonzero(self.images.kinds == ImageKind.UPDATE_AFTER)
+        carried = np.zeros(len(after), dtype=np.bool_)
+        for column in columns:
+            sources = self._sources(column)[after]
+            carried |= (sources != after) & (sources != after - 1)
+        return self.times[after[carried]], self._row_ids[after[carried] - 1]
+
+    @cached_property
+    def _row_ids(self) -> Indices:
+        if not self.keys:
+            return np.arange(len(self.images) + self.before.num_rows, dtype=np.int64)
+        return self._ids_with(self.before)
+
+    def _ids_with(self, rows: pa.Table) -> Indices:
+        """A number for each image and each row of *rows*, the same for the same key."""
+        images = np.arange(len(self.images), dtype=np.int64)
+        arrays = []
+        for key in self.keys:
+            chunks = [*self._key_values(key, images).chunks, *rows.column(key).chunks]
+            arrays.append(pa.chunked_array(chunks, self.schema.field(key).type))
+        ids, _ = row_ids(comparable_table(arrays))
+        return ids
+
+    def _key_values(self, column: int, images: Indices) -> pa.ChunkedArray:
+        # The image after an update may leave it out: then it is that of the image before.
+        if self.images.has_absent:
+            absent = self.images.absent_mask(column)
+            images = np.where(absent & (self.images.kinds == ImageKind.UPDATE_AFTER), images - 1, images)
+            if absent[images].any():
+                raise self.lacking(column)
+        return self.images.values(column, self.schema.field(column).type, images)
+
+    @cached_property
+    def _chains(self) -> tuple[Indices, Indices]:
+        # For each node the one before it of the same row, and the one after it; -1: there is none.
+        count, total = len(self.images), len(self._row_ids)
+        order = np.concatenate([count + np.arange(self.before.num_rows), self.images.in_log_order()]).astype(np.int64)
+        order = order[np.argsort(self._row_ids[order], kind="stable")]
+        same = self._row_ids[order[1:]] == self._row_ids[order[:-1]]
+        previous, following = np.full(total, -1, dtype=np.int64), np.full(total, -1, dtype=np.int64)
+        previous[order[1:][same]] = order[:-1][same]
+        following[order[:-1][same]] = order[1:][same]
+        return previous, following
+
+    @property
+    def _following(self) -> Indices:
+        return self._chains[1]
+
+    @property
+    def _unknown(self) -> int:
+        # In place of a node: nobody knows; and one more: the default of an insert.
+        return len(self.images) + int(self.before.num_rows)
+
+    @property
+    def _by_default(self) -> int:
+        return self._unknown + 1
+
+    def _sources(self, column: int) -> Indices:
+        """For each node the one that has its value of a column."""
+        everything = np.arange(self._by_default + 1, dtype=np.int64)
+        if not self.images.has_absent:
+            return everything
+        absent = np.flatnonzero(self.images.absent_mask(column))
+        ahead = everything.copy()
+        ahead[absent] = self._predecessors[absent]
+        while True:
+            further = ahead[ahead]
+            if (further == ahead).all():
+                return ahead
+            ahead = further
+
+    @cached_property
+    def _predecessors(self) -> Indices:
+        kinds = self.images.kinds
+        images = np.arange(len(kinds), dtype=np.int64)
+        previous = self._chains[0][images] if self.keys else np.full(len(kinds), -1, dtype=np.int64)
+        has_row = (previous >= len(kinds)) | ((previous >= 0) & _begins(kinds)[np.clip(previous, 0, len(kinds) - 1)])
+        found = np.where(has_row, previous, self._unknown)
+        found[kinds == ImageKind.INSERT] = self._by_default
+        is_after = kinds == ImageKind.UPDATE_AFTER
+        found[is_after] = images[is_after] - 1
+        return found
+
+
+def _begins(kinds: NDArray[np.uint8]) -> Mask:
+    mask: Mask = np.isin(kinds, (ImageKind.INSERT, ImageKind.UPDATE_AFTER))
+    return mask

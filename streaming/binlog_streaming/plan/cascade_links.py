@@ -1,0 +1,156 @@
+"""Foreign keys whose actions are done in the targets of their children: `Link`, `links_in`, `LinkedRowsStep`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from binlog_connector.schema.definitions import TableName
+    from binlog_connector.schema.foreign_keys import Cascade, ForeignKey, ForeignKeys
+    from binlog_format.position import Position
+    from binlog_streaming.plan.batch_plan import LogPlace, RowsStep
+    from binlog_streaming.plan.cascades import Touched
+
+
+class Link(NamedTuple):
+    """A foreign key, for as long as it is the same.
+
+    Attributes:
+        child: Whose rows it changes.
+        key: It names the parent.
+        since: From the event group at this position on.
+        until: Up to the one before this position.
+    """
+
+    child: TableName
+    key: ForeignKey
+    since: Position
+    until: Position
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedRowsStep:
+    """Rows of tables that foreign keys link, between two statements about any of them.
+
+    Attributes:
+        number: As of `RowsStep`.
+        rows: One for each table, children before their parents: in this order they are committed. A table's rows may
+            have no parts: then foreign keys alone change it.
+        links: The foreign keys.
+        outside: Changes of parents that have no targets here.
+        after: Only rows after this place.
+        before: Only rows before this place.
+    """
+
+    number: int
+    rows: tuple[RowsStep, ...]
+    links: tuple[Link, ...]
+    outside: tuple[Touched, ...] = ()
+    after: LogPlace | None = None
+    before: LogPlace | None = None
+
+    @property
+    def place(self) -> LogPlace:
+        """Where it begins, about."""
+        starts = [part.start for rows in self.rows for part in rows.parts] + [part.start for part in self.outside]
+        return self.after or (min(starts), 0)
+
+    @property
+    def tables(self) -> tuple[TableName, ...]:
+        """Whose rows."""
+        return tuple(one.table for one in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Appliance:
+    """What can be done in targets.
+
+    Attributes:
+        is_applied: Whether a table has targets in which it is done.
+        takes_inline: Whether the servers make a foreign key of REFERENCES in a column's own words; None: some do.
+    """
+
+    is_applied: Callable[[TableName], bool]
+    takes_inline: bool | None
+
+    def is_real(self, key: ForeignKey) -> bool:
+        """Whether the server may have the key."""
+        return not key.inline or self.takes_inline is not False
+
+    def obstacle(self, cascade: Cascade, root: TableName, keys: ForeignKeys) -> str:
+        """Why a foreign key's actions after a change of *root* cannot be done in the child's targets; empty: they can.
+
+        Args:
+            cascade: The key.
+            root: The table whose change the log has.
+            keys: All that are known.
+        """
+        child, key = cascade
+        if key.inline and self.takes_inline is None:
+            return "it stands in a column's own words, and the servers of this log differ in what they make of that"
+        if key.parent != root and not self.is_applied(key.parent):
+            return f"it comes through {key.parent}, for which it is not done"
+        if key.parent != child and child in _ancestors(key.parent, keys):
+            return "foreign keys lead from the table to others and back to it"
+        return ""
+
+
+def links_in(
+    touched: Iterable[Touched], states: Sequence[tuple[Position, ForeignKeys]], end: Position, appliance: Appliance
+) -> list[Link]:
+    """The foreign keys through which a batch may change rows of tables in which that is done.
+
+    Args:
+        touched: The row events of the batch to which foreign keys apply.
+        states: The foreign keys, each from a position on.
+        end: Of the batch.
+        appliance: What can be done.
+    """
+    found: dict[Link, None] = {}
+    parts = list(touched)
+    for number, (since, keys) in enumerate(states):
+        until = states[number + 1][0] if number + 1 < len(states) else end
+        for part in parts:
+            if max(part.start, since) < min(part.end, until):
+                for cascade in reached(part, keys):
+                    if appliance.is_applied(cascade.child) and appliance.is_real(cascade.key):
+                        found[Link(*cascade, since, until)] = None
+    return list(found)
+
+
+def reached(part: Touched, keys: ForeignKeys) -> list[Cascade]:
+    """Foreign keys through which changes of a parent may change rows of other tables, those through others too."""
+    by_delete = keys.reached_by_delete(part.table) if part.deletes else []
+    columns = keys.updating_columns(part.table) if part.updates else frozenset()
+    by_update = keys.reached_by_update(part.table, columns) if columns else []
+    return list(dict.fromkeys((*by_delete, *by_update)))
+
+
+def children_first(tables: Iterable[TableName], links: Iterable[Link]) -> list[TableName]:
+    """*tables* in an order in which each comes after all that its changes are carried on to; there are no circles."""
+    children: dict[TableName, set[TableName]] = {name: set() for name in sorted(tables)}
+    for link in links:
+        if link.key.parent in children and link.child in children and link.child != link.key.parent:
+            children[link.key.parent].add(link.child)
+    order: dict[TableName, None] = {}
+    while len(order) < len(children):
+        ready = [name for name, of in children.items() if name not in order and of <= order.keys()]
+        assert ready, "foreign keys in a circle are refused"
+        order.update(dict.fromkeys(ready))
+    return list(order)
+
+
+def _ancestors(child: TableName, keys: ForeignKeys) -> set[TableName]:
+    parents: Mapping[TableName, set[TableName]] = {
+        name: {key.parent for key in of if key.cascades} for name, of in keys.keys.items()
+    }
+    found: set[TableName] = set()
+    ahead = [child]
+    while ahead:
+        new = parents.get(ahead.pop(), set()) - found
+        found |= new
+        ahead += new
+    return found

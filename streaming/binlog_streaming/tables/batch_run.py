@@ -1,0 +1,43 @@
+"""What all tables of a batch share: `BatchRun`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_format.rows.decoding import DEFAULT_DECODING
+from binlog_streaming.settings import OnError
+
+if TYPE_CHECKING:
+    from binlog_connector.spark.table_schemas import SchemaFile
+    from binlog_format.position import Position
+    from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.plan.cascades import CascadeLog
+    from binlog_streaming.settings import Sink
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRun:
+    """What all tables of a batch share.
+
+    Attributes:
+        query_id: Id of the streaming query.
+        batch_id: Number of the batch.
+        sink: Where the tables go.
+        position: Where the log goes on behind the batch.
+        decoding: How rows become values.
+        gtid_position: What the log has up to the batch's end, as text; None: not known.
+        on_error: What becomes of a component with a table that cannot go on.
+        schema_file: What it says of tables; None: nothing, or it is not asked.
+        cascade_log: Reads rows of parents that have no targets; None: there are no foreign keys to follow.
+    """
+
+    query_id: str
+    batch_id: int
+    sink: Sink
+    position: Position
+    decoding: Decoding = DEFAULT_DECODING
+    gtid_position: str | None = None
+    on_error: OnError = OnError.STOP
+    schema_file: SchemaFile | None = None
+    cascade_log: CascadeLog | None = None

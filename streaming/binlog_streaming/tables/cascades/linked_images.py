@@ -1,0 +1,125 @@
+"""What the log has of tables that foreign keys link, in one order: `LinkedImages`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_connector.schema.foreign_keys import are_logged
+from binlog_format.rows.images import ImageKind, read_images
+from binlog_format.views.cascading import are_checked
+from binlog_streaming.modes.pieces import Piece, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_connector.schema.definitions import TableName
+    from binlog_format.log import Log
+    from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.plan.cascade_links import Link, LinkedRowsStep
+    from binlog_streaming.plan.cascades import CascadeLog
+
+    Indices = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class LinkedImages:
+    """Row images of several tables; numbers of images count over all pieces, table after table.
+
+    Attributes:
+        pieces: Of each table, in log order.
+        log: Where they are from.
+    """
+
+    pieces: Mapping[TableName, Sequence[Piece]]
+    log: Log
+
+    @cached_property
+    def flat(self) -> list[Piece]:
+        """All pieces."""
+        return [piece for pieces in self.pieces.values() for piece in pieces]
+
+    @cached_property
+    def names(self) -> list[TableName]:
+        """Of each piece its table."""
+        return [name for name, pieces in self.pieces.items() for _ in pieces]
+
+    @cached_property
+    def times(self) -> Indices:
+        """Of each image the rank of its row change among all."""
+        if not self.flat:
+            return np.empty(0, np.int64)
+        places = [(*piece.places(), piece.images.table["row_no"].astype(np.int64)) for piece in self.flat]
+        columns = np.stack([np.concatenate(column) for column in zip(*places, strict=True)])
+        order = np.lexsort(columns[::-1])
+        sorted_columns = columns[:, order]
+        begins = np.ones(len(order), dtype=np.bool_)
+        begins[1:] = (sorted_columns[:, 1:] != sorted_columns[:, :-1]).any(axis=0)
+        times = np.empty(len(order), dtype=np.int64)
+        times[order] = np.cumsum(begins)
+        return times
+
+    def start(self, name: TableName) -> int:
+        """Number of a table's first image."""
+        return sum(_size(piece) for piece in self.flat[: self.names.index(name)]) if name in self.names else 0
+
+    def times_of(self, name: TableName) -> Indices:
+        """Those of a table's images."""
+        start = self.start(name)
+        return self.times[start : start + sum(_size(piece) for piece in self.pieces[name])]
+
+    def changes_of(self, parent: TableName, link: Link) -> Indices:
+        """Of the images of *parent* those of deletes and before updates that its server carried on by a foreign key."""
+        start = self.start(parent)
+        kinds = [piece.images.table["kind"] for piece in self.pieces[parent]]
+        if not kinds:
+            return np.empty(0, np.int64)
+        chosen = np.isin(np.concatenate(kinds), (ImageKind.UPDATE_BEFORE, ImageKind.DELETE))
+        chosen &= np.concatenate([self._is_carried(piece) for piece in self.pieces[parent]])
+        numbers = np.flatnonzero(chosen)
+        return numbers[self.is_within(numbers + start, link)]
+
+    def is_within(self, numbers: Indices, link: Link) -> Mask:
+        """Which of some images are where a foreign key is."""
+        versions = self._versions[numbers]
+        mask: Mask = (versions >= version_of(link.since)) & (versions < version_of(link.until))
+        return mask
+
+    @cached_property
+    def _versions(self) -> Indices:
+        versions = [piece.places()[0] for piece in self.flat]
+        return np.concatenate(versions) if versions else np.empty(0, np.int64)
+
+    def _is_carried(self, piece: Piece) -> Mask:
+        events = piece.images.table["event"].astype(np.int64)
+        files = piece.groups["file_no"][piece.events["group"][events]]
+        logged = [number for number in np.unique(files).tolist() if are_logged(self.log, number)]
+        return are_checked(piece.images.data, piece.events, events) & ~np.isin(files, logged)
+
+
+def _size(piece: Piece) -> int:
+    return len(piece.images.table)
+
+
+def outside_pieces(step: LinkedRowsStep, log: CascadeLog, decoding: Decoding) -> dict[TableName, list[Piece]]:
+    """Images of parents without targets, read out of the log.
+
+    Raises:
+        BinlogError: The log, or what is wrong with the rows.
+    """
+    found: dict[TableName, list[Piece]] = {}
+    for part in step.outside:
+        for block, touched in log.events_of(part.table, part.start, part.end):
+            images = read_images(
+                block.data, block.events, touched.events, touched.layout, place=block.place, decoding=decoding
+            )
+            piece = Piece(images, block.events, block.groups, touched.layout, block.gtid_sources, decoding)
+            cut = piece.between(step.after, step.before)
+            found.setdefault(part.table, []).extend([] if cut is None else [cut])
+    return {name: sorted(pieces, key=Piece.start) for name, pieces in found.items()}

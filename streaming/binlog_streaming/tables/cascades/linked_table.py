@@ -1,0 +1,140 @@
+"""One of the tables that foreign keys link: `LinkedTable`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import UnsupportedError
+from binlog_streaming.modes.aligned import aligned
+from binlog_streaming.modes.cascades import Reference, RowChanges, derived_changes
+from binlog_streaming.modes.pieces import StepImages
+from binlog_streaming.modes.row_keys import key_columns
+from binlog_streaming.modes.table_history import TableHistory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from binlog_connector.schema.definitions import TableName
+    from binlog_connector.schema.foreign_keys import ForeignKey
+    from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.tables.cascades.held_rows import HeldRows
+    from binlog_streaming.tables.cascades.linked_images import LinkedImages
+    from binlog_streaming.tables.log_facts import LogFacts
+
+
+@dataclass(frozen=True)
+class LinkedTable:
+    """What is known of a table when a step begins.
+
+    Attributes:
+        name: In the log.
+        logged: What the log has of the step.
+        held: The rows before; None: the table has no target.
+        decoding: How rows become values.
+        facts: What definitions say.
+    """
+
+    name: TableName
+    logged: LinkedImages
+    held: HeldRows | None
+    decoding: Decoding
+    facts: LogFacts
+
+    @cached_property
+    def schema(self) -> pa.Schema | None:
+        """Columns of the rows; None: there are no rows, neither in the log nor before."""
+        if self.logged.pieces[self.name]:
+            return self._aligned[0]
+        return None if self.held is None else self.held.schema()
+
+    @property
+    def known_schema(self) -> pa.Schema:
+        """The same where there are rows."""
+        assert self.schema is not None
+        return self.schema
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """Names of its key columns; empty: none are known."""
+        rule = None if self.held is None else self.held.rule
+        pieces = self.logged.pieces[self.name]
+        if rule is not None and rule.keys:
+            return rule.keys
+        if pieces and pieces[-1].layout.primary_key:
+            layout = pieces[-1].layout
+            return tuple(str(layout.columns[key].name) for key in key_columns(layout, ()))
+        if self.held is not None and self.held.keys:
+            return self.held.keys
+        definition = self.facts.definition_at(self.name, max(piece.last_change() for piece in self.logged.flat)[0])
+        return () if definition is None else definition.primary_key
+
+    @property
+    def has_absent(self) -> bool:
+        """Whether images leave columns out, which are to be looked for in the rows before."""
+        return self._images.has_absent
+
+    @cached_property
+    def own_history(self) -> TableHistory:
+        """The images, and the rows before them that they leave columns of out."""
+        return self._history(())
+
+    def derived(self, changes: Sequence[tuple[ForeignKey, RowChanges]]) -> RowChanges | None:
+        """What foreign keys do to its rows, given what happens to those that they refer to; None: it has no rows.
+
+        Raises:
+            UnsupportedError: `FOREIGN_KEY_CASCADE`: it has no key. As `derived_changes`.
+        """
+        if self.schema is None:
+            return None
+        references = []
+        for key, some in changes:
+            columns = tuple(self.own_history.column(name) for name in key.columns)
+            reference = Reference.of(key, columns, some)
+            if len(reference.changes):
+                references.append(reference)
+        if not references:
+            return None
+        if not self.keys:
+            raise self._no_key(references[0].key)
+        wanted = [
+            reference.changes.before.rename_columns([self.schema.names[column] for column in reference.columns])
+            for reference in references
+        ]
+        return derived_changes(self._history(wanted), references)
+
+    def _history(self, wanted: Sequence[pa.Table]) -> TableHistory:
+        schema = self.known_schema
+        keys = tuple(key for key in map(self._index, self.keys) if key is not None) if self.held is not None else ()
+        history = TableHistory(self._images, schema, keys, self.logged.times_of(self.name), schema.empty_table())
+        if self.held is None:
+            return history
+        if self._images.has_absent:
+            wanted = [*wanted, history.keys_of_images()]
+        before = self.held.matching(wanted, self.keys, schema)
+        return TableHistory(self._images, schema, keys, history.times, before)
+
+    def _index(self, name: str) -> int | None:
+        names = [known.casefold() for known in self.known_schema.names]
+        return names.index(name.casefold()) if name.casefold() in names else None
+
+    @cached_property
+    def _aligned(self) -> tuple[pa.Schema, StepImages]:
+        pieces = self.logged.pieces[self.name]
+        schema, same = aligned(str(self.name), pieces, self.decoding)
+        return schema, StepImages(str(self.name), tuple(same), self.facts.of(pieces))
+
+    @property
+    def _images(self) -> StepImages:
+        return self._aligned[1] if self.logged.pieces[self.name] else StepImages(str(self.name), ())
+
+    def _no_key(self, key: ForeignKey) -> UnsupportedError:
+        return UnsupportedError(
+            "FOREIGN_KEY_CASCADE",
+            f"{self.name}: rows of {key.parent} changed that its foreign key {key.name} refers to, and the log names "
+            "no primary key for it: what becomes of its rows cannot be followed",
+            hint='Name columns that tell its rows apart (keys in [[tables]]), or set foreign_keys = "ignore" for it',
+        )
