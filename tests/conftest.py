@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from binlog_streaming.demo.mariadb_server import MariaDbServer
+    from binlog_streaming.demo.mariadb.server import MariaDbServer
 
 register_profiles()
 
@@ -181,7 +181,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 def mariadb_server(tmp_path: Path) -> Iterator[MariaDbServer]:
     """A MariaDB server of its own for each test, running; skips where none is installed, but fails in CI."""
-    from binlog_streaming.demo.mariadb_server import MariaDbError, MariaDbServer
+    from binlog_streaming.demo.mariadb.server import MariaDbError, MariaDbServer
 
     try:
         server = MariaDbServer(tmp_path / "server")

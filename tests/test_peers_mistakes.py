@@ -17,7 +17,7 @@ import pytest
 
 from binlog_format import BinlogError, CorruptError, SchemaError, open_log
 from binlog_format.innodb.writer.options import WriterOptions
-from binlog_streaming.repack import Repacker
+from binlog_streaming.repack.repacker import Repacker
 from tests.format.classic.logs import open_classic
 from tests.truth.cases import case
 from tests.truth.comparison import Comparison

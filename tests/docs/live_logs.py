@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_streaming.demo.mariadb_load import ServerLoad
-from binlog_streaming.demo.mariadb_server import MariaDbServer
+from binlog_streaming.demo.mariadb.load import ServerLoad
+from binlog_streaming.demo.mariadb.server import MariaDbServer
 from binlog_streaming.demo.processes import ReportingProcess
 from binlog_streaming.demo.real_log import find_real_log
 from binlog_streaming.demo.shop import DATABASE, TABLES

@@ -48,7 +48,7 @@ MIN_COMMANDS = {"README.md": 7, "docs/reading.md": 12}
 @pytest.fixture(scope="module", params=["demo", pytest.param("mariadb", marks=pytest.mark.server)])
 def live_log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveLog]:
     """Each of the two logs; without a server the second skips, but fails in CI."""
-    from binlog_streaming.demo.mariadb_server import MariaDbError
+    from binlog_streaming.demo.mariadb.server import MariaDbError
 
     with contextlib.ExitStack() as stack:
         make = demo_log if request.param == "demo" else mariadb_log

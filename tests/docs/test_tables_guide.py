@@ -13,9 +13,9 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from binlog_streaming.demo.mariadb_server import MariaDbError, MariaDbServer
+from binlog_streaming.demo.mariadb.server import MariaDbError, MariaDbServer
+from binlog_streaming.jobs.record_keeper import RECORD_FILE
 from binlog_streaming.modes.mode_columns import mode_schema
-from binlog_streaming.record_keeper import RECORD_FILE
 from binlog_streaming.settings import Deletes, Mode, OnCascade, OnStatement, Sink, TableFormat, TableRule
 from tests.docs.markdown import REPO, code_blocks, table_rows
 from tests.program import run_program

@@ -14,11 +14,11 @@ from deltalake import DeltaTable
 from binlog_connector.spark.source import BinlogDataSource
 from binlog_format import open_log
 from binlog_format.gtid_set import parse_gtids
-from binlog_streaming.checkpoint import read_checkpoint
-from binlog_streaming.record_keeper import RecordKeeper
-from binlog_streaming.replay import ReplayRequest, plan_replay
-from binlog_streaming.settings_model import Job, OnStatement, Sink, Source, TableFormat, TableRule, UnknownValues
-from binlog_streaming.state_files import state_of
+from binlog_streaming.jobs.checkpoint import read_checkpoint
+from binlog_streaming.jobs.record_keeper import RecordKeeper
+from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay
+from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.settings.model import Job, OnStatement, Sink, Source, TableFormat, TableRule, UnknownValues
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch import BatchContext
 from binlog_streaming.tables.missing import check_folders
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from binlog_streaming.jobs.replay.replay import Replay
     from binlog_streaming.plan.memory import JobMemory
-    from binlog_streaming.replay import Replay
     from tests.truth.truth_case import Case, Row
 
 

@@ -15,7 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 from binlog_format.errors import BinlogError, SchemaError, StartError, StorageError
-from binlog_streaming.cli.changes import register
+from binlog_streaming.cli.logs.changes import register
 from tests.corpus import SERVER_CASES, corpus
 
 if TYPE_CHECKING:

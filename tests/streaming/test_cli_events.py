@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from binlog_format.errors import BinlogError
-from binlog_streaming.cli.events import register
+from binlog_streaming.cli.logs.events import register
 from tests.corpus import SERVER_CASES, corpus
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from binlog_format import BinlogError, OptionError, Position, UnsupportedError, open_log
 from binlog_format.source_file import open_directory
 from binlog_streaming.cli.app import COMMAND_MODULES, app
-from binlog_streaming.cli.page_view import PageView
+from binlog_streaming.cli.logs.page_view import PageView
 from tests.corpus import SERVER_CASES
 from tests.format.innodb.inspection.small_logs import PAGE_SIZE, mixed_log, tiny_log
 from tests.format.innodb.log_groups import read_groups

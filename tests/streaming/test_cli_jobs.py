@@ -14,7 +14,7 @@ from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.watch import DirectoryWatch
 from binlog_format import Position
 from binlog_format.errors import OptionError, StorageError
-from binlog_streaming.mirror_job import OWN_FOLDER, mirror_job, remember
+from binlog_streaming.jobs.mirror import OWN_FOLDER, mirror_job, remember
 from binlog_streaming.settings import Mode, TableFormat, TableRule, load_job
 from tests.faults.processes import files_up_to
 from tests.program import PROGRAM, run_program
@@ -188,7 +188,7 @@ def test_stopped_is_not_ended(once: bool, number: signal.Signals, status: int, t
 
 def test_lines_for_people_say_once_what_is_special_about_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     from binlog_format.position import Position
-    from binlog_streaming.cli.running import LinePrinter
+    from binlog_streaming.cli.jobs.running import LinePrinter
     from binlog_streaming.tables.progress import NOTE_TEXTS, BatchProgress, Note, Outcome, TableProgress
 
     table = TableProgress(

@@ -12,7 +12,7 @@ import pytest
 
 from binlog_connector.installing import install_hint
 from binlog_streaming.cli.app import main
-from binlog_streaming.mirror_job import OWN_FOLDER
+from binlog_streaming.jobs.mirror import OWN_FOLDER
 from binlog_streaming.settings import load_job
 from tests.corpus import SERVER_CASES
 from tests.program import PROGRAM

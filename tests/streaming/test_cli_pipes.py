@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_streaming.mirror_job import OWN_FOLDER
+from binlog_streaming.jobs.mirror import OWN_FOLDER
 from binlog_streaming.settings import load_job
 from tests.program import PROGRAM
 from tests.streaming import replay_runs

@@ -13,8 +13,8 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.spark.options import SourceOptions
 from binlog_format import Position, open_log
 from binlog_format.errors import BinlogError
-from binlog_streaming.cli import changes, events, find, groups
-from binlog_streaming.cli.tail import start_of
+from binlog_streaming.cli.logs import changes, events, find, groups
+from binlog_streaming.cli.logs.tail import start_of
 from tests.corpus import SERVER_CASES
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_streaming.mirror_job import OWN_FOLDER
+from binlog_streaming.jobs.mirror import OWN_FOLDER
 from tests.program import PROGRAM, run_program
 from tests.streaming.replay_runs import check
 from tests.streaming.tables.oltp import CHANGES, OLTP, TABLES, mirror, truth

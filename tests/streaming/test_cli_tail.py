@@ -29,8 +29,8 @@ from binlog_connector.metrics.exporter import Follower
 from binlog_connector.metrics.lag import Consumed, LagMeter
 from binlog_format.errors import BinlogError, DataLossError, OptionError, StartError
 from binlog_format.views.changes import ChangesView
-from binlog_streaming.cli import changes, tail
-from binlog_streaming.cli.tail_view import TailView, size_text
+from binlog_streaming.cli.logs import changes, tail
+from binlog_streaming.cli.logs.tail_view import TailView, size_text
 from tests.connector.shop import Shop
 from tests.corpus import SERVER_CASES, corpus
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_connector.following.offsets import SourceOffset
-    from binlog_streaming.demo.mariadb_server import MariaDbServer
+    from binlog_streaming.demo.mariadb.server import MariaDbServer
 
     JsonObject = dict[str, object]
 

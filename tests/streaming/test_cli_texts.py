@@ -10,7 +10,7 @@ from rich.text import Text
 
 from binlog_format.errors import told_options
 from binlog_streaming.cli.listing import print_rows
-from binlog_streaming.setting_names import as_flags, as_job_setting
+from binlog_streaming.settings.names import as_flags, as_job_setting
 
 UUID = "88ee60ec-e4d9-11f1-baee-02fc00000001"
 

@@ -15,13 +15,14 @@ from binlog_connector.following.edges import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import DataLossError, OptionError, StartError
 from binlog_format.events.table_encoding import ColumnSpec, TableSpec
-from binlog_streaming.checkpoint import read_checkpoint, read_offset
-from binlog_streaming.init_job import init_text
-from binlog_streaming.job_check import check_job
+from binlog_streaming.jobs.check import check_job
+from binlog_streaming.jobs.checkpoint import read_checkpoint, read_offset
+from binlog_streaming.jobs.init import init_text
+from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
+from binlog_streaming.jobs.record_keeper import RecordKeeper
+from binlog_streaming.jobs.state_files import StateFolder
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.target import Ticket
-from binlog_streaming.log_tables import SCAN_SIZE, find_tables
-from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.settings import (
     Begin,
     Deletes,
@@ -35,7 +36,6 @@ from binlog_streaming.settings import (
     TableRule,
     load_job,
 )
-from binlog_streaming.state_files import StateFolder
 from tests.corpus import SERVER_CASES
 from tests.streaming.tables.oltp import CHANGES, OLTP, TABLES
 from tests.streaming.tables.shop import ShopLog

@@ -11,7 +11,7 @@ from binlog_connector.following.edges import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import AccessError
-from binlog_streaming.job_metrics import exported
+from binlog_streaming.jobs.metrics import exported
 from binlog_streaming.settings import Metrics
 from binlog_streaming.tables.progress import BatchProgress, Outcome, TableProgress
 from tests.streaming.tables.oltp import OLTP

@@ -16,8 +16,8 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError, StorageError
 from binlog_format.position import Position
+from binlog_streaming.jobs.record_keeper import RECORD_FILE, RecordKeeper
 from binlog_streaming.plan.memory import Learned
-from binlog_streaming.record_keeper import RECORD_FILE, RecordKeeper
 from binlog_streaming.settings import (
     Deletes,
     Job,

@@ -15,12 +15,12 @@ from binlog_format.errors import BinlogError, DataLossError, OptionError, StartE
 from binlog_format.events.table_encoding import ColumnSpec, TableSpec
 from binlog_format.gtid_set import parse_gtids
 from binlog_format.position import Position
-from binlog_streaming.checkpoint import read_checkpoint
+from binlog_streaming.jobs.checkpoint import read_checkpoint
+from binlog_streaming.jobs.replay.replay import CHECKPOINT, ReplayRequest, plan_replay
+from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.steps import Step, watched
-from binlog_streaming.replay import CHECKPOINT, ReplayRequest, plan_replay
-from binlog_streaming.settings_model import Mode, OnCascade, OnPartitionDrop, OnRowStatement, TableFormat
-from binlog_streaming.state_files import state_of
+from binlog_streaming.settings.model import Mode, OnCascade, OnPartitionDrop, OnRowStatement, TableFormat
 from binlog_streaming.tables.job import TablesJob
 from binlog_streaming.tables.standing import standing_of
 from tests.connector.shop import Shop
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
-    from binlog_streaming.settings_model import Job
+    from binlog_streaming.settings.model import Job
     from binlog_streaming.tables.standing import Standing
 
 MARIADB = "mariadb-10.11/ops"
@@ -108,7 +108,7 @@ def test_killed_before_the_tables_were_taken_over(tmp_path: Path, monkeypatch: p
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("binlog_streaming.replay_tables.take_over", killed)
+        patch.setattr("binlog_streaming.jobs.replay.tables.take_over", killed)
         with pytest.raises(Killed):
             plan(job, None, up_to(MARIADB, 30), there)
     replay(job, None, up_to(MARIADB, 30), there)

@@ -28,7 +28,7 @@ from binlog_streaming.settings import (
     parse_job,
     parse_milliseconds,
 )
-from binlog_streaming.settings_text import SECTIONS, job_text
+from binlog_streaming.settings.text import SECTIONS, job_text
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 MINIMAL = 'checkpoint = "check"\n[source]\npath = "log"\n[sink]\ndirectory = "tables"\n'

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_streaming.settings_lines import KeyPath, key_lines, key_text
+from binlog_streaming.settings.lines import KeyPath, key_lines, key_text
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 ALL_KINDS = '''\

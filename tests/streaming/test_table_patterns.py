@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.table_patterns import added_patterns, without_tables
+from binlog_streaming.jobs.table_patterns import added_patterns, without_tables
 
 
 @pytest.mark.parametrize(

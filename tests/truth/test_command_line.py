@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from binlog_streaming.cli.changes import register
+from binlog_streaming.cli.logs.changes import register
 from tests.truth.cases import NAMED, NAMELESS, case
 from tests.truth.comparison import Comparison
 from tests.truth.reading import Change, json_changes, typed_changes

@@ -20,7 +20,7 @@ from typer.main import get_command
 from binlog_connector.installing import missing_extra
 from binlog_format.errors import BinlogError, OptionError, storage_error, told_options
 from binlog_streaming.cli.compiling import show_compiling
-from binlog_streaming.setting_names import as_flags, as_job_setting
+from binlog_streaming.settings.names import as_flags, as_job_setting
 
 app = typer.Typer(
     name="binlog-stream",
@@ -31,24 +31,24 @@ app = typer.Typer(
 
 # A command module has a function `register(app)`; the order here is the order in --help.
 COMMAND_MODULES = (
-    "files",
-    "groups",
-    "events",
-    "changes",
-    "tail",
-    "pages",
-    "verify",
-    "find",
-    "map",
-    "repack",
-    "simulate",
-    "init",
-    "check",
-    "run",
-    "mirror",
-    "replay",
-    "versions",
-    "demo",
+    "logs.files",
+    "logs.groups",
+    "logs.events",
+    "logs.changes",
+    "logs.tail",
+    "logs.pages",
+    "logs.verify",
+    "logs.find",
+    "logs.map",
+    "logs.repack",
+    "logs.simulate",
+    "jobs.init",
+    "jobs.check",
+    "jobs.run",
+    "jobs.mirror",
+    "jobs.replay",
+    "jobs.versions",
+    "jobs.demo",
 )
 
 JOB_COMMANDS = ("init", "check", "run", "replay", "versions")

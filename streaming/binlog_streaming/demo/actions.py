@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from binlog_format.events.table_encoding import TableSpec
     from binlog_format.events.value_encoding import Value
     from binlog_format.gtid import Gtid
-    from binlog_streaming.demo.table_state import Key, TableState
+    from binlog_streaming.demo.proof.table_state import Key, TableState
 
     Row = tuple[Value, ...]
     Change = tuple[Row | None, Row | None]

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from binlog_streaming.demo.targets import commits
+from binlog_streaming.demo.proof.targets import commits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

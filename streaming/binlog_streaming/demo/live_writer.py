@@ -24,14 +24,14 @@ from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_format.source_file import open_directory
 from binlog_format.views.tables import TablesView
-from binlog_streaming.demo import truth
 from binlog_streaming.demo.actions import Commit, Ddl, Statement
 from binlog_streaming.demo.alterations import ALTERATIONS
+from binlog_streaming.demo.proof import truth
 from binlog_streaming.demo.real_log import RealLog
 from binlog_streaming.demo.recorder import Recorder
 from binlog_streaming.demo.reports import AlterationReport, WriterReport
 from binlog_streaming.demo.workload import Workload
-from binlog_streaming.repack import Repacker
+from binlog_streaming.repack.repacker import Repacker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_format.events.table_encoding import ColumnSpec, TableSpec
-from binlog_streaming.demo.truth import TableTruth, to_arrow
+from binlog_streaming.demo.proof.truth import TableTruth, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

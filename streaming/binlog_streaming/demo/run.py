@@ -18,23 +18,23 @@ from msgspec.structs import replace
 
 from binlog_connector.installing import install_hint
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.demo.comparison import Comparison, compare_changelog, compare_mirror, compare_versions
 from binlog_streaming.demo.failures import DemoError
 from binlog_streaming.demo.job_run import JobPlace, run_job
 from binlog_streaming.demo.object_store import BUCKET, ObjectStore
+from binlog_streaming.demo.proof.comparison import Comparison, compare_changelog, compare_mirror, compare_versions
+from binlog_streaming.demo.proof.targets import read_target, reading_code
 from binlog_streaming.demo.real_log import find_real_log
 from binlog_streaming.demo.sources import LogSource, WorkloadSource
 from binlog_streaming.demo.state import DemoState, MarkKind
-from binlog_streaming.demo.targets import read_target, reading_code
 from binlog_streaming.demo.view import DemoView
 from binlog_streaming.lake.target import target_uri
 from binlog_streaming.settings import Mode, TableFormat, load_job
-from binlog_streaming.settings_text import job_text
+from binlog_streaming.settings.text import job_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from binlog_streaming.demo.truth import TableTruth
+    from binlog_streaming.demo.proof.truth import TableTruth
     from binlog_streaming.settings import Job, TableRule
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -227,7 +227,7 @@ def _source(options: DemoOptions, directory: Path) -> LogSource:
             hint="Clone the repository and run: make demo",
         )
     if options.source is Source.MARIADB:
-        from binlog_streaming.demo.mariadb_source import MariaDbSource
+        from binlog_streaming.demo.mariadb.source import MariaDbSource
 
         return MariaDbSource(directory, seconds=options.seconds)
     return WorkloadSource(directory, real, rows=options.rows, seconds=options.seconds)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from binlog_streaming.demo import truth
 from binlog_streaming.demo.processes import ReportingProcess
+from binlog_streaming.demo.proof import truth
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from binlog_streaming.demo.proof.truth import TableTruth
     from binlog_streaming.demo.real_log import RealLog
     from binlog_streaming.demo.state import DemoState
-    from binlog_streaming.demo.truth import TableTruth
     from binlog_streaming.demo.view import DemoView
 
 

@@ -14,7 +14,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from binlog_streaming.demo.comparison import CURRENT_VERSIONS, NET_CHANGELOG
+from binlog_streaming.demo.proof.comparison import CURRENT_VERSIONS, NET_CHANGELOG
 from binlog_streaming.demo.state import MarkKind
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from binlog_streaming.demo.comparison import Comparison
+    from binlog_streaming.demo.proof.comparison import Comparison
     from binlog_streaming.demo.state import Mark, Snapshot
 
 REFRESHES_PER_S = 8

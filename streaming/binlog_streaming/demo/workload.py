@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from binlog_format.gtid import Gtid
 from binlog_streaming.demo.actions import Begin, Commit, Ddl, Transaction
-from binlog_streaming.demo.history import TableHistory
+from binlog_streaming.demo.proof.history import TableHistory
+from binlog_streaming.demo.proof.table_state import TableState
+from binlog_streaming.demo.proof.truth import TableTruth, to_arrow
 from binlog_streaming.demo.shop import CUSTOMERS, DATABASE, EVENTS, ORDER_LINES, ORDERS, TABLES, RowMaker
-from binlog_streaming.demo.table_state import TableState
-from binlog_streaming.demo.truth import TableTruth, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from binlog_streaming.lake.conforming import conformed_table
 from binlog_streaming.lake.key_lookup import KeyLookup
 from binlog_streaming.lake.row_values import one_array
-from binlog_streaming.settings_model import Merge
+from binlog_streaming.settings.model import Merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -10,7 +10,7 @@ from binlog_format.errors import OptionError
 
 if TYPE_CHECKING:
     from binlog_streaming.lake.target import Target
-    from binlog_streaming.settings_model import Sink
+    from binlog_streaming.settings.model import Sink
 
 
 def sink_type(table_format: str) -> type[Target]:

@@ -22,7 +22,7 @@ from binlog_streaming.modes.mode_columns import MARK_FIELDS
 from binlog_streaming.modes.partial_rows import fill_rows
 from binlog_streaming.modes.pieces import NO_IMAGE
 from binlog_streaming.modes.row_keys import KeyTable
-from binlog_streaming.settings_model import Deletes, UnknownValues
+from binlog_streaming.settings.model import Deletes, UnknownValues
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

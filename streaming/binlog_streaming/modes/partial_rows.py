@@ -24,7 +24,7 @@ from binlog_streaming.lake.row_values import matching_rows
 from binlog_streaming.modes.absent_columns import WHOLE_IMAGES_HINT, with_default
 from binlog_streaming.modes.partial_row_kernels import COMPUTED, DEFAULT, GONE, KEPT, MOVED, TOUCHED, fill_forward
 from binlog_streaming.modes.pieces import NO_IMAGE
-from binlog_streaming.settings_model import UnknownValues
+from binlog_streaming.settings.model import UnknownValues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from binlog_format.views.cascading import CascadingChange
     from binlog_streaming.plan.batch_plan import LogPlace
     from binlog_streaming.plan.cascade_links import Appliance
-    from binlog_streaming.settings_model import Job
+    from binlog_streaming.settings.model import Job
 
 
 class Touched(NamedTuple):

@@ -11,7 +11,7 @@ import msgspec
 from binlog_connector.schema.definitions import TableName
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.lake.target import target_uri
-from binlog_streaming.settings_model import Deletes, Mode, OnPartitionDrop, OnStatement
+from binlog_streaming.settings.model import Deletes, Mode, OnPartitionDrop, OnStatement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ import msgspec
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format.errors import BinlogError, SchemaError, TableError, UnsupportedError
-from binlog_streaming.settings_model import Mode
+from binlog_streaming.settings.model import Mode
 
 if TYPE_CHECKING:
     from binlog_streaming.plan.batch_plan import LogPlace

@@ -29,15 +29,21 @@ from binlog_streaming.settings import Mode, OnError
 from binlog_streaming.tables.cascades.held_rows import modes_in_order
 from binlog_streaming.tables.cascades.linked_images import LinkedImages, outside_pieces
 from binlog_streaming.tables.cascades.linked_rows import LinkedRows
-from binlog_streaming.tables.columns_step import fit_columns
 from binlog_streaming.tables.log_facts import LogFacts
 from binlog_streaming.tables.looks import Looks
 from binlog_streaming.tables.missing import target_gone
 from binlog_streaming.tables.positions import BatchPositions
 from binlog_streaming.tables.progress import Note, Outcome, ProgressTally
-from binlog_streaming.tables.renames import begun_empty, origin_of, renamed_away, says_before_commit, taken_over
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
-from binlog_streaming.tables.statements import Occasion, held_keys, work_of
+from binlog_streaming.tables.statements.columns_step import fit_columns
+from binlog_streaming.tables.statements.renames import (
+    begun_empty,
+    origin_of,
+    renamed_away,
+    says_before_commit,
+    taken_over,
+)
+from binlog_streaming.tables.statements.work import Occasion, held_keys, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +57,7 @@ if TYPE_CHECKING:
     from binlog_streaming.tables.division import Division
     from binlog_streaming.tables.progress import TableProgress
     from binlog_streaming.tables.rows_step import PreparedRows
-    from binlog_streaming.tables.statements import Work
+    from binlog_streaming.tables.statements.work import Work
 
 
 def apply_component(

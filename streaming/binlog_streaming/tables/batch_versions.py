@@ -18,7 +18,7 @@ from binlog_format.errors import OptionError
 from binlog_format.gtid_set import parse_gtids
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import QUERY_PROPERTY, Ticket
-from binlog_streaming.settings_model import Mode, TableFormat
+from binlog_streaming.settings.model import Mode, TableFormat
 from binlog_streaming.tables.looks import Looks
 from binlog_streaming.tables.progress import Outcome
 from binlog_streaming.tables.standing import take_over
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from binlog_format.position import Position
     from binlog_streaming.lake.target import Target
-    from binlog_streaming.settings_model import Job
+    from binlog_streaming.settings.model import Job
     from binlog_streaming.tables.progress import TableProgress
 
 NAME = "_binlog_stream.batches"

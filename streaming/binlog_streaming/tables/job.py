@@ -21,11 +21,11 @@ from binlog_connector.spark.options import SourceOptions
 from binlog_format import open_log
 from binlog_format.classic.layout import VIRTUAL_PAGE_SIZE
 from binlog_format.errors import BinlogError, OptionError
-from binlog_streaming.checkpoint import read_offset
+from binlog_streaming.jobs.checkpoint import read_offset
+from binlog_streaming.jobs.record_keeper import RecordKeeper
+from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.plan.failures import named_error
-from binlog_streaming.record_keeper import RecordKeeper
 from binlog_streaming.spark_session import PLANNING_ONLY, local_session
-from binlog_streaming.state_files import state_of
 from binlog_streaming.tables.batch import BatchContext, write_batch
 from binlog_streaming.tables.batch_versions import BatchVersions
 from binlog_streaming.tables.loading import load_workers

@@ -20,7 +20,7 @@ from binlog_streaming.lake.target import (
     Ticket,
     split_keys,
 )
-from binlog_streaming.settings_model import Mode, TableFormat
+from binlog_streaming.settings.model import Mode, TableFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

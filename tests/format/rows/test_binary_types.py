@@ -95,7 +95,7 @@ def test_inet6_as_the_server_prints_it(address: str, text: str) -> None:
 
 @pytest.mark.server
 def test_addresses_are_printed_as_the_server_here_prints_them(tmp_path: Path) -> None:
-    from binlog_streaming.demo.mariadb_server import MariaDbServer
+    from binlog_streaming.demo.mariadb.server import MariaDbServer
 
     random = np.random.default_rng(6)
     words = random.integers(0, 1 << 16, (400, 8)) * (random.random((400, 8)) < random.random((400, 1)))

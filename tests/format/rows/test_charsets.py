@@ -236,7 +236,7 @@ def test_conversions_are_those_of_a_server(charset: str) -> None:
 @pytest.mark.server
 def test_conversions_are_those_of_the_server_here(tmp_path: Path) -> None:
     """A MariaDB converts every byte and every pair of bytes."""
-    from binlog_streaming.demo.mariadb_server import MariaDbServer
+    from binlog_streaming.demo.mariadb.server import MariaDbServer
 
     compared = 0
     with MariaDbServer(tmp_path) as server, server.connect() as connection, connection.cursor() as cursor:
@@ -336,7 +336,7 @@ SAMPLES = {
 def test_columns_and_labels_of_the_server_here(tmp_path: Path) -> None:
     """Values, and labels of ENUM and SET in the table map, are in the column's character set."""
     from binlog_format import open_log
-    from binlog_streaming.demo.mariadb_server import MariaDbServer
+    from binlog_streaming.demo.mariadb.server import MariaDbServer
 
     server = MariaDbServer(tmp_path, options=["--binlog-row-metadata=FULL"])
     with server, server.connect() as connection, connection.cursor() as cursor:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from binlog_format.events.value_encoding import Value
     from binlog_format.views.cascading import CascadingChange
-    from binlog_streaming.demo.mariadb_server import MariaDbServer
+    from binlog_streaming.demo.mariadb.server import MariaDbServer
 
 ORIGIN = Origin(1_700_000_001, 7)
 PARENT = TableSpec("shop", "parent", (ColumnSpec("id", "int"), ColumnSpec("Code", "int", nullable=True)), ("id",))

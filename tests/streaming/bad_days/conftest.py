@@ -10,13 +10,13 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binlog_streaming.demo.mariadb_server import MariaDbServer
+    from binlog_streaming.demo.mariadb.server import MariaDbServer
 
 
 @pytest.fixture(scope="session")
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDbServer]:
     """A MariaDB server for all scenarios, one after the other; skips where none is installed, but fails in CI."""
-    from binlog_streaming.demo.mariadb_server import MariaDbError, MariaDbServer
+    from binlog_streaming.demo.mariadb.server import MariaDbError, MariaDbServer
 
     options = ("--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=1", "--innodb-lock-wait-timeout=2")
     try:

@@ -13,15 +13,15 @@ from deltalake import DeltaTable
 from rich.console import Console
 from typer.testing import CliRunner
 
-from binlog_streaming.cli.demo import register
+from binlog_streaming.cli.jobs.demo import register
 from binlog_streaming.demo import run
 from binlog_streaming.demo.alterations import ALTERATIONS
-from binlog_streaming.demo.comparison import Comparison, Difference
 from binlog_streaming.demo.failures import DemoError
 from binlog_streaming.demo.processes import ReportingProcess
+from binlog_streaming.demo.proof.comparison import Comparison, Difference
+from binlog_streaming.demo.proof.truth import load
 from binlog_streaming.demo.run import DemoOptions, Source, compare_all, demo_job, look_at, prepare_directory, run_demo
 from binlog_streaming.demo.state import Mark, MarkKind, Snapshot
-from binlog_streaming.demo.truth import load
 from binlog_streaming.demo.view import DemoView, progress_line, size_text
 from binlog_streaming.settings import TableFormat, load_job
 from tests.faults.object_store import ObjectStore

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from binlog_streaming.demo.alterations import ALTERATIONS
-from binlog_streaming.demo.comparison import compare_changelog
-from binlog_streaming.demo.mariadb_source import MariaDbSource
+from binlog_streaming.demo.mariadb.source import MariaDbSource
+from binlog_streaming.demo.proof.comparison import compare_changelog
 from binlog_streaming.demo.state import DemoState
 from binlog_streaming.demo.view import DemoView
 from tests.streaming.demo.images import images_in

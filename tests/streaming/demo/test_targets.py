@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from binlog_streaming.demo.targets import commits, read_target, reading_code
+from binlog_streaming.demo.proof.targets import commits, read_target, reading_code
 from binlog_streaming.lake.iceberg.catalog import ensure_namespace, identifier, open_catalog
 from binlog_streaming.settings import Sink, TableFormat
 

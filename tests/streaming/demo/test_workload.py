@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from binlog_streaming.demo.actions import Action
-    from binlog_streaming.demo.truth import TableTruth
+    from binlog_streaming.demo.proof.truth import TableTruth
 
     Row = tuple[object, ...]
 

@@ -10,10 +10,10 @@ from deltalake import DeltaTable
 
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import DataLossError, OptionError, SchemaError, TableError, UnsupportedError
+from binlog_streaming.jobs.record_keeper import RecordKeeper
+from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay
 from binlog_streaming.lake.target import COMPLETE_PROPERTY, SET_ASIDE_PROPERTY
-from binlog_streaming.record_keeper import RecordKeeper
-from binlog_streaming.replay import ReplayRequest, plan_replay
-from binlog_streaming.settings_model import Begin, Job, Mode, OnCascade, OnError, OnRowStatement, OnStatement
+from binlog_streaming.settings.model import Begin, Job, Mode, OnCascade, OnError, OnRowStatement, OnStatement
 from tests.streaming.replay_runs import run
 from tests.streaming.tables.shop import ShopLog
 from tests.streaming.tables.statement_stories import ID, NAME, ORDERS, wanted
@@ -21,7 +21,7 @@ from tests.streaming.tables.statement_stories import ID, NAME, ORDERS, wanted
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.job_record import JobRecord
+    from binlog_streaming.jobs.record import JobRecord
     from tests.streaming.tables.statement_stories import Story
 
     Given = dict[str, Any] | None

@@ -21,7 +21,7 @@ from binlog_format.source_file import open_directory
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.target import GTID_POSITION_KEY
 from binlog_streaming.plan.failures import named_error
-from binlog_streaming.repack import Repacker
+from binlog_streaming.repack.repacker import Repacker
 from binlog_streaming.settings import Job, Mode, Sink, Source, TableFormat, TableRule, Trigger, load_job
 from binlog_streaming.tables import division
 from binlog_streaming.tables.job import TablesJob

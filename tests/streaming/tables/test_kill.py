@@ -12,7 +12,7 @@ import pytest
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.source_file import open_directory
-from binlog_streaming.repack import Repacker
+from binlog_streaming.repack.repacker import Repacker
 from tests.chance import seed as chance_seed
 from tests.chance import some
 from tests.streaming.tables.oltp import OLTP, TABLES, mirror, play_changelog, truth

@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from binlog_format.errors import UnsupportedError
-from binlog_streaming.demo.mariadb_server import MariaDbServer
+from binlog_streaming.demo.mariadb.server import MariaDbServer
 from binlog_streaming.lake.steps import watched
-from binlog_streaming.settings_model import Job
+from binlog_streaming.settings.model import Job
 from tests.chance import seed as chance_seed
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.replay_runs import run

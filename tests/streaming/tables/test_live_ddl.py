@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from binlog_format.events.table_encoding import TableSpec
     from binlog_format.log import Log
-    from binlog_streaming.demo.mariadb_server import MariaDbServer
+    from binlog_streaming.demo.mariadb.server import MariaDbServer
     from binlog_streaming.plan.memory import Written
     from tests.streaming.tables.shop import Row, ShopLog
 

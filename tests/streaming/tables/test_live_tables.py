@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from binlog_format import open_log
-from binlog_streaming.demo.mariadb_server import MariaDbServer
+from binlog_streaming.demo.mariadb.server import MariaDbServer
 from binlog_streaming.settings import (
     Deletes,
     Job,

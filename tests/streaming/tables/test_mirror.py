@@ -12,7 +12,7 @@ from binlog_format.errors import TableError, UnsupportedError
 from binlog_streaming.modes.absent_columns import AbsentFacts
 from binlog_streaming.modes.mirror import mirror_change
 from binlog_streaming.modes.mode_columns import mode_schema
-from binlog_streaming.settings_model import Deletes, Mode, UnknownValues
+from binlog_streaming.settings.model import Deletes, Mode, UnknownValues
 from tests.chance import examples
 from tests.streaming.tables.histories import KEY_NAMES, KEYS, KNOWN, SCHEMA, RowImage, histories
 from tests.streaming.tables.model_sink import ModelTable

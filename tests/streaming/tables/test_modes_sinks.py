@@ -17,7 +17,7 @@ from binlog_streaming.modes.mirror import mirror_change
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.scd2 import scd2_change
 from binlog_streaming.modes.whole_rows import whole_row_change
-from binlog_streaming.settings_model import Deletes, Mode
+from binlog_streaming.settings.model import Deletes, Mode
 from tests.chance import examples
 from tests.streaming.tables.histories import KEY_NAMES, KEYS, KNOWN, SCHEMA, RowImage, histories
 from tests.streaming.tables.model_sink import ModelTable

@@ -17,8 +17,10 @@ from msgspec import structs
 from pyarrow import fs
 
 from binlog_format.errors import OptionError, StorageError, TableError
-from binlog_streaming.checkpoint import read_checkpoint
 from binlog_streaming.demo.object_store import BUCKET
+from binlog_streaming.jobs.checkpoint import read_checkpoint
+from binlog_streaming.jobs.record_keeper import RECORD_FILE, RecordKeeper
+from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.lake.bucket_store import PART_BYTES, BucketStore
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.delta.target import DeltaTarget
@@ -26,9 +28,7 @@ from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.parquet import ParquetTarget, _newest_names
 from binlog_streaming.lake.steps import Step, watched
 from binlog_streaming.lake.store import store_at
-from binlog_streaming.record_keeper import RECORD_FILE, RecordKeeper
 from binlog_streaming.settings import Merge, Sink, TableFormat
-from binlog_streaming.state_files import state_of
 from tests.faults.cuts import Cut, CutAt
 from tests.faults.object_store import Fault, FaultyProxy, ObjectStore
 from tests.program import PROGRAM, run_program

@@ -15,7 +15,7 @@ from binlog_format.rows.images import IMAGE_DTYPE
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.place_texts import place_texts
 from binlog_streaming.modes.scd2 import scd2_change
-from binlog_streaming.settings_model import Mode
+from binlog_streaming.settings.model import Mode
 from tests.chance import examples
 from tests.streaming.tables.histories import KEY_NAMES, KEYS, SCHEMA, RowImage, histories
 from tests.streaming.tables.model_sink import ModelTable

@@ -20,7 +20,7 @@ from binlog_format.errors import TableError
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.pieces import StepImages
 from binlog_streaming.modes.shards import IndivisibleError, failed, gathered, shard_numbers, sharded
-from binlog_streaming.settings_model import Deletes, Mode, TableRule, UnknownValues
+from binlog_streaming.settings.model import Deletes, Mode, TableRule, UnknownValues
 from binlog_streaming.tables.rows_step import KeyedImages
 from tests.chance import examples
 from tests.streaming.tables.histories import KEY_NAMES, KEYS, KNOWN, SCHEMA, RowImage, histories

@@ -254,7 +254,7 @@ def test_twin_with_the_same_step_is_a_conflict(prepared: Prepared) -> None:
 
 @pytest.mark.parametrize(
     ("variant", "step"),
-    [(variant, step) for variant in VARIANTS for step in Step],
+    [(variant, step) for variant in VARIANTS for step in Step if step is not Step.PARTS_WRITTEN],  # of several tasks
     ids=str,
 )
 def test_first_batch_cut_off_at_any_step_then_again(tmp_path: Path, variant: Variant, step: Step) -> None:

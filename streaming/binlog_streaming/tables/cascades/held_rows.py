@@ -16,8 +16,8 @@ from binlog_streaming.lake.row_values import comparable_table, row_ids
 from binlog_streaming.modes.mode_columns import CASCADED_FROM
 from binlog_streaming.modes.reference_values import rows_matching
 from binlog_streaming.settings import Mode
-from binlog_streaming.tables.emptied import live_rows
-from binlog_streaming.tables.statements import dropped_columns, held_keys
+from binlog_streaming.tables.statements.emptied import live_rows
+from binlog_streaming.tables.statements.work import dropped_columns, held_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,0 +1,140 @@
+"""`binlog-stream check JOB.toml`: what a job would do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from binlog_streaming.cli.help_text import PANEL, help_of
+from binlog_streaming.cli.options import JobArgument  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.output import Output, OutputOption, output_console, write_json_lines
+from binlog_streaming.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from binlog_streaming.jobs.check import JobReport
+    from binlog_streaming.jobs.tables import TableReport
+    from binlog_streaming.settings import Job
+
+COLUMNS_SHOWN_MAX = 12
+MIB = 1 << 20
+
+ScanOption = Annotated[
+    int,
+    typer.Option(
+        "--scan", metavar="MIB", min=1, help="Look for tables in the newest files, as many as hold this many MiB."
+    ),
+]
+SCAN_MIB = 1024
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("check", help=help_of(check), rich_help_panel=PANEL)(check)
+
+
+def check(
+    job: JobArgument,
+    output: OutputOption = Output.TABLE,
+    scan: ScanOption = SCAN_MIB,
+) -> None:
+    """Say what a job would do: read its file, look at its log, tables and checkpoint, and change nothing.
+
+    Shown are the log (format, files, GTIDs), where the job would start (its checkpoint, or fresh), and each table with
+    its columns, keys, modes and targets.
+
+    Exit status: 0 it can run (warnings do not count), 1 it could not, 2 a mistake in the job file.
+    """
+    # Compiled code takes a moment to load: not for --help.
+    from binlog_streaming.jobs.check import check_job
+    from binlog_streaming.jobs.mirror import job_at
+
+    checked = job_at(job)
+    with progress_bar("Looking for tables") as on_progress:
+        report = check_job(checked, scan_size=scan * MIB, on_progress=on_progress)
+    if output is Output.JSONL:
+        write_json_lines(_json_rows(checked, report))
+    else:
+        _print(output_console(), checked, report)
+    if report.problems:
+        raise typer.Exit(1)
+
+
+def _json_rows(job: Job, report: JobReport) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = [
+        {"kind": "job", "name": job.name, "directory": job.sink.directory, "format": str(job.sink.format)},
+        {"kind": "log", **msgspec.to_builtins(report.log)},
+        {"kind": "start", **msgspec.to_builtins(report.start)},
+    ]
+    for table in report.tables:
+        columns = [{"name": name, "type": type_name} for name, type_name in table.columns]
+        rows.append({"kind": "table", **msgspec.to_builtins(table), "columns": columns})
+    rows.extend({"kind": "left_out", "name": name} for name in report.left_out)
+    rows.extend({"kind": "warning", "text": text} for text in report.warnings)
+    rows.extend({"kind": "problem", "text": text} for text in (*report.changed, *report.statements))
+    rows.append({"kind": "result", "can_run": not report.problems, "scan_size": report.scan_size})
+    return rows
+
+
+def _print(console: Console, job: Job, report: JobReport) -> None:
+    log, start = report.log, report.start
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="bold", no_wrap=True)
+    facts.add_column(overflow="fold")
+    names = log.files[0] if len(log.files) == 1 else f"{log.files[0]} to {log.files[-1]}" if log.files else "none"
+    count = "1 file" if len(log.files) == 1 else f"{len(log.files)} files"
+    facts.add_row("job", escape(job.name))
+    facts.add_row("log", escape(log.path))
+    facts.add_row("", escape(f"{log.format}, {count} ({names}), {log.size:,} bytes"))
+    facts.add_row("GTIDs", escape(f"behind {log.gtid_before or 'nothing'}, up to {log.gtid or 'none'}"))
+    facts.add_row("start", escape(_start_text(report)))
+    facts.add_row("", f"{start.size_behind:,} bytes of the log lie behind that")
+    facts.add_row("into", escape(f"{job.sink.directory} ({job.sink.format})"))
+    console.print(facts)
+    console.print()
+    if report.tables:
+        console.print(_tables(report.tables))
+    if report.left_out:
+        console.print(f"\nNot wanted: {escape(', '.join(report.left_out))}", soft_wrap=True)
+    for text in (*(text for table in report.tables for text in table.warnings), *report.warnings):
+        console.print(f"[yellow]warning:[/] {escape(text)}", soft_wrap=True)
+    for text in report.problems:
+        console.print(f"[red bold]problem:[/] {escape(text)}", soft_wrap=True)
+    count = "1 table" if len(report.tables) == 1 else f"{len(report.tables)} tables"
+    verdict = f"It could not run: {len(report.problems)} problems." if report.problems else f"It can run: {count}."
+    console.print(f"\n{verdict}", style="bold")
+
+
+def _start_text(report: JobReport) -> str:
+    start = report.start
+    gtid = f" (behind GTID {start.gtid})" if start.gtid else ""
+    if start.said_by is not None:
+        there = "a new checkpoint" if start.is_fresh else "a checkpoint without a finished batch"
+        return f"{start.position}{gtid}, by {start.said_by}: {start.checkpoint} is {there}"
+    again = ", which was begun before and is done again" if start.is_repeated else ""
+    return f"{start.position}{gtid}, batch {start.batch_id}{again}: the checkpoint {start.checkpoint} says so"
+
+
+def _tables(reports: tuple[TableReport, ...]) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("table", no_wrap=True)
+    table.add_column("rule", justify="right")
+    table.add_column("keys")
+    table.add_column("columns", overflow="fold", ratio=2)
+    table.add_column("mode and target", overflow="fold", ratio=2)
+    for report in reports:
+        shown = [f"{name} {type_name}" for name, type_name in report.columns[:COLUMNS_SHOWN_MAX]]
+        more = len(report.columns) - len(shown)
+        columns = ", ".join([*shown, *([f"and {more} more"] if more else [])]) or "not known"
+        targets = "\n".join(
+            f"{target.mode} {target.uri}{' (is there)' if target.exists else ''}" for target in report.targets
+        )
+        keys = ", ".join(report.keys) or "none"
+        name = f"{report.name}{'' if report.complete is not False else ' (not complete)'}"
+        table.add_row(escape(name), str(report.rule), escape(keys), escape(columns), escape(targets))
+    return table

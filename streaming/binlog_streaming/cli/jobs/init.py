@@ -1,0 +1,47 @@
+"""`binlog-stream init PATH`: a commented job file for a log, on standard output."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from binlog_streaming.cli.help_text import PANEL, help_of
+from binlog_streaming.cli.jobs.check import MIB, SCAN_MIB, ScanOption
+from binlog_streaming.cli.options import SchemaFileOption  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.output import PathArgument  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.progress import progress_bar
+from binlog_streaming.settings.model import TableFormat
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("init", help=help_of(init), rich_help_panel=PANEL)(init)
+
+
+def init(
+    path: PathArgument,
+    table_format: Annotated[TableFormat, typer.Option("--format", help="Kind of the tables.")] = TableFormat.DELTA,
+    schema_file: SchemaFileOption = None,
+    scan: ScanOption = SCAN_MIB,
+) -> None:
+    """Write a job file for a log: its tables, with keys and modes that suit them, and every setting explained.
+
+    For example:
+
+        binlog-stream init /var/lib/mysql > job.toml && binlog-stream check job.toml
+
+    Tables with a primary key are mirrored, others get a changelog; tables whose columns nobody knows are left out, and
+    the file says why. Paths in the file that are relative start at its folder: tables and checkpoint lie beside it.
+    """
+    from binlog_streaming.jobs.init import init_text  # compiled code takes a moment to load: not for --help
+
+    with progress_bar("Looking for tables") as on_progress:
+        text = init_text(
+            path,
+            schema_file=None if schema_file is None else str(schema_file),
+            table_format=table_format,
+            scan_size=scan * MIB,
+            on_progress=on_progress,
+        )
+    typer.echo(text, nl=False)

@@ -1,0 +1,128 @@
+"""`binlog-stream mirror PATH --to DIR`: every table of a log in a folder, without a job file."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from binlog_connector.installing import require
+from binlog_streaming.cli.help_text import PANEL, help_of
+from binlog_streaming.cli.jobs.run import BatchOutputOption, OnceOption  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.jobs.running import run_job
+from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.output import Output, PathArgument
+from binlog_streaming.settings.model import (
+    Begin,
+    Mode,
+    OnCascade,
+    OnError,
+    OnPartitionDrop,
+    OnRowStatement,
+    TableFormat,
+    TableRule,
+)
+
+CheckpointOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        help="Folder of the checkpoint. Default: in the folder of the tables; for a URL in the user's own state, "
+        "which is said at the start.",
+    ),
+]
+ModeOption = Annotated[
+    Mode,
+    typer.Option(
+        help="mirror: the rows that a table has now, by primary key. changelog: every change, in order. scd2: "
+        "every version of every row, with the times between which it held."
+    ),
+]
+OnPartitionDropOption = Annotated[
+    OnPartitionDrop,
+    typer.Option(
+        help="What DROP PARTITION and TRUNCATE PARTITION do. keep: the rows stay in the tables. apply: they go, "
+        "where it can be told which ones were in the partitions."
+    ),
+]
+BeginOption = Annotated[
+    Begin,
+    typer.Option(
+        help="created: refuse tables whose rows begin before the part of the log that is read. empty: begin "
+        "without those rows."
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("mirror", help=help_of(mirror), rich_help_panel=PANEL)(mirror)
+
+
+def mirror(  # noqa: PLR0913 - the options of the command
+    path: PathArgument,
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Folder or URL; tables go to DIR/<database>/<table>.")],
+    checkpoint: CheckpointOption = None,
+    tables: TablesOption = None,
+    exclude_tables: ExcludeTablesOption = None,
+    table_format: Annotated[TableFormat, typer.Option("--format", help="Kind of the tables.")] = TableFormat.DELTA,
+    mode: ModeOption = Mode.MIRROR,
+    begin: BeginOption = Begin.CREATED,
+    on_statement: Annotated[
+        OnRowStatement,
+        typer.Option(help="What a statement does that changes rows without row events (binlog_format=MIXED)."),
+    ] = OnRowStatement.FAIL,
+    foreign_keys: Annotated[
+        OnCascade,
+        typer.Option(help="What a row of a parent does whose foreign keys may change rows that the log does not have."),
+    ] = OnCascade.FAIL,
+    on_partition_drop: OnPartitionDropOption = OnPartitionDrop.FAIL,
+    on_error: Annotated[
+        OnError,
+        typer.Option(help="When one table cannot go on: stop, or set_aside: it stays as it is, all others go on."),
+    ] = OnError.STOP,
+    once: OnceOption = False,
+    output: BatchOutputOption = Output.TABLE,
+) -> None:
+    r"""Keep every table of a log in a folder; no job file is needed.
+
+    It follows the log until it is stopped; with --once it takes what is there now, and ends. Called again for the same
+    folder it goes on where it was, exactly once: DIR/.binlog-stream holds the checkpoint, and job.toml there says the
+    same as a job file, to begin with where more is wanted (then: binlog-stream run JOB.toml). The commands check,
+    versions and replay take DIR in the place of a job file.
+
+    Tables can go to an object store (--to s3://bucket/lake); access is taken from the environment (AWS_...). Spark
+    writes the checkpoint to a folder of this machine: keep it as long as the tables.
+
+    Exit status: as that of run.
+
+    For example:
+
+        binlog-stream mirror /var/lib/mysql --to lake --tables 'shop\..*' --once
+    """
+    from binlog_format import open_log
+    from binlog_streaming.jobs.mirror import mirror_job, remember
+
+    require("pyspark")  # before anything is written
+    rule = TableRule(
+        select=tables or ".*",
+        mode=mode,
+        begin=begin,
+        on_statement=on_statement,
+        foreign_keys=foreign_keys,
+        on_partition_drop=on_partition_drop,
+    )
+    job = mirror_job(
+        path,
+        to,
+        checkpoint=checkpoint,
+        exclude_tables=exclude_tables,
+        table_format=table_format,
+        rule=rule,
+        on_error=on_error,
+    )
+    with open_log(job.source.path):  # what is wrong with it is said before anything is written
+        remember(job)
+    if "://" in job.sink.directory and output is Output.TABLE:
+        typer.echo(f"checkpoint: {job.checkpoint}")
+    run_job(job, once=once, output=output)

@@ -1,0 +1,125 @@
+"""`binlog-stream replay JOB.toml`: tables as they were at a GTID."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from binlog_connector.installing import require
+from binlog_streaming.cli.help_text import PANEL, help_of
+from binlog_streaming.cli.jobs.run import BatchOutputOption  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.jobs.running import run_job
+from binlog_streaming.cli.options import JobArgument  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.output import Output, write_json_lines
+
+if TYPE_CHECKING:
+    from binlog_format.gtid_set import GtidPoint
+    from binlog_streaming.jobs.replay.replay import Replay
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("replay", help=help_of(replay), rich_help_panel=PANEL)(replay)
+
+
+def replay(
+    job: JobArgument,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="GTID",
+            help="Begin behind this. Default: where the tables stand; where there are none, the start of the log.",
+        ),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option("--to", metavar="GTID", help="Up to and including this. Default: what is there now."),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Folder or URL for the tables. Default: the job's own sink.directory."),
+    ] = None,
+    hand_over: Annotated[
+        bool,
+        typer.Option("--hand-over", help="The job goes on where the replay ends; it must have no checkpoint yet."),
+    ] = False,
+    set_aside: Annotated[
+        bool,
+        typer.Option(
+            "--set-aside", help="Bring the tables that the job set aside to where it is, and let it go on with them."
+        ),
+    ] = False,
+    output: BatchOutputOption = Output.TABLE,
+) -> None:
+    r"""Build or repair the tables of a job from one part of the log: as they were at a GTID.
+
+    GTIDs are said as the server says where it is: the last one of each domain (0-1-575,1-2-7; MariaDB) or the set of
+    all (uuid:1-77; MySQL). A domain or server that --to does not name is not read.
+
+    Tables that are not there are built. Tables that stand at --from are continued; tables that stand at --to already
+    are left alone; with any other nothing is written: the error says where it stands. Tables say it themselves, in
+    the property binlog-stream.gtidPosition.
+
+    A replay that was stopped or killed goes on when it is called again with the same options. The tables then belong
+    to the replay, not to the job: a job goes on from there by --hand-over. Tables that a job set aside (on_error) come
+    back by --set-aside, once the reason is mended; the job must not run meanwhile.
+
+    Exit status: as that of run --once.
+
+    For example, the tables as they were behind 0-1-575, beside those of the job:
+
+        binlog-stream replay job.toml --to 0-1-575 --target lake-then
+    """
+    from binlog_streaming.jobs.mirror import absolute_path, job_at
+    from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay
+
+    if set_aside and (start, end, target, hand_over) != (None, None, None, False):
+        raise typer.BadParameter("expected no other option beside it", param_hint="--set-aside")
+    require("pyspark")  # before anything is written
+    directory = None if target is None else absolute_path(target)
+    request = ReplayRequest(job_at(job), _point("--from", start), _point("--to", end), directory, hand_over)
+    if set_aside:
+        request = ReplayRequest.of_set_aside(request.job)
+    if end is not None and not request.end:
+        raise typer.BadParameter("expected GTIDs, got nothing", param_hint="--to")
+    replay = plan_replay(request)
+    _say_plan(replay, output)
+    if not replay.is_empty:
+        record = replay.record
+        run_job(replay.job, once=True, output=output, held=record.continued, from_first=record.from_first)
+    _say_end(replay, replay.finish(), output)
+
+
+def _point(name: str, text: str | None) -> GtidPoint | None:
+    from binlog_format.gtid_set import parse_gtids
+
+    try:
+        return None if text is None else parse_gtids(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=name) from error
+
+
+def _say_plan(replay: Replay, output: Output) -> None:
+    record = replay.record
+    alone = [f"{database}.{table}" for database, table in record.left_alone]
+    if output is Output.JSONL:
+        said = {"from": record.first, "to": record.last, "resumed": replay.is_resumed, "left_alone": alone}
+        write_json_lines([{"event": "replay", "tables": len(record.tables), **said}])
+        return
+    again = ", begun before" if replay.is_resumed else ""
+    typer.echo(f"replay from {record.first or 'the start'} to {record.last or 'the end'}{again}")
+    if alone:
+        typer.echo(f"left alone, they hold it already: {', '.join(alone)}")
+
+
+def _say_end(replay: Replay, count: int, output: Output) -> None:
+    record = replay.record
+    if output is Output.JSONL:
+        said = {"gtid_position": record.last, "handed_over": record.hand_over}
+        write_json_lines([{"event": "replayed", "targets": count, **said}])
+        return
+    typer.echo(f"{count} targets stand at {record.last or 'the end of the log'}")
+    if record.hand_over:
+        typer.echo(f"{replay.request.job.name} goes on from there: binlog-stream run")

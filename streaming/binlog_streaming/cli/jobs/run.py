@@ -1,0 +1,45 @@
+"""`binlog-stream run JOB.toml`: keep lakehouse tables in step with a log, as a job file says."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from binlog_connector.installing import require
+from binlog_streaming.cli.help_text import PANEL, help_of
+from binlog_streaming.cli.jobs.running import run_job
+from binlog_streaming.cli.options import JobArgument  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.output import Output
+
+OnceOption = Annotated[bool, typer.Option("--once", help="Take what is there now, then end.")]
+BatchOutputOption = Annotated[
+    Output, typer.Option("--output", "-o", help="A line for each batch: for people (table) or as JSON (jsonl).")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("run", help=help_of(run), rich_help_panel=PANEL)(run)
+
+
+def run(
+    job: JobArgument,
+    once: OnceOption = False,
+    output: BatchOutputOption = Output.TABLE,
+) -> None:
+    """Keep lakehouse tables in step with a log, exactly once, as a job file says.
+
+    It follows the log until it is stopped (SIGINT or SIGTERM: it ends behind the running batch). Started again it goes
+    on where it was: the checkpoint directory of the job knows. A table that cannot be written ends the job before
+    anything is counted as done.
+
+    What belongs to the checkpoint (log, tables, modes, places) cannot be changed in the job file later on.
+
+    Exit status: 0 ended as asked, 1 a named error (docs/operations.md has them all), 2 a mistake in the job file; 143
+    (SIGTERM) or 130 (SIGINT) stopped before it had taken what --once was to take.
+    """
+    from binlog_streaming.jobs.mirror import job_at
+
+    require("pyspark")  # before anything is written
+    run_job(job_at(job), once=once, output=output)

@@ -1,0 +1,210 @@
+"""One way to run a job, for the commands `run` and `mirror`: `run_job`."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from typing import TYPE_CHECKING
+
+import typer
+
+from binlog_streaming.cli.output import Output, write_json_lines
+from binlog_streaming.cli.progress import starting
+from binlog_streaming.tables.progress import NOTE_TEXTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import FrameType
+
+    from binlog_streaming.settings import Job
+    from binlog_streaming.tables.job import TablesJob
+    from binlog_streaming.tables.progress import BatchProgress, Note
+
+SIGNALLED = 128
+"""And the number of the signal: the exit status of what a signal ended before it was done."""
+
+
+def run_job(
+    job: Job, *, once: bool, output: Output, held: Iterable[tuple[str, str]] = (), from_first: bool | None = None
+) -> None:
+    """Run *job* until it ends, or until SIGINT or SIGTERM; say what it does.
+
+    Args:
+        job: The settings.
+        once: Take what is there now, then end.
+        output: How it says what it does.
+        held: As `TablesJob` takes it.
+        from_first: The same.
+
+    Raises:
+        BinlogError: What ended it.
+        OSError: What it does cannot be printed.
+        typer.Exit: A signal stopped it before it had taken what it was to take, and then end.
+    """
+    # Spark takes a second to import: only where it is needed.
+    from binlog_streaming.jobs.metrics import exported
+    from binlog_streaming.tables.job import TablesJob
+
+    printer = _JsonPrinter() if output is Output.JSONL else LinePrinter()
+    with contextlib.ExitStack() as stack:
+        metrics = stack.enter_context(exported(job))
+        reader = _Reader()
+
+        def listen(batch: BatchProgress) -> None:
+            if metrics is not None:
+                metrics.batch(batch)
+                metrics.set_aside(one.name for one in running.record.record.set_aside)
+            with reader.may_leave():
+                printer.batch(batch)
+            if reader.left is not None:
+                running.request_stop()
+
+        running = TablesJob(job, listener=listen, held=held, from_first=from_first)
+        stopped_by: list[int] = []
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            del frame
+            stopped_by.append(number)
+            running.request_stop()
+
+        with _ended_by_signals(), starting("Spark"):
+            running.start(once=once)
+        signal.signal(signal.SIGINT, stop)
+        signal.signal(signal.SIGTERM, stop)
+        if metrics is not None:
+            metrics.set_aside(one.name for one in running.record.record.set_aside)
+        with reader.may_leave():
+            printer.started(job, running, None if metrics is None else metrics.address)
+        if reader.left is not None:
+            running.request_stop()
+        running.wait()
+        if reader.left is not None:
+            raise reader.left  # now that the running batch is done
+        printer.ended(running, stopped=bool(stopped_by))
+        if stopped_by and (once or job.trigger.available_now):
+            raise typer.Exit(SIGNALLED + stopped_by[0])
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGINT and SIGTERM end at once what is done in here, and then the program; nothing has been begun yet.
+
+    Raises:
+        typer.Exit: One did. Whatever the parts of Spark that had started make of it is not an error.
+    """
+    from binlog_streaming.spark_session import kill_java
+
+    caught: list[int] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        del frame
+        caught.append(number)
+        kill_java()
+        raise KeyboardInterrupt  # some of Spark's functions swallow it; without Java they end all the same
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    try:
+        yield
+    except BaseException:
+        if not caught:
+            raise
+    if caught:  # also where somebody on the way has swallowed what was raised
+        raise typer.Exit(SIGNALLED + caught[0])
+
+
+class _Reader:
+    """Whoever reads our lines; without one, as behind `| head`, the job ends behind the running batch, in order.
+
+    Attributes:
+        left: What became of the output; None: it is there.
+    """
+
+    def __init__(self) -> None:
+        self.left: OSError | None = None
+
+    @contextlib.contextmanager
+    def may_leave(self) -> Iterator[None]:
+        """Print in here."""
+        try:
+            yield
+        except OSError as error:
+            self.left = error
+
+
+class LinePrinter:
+    """Lines for people."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, Note]] = set()
+
+    def started(self, job: Job, running: TablesJob, metrics: str | None) -> None:
+        """Say what runs."""
+        del running
+        typer.echo(f"{job.name}: {job.source.path} -> {job.sink.directory} ({job.sink.format})")
+        if metrics is not None:
+            typer.echo(f"metrics: {metrics}")
+
+    def batch(self, batch: BatchProgress) -> None:
+        """Say what a batch did."""
+        parts = [
+            f"batch {batch.batch_id}",
+            f"{len(batch.tables)} tables",
+            f"{batch.changes:,} changes",
+            f"{batch.seconds:.2f} s",
+            f"{batch.changes / max(batch.seconds, 1e-9):,.0f} changes/s",
+        ]
+        if batch.lag_seconds is not None:
+            parts.append(f"lag {batch.lag_seconds:.1f} s")
+        if batch.bytes_behind is not None:
+            parts.append(f"{batch.bytes_behind:,} bytes behind")
+        repeated = sum(table.outcome == "repeated" for table in batch.tables)
+        if repeated:
+            parts.append(f"{repeated} tables had it already")
+        typer.echo("  ".join(parts))
+        for table in batch.tables:
+            for note in sorted(table.notes):
+                # They stay the same from batch to batch.
+                if (table.source_table, note) not in self._told:
+                    self._told.add((table.source_table, note))
+                    typer.echo(f"{table.source_table}: {NOTE_TEXTS[note]}")
+        for stopped in batch.set_aside:
+            typer.echo(f"{stopped.name}: set aside at {stopped.gtid or stopped.position}: {stopped.reason}")
+
+    def ended(self, running: TablesJob, *, stopped: bool) -> None:
+        """Sum up."""
+        progress = running.progress
+        how = "stopped" if stopped else "ended"
+        typer.echo(f"{how}: {progress.changes:,} changes in {progress.batches} batches")
+
+
+class _JsonPrinter:
+    """Lines for programs: events `started`, `batch`, and `ended` or `stopped`."""
+
+    def started(self, job: Job, running: TablesJob, metrics: str | None) -> None:
+        """Say what runs."""
+        write_json_lines(
+            [
+                {
+                    "event": "started",
+                    "name": job.name,
+                    "source": job.source.path,
+                    "directory": job.sink.directory,
+                    "format": str(job.sink.format),
+                    "checkpoint": job.checkpoint,
+                    "query_id": running.query_id,
+                    "spark_log": str(running.spark_log),
+                    "metrics": metrics,
+                }
+            ]
+        )
+
+    def batch(self, batch: BatchProgress) -> None:
+        """Say what a batch did."""
+        write_json_lines([batch.as_json()])
+
+    def ended(self, running: TablesJob, *, stopped: bool) -> None:
+        """Sum up."""
+        progress = running.progress
+        how = "stopped" if stopped else "ended"
+        write_json_lines([{"event": how, "batches": progress.batches, "changes": progress.changes}])

@@ -1,0 +1,266 @@
+"""`binlog-stream changes`: the changed rows of a log."""
+
+# ruff: noqa: TC001 (typer looks at annotations)
+
+from __future__ import annotations
+
+import itertools
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from binlog_format import open_log
+from binlog_format.errors import OptionError, SchemaError
+from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
+from binlog_format.views.table_filter import TableFilter, check_table_name
+from binlog_streaming.cli.file_output import FileFormat, write_file
+from binlog_streaming.cli.listing import print_rows
+from binlog_streaming.cli.logs.ranges import EndOption, StartOption
+from binlog_streaming.cli.options import (
+    ExcludeTablesOption,
+    ReplaceInvalidTextOption,
+    SchemaFileOption,
+    TablesOption,
+    TimeTypeOption,
+    ZeroDatesOption,
+)
+from binlog_streaming.cli.output import PathArgument, output_console
+from binlog_streaming.cli.tabular import (
+    TABLES_HINT,
+    escaped,
+    json_rows,
+    limited,
+    position_text,
+    shortened,
+    warned_of_none,
+    write_batches,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from rich.console import Console
+
+    from binlog_format import Log
+    from binlog_format.views.changefeed import ChangefeedView
+    from binlog_format.views.changes import ChangesView
+    from binlog_format.views.read_range import ReadRange
+
+TABLE_ROWS = 50
+"""Rows printed for people when no limit is given."""
+_VALUE_WIDTH = 40
+
+
+class View(StrEnum):
+    """What a row is."""
+
+    CHANGES = "changes"
+    CHANGEFEED = "changefeed"
+
+
+class ChangesOutput(StrEnum):
+    """How changes are written."""
+
+    TABLE = "table"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+_TO_FILE = (ChangesOutput.PARQUET, ChangesOutput.ARROW)
+OP_COLORS = {"insert": "green", "update": "yellow", "delete": "red"}
+
+_FileArgument = Annotated[
+    Path | None, typer.Argument(help="File to write, with --output parquet or arrow.", show_default=False)
+]
+_OutputOption = Annotated[
+    ChangesOutput,
+    typer.Option(
+        "--output",
+        "-o",
+        help="For people (table), for programs (jsonl: one JSON object a line), or into FILE (parquet; arrow: an "
+        "Arrow IPC file).",
+    ),
+]
+_ViewOption = Annotated[
+    View,
+    typer.Option(
+        help="changes: one row a change, with the images before and after it. changefeed: one row an image of one "
+        "table, in the table's own columns."
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to *app*."""
+    app.command()(changes)
+
+
+def changes(  # noqa: PLR0913 - the options of the command
+    path: PathArgument,
+    file: _FileArgument = None,
+    output: _OutputOption = ChangesOutput.TABLE,
+    *,
+    tables: TablesOption = None,
+    exclude_tables: ExcludeTablesOption = None,
+    view: _ViewOption = View.CHANGES,
+    table: Annotated[
+        str | None, typer.Option(help="One table, database.table; its images are then typed in parquet and arrow.")
+    ] = None,
+    schema_file: SchemaFileOption = None,
+    start: StartOption = None,
+    end: EndOption = None,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help=f"Rows to give; default: all, and {TABLE_ROWS} as table.")
+    ] = None,
+    zero_dates: ZeroDatesOption = ZeroDates.NULL,
+    time_type: TimeTypeOption = TimeType.TEXT,
+    replace_invalid_text: ReplaceInvalidTextOption = False,
+) -> None:
+    """Print the changed rows of a log, in commit order, or write them into a Parquet or Arrow file."""
+    # Compiled code takes a moment to load: not for --help.
+    from binlog_connector.schema.history import SchemaHistory
+    from binlog_format.views.read_range import ReadRange
+    from binlog_streaming.cli.jobs.row_format import RowFormatWarnings
+
+    if view is View.CHANGEFEED and table is None:
+        raise OptionError("MISSING", "--view changefeed needs --table: the table's columns are the row's")
+    if (output in _TO_FILE) != (file is not None):
+        raise OptionError("MISSING", "--output parquet and --output arrow need a FILE, and nothing else takes one")
+    check_table_name("--table", table)
+    schemas = SchemaHistory() if schema_file is None else SchemaHistory.from_schema_file(str(schema_file))
+    decoding = Decoding(schemas, zero_dates, time_type, replace_invalid_text)
+    with open_log(path) as log:
+        part = ReadRange.of(log, start, end)
+        typed_table = table if view is View.CHANGEFEED or file is not None else None
+        if table is not None and typed_table is None:
+            tables = ",".join(filter(None, (tables, re.escape(table))))
+        selected = _view(view, typed_table, TableFilter(tables, exclude_tables), part, decoding)
+        named = re.escape(typed_table) if typed_table is not None else tables
+        warnings = RowFormatWarnings(TableFilter(named, exclude_tables))
+        blocks = warnings.observed(part.blocks(log), log, part.groups)
+        batches = selected.batches(schemas.following(blocks, path, part.start))
+        if file is None and limit != 0 and (tables or table):
+            batches = _some(batches, table, tables, is_all=start is None and end is None)
+        if file is not None:
+            _write_file(limited(batches, limit), selected, table, FileFormat(output.value), file)
+        elif output is ChangesOutput.JSONL:
+            write_batches(batches, selected, limit)
+        else:
+            _print_table(batches, selected, TABLE_ROWS if limit is None else limit, log)
+        warnings.finish()
+
+
+def _some(
+    batches: Iterator[pa.RecordBatch], table: str | None, tables: str | None, *, is_all: bool
+) -> Iterator[pa.RecordBatch]:
+    """*batches*; where they hold nothing of the tables that were named, that is said.
+
+    Raises:
+        SchemaError: `TABLE_NOT_FOUND`: the whole log has no changes of the one table.
+    """
+    if table is None or not is_all:
+        return warned_of_none(batches, str(table or tables), is_all=is_all)
+    first = next((batch for batch in batches if batch.num_rows), None)
+    if first is None:
+        raise SchemaError("TABLE_NOT_FOUND", f"the log has no changes of table {table}", hint=TABLES_HINT)
+    return itertools.chain([first], batches)
+
+
+def _view(
+    view: View, table: str | None, tables: TableFilter, part: ReadRange, decoding: Decoding
+) -> ChangesView | ChangefeedView:
+    from binlog_format.views.changefeed import ChangefeedView
+    from binlog_format.views.changes import ChangesView
+
+    if view is View.CHANGEFEED:
+        assert table is not None
+        return ChangefeedView(table=table, tables=tables, groups=part.groups, decoding=decoding)
+    return ChangesView(table=table, tables=tables, groups=part.groups, decoding=decoding)
+
+
+def _write_file(
+    batches: Iterator[pa.RecordBatch],
+    view: ChangesView | ChangefeedView,
+    table: str | None,
+    file_format: FileFormat,
+    file: Path,
+) -> None:
+    def schema_without_rows() -> pa.Schema:
+        if table is None:
+            return view.schema(None)
+        raise SchemaError(
+            "TABLE_NOT_FOUND",
+            f"there are no changes of table {table} here, and nothing else says what its columns are",
+            hint=TABLES_HINT,
+        )
+
+    rows = write_file(batches, schema_without_rows, file_format, file)
+    output_console().print(f"{rows:,} rows written to {escaped(str(file))}")
+
+
+def _print_table(batches: Iterator[pa.RecordBatch], view: ChangesView | ChangefeedView, limit: int, log: Log) -> None:
+    # One row more than is shown tells whether there are more.
+    rows = list(itertools.islice(json_rows(batches, view), limit + 1))
+    console = output_console()
+    if not rows:
+        console.print("No changes.")
+        return
+    shown = rows[:limit]
+    if "before" in rows[0] and "op" in rows[0]:
+        _print_changes(console, shown, log)
+    else:
+        _print_images(console, shown)
+    if len(rows) > limit:
+        console.print(f"The first {limit} rows; --limit shows more, --output jsonl all.", style="dim")
+
+
+def _print_changes(console: Console, rows: list[dict[str, object]], log: Log) -> None:
+    cells = [
+        (
+            position_text(row["position"], log),
+            str(row["gtid"] or ""),
+            str(row["commit_time"]),
+            escaped(f"{row['database']}.{row['table']}"),
+            f"[{OP_COLORS[op]}]{op}[/]",
+            escaped(change_text(row["before"], row["after"])),
+        )
+        for row in rows
+        for op in (str(row["op"]),)
+    ]
+    columns = ("position", "gtid", "commit time", "table", "op", "change")
+    print_rows(console, columns, cells, last_width=_VALUE_WIDTH // 2)
+
+
+def _print_images(console: Console, rows: list[dict[str, object]]) -> None:
+    for row in rows:
+        row["_position"] = position_text(row["_position"])
+    columns = [escaped(name) for name in rows[0]]
+    cells = [[escaped(_short(value)) for value in row.values()] for row in rows]
+    print_rows(console, columns, cells, labelled=columns, last_width=_VALUE_WIDTH // 2)
+
+
+def change_text(before: object, after: object) -> str:
+    """A change on one line: an update shows its first column, which is mostly the key, and what has changed."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        known = [
+            f"{name}={_short(value)}" for name, value in list(before.items())[:1] if after.get(name, value) == value
+        ]
+        missing = object()
+        changed = [
+            f"{name}: {_short(before[name]) + ' -> ' if name in before else ''}{_short(value)}"
+            for name, value in after.items()
+            if before.get(name, missing) != value
+        ]
+        return " ".join(known + changed)
+    image = before if isinstance(before, dict) else after
+    assert isinstance(image, dict)
+    return " ".join(f"{name}={_short(value)}" for name, value in image.items())
+
+
+def _short(value: object) -> str:
+    return shortened(value, _VALUE_WIDTH)

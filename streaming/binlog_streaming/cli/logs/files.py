@@ -1,0 +1,132 @@
+"""`binlog-stream files`: which files a log has, and what is in them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from binlog_format import Bound, Position, open_log
+from binlog_format.detect import INNODB
+from binlog_format.source_file import open_directory
+from binlog_streaming.cli.listing import print_rows
+from binlog_streaming.cli.logs.ranges import EndOption, StartOption, positions_of
+from binlog_streaming.cli.output import Output, OutputOption, PathArgument, output_console, write_json_lines
+
+if TYPE_CHECKING:
+    import typer
+
+    from binlog_format import LogFile
+
+_TIMES = ("timestamp", "created")
+"""Fields of headers that are seconds since 1970; 0: there is none."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command("files")(files)
+
+
+def files(
+    path: PathArgument, output: OutputOption = Output.TABLE, start: StartOption = None, end: EndOption = None
+) -> None:
+    """List the files of a log: state, size, how much of it is used, headers, GTID states and the bound."""
+    first, last = positions_of(path, start, end)
+    with open_log(path) as log:
+        known = log.files()
+        rows = [_row(file, known) for file in known]
+        _add_gtids(path, log.format_name, rows, known)
+        rows = [row for row, file in zip(rows, known, strict=True) if _is_within(file, first, last)]
+        if output is Output.JSONL:
+            write_json_lines(rows)
+        else:
+            _print_table(log.path, log.format_name, rows)
+
+
+def _row(file: LogFile, known: list[LogFile]) -> dict[str, object]:
+    return {
+        "file_no": file.file_no,
+        "name": file.name,
+        "state": file.state,
+        "size": file.size,
+        "used_size": file.used_size,
+        "bound": _bound(file, known),
+        "first_gtid_state": None,
+        "last_gtid_state": None,
+        "last_gtid_state_page": None,
+        "header": file.header,
+    }
+
+
+def _bound(file: LogFile, known: list[LogFile]) -> str | None:
+    """`sealed`: the server can no longer take anything in it back; `visible`: it can; None: it is empty."""
+    if not file.header:
+        return None
+    # In `.ibb` logs recovery reaches back into the last two files (writing specification, section 9).
+    later = 2 if "lsn" in file.header else 1
+    return Bound.SEALED.value if known[-1].file_no >= file.file_no + later else Bound.VISIBLE.value
+
+
+def _add_gtids(path: str, format_name: str, rows: list[dict[str, object]], known: list[LogFile]) -> None:
+    """Fill in what files say about the GTIDs before and in them."""
+    if format_name == INNODB:
+        from binlog_format.innodb.inspection.file_states import file_states
+
+        directory, only = open_directory(path)
+        states = file_states(directory, only, known)
+        for row, file in zip(rows, known, strict=True):
+            if (state := states.get(file.file_no)) is not None:
+                row["first_gtid_state"] = _gtids(state.first)
+                row["last_gtid_state"] = _gtids(state.last)
+                row["last_gtid_state_page"] = state.last_page
+        return
+    lists = [file.header.get("gtid_list") for file in known]
+    # A classic file says at its start what the files before it held.
+    for row, before, behind in zip(rows, lists, [*lists[1:], None], strict=True):
+        row["first_gtid_state"] = _gtids(before)
+        row["last_gtid_state"] = _gtids(behind)
+
+
+def _gtids(gtids: object) -> str | None:
+    return ",".join(str(gtid) for gtid in gtids) if isinstance(gtids, list | tuple) else None
+
+
+def _is_within(file: LogFile, start: Position | None, end: Position | None) -> bool:
+    is_behind_start = start is None or file.file_no >= start.file_no
+    return is_behind_start and (end is None or Position(file.file_no, 0, 0) < end)
+
+
+def _print_table(path: str, format_name: str, rows: list[dict[str, object]]) -> None:
+    headers = [header for row in rows if isinstance(header := row["header"], dict) and header]
+    # What GTID lists say stands in columns of its own.
+    fields = [name for name in dict.fromkeys(name for header in headers for name in header) if name != "gtid_list"]
+    # What is the same everywhere is said once.
+    common = {name: headers[0].get(name) for name in fields if len({str(header.get(name)) for header in headers}) == 1}
+    said = ", ".join(f"{_title(name)} {_shown(name, value)}" for name, value in common.items() if value is not None)
+    console = output_console()
+    console.print(f"{path}: {format_name}" + (f", {said}" if said else ""), soft_wrap=True, markup=False)
+    own_fields = [name for name in fields if name not in common]
+    cells = []
+    for row in rows:
+        header = row["header"]
+        assert isinstance(header, dict)
+        sizes = (f"{row['size']:,}", f"{row['used_size']:,}")
+        gtids = (_gtid_cell(row["first_gtid_state"]), _gtid_cell(row["last_gtid_state"]))
+        values = (_shown(name, header.get(name)) for name in own_fields)
+        cells.append((str(row["name"]), str(row["state"]), str(row["bound"] or "-"), *sizes, *values, *gtids))
+    fields = ["size", "used", *(_title(name) for name in own_fields)]
+    columns = ("file", "state", "bound", *fields, "first GTID state", "last GTID state")
+    print_rows(console, columns, cells, right=fields, labelled=columns[3:], last_width=len(columns[-1]))
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ") + (" (UTC)" if name in _TIMES else "")
+
+
+def _shown(name: str, value: object) -> str:
+    if isinstance(value, int) and name in _TIMES:
+        return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M:%S") if value else "-"
+    return "-" if value is None else str(value)
+
+
+def _gtid_cell(gtids: object) -> str:
+    return "-" if gtids is None else str(gtids) or "none"

@@ -1,0 +1,335 @@
+"""`binlog-stream tail`: the changes of a live log, as they are committed."""
+
+# ruff: noqa: TC001 (typer looks at annotations)
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+import typer
+from rich.console import Console
+from rich.logging import RichHandler
+
+from binlog_format.errors import OptionError, StartError
+from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
+from binlog_format.views.read_range import parse_edge
+from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.cli.logs.ranges import StartOption
+from binlog_streaming.cli.options import (
+    ExcludeTablesOption,
+    ReplaceInvalidTextOption,
+    SchemaFileOption,
+    TablesOption,
+    TimeTypeOption,
+    ZeroDatesOption,
+)
+from binlog_streaming.cli.output import PathArgument, write_output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    import pyarrow as pa
+
+    from binlog_connector.following.offset_file import OffsetFile
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.following.steps import Step
+    from binlog_connector.following.tailer import Start, Tailer
+    from binlog_connector.metrics.exporter import Follower
+    from binlog_connector.schema.history import SchemaHistory
+    from binlog_format.views.changes import ChangesView
+    from binlog_streaming.cli.jobs.row_format import RowFormatWarnings
+
+REFRESH_SECONDS = 0.25
+"""How often the live view is drawn anew."""
+
+
+class TailOutput(StrEnum):
+    """How changes are shown."""
+
+    LIVE = "live"
+    JSONL = "jsonl"
+
+
+class From(StrEnum):
+    """The two ends of a log."""
+
+    LATEST = "latest"
+    EARLIEST = "earliest"
+
+
+class Sink(Protocol):
+    """Where changes go."""
+
+    def take(self, batch: pa.RecordBatch, view: ChangesView) -> None:
+        """Some changes, in order."""
+
+    def finish(self) -> None:
+        """A step has been taken: its changes are out when this returns."""
+
+    def draw(self) -> None:
+        """A moment to draw anew what has changed."""
+
+
+_FromOption = Annotated[
+    From | None, typer.Option("--from", help="Begin with what comes now (latest, the default), or with all there is.")
+]
+_TimestampOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Begin with the first transaction committed then or later: 2026-01-31T12:00:00, UTC unless it has a zone.",
+    ),
+]
+_ResumeOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Go on where FILE says, and keep it up to date; the other starts count only while it is not there.",
+    ),
+]
+_OutputOption = Annotated[
+    TailOutput | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="For people (live, the default on a terminal) or for programs (jsonl: the same lines as `changes`).",
+    ),
+]
+_OnceOption = Annotated[bool, typer.Option("--once", help="End at what is there now.")]
+_LossOption = Annotated[
+    bool,
+    typer.Option(
+        "--fail-on-data-loss/--skip-data-loss",
+        help="What to do when changes that come next are not there any more: stop, or warn and go on behind them.",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to *app*."""
+    app.command()(tail)
+
+
+def tail(  # noqa: PLR0913 - the options of the command
+    path: PathArgument,
+    *,
+    output: _OutputOption = None,
+    tables: TablesOption = None,
+    exclude_tables: ExcludeTablesOption = None,
+    start: StartOption = None,
+    from_: _FromOption = None,
+    timestamp: _TimestampOption = None,
+    resume: _ResumeOption = None,
+    until_idle: Annotated[
+        float | None, typer.Option(min=0.0, metavar="SECONDS", help="End when nothing has come for so long.")
+    ] = None,
+    once: _OnceOption = False,
+    schema_file: SchemaFileOption = None,
+    zero_dates: ZeroDatesOption = ZeroDates.NULL,
+    time_type: TimeTypeOption = TimeType.TEXT,
+    replace_invalid_text: ReplaceInvalidTextOption = False,
+    fail_on_data_loss: _LossOption = True,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Export metrics for Prometheus at this port.")
+    ] = None,
+    metrics_host: Annotated[str, typer.Option(help="Address to export them at.")] = "127.0.0.1",
+) -> None:
+    """Follow a log and give its changed rows as they are committed, until SIGINT or SIGTERM."""
+    begin = start_of(start, from_, timestamp)
+    is_live = _is_live(output)
+    # Compiled code takes a moment to load: not for --help.
+    from binlog_connector.following.offset_file import OffsetFile
+    from binlog_connector.following.tailer import Following, Tailer
+    from binlog_connector.schema.history import SchemaHistory
+    from binlog_streaming.cli.jobs.row_format import RowFormatWarnings
+
+    _log_warnings()
+    schemas = SchemaHistory() if schema_file is None else SchemaHistory.from_schema_file(str(schema_file))
+    decoding = Decoding(schemas, zero_dates, time_type, replace_invalid_text)
+    offset_file = None if resume is None else OffsetFile(resume)
+    how = Following(fail_on_data_loss=fail_on_data_loss, ends=once)
+    saved = None if offset_file is None else offset_file.load()
+    with ExitStack() as stack:
+        tailer = stack.enter_context(Tailer(path, begin, saved=saved, how=how))
+        follower = _follower(stack, tailer, is_live, metrics_port, metrics_host)
+        sink = stack.enter_context(_sink(is_live, follower, tailer))
+        stack.enter_context(_stopped_by_signals(tailer))
+        wanted = TableFilter(tables, exclude_tables)
+        warnings = RowFormatWarnings(wanted)
+        stack.callback(warnings.finish)
+        _Job(tailer, sink, follower, offset_file, wanted, decoding, schemas, warnings).run(until_idle)
+
+
+def start_of(start: str | None, edge: From | None, timestamp: str | None) -> Start:
+    """Where a new tail begins.
+
+    Raises:
+        OptionError: `INVALID_VALUE`.
+        StartError: `CONFLICTING_OPTIONS`.
+    """
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.following.starts import Edge
+    from binlog_connector.spark.option_values import moment
+    from binlog_format.position import Position
+
+    given = [f"--{name}" for name, value in (("start", start), ("from", edge), ("timestamp", timestamp)) if value]
+    if len(given) > 1:
+        raise StartError("CONFLICTING_OPTIONS", f"{' and '.join(given)}: there is one start", hint="Leave one of them")
+    if timestamp is not None:
+        return datetime.fromtimestamp(moment("timestamp", timestamp), UTC)
+    if start is not None:
+        parsed = parse_edge(start)
+        return SourceOffset(parsed) if isinstance(parsed, Position) else parsed
+    return Edge.EARLIEST if edge is From.EARLIEST else Edge.LATEST
+
+
+def _is_live(output: TailOutput | None) -> bool:
+    is_terminal = sys.stdout.isatty()
+    if output is TailOutput.LIVE and not is_terminal:
+        raise OptionError("INVALID_VALUE", "--output live needs a terminal", hint="For programs: --output jsonl")
+    return is_terminal if output is None else output is TailOutput.LIVE
+
+
+def _log_warnings() -> None:
+    # Whoever has set up logging has decided already.
+    console = Console(stderr=True)
+    handler = RichHandler(console=console, show_path=False) if console.is_terminal else logging.StreamHandler()
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
+
+
+def _follower(stack: ExitStack, tailer: Tailer, is_live: bool, port: int | None, host: str) -> Follower | None:
+    """What is measured for people and for Prometheus; None when neither wants it: it costs a little."""
+    if not is_live and port is None:
+        return None
+    from binlog_connector.metrics.exporter import Follower, MetricsExporter
+    from binlog_connector.metrics.lag import Consumed, LagMeter
+
+    meter = LagMeter(tailer.path, tailer.format_name)
+    stack.callback(meter.close)
+    follower = Follower("tail", meter)
+    follower.progress.consumed = Consumed(tailer.offset)
+    if port is not None:
+        exporter = stack.enter_context(MetricsExporter(port, host))
+        exporter.add(follower)
+        if not is_live:
+            print(f"metrics: http://{host}:{exporter.port}/metrics", file=sys.stderr, flush=True)  # noqa: T201
+    return follower
+
+
+@contextmanager
+def _sink(is_live: bool, follower: Follower | None, tailer: Tailer) -> Iterator[Sink]:
+    if not is_live:
+        yield JsonLines()
+        return
+    from binlog_streaming.cli.logs.tail_view import TailView
+
+    assert follower is not None
+    with TailView(tailer.path, tailer.format_name, follower) as view:
+        yield view
+
+
+@contextmanager
+def _stopped_by_signals(tailer: Tailer) -> Iterator[None]:
+    """SIGINT and SIGTERM end behind the running step; a second one ends at once."""
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        tailer.stop()
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class JsonLines:
+    """Lines on standard output, which are out when a step is finished."""
+
+    def take(self, batch: pa.RecordBatch, view: ChangesView) -> None:
+        """Write the changes."""
+        from binlog_format.views.json_rows import json_lines
+
+        write_output(json_lines(batch, view.json_styles()))
+
+    def finish(self) -> None:
+        """Flush."""
+        sys.stdout.buffer.flush()
+
+    def draw(self) -> None:
+        """Nothing to do."""
+
+
+@dataclass(slots=True)
+class _Job:
+    """The loop: step, rows out, offset saved. In this order, so that after a crash rows may repeat, but never lack."""
+
+    tailer: Tailer
+    sink: Sink
+    follower: Follower | None
+    offset_file: OffsetFile | None
+    tables: TableFilter
+    decoding: Decoding
+    schemas: SchemaHistory
+    warnings: RowFormatWarnings
+    saved: SourceOffset | None = None
+
+    def run(self, idle_seconds: float | None) -> None:
+        """Until the end, or nothing has come for *idle_seconds*."""
+        self._save(self.tailer.offset)  # `latest` is now, also for one who comes back after being killed
+        last = time.monotonic()
+        while True:
+            step = self.tailer.step(REFRESH_SECONDS if idle_seconds is None else min(REFRESH_SECONDS, idle_seconds))
+            if step is not None:
+                self._take(step)
+                last = time.monotonic()
+            elif self.tailer.is_ended or (idle_seconds is not None and time.monotonic() - last >= idle_seconds):
+                break
+            else:
+                self.sink.draw()
+        self._save(self.tailer.offset)
+
+    def _take(self, step: Step) -> None:
+        from binlog_format.views.changes import ChangesView
+
+        view = ChangesView(tables=self.tables, groups=step.groups, decoding=self.decoding)
+        blocks = self.warnings.observed(step.blocks(), step.watched.log, step.groups)
+        blocks = self.schemas.following(blocks, self.tailer.path, step.start.position)
+        rows = 0
+        for batch in view.batches(blocks):
+            rows += batch.num_rows
+            self.sink.take(batch, view)
+        # Between the last block and the end of the step are no groups, so no DDL either.
+        self.schemas.known_to = step.end.position
+        self.sink.finish()
+        self._save(step.end)
+        self._note(step, rows)
+        self.sink.draw()
+
+    def _note(self, step: Step, rows: int) -> None:
+        if self.follower is None:
+            return
+        from binlog_connector.metrics.lag import Consumed
+
+        progress = self.follower.progress
+        progress.rows.add(rows)
+        progress.size.add(step.size)
+        progress.transactions += step.group_count
+        before = None if progress.consumed is None else progress.consumed.timestamp
+        progress.consumed = Consumed(step.end, before if step.last_timestamp is None else step.last_timestamp)
+
+    def _save(self, offset: SourceOffset) -> None:
+        if self.offset_file is not None and offset != self.saved:
+            self.offset_file.save(offset)
+            self.saved = offset

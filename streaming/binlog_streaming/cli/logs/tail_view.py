@@ -1,0 +1,176 @@
+"""What people see of `binlog-stream tail`: `TailView`."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from binlog_connector.metrics.exporter import lag_of
+from binlog_streaming.cli.logs.changes import OP_COLORS, change_text
+from binlog_streaming.cli.tabular import json_rows, shortened
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import RenderableType
+
+    from binlog_connector.metrics.exporter import Follower
+    from binlog_connector.metrics.lag import Lag
+    from binlog_format.views.changes import ChangesView
+
+DRAW_SECONDS = 0.1
+"""The screen is drawn no more often than this, however many steps there are."""
+
+LAG_SECONDS = 1.0
+"""How often the lag is measured."""
+
+ROWS_MAX = 60
+"""Recent changes that are kept; as many are shown as the terminal has room for."""
+
+_FRAME_LINES = 9
+"""Lines of the view beside the changes."""
+
+_GTID_WIDTH = 60
+_NONE = "-"
+
+
+class TailView:
+    """A live view on a terminal; a context manager.
+
+    Args:
+        path: Of the log.
+        format_name: Of the log.
+        follower: Whose progress is shown.
+        console: Default: standard output.
+    """
+
+    def __init__(self, path: str, format_name: str, follower: Follower, console: Console | None = None) -> None:
+        self._path = path
+        self._format_name = format_name
+        self._follower = follower
+        self._console = console or Console(highlight=False, emoji=False)
+        self._live = Live(console=self._console, auto_refresh=False)
+        self._recent: deque[dict[str, object]] = deque(maxlen=ROWS_MAX)
+        self._drawn_at = self._measured_at = float("-inf")
+        self._lag: Lag | None = None
+
+    def __enter__(self) -> TailView:
+        self._live.start()
+        self._draw()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._draw()
+        self._live.stop()
+
+    def take(self, batch: pa.RecordBatch, view: ChangesView) -> None:
+        """Note the last changes of *batch*."""
+        last = batch.slice(max(batch.num_rows - ROWS_MAX, 0))
+        self._recent.extend(json_rows(iter([last]), view))
+
+    def finish(self) -> None:
+        """Nothing to do: changes are on the screen when it is drawn."""
+
+    def draw(self) -> None:
+        """Draw, when it is time."""
+        if time.monotonic() - self._drawn_at >= DRAW_SECONDS:
+            self._draw()
+
+    def render(self) -> RenderableType:
+        """What is on the screen."""
+        return Group(self._title(), "", self._values(), self._changes())
+
+    def _draw(self) -> None:
+        self._measure()
+        self._live.update(self.render(), refresh=True)
+        self._drawn_at = time.monotonic()
+
+    def _measure(self) -> None:
+        if time.monotonic() - self._measured_at < LAG_SECONDS:
+            return
+        self._lag = lag_of(self._follower)
+        self._measured_at = time.monotonic()
+
+    def _title(self) -> Text:
+        state, style = "", ""
+        if self._lag is not None:
+            state, style = ("● live", "green") if self._lag.transactions == 0 else ("● catching up", "yellow")
+        return Text.assemble(
+            ("binlog-stream tail ", "bold"),
+            (f" {state} ", style),
+            (f" {self._format_name} ", "dim"),
+            (f" {self._path}", "cyan"),  # last: a long one is cut off
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+
+    def _values(self) -> Table:
+        progress, lag = self._follower.progress, self._lag
+        consumed = progress.consumed
+        offset, timestamp = (None, None) if consumed is None else (consumed.offset, consumed.timestamp)
+        rows = (
+            (
+                ("changes", f"{progress.rows.total:,}"),
+                ("changes/s", f"{progress.rows.per_second():,.0f}"),
+                ("read", size_text(progress.size.total)),
+                ("read/s", size_text(int(progress.size.per_second()))),
+            ),
+            (
+                ("behind", _NONE if lag is None else f"{lag.transactions:,} transactions"),
+                ("seconds", _NONE if lag is None else f"{lag.seconds:,} s"),
+                ("bytes", _NONE if lag is None else size_text(lag.size)),
+                ("pages", _NONE if lag is None else f"{lag.pages:,}"),
+            ),
+            (
+                ("position", _NONE if offset is None else str(offset.position)),
+                ("GTID", _NONE if offset is None else shortened(str(offset.gtid) or _NONE, _GTID_WIDTH)),
+                ("committed", _NONE if timestamp is None else _clock_text(timestamp)),
+                ("oldest file needed", _NONE if lag is None else str(lag.oldest_file_no)),
+            ),
+        )
+        table = Table.grid(padding=(0, 3))
+        for _ in range(4):
+            table.add_column(no_wrap=True)
+        for row in rows:
+            table.add_row(*(Text.assemble((f"{name} ", "dim"), (value, "bold")) for name, value in row))
+        return table
+
+    def _changes(self) -> RenderableType:
+        room = max(self._console.height - _FRAME_LINES, 1)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
+        table.add_column("committed", no_wrap=True)
+        table.add_column("GTID", no_wrap=True, max_width=24)
+        table.add_column("table", no_wrap=True, max_width=32)
+        table.add_column("op", no_wrap=True)
+        table.add_column("change", no_wrap=True, overflow="ellipsis", ratio=1)
+        for row in itertools.islice(self._recent, max(len(self._recent) - room, 0), None):
+            op = str(row["op"])
+            table.add_row(
+                Text(str(row["commit_time"])[11:19]),
+                Text(str(row["gtid"] or ""), style="dim"),
+                Text(shortened(f"{row['database']}.{row['table']}", 32)),
+                Text(op, style=OP_COLORS.get(op, "")),
+                Text(change_text(row["before"], row["after"])),
+            )
+        return table if self._recent else Text("\nWaiting for changes ...", style="dim")
+
+
+def size_text(size: int) -> str:
+    """Bytes for people."""
+    value, unit = float(size), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 999.5:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def _clock_text(timestamp: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(timestamp))

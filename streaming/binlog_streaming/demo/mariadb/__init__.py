@@ -1,0 +1,1 @@
+"""A MariaDB server for the demo and the tests."""

@@ -1,0 +1,1 @@
+"""What proves that tables are those of their source."""

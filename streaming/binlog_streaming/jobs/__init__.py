@@ -1,0 +1,1 @@
+"""Jobs: what they remember, and what is asked of them beside running."""

@@ -1,0 +1,326 @@
+"""What a job would do, without doing it: `check_job(job)` -> `JobReport`; nothing is written, Spark is not started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from binlog_connector.following.edges import end_of_log, start_of_log
+from binlog_connector.following.resume import compare
+from binlog_connector.following.starts import initial_offset
+from binlog_connector.following.watched import WatchedLog
+from binlog_connector.metrics.lag import LagMeter
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.foreign_keys import are_logged
+from binlog_connector.spark.options import SourceOptions
+from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.jobs.checkpoint import read_checkpoint
+from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
+from binlog_streaming.jobs.record import START_OPTIONS
+from binlog_streaming.jobs.record_keeper import RecordKeeper
+from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.jobs.statements import look_at_statements
+from binlog_streaming.jobs.tables import TableReport, report_table
+from binlog_streaming.plan.admission import incomplete
+from binlog_streaming.settings.model import Begin, Mode, OnCascade, OnError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.schema.foreign_keys import ForeignKey
+    from binlog_format.position import Position
+    from binlog_streaming.jobs.checkpoint import Checkpoint
+    from binlog_streaming.jobs.log_tables import FoundTable, OnProgress
+    from binlog_streaming.plan.memory import JobMemory, Written
+    from binlog_streaming.settings.model import Job
+
+
+@dataclass(frozen=True, slots=True)
+class LogReport:
+    """The log.
+
+    Attributes:
+        path: Directory, file, or URL.
+        format: How it is written.
+        files: Names, in order.
+        size: Bytes in them.
+        gtid_before: What had happened before its first file; empty: nothing.
+        gtid: The last GTID of each domain at its end; of a MySQL log the set of all.
+    """
+
+    path: str
+    format: str
+    files: tuple[str, ...]
+    size: int
+    gtid_before: str
+    gtid: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartReport:
+    """Where the job would begin.
+
+    Attributes:
+        checkpoint: Its directory.
+        is_fresh: Nothing is in there yet: `starting...` options count.
+        batch_id: The batch that would be next.
+        is_repeated: It was begun before, and would be done again.
+        position: Where it would begin.
+        gtid: What has been taken up to there.
+        size_behind: Bytes of the log behind that place.
+        said_by: The setting that says so, where the job is fresh.
+    """
+
+    checkpoint: str
+    is_fresh: bool
+    batch_id: int
+    is_repeated: bool
+    position: str
+    gtid: str
+    size_behind: int
+    said_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """What a job would do.
+
+    Attributes:
+        log: What it would read.
+        start: Where from.
+        tables: What it would write, by name.
+        left_out: Names of tables that no rule wants.
+        scan_size: Bytes of the log that were looked at for tables.
+        warnings: What may surprise, beside what the tables say themselves.
+        changed: What the job file says otherwise than when the checkpoint was begun, and must not.
+        statements: Statements, and lost events, that would stop the job and are about none of *tables*.
+    """
+
+    log: LogReport
+    start: StartReport
+    tables: tuple[TableReport, ...]
+    left_out: tuple[str, ...]
+    scan_size: int
+    warnings: tuple[str, ...]
+    changed: tuple[str, ...] = ()
+    statements: tuple[str, ...] = ()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why the job could not run; none: it can."""
+        of_tables = (problem for table in self.tables for problem in table.problems)
+        return (*self.changed, *of_tables, *self.statements)
+
+
+def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress | None = None) -> JobReport:
+    """See what *job* would do.
+
+    Args:
+        job: The settings.
+        scan_size: Bytes of the log, from its end, that are looked at for tables.
+        on_progress: Called with the bytes looked at and the bytes there are.
+
+    Raises:
+        BinlogError: What the job itself would say at its start: about its options, the log, or its checkpoint.
+    """
+    options = SourceOptions.parse({"path": job.source.path, **job.source_options()})
+    options.check_streaming()
+    checkpoint = read_checkpoint(state_of(job))
+    with WatchedLog(job.source.path, options.format, bound=options.bound) as watched:
+        log = _log_report(watched)
+        are_cascades_logged = are_logged(watched.log, end_of_log(watched).position.file_no)
+        start, begins_at, warnings = _start(watched, job, options, checkpoint)
+    found = find_tables(
+        job.source.path,
+        options.format,
+        schema_file=options.schema_file,
+        scan_size=scan_size,
+        on_progress=on_progress,
+        tally_from=begins_at,
+    )
+    reports, left_out = _tables(job, found.tables, checkpoint)
+    if found.size < found.size_all:
+        warnings.append(
+            f"tables were looked for in the newest {found.size:,} of {found.size_all:,} bytes; --scan looks at more"
+        )
+    if not found.tables:
+        warnings.append("no table has row changes there: is binlog_format=ROW set on the server?")
+    elif not reports:
+        warnings.append("no rule in [[tables]] matches a table that the log has changes of")
+    warnings.extend(_unused_rules(job, reports))
+    warnings.extend(_excluded_ghosts(job, reports))
+    record = RecordKeeper(job)
+    changed = tuple(f"{change.setting}: {change.reason}. {change.hint}" for change in record.changes())
+    reports = tuple(_with_missing(report, record.written) for report in reports)
+    begun = {table.name: table.begun_at is not None and table.begun_at >= begins_at for table in found.tables}
+    memory = record.look()
+    reports = tuple(_with_memory(report, job, memory, begins_there=begun[report.name]) for report in reports)
+    if not are_cascades_logged:
+        cascading = {table.name: table.cascading for table in found.tables}
+        reports = tuple(_with_cascading(report, job, cascading[report.name]) for report in reports)
+    statements = look_at_statements(job, found.tally)
+    warnings.extend(statements.warnings)
+    problems = dict(statements.problems)
+    reports = tuple(replace(report, problems=(*report.problems, *problems.pop(report.name, ()))) for report in reports)
+    others = tuple(text for texts in problems.values() for text in texts)
+    return JobReport(log, start, reports, left_out, found.size, tuple(warnings), changed, others)
+
+
+def _log_report(watched: WatchedLog) -> LogReport:
+    files = watched.log.files()
+    return LogReport(
+        path=watched.log.path,
+        format=watched.log.format_name,
+        files=tuple(file.name for file in files if file.header),
+        size=sum(file.used_size for file in files),
+        gtid_before=str(start_of_log(watched).gtid),
+        gtid=str(end_of_log(watched).gtid),
+    )
+
+
+def _start(
+    watched: WatchedLog, job: Job, options: SourceOptions, checkpoint: Checkpoint | None
+) -> tuple[StartReport, Position, list[str]]:
+    warnings: list[str] = []
+    said_by = None
+    if checkpoint is not None and checkpoint.offset is not None:
+        decision = compare(watched, checkpoint.offset)
+        if decision.loss is not None:
+            if options.fail_on_data_loss:
+                raise decision.loss
+            warnings.append(f"data is lost, and failOnDataLoss is false: {decision.loss.reason}")
+        offset = decision.offset
+    else:
+        offset = initial_offset(watched, options.start)
+        said_by = next((name for name in START_OPTIONS if name in options.given), "startingOffsets")
+    batch_id = 0 if checkpoint is None or checkpoint.batch_id is None else checkpoint.batch_id + 1
+    report = StartReport(
+        checkpoint=job.checkpoint,
+        is_fresh=checkpoint is None,
+        batch_id=batch_id,
+        is_repeated=checkpoint is not None and checkpoint.pending is not None,
+        position=str(offset.position),
+        gtid=str(offset.gtid),
+        size_behind=_size_behind(watched, offset),
+        said_by=said_by,
+    )
+    return report, offset.position, warnings
+
+
+def _size_behind(watched: WatchedLog, offset: SourceOffset) -> int:
+    meter = LagMeter(watched.log.path, watched.log.format_name)
+    try:
+        return meter.size_between(offset.position, end_of_log(watched).position)
+    finally:
+        meter.close()
+
+
+def _tables(
+    job: Job, found: Sequence[FoundTable], checkpoint: Checkpoint | None
+) -> tuple[tuple[TableReport, ...], tuple[str, ...]]:
+    rules = [(TableFilter(rule.select, job.source.exclude_tables), rule) for rule in job.tables]
+    reports: list[TableReport] = []
+    left_out: list[str] = []
+    query_id = None if checkpoint is None else checkpoint.query_id
+    for table in found:
+        layout = table.layout
+        number = next((i for i, (wanted, _) in enumerate(rules) if wanted.accepts(layout)), None)
+        if number is None:
+            left_out.append(table.name)
+        else:
+            reports.append(report_table(job, table, number, query_id))
+    return _with_meetings(reports), tuple(left_out)
+
+
+def _with_meetings(reports: Sequence[TableReport]) -> tuple[TableReport, ...]:
+    # Two tables in one place: the job would stop at the second one.
+    owners: dict[str, str] = {}
+    checked = []
+    for report in reports:
+        problems = list(report.problems)
+        for target in report.targets:
+            owner = owners.setdefault(target.uri, report.name)
+            if owner != report.name:
+                problems.append(f"{report.name}: its target {target.uri} is that of {owner} too")
+        checked.append(replace(report, problems=tuple(problems)))
+    return tuple(checked)
+
+
+def _with_missing(report: TableReport, written: Written) -> TableReport:
+    # Of a changelog the job would make one that lacks what came before; at others it stops.
+    there = written.get(TableName.parse(report.name), frozenset())
+    problems = [
+        f"{report.name}: {target.uri} was written, and is not there any more: it would begin in the middle of the log. "
+        "Bring it back, build it again with binlog-stream replay, or start again with a new checkpoint and no tables"
+        for target in report.targets
+        if not target.exists and target.mode in there
+    ]
+    return replace(report, problems=(*report.problems, *problems))
+
+
+def _with_memory(report: TableReport, job: Job, memory: JobMemory, *, begins_there: bool) -> TableReport:
+    """Say whether the table is complete, and whether it was set aside."""
+    name = TableName.parse(report.name)
+    stopped = memory.set_aside.get(name)
+    if stopped is not None:
+        told = (
+            f"{name}: set aside at {stopped.gtid or stopped.position}, its targets stay as they are: {stopped.reason}"
+        )
+        return replace(report, complete=memory.complete.get(name), problems=(), warnings=(*report.warnings, told))
+    is_new = name not in (memory.written or ())
+    unless_met = memory.from_first or begins_there if is_new and memory.from_first is not None else None
+    complete = memory.complete.get(name, unless_met)
+    report = replace(report, complete=complete)
+    rule = job.tables[report.rule]
+    if complete is not False:
+        return report
+    if is_new and rule.begin is Begin.CREATED and set(rule.modes) != {Mode.CHANGELOG}:
+        return replace(report, problems=(*report.problems, str(incomplete(name))))
+    told = f"{name}: it is not complete: changes from before the start, or by statements, are missing in its targets"
+    return replace(report, warnings=(*report.warnings, told))
+
+
+def _with_cascading(report: TableReport, job: Job, keys: Sequence[ForeignKey]) -> TableReport:
+    """Say which foreign keys change rows of the table without a word in the log."""
+    if job.tables[report.rule].foreign_keys is OnCascade.APPLY:
+        return report  # they are derived
+    if job.tables[report.rule].foreign_keys is OnCascade.IGNORE:
+        then = "foreign_keys ignores it: the rows in the targets may be wrong"
+    elif job.on_error is OnError.SET_ASIDE:
+        then = "the table is set aside at the first one"
+    else:
+        then = 'the job stops at the first one; foreign_keys = "apply" derives them'
+    told = (
+        f"{report.name}: its foreign key {key.name} changes rows of it when rows of {key.parent} "
+        f"{_carried(key)}, and no log has these changes: {then}"
+        for key in keys
+    )
+    return replace(report, warnings=(*report.warnings, *told))
+
+
+def _carried(key: ForeignKey) -> str:
+    actions = ("are deleted" if key.on_delete else "", "change their key" if key.on_update else "")
+    return " or ".join(filter(None, actions))
+
+
+def _excluded_ghosts(job: Job, reports: Sequence[TableReport]) -> list[str]:
+    # Before such a tool renames its table, nobody knows that its rows will be those of another one.
+    wanted = TableFilter(None, job.source.exclude_tables)
+    for report in reports:
+        database, table = TableName.parse(report.name)
+        left_out = [name for name in (f"_{table}_gho", f"_{table}_new") if not wanted.accepts_name(database, name)]
+        if left_out:
+            said = f"excludeTables leaves out {' and '.join(left_out)} in {database}"
+            built = f"when gh-ost or pt-online-schema-change has built {report.name} anew there"
+            return [f"{said}: {built}, the job stops (BINLOG_SCHEMA.TABLE_RENAMED)"]
+    return []
+
+
+def _unused_rules(job: Job, reports: Sequence[TableReport]) -> list[str]:
+    used = {report.rule for report in reports}
+    return [
+        f"tables[{number}] (select = {rule.select!r}) is the first match of no table in the log"
+        for number, rule in enumerate(job.tables)
+        if number not in used and reports
+    ]

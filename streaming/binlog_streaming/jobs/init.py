@@ -1,0 +1,161 @@
+"""A job for a log, chosen by what is in it: `init_text(path)`, the text of a commented job file."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import BinlogError
+from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_streaming.jobs.log_tables import find_tables
+from binlog_streaming.jobs.mirror import absolute_path
+from binlog_streaming.settings.model import Job, Mode, Sink, Source, TableFormat, TableRule
+from binlog_streaming.settings.text import job_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_connector.schema.row_format import Tally
+    from binlog_streaming.jobs.log_tables import FoundTable, OnProgress
+
+SYSTEM_DATABASES = frozenset({"mysql", "sys", "performance_schema", "information_schema"})
+TABLES_SHOWN_MAX = 200
+"""Tables named in a comment; a log can hold thousands."""
+
+
+def init_text(
+    path: str,
+    *,
+    schema_file: str | None = None,
+    table_format: TableFormat = TableFormat.DELTA,
+    scan_size: int,
+    on_progress: OnProgress | None = None,
+) -> str:
+    """A job file for the log at *path*, which can run as it is.
+
+    Tables with a primary key are mirrored; those without, and those whose rows come in parts that nobody can put
+    together, get a changelog; those whose columns nobody knows are left out. Comments say why.
+
+    Raises:
+        BinlogError: The log cannot be read.
+    """
+    log = find_tables(path, schema_file=schema_file, scan_size=scan_size, on_progress=on_progress)
+    found = log.tables
+    system = [table for table in found if table.layout.database in SYSTEM_DATABASES]
+    users = [table for table in found if table not in system]
+    unknown = [table for table in users if _unknown_reason(table) is not None]
+    known = [table for table in users if table not in unknown]
+    keyed = [table for table in known if _is_mirrored(table, table_format)]
+    keyless = [table for table in known if table not in keyed]
+    rules: list[TableRule] = []
+    comments: dict[int, list[str]] = {}
+    if keyless:
+        select = ",".join(_expression(table) for table in keyless)
+        comments[len(rules)] = [*_why_changelog(keyless, table_format), _listed(keyless)]
+        rules.append(TableRule(select=select, mode=Mode.CHANGELOG))
+    if keyed or not keyless:
+        is_mirror = table_format is not TableFormat.PARQUET
+        whole = "; of one without a primary key the whole row tells rows apart" if is_mirror else ""
+        comments[len(rules)] = [
+            _listed(keyed) if keyed else "The log has no changes of tables yet: all that will come.",
+            f"Tables that are created later are taken too{whole}.",
+        ]
+        comments[len(rules)] += _statements(log.tally)
+        rules.append(TableRule(mode=Mode.MIRROR if is_mirror else Mode.CHANGELOG))
+    excluded = sorted({rf"{re.escape(table.layout.database)}\..*" for table in system})
+    excluded += [_expression(table) for table in unknown]
+    job = Job(
+        name="binlog-stream",
+        source=Source(
+            path=absolute_path(path),
+            exclude_tables=",".join(excluded) or None,
+            schema_file=None if schema_file is None else absolute_path(schema_file),
+        ),
+        sink=Sink(directory="tables", format=table_format),
+        checkpoint="checkpoint",
+        tables=tuple(rules),
+    )
+    return job_text(job, rule_comments=comments, exclude_comment=_why_excluded(unknown, system))
+
+
+def _unknown_reason(table: FoundTable) -> str | None:
+    # Why nobody knows what the rows of a table are; None: they are known.
+    if table.problem is not None:
+        return _line(table.problem.reason)
+    try:
+        arrow_schema(table.layout)
+    except BinlogError as error:
+        return _line(error.reason)
+    return None
+
+
+def _is_mirrored(table: FoundTable, table_format: TableFormat) -> bool:
+    return bool(table.layout.primary_key) and not table.unknown_columns and table_format is not TableFormat.PARQUET
+
+
+def _expression(table: FoundTable) -> str:
+    # A comma would end the expression.
+    return re.escape(table.name).replace(",", r"\x2c")
+
+
+def _why_changelog(keyless: Sequence[FoundTable], table_format: TableFormat) -> list[str]:
+    if table_format is TableFormat.PARQUET:
+        return ["Plain Parquet files hold changelogs only."]
+    reasons = []
+    without = [table for table in keyless if not table.layout.primary_key]
+    if without:
+        reasons.append(
+            f"The log knows no primary key of {_names(without)}: so every change is kept, and not the rows as they "
+            'are. Where columns tell rows apart, mirror them: mode = "mirror" and keys = ["..."]; without keys a '
+            "mirror compares whole rows, and reads and writes all of the table where some change."
+        )
+    partial = [table for table in keyless if table.layout.primary_key]
+    if partial:
+        reasons.append(
+            f"Rows of {_names(partial)} came without all their columns (binlog_row_image on the server is not FULL), "
+            "and what they hold there is not known: mirror needs that, changelog does not."
+        )
+    return reasons
+
+
+def _why_excluded(unknown: Sequence[FoundTable], system: Sequence[FoundTable]) -> str:
+    reasons = []
+    if system:
+        reasons.append("Here: tables of the server's own.")
+    if unknown:
+        reasons.append(
+            f"Here: {_names(unknown)}, as the log does not say what their columns are "
+            f"({_unknown_reason(unknown[0])}). To have them, set binlog_row_metadata=FULL on the server, or give a "
+            "schemaFile (init --schema-file)."
+        )
+    return " ".join(reasons)
+
+
+def _statements(tally: Tally) -> list[str]:
+    told = []
+    for (name, condition), count in list(tally.counts.items())[:TABLES_SHOWN_MAX]:
+        about = "any table" if name is None else _line(str(name))
+        first = _line(count.first.error().reason)
+        told.append(f"WARNING: a job stops at changes of {about} that are in no row event ({condition}): {first}")
+    if told:
+        told.append("Set binlog_format=ROW on the server, and begin after the last such statement (startingGtid).")
+    return told
+
+
+def _listed(tables: Sequence[FoundTable]) -> str:
+    told = []
+    for table in tables[:TABLES_SHOWN_MAX]:
+        keys = ", ".join(str(table.layout.columns[index].name) for index in table.layout.primary_key)
+        told.append(f"{_line(table.name)} ({f'key {_line(keys)}' if keys else 'no key'}, {table.changes:,} changes)")
+    more = f", and {len(tables) - TABLES_SHOWN_MAX} more" if len(tables) > TABLES_SHOWN_MAX else ""
+    return f"Found in the log: {', '.join(told)}{more}."
+
+
+def _names(tables: Sequence[FoundTable]) -> str:
+    names = ", ".join(_line(table.name) for table in tables[:TABLES_SHOWN_MAX])
+    return f"{names} and {len(tables) - TABLES_SHOWN_MAX} more" if len(tables) > TABLES_SHOWN_MAX else names
+
+
+def _line(name: str) -> str:
+    # A comment ends with its line, and must not hold control characters.
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name)

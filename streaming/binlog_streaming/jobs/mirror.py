@@ -1,0 +1,184 @@
+"""The job behind `binlog-stream mirror`: `mirror_job(path, directory)`, and `remember(job)`, which keeps it the same.
+
+A folder belongs to one job: with other tables or another mode, tables would begin in the middle of the log. Commands
+that take a job file take such a folder, or URL, too: `job_at(place)`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+import msgspec
+
+from binlog_format.errors import OptionError
+from binlog_format.position import Place
+from binlog_streaming.jobs.checkpoint import read_checkpoint
+from binlog_streaming.jobs.state_files import StateFolder, state_of
+from binlog_streaming.settings import check_job_values, load_job, parse_job
+from binlog_streaming.settings.model import Job, Mode, OnError, Sink, Source, TableFormat, TableRule
+from binlog_streaming.settings.text import job_text
+
+OWN_FOLDER = ".binlog-stream"
+"""In the target directory. No database has a dot in its folder's name: there it is written otherwise."""
+
+_FILE = "job.toml"
+
+
+def mirror_job(
+    path: str,
+    directory: str,
+    *,
+    checkpoint: str | None = None,
+    exclude_tables: str | None = None,
+    table_format: TableFormat = TableFormat.DELTA,
+    rule: TableRule | None = None,
+    on_error: OnError = OnError.STOP,
+) -> Job:
+    """A job that keeps every wanted table of the log at *path* in *directory*`/<database>/<table>`.
+
+    Args:
+        path: Of the log.
+        directory: Of the tables; folder or URL.
+        checkpoint: Folder of the checkpoint; None: the one that the directory's job has, or `default_checkpoint`.
+        exclude_tables: Tables to leave out.
+        table_format: Of the tables.
+        rule: Which tables, and how.
+        on_error: What becomes of the job when one of its tables cannot go on.
+
+    Raises:
+        OptionError: `INVALID_VALUE`.
+    """
+    target = absolute_path(directory)
+    if checkpoint is None:
+        known = remembered(target)
+        checkpoint = default_checkpoint(target) if known is None else known.checkpoint
+    job = Job(
+        name="mirror",
+        source=Source(path=absolute_path(path), exclude_tables=exclude_tables),
+        on_error=on_error,
+        tables=(rule or TableRule(),),
+        sink=Sink(directory=target, format=table_format),
+        checkpoint=absolute_path(checkpoint),
+    )
+    names = {"tables[0].mode": "--mode", "tables": "--tables", "source.excludeTables": "--exclude-tables"}
+    check_job_values(job, names)
+    return job
+
+
+def default_checkpoint(directory: str) -> str:
+    """Where the checkpoint is when nobody names a place: in the folder of the tables.
+
+    Spark writes it, and without jars of its own it knows no object store; so for tables in one it is among the user's
+    own state (`$XDG_STATE_HOME`, else `~/.local/state`).
+    """
+    if "://" not in directory:
+        return f"{directory}/{OWN_FOLDER}/checkpoint"
+    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    digest = hashlib.blake2b(directory.encode(), digest_size=4).hexdigest()
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", directory)
+    return absolute_path(f"{home}/binlog-stream/{name}-{digest}")
+
+
+def remembered(directory: str) -> Job | None:
+    """The job that a folder or URL belongs to, as it was written down there, wherever the folder is now; None: none.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: it is none.
+        StorageError, AccessError: It cannot be read.
+    """
+    content = _own_folder(directory).read(_FILE)
+    if content is None:
+        return None
+    job = parse_job(content.decode(), file=Path(f"{directory}/{OWN_FOLDER}/{_FILE}"))
+    moved = msgspec.structs.replace(job, sink=msgspec.structs.replace(job.sink, directory=directory))
+    if job.checkpoint != default_checkpoint(job.sink.directory):
+        return moved
+    return msgspec.structs.replace(moved, checkpoint=default_checkpoint(directory))
+
+
+def job_at(place: str) -> Job:
+    """The job of a job file; or the one that a folder or URL of `mirror` belongs to.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: it is no job.
+        BinlogError: It cannot be read.
+    """
+    if "://" not in place and not Path(place).is_dir():
+        return load_job(Path(place))
+    job = remembered(absolute_path(place))
+    if job is None:
+        raise OptionError(
+            "INVALID_VALUE",
+            f"expected a job file, or a folder of binlog-stream mirror: there is no {OWN_FOLDER}/{_FILE}",
+            at=Place(place),
+        )
+    return job
+
+
+def remember(job: Job) -> None:
+    """Write down what *job* is, or see that it is what was written down.
+
+    A try that ended before it had written a table leaves the folder free: with other options it is begun anew.
+
+    Raises:
+        StorageError, AccessError: It cannot be written.
+        OptionError: `INVALID_VALUE`: the folder belongs to a job with other options.
+    """
+    try:
+        known = remembered(job.sink.directory)
+        if known is not None:
+            _compare(known, job)
+    except OptionError:
+        if _has_tables(job):
+            raise
+        # Where the try would have gone on is not for these options; a folder that is no checkpoint is not ours.
+        is_ours = job.checkpoint == default_checkpoint(job.sink.directory)
+        if is_ours or read_checkpoint(state_of(job)) is not None:
+            state_of(job).remove()
+        known = None
+    if known is None or known.checkpoint != job.checkpoint:
+        _own_folder(job.sink.directory).write(_FILE, job_text(job).encode())
+
+
+def _own_folder(directory: str) -> StateFolder:
+    # Access to an object store comes from the environment: `mirror` has no job file to name it in.
+    return StateFolder(f"{directory}/{OWN_FOLDER}", {})
+
+
+def _has_tables(job: Job) -> bool:
+    """Whether a batch was finished, or there is anything in the folder but its own."""
+    checkpoint = read_checkpoint(state_of(job))
+    if checkpoint is not None and checkpoint.batch_id is not None:
+        return True
+    names = StateFolder(job.sink.directory, job.sink.storage).names("")
+    return any(not name.startswith(f"{OWN_FOLDER}/") for name in names)
+
+
+def _compare(known: Job, job: Job) -> None:
+    pairs = (
+        ("PATH", known.source.path, job.source.path),
+        ("--exclude-tables", known.source.exclude_tables, job.source.exclude_tables),
+        ("--tables", known.tables[0].select, job.tables[0].select),
+        ("--mode", known.tables[0].mode, job.tables[0].mode),
+        ("--format", known.sink.format, job.sink.format),
+    )
+    for name, was, now in pairs:
+        if was != now:
+            raise OptionError(
+                "INVALID_VALUE",
+                f"{name}: this folder was begun with {_shown(was)}, now it is {_shown(now)}",
+                at=Place(f"{job.sink.directory}/{OWN_FOLDER}/{_FILE}"),
+                hint="Mirror into another folder, or give the same options; what begins later would miss the past",
+            )
+
+
+def _shown(value: str | Mode | tuple[Mode, ...] | None) -> str:
+    return "nothing" if value is None else repr(str(value)) if isinstance(value, str) else repr(value)
+
+
+def absolute_path(path: str) -> str:
+    """*path* from the root on; a URL stays as it is."""
+    return path.rstrip("/") if "://" in path else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111

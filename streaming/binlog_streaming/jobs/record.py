@@ -1,0 +1,232 @@
+"""What a job was set to when its checkpoint began, and what must not differ since: `JobRecord`, `changes_between`.
+
+A checkpoint knows how far a job has come, but not with which tables, modes and places. What would let tables begin or
+go on in the middle of the log, without a word, is therefore written down in the checkpoint's directory, with the names
+of the tables that have been written, and compared whenever the job starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.jobs.table_patterns import added_patterns
+from binlog_streaming.lake.target import target_uri
+from binlog_streaming.plan.memory import SetAside  # noqa: TC001 - msgspec looks it up
+from binlog_streaming.settings.model import Mode, TableRule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_streaming.settings.model import Job
+
+START_OPTIONS = ("startingOffsets", "startingGtid", "startingTimestamp")
+_START_AGAIN = "start again with a new checkpoint and another sink.directory"
+
+
+class ScopeRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A `StatementScope` around a batch, which may have to be done again.
+
+    Attributes:
+        batch_id: Of the batch.
+        before: `StatementScope.to_json`, before its statements.
+        after: The same, after them.
+    """
+
+    batch_id: int = -1
+    before: dict[str, Any] = {}
+    after: dict[str, Any] = {}
+
+    def at(self, batch_id: int) -> dict[str, Any]:
+        """Before the statements of a batch: this one again, or the next one."""
+        return self.before if batch_id <= self.batch_id else self.after
+
+
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a job belongs to its checkpoint.
+
+    Attributes:
+        path: Of the log.
+        options: Options of the source that say where the job began, which transactions it takes and what values
+            become, as the source takes them.
+        exclude: Tables left out.
+        directory: Of the sink.
+        format: Of the sink.
+        rules: `[[tables]]`.
+        tables: Those that have been written: database and name.
+        targets: Those that are there since: database and name of the table, and mode. Of a table that was dropped, or
+            has another name now, none is: whoever likes may remove them.
+        from_first: The job reads its log from the server's first transaction on; None: not known.
+        complete: Tables all of whose rows lie in what was read: database and name.
+        incomplete: Tables of which earlier changes, or changes by statements, are missing.
+        set_aside: Tables that do not go on, and why.
+        scope: What statements mean for later ones, before and after the newest batch.
+    """
+
+    path: str
+    options: dict[str, str]
+    exclude: str | None
+    directory: str
+    format: str
+    rules: tuple[TableRule, ...]
+    tables: tuple[tuple[str, str], ...] = ()
+    targets: tuple[tuple[str, str, str], ...] = ()
+    from_first: bool | None = None
+    complete: tuple[tuple[str, str], ...] = ()
+    incomplete: tuple[tuple[str, str], ...] = ()
+    set_aside: tuple[SetAside, ...] = ()
+    scope: ScopeRecord = ScopeRecord()
+
+    @staticmethod
+    def of(job: Job) -> JobRecord:
+        """The record of *job*, before it has written anything."""
+        given = job.source.options()
+        return JobRecord(
+            path=job.source.path,
+            options={name: given[name] for name in (*START_OPTIONS, *_CONTENT_OPTIONS) if name in given},
+            exclude=job.source.exclude_tables,
+            directory=job.sink.directory,
+            format=str(job.sink.format),
+            rules=job.tables,
+        )
+
+
+_CONTENT_OPTIONS = ("ignoreDomainIds", "ignoreServerIds", "timeType")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A setting that is not what it was.
+
+    Attributes:
+        setting: Its name.
+        reason: What it was, and what it is now.
+        hint: What would go wrong, and what to do.
+    """
+
+    setting: str
+    reason: str
+    hint: str
+
+
+def changes_between(record: JobRecord, now: JobRecord) -> list[Change]:
+    """What *now* says otherwise than *record*, and must not."""
+    return [*_changed_places(record, now), *_changed_options(record, now), *_changed_tables(record, now)]
+
+
+def _changed_places(record: JobRecord, now: JobRecord) -> list[Change]:
+    changes = []
+    if record.path != now.path:
+        hint = f"Another log has other changes: set it back, or {_START_AGAIN}"
+        changes.append(_changed("source.path", record.path, now.path, hint))
+    for name, was, is_now in (
+        ("sink.directory", record.directory, now.directory),
+        ("sink.format", record.format, now.format),
+    ):
+        if was != is_now:
+            hint = f"Tables that begin there now would miss the past: set it back, or {_START_AGAIN}"
+            changes.append(_changed(name, was, is_now, hint))
+    return changes
+
+
+def _changed_options(record: JobRecord, now: JobRecord) -> list[Change]:
+    changes = []
+    for name in (*START_OPTIONS, *_CONTENT_OPTIONS):
+        was, is_now = record.options.get(name), now.options.get(name)
+        if was == is_now:
+            continue
+        why = "It counts only for a new checkpoint" if name in START_OPTIONS else "The tables have been begun with it"
+        changes.append(_changed(f"source.{name}", was, is_now, f"{why}: set it back, or {_START_AGAIN}"))
+    return changes
+
+
+def _changed_tables(record: JobRecord, now: JobRecord) -> list[Change]:
+    # Tables that were written are compared one by one, so that rules may be ordered, split and joined anew.
+    changes = []
+    seen: set[str] = set()
+    for database, table in record.tables:
+        before = _rule_of(record, database, table)
+        after = _rule_of(now, database, table)
+        if before is None or after is None:
+            continue  # no longer kept, which takes nothing away; taken again, it is new below
+        for change in _changed_rule(record.rules[before], now, after, (database, table)):
+            if change.setting not in seen:  # a rule is for many tables
+                seen.add(change.setting)
+                changes.append(change)
+    return [*changes, *_widened(record, now)]
+
+
+def _rule_of(record: JobRecord, database: str, table: str) -> int | None:
+    for number, rule in enumerate(record.rules):
+        if TableFilter(rule.select, record.exclude).accepts_name(database, table):
+            return number
+    return None
+
+
+def _changed_rule(before: TableRule, now: JobRecord, number: int, name: tuple[str, str]) -> list[Change]:
+    after = now.rules[number]
+    path, told = f"tables[{number}]", ".".join(name)
+    changes = []
+    new_modes = [mode for mode in after.modes if mode not in before.modes]
+    if new_modes:
+        hint = (
+            f"{' and '.join(new_modes)} would begin in the middle of the log: set it back, or keep the new mode by a "
+            "job of its own, with its own checkpoint"
+        )
+        was, is_now = (" and ".join(rule.modes) for rule in (before, after))
+        changes.append(Change(f"{path}.mode", _told(told, was, is_now), hint))
+    common = [mode for mode in after.modes if mode in before.modes]
+    if any(_place(before, name, mode) != _place(after, name, mode) for mode in common):
+        hint = f"The table there would begin in the middle of the log: set it back, or {_START_AGAIN}"
+        changes.append(Change(f"{path}.target", _told(told, before.target, after.target), hint))
+    if all(mode is Mode.CHANGELOG for mode in common):
+        return changes
+    hint = f"Rows that are there were kept by it: set it back, or {_START_AGAIN}"
+    if before.keys != after.keys:
+        changes.append(Change(f"{path}.keys", _told(told, ", ".join(before.keys), ", ".join(after.keys)), hint))
+    if Mode.MIRROR in common and before.deletes is not after.deletes:
+        changes.append(Change(f"{path}.deletes", _told(told, before.deletes, after.deletes), hint))
+    return changes
+
+
+def _place(rule: TableRule, name: tuple[str, str], mode: Mode) -> str:
+    database, table = name
+    return target_uri("", rule.target, database=database, table=table, mode=mode)
+
+
+def _widened(record: JobRecord, now: JobRecord) -> list[Change]:
+    changes = []
+    was = ",".join(rule.select for rule in record.rules)
+    for number, rule in enumerate(now.rules):
+        added = added_patterns(was, rule.select)
+        if added:
+            changes.append(Change(f"tables[{number}].select", f"{_listed(added)} is new", _WIDENED))
+    removed = added_patterns(now.exclude or "", record.exclude or "")
+    if removed:
+        changes.append(Change("source.excludeTables", f"{_listed(removed)} is not left out any more", _WIDENED))
+    return changes
+
+
+_WIDENED = (
+    "Tables that it brings in would begin in the middle of the log, without what they had before: keep them by a job "
+    "of their own, with its own checkpoint"
+)
+
+
+def _changed(setting: str, was: str | None, is_now: str | None, hint: str) -> Change:
+    return Change(setting, f"this checkpoint was begun with {_shown(was)}, now it is {_shown(is_now)}", hint)
+
+
+def _told(table: str, was: str, is_now: str) -> str:
+    return f"{table} was begun with {_shown(was)}, now it is {_shown(is_now)}"
+
+
+def _shown(value: str | None) -> str:
+    return repr(str(value)) if value else "nothing"
+
+
+def _listed(patterns: Sequence[str]) -> str:
+    return " and ".join(repr(pattern) for pattern in patterns)

@@ -1,0 +1,299 @@
+"""Keeps the record of a job in its checkpoint: `RecordKeeper(job)`."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from binlog_connector.following.resume import compare
+from binlog_connector.following.watched import WatchedLog
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.statement_scope import StatementScope
+from binlog_format import open_log
+from binlog_format.errors import OptionError
+from binlog_format.events.layout import EventType
+from binlog_format.position import Place
+from binlog_streaming.jobs.checkpoint import read_checkpoint, read_offset
+from binlog_streaming.jobs.record import JobRecord, ScopeRecord, changes_between
+from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.plan.memory import JobMemory
+from binlog_streaming.settings.model import Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from binlog_format.errors import DataLossError
+    from binlog_streaming.jobs.record import Change
+    from binlog_streaming.settings.model import Job
+    from binlog_streaming.tables.progress import BatchProgress
+
+logger = logging.getLogger(__name__)
+
+RECORD_FILE = "binlog-stream-job.json"
+"""In the checkpoint's directory, so that it is copied, restored and deleted with it; Spark does not look at it."""
+
+
+class RecordKeeper:
+    """Keeps the record of a job in its checkpoint; `begin` when the job starts, `saw_batch` after every batch.
+
+    Args:
+        job: The settings.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._record = JobRecord.of(job)
+        self._is_new = True
+
+    def changes(self) -> list[Change]:
+        """What the job says otherwise than its checkpoint's record; nothing while no batch was begun.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: the record, or the checkpoint, is none.
+        """
+        checkpoint = read_checkpoint(state_of(self._job))
+        if checkpoint is None or (checkpoint.offset is None and checkpoint.pending is None):
+            return []
+        # A batch that was not finished may have been refused before anything was known.
+        self._is_new = checkpoint.offset is None
+        record = self._read()
+        if record is None:
+            return []  # of a version that kept none
+        now = JobRecord.of(self._job)
+        self._record = _with_learned(now, record)
+        return changes_between(record, now)
+
+    @property
+    def record(self) -> JobRecord:
+        """What is known, as far as it was read and noted."""
+        return self._record
+
+    def memory(self, batch_id: int) -> JobMemory:
+        """What the job knows before a batch.
+
+        Raises:
+            BinlogError: The log cannot be read.
+            AccessError: The record cannot be written.
+        """
+        self._note(msgspec.structs.replace(self._record, from_first=self._from_first()))
+        loss = self._loss_before(batch_id)
+        if loss is not None:
+            self._note(_lacking(self._record))
+            logger.warning("data is lost, and failOnDataLoss is false: every table lacks changes from now on: %s", loss)
+        return self._memory(batch_id)
+
+    def look(self) -> JobMemory:
+        """What the job would know if it went on now; nothing is written down.
+
+        Raises:
+            BinlogError: The log cannot be read.
+        """
+        return replace(self._memory(self._record.scope.batch_id + 1), from_first=self._from_first())
+
+    def _from_first(self) -> bool | None:
+        if not self._is_new or self._record.from_first is not None:
+            return self._record.from_first
+        source = self._job.source
+        return source.starts_at_the_beginning and begins_with_first(source.path, source.format)
+
+    def _loss_before(self, batch_id: int) -> DataLossError | None:
+        """What lay between the batch before and this one, and is gone, where the job is to go on without it."""
+        source = self._job.source
+        offset = None if source.fail_on_data_loss is not False else read_offset(state_of(self._job), batch_id - 1)
+        if offset is None:
+            return None
+        with WatchedLog(source.path, source.format) as watched:
+            return compare(watched, offset).loss
+
+    def _memory(self, batch_id: int) -> JobMemory:
+        record = self._record
+        complete = dict.fromkeys((TableName(*name) for name in record.complete), True)
+        complete |= dict.fromkeys((TableName(*name) for name in record.incomplete), False)
+        return JobMemory(
+            written=self.written,
+            from_first=record.from_first,
+            complete=complete,
+            set_aside={one.name: one for one in record.set_aside},
+            scope=StatementScope.from_json(record.scope.at(batch_id)),
+        )
+
+    @property
+    def written(self) -> dict[TableName, frozenset[Mode]]:
+        """Tables that the job has written, and which targets are there since, as far as was read and noted."""
+        written = {TableName(*name): frozenset[Mode]() for name in self._record.tables}
+        for database, table, mode in self._record.targets:
+            written[TableName(database, table)] |= {Mode(mode)}
+        return written
+
+    def begin(self) -> None:
+        """Compare, and write down what the job says from now on.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: something changed that must not.
+            AccessError: The record cannot be written.
+        """
+        for change in self.changes():
+            hint = f"{change.hint}. If it is meant so, delete {self.path}: then the job file counts as it is"
+            raise OptionError(
+                "INVALID_VALUE", f"{change.setting}: {change.reason}", at=Place(self._job.checkpoint), hint=hint
+            )
+        self._write()
+
+    def saw(
+        self,
+        tables: Iterable[tuple[str, str]],
+        targets: Iterable[tuple[str, str, Mode]] = (),
+        *,
+        from_first: bool | None = None,
+    ) -> None:
+        """Note that tables have been written.
+
+        Args:
+            tables: Database and name of each.
+            targets: Database, name and mode of those targets of theirs that are there.
+            from_first: These, and what the job reads, go back to the server's first transaction; None: only what the
+                job reads counts.
+
+        Raises:
+            AccessError: The record cannot be written.
+        """
+        there = ((database, table, str(mode)) for database, table, mode in targets)
+        self._note(
+            msgspec.structs.replace(
+                self._record,
+                tables=_sorted(self._record.tables, tables),
+                targets=_sorted(self._record.targets, there),
+                from_first=self._record.from_first if from_first is None else from_first,
+            )
+        )
+
+    def inherit(self, record: JobRecord) -> None:
+        """Know from now on what another job has learned; its settings do not count.
+
+        Raises:
+            AccessError: The record cannot be written.
+        """
+        self._record = _with_learned(JobRecord.of(self._job), record)
+        self._write()
+
+    def take_back(self, built: JobRecord, targets: Iterable[tuple[str, str, Mode]]) -> None:
+        """Go on with all tables that were set aside.
+
+        Args:
+            built: The record of what brought them to where this job is.
+            targets: Database, name and mode of those targets of theirs that exist now.
+
+        Raises:
+            AccessError: The record cannot be written.
+        """
+        record, names = self._record, {(one.database, one.table) for one in self._record.set_aside}
+        others = {one for one in record.targets if one[:2] not in names}
+        self._note(
+            msgspec.structs.replace(
+                record,
+                targets=_sorted(others, ((database, table, str(mode)) for database, table, mode in targets)),
+                tables=_sorted(record.tables, names),
+                complete=_sorted(set(record.complete) - names, names & set(built.complete)),
+                incomplete=_sorted(set(record.incomplete) - names, names & set(built.incomplete)),
+                set_aside=(),
+            )
+        )
+
+    def saw_batch(self, batch: BatchProgress) -> None:
+        """Note what a batch has written and learned.
+
+        Raises:
+            AccessError: The record cannot be written.
+        """
+        learned, before = batch.learned, self._record
+        targets = set(before.targets)
+        for table in batch.tables:
+            if table.set_aside is None:
+                targets.add((*TableName.parse(table.source_table), table.mode))
+        complete = {name for name, is_complete in learned.complete.items() if is_complete}
+        incomplete = set(learned.complete) - complete
+        stopped = {one.name for one in batch.set_aside}
+        scope = learned.scope.to_json()
+        self._note(
+            msgspec.structs.replace(
+                before,
+                tables=_sorted(before.tables, (one[:2] for one in targets)),
+                targets=tuple(sorted(one for one in targets if one[:2] not in learned.gone)),
+                complete=_sorted(complete, set(before.complete) - incomplete),
+                incomplete=_sorted(incomplete, set(before.incomplete) - complete),
+                set_aside=(*(one for one in before.set_aside if one.name not in stopped), *batch.set_aside),
+                scope=ScopeRecord(batch_id=batch.batch_id, before=before.scope.at(batch.batch_id), after=scope),
+            )
+        )
+
+    def _note(self, record: JobRecord) -> None:
+        # A scope that stays the same needs no new file in every batch: before it and after it are one.
+        is_same = msgspec.structs.replace(record, scope=self._record.scope) == self._record
+        if not is_same or record.scope.before != record.scope.after or record.scope.after != self._record.scope.after:
+            self._record = record
+            self._write()
+
+    @property
+    def path(self) -> str:
+        """Where the record is."""
+        return f"{self._job.checkpoint.rstrip('/')}/{RECORD_FILE}"
+
+    def _read(self) -> JobRecord | None:
+        content = state_of(self._job).read(RECORD_FILE)
+        if content is None:
+            return None
+        try:
+            return msgspec.json.decode(content, type=JobRecord)
+        except msgspec.MsgspecError as error:
+            raise OptionError(
+                "INVALID_VALUE",
+                f"not the record of a job: {error}",
+                at=Place(self.path),
+                hint="It was damaged, or written by a later version. Delete it to let the job file count as it is",
+            ) from error
+
+    def _write(self) -> None:
+        content = msgspec.json.format(msgspec.json.encode(self._record), indent=2)
+        state_of(self._job).write(RECORD_FILE, content)
+
+
+_Name = TypeVar("_Name", bound=tuple[str, ...])
+_LEARNED = ("tables", "targets", "from_first", "complete", "incomplete", "set_aside", "scope")
+
+
+def _with_learned(record: JobRecord, other: JobRecord) -> JobRecord:
+    return msgspec.structs.replace(record, **{name: getattr(other, name) for name in _LEARNED})
+
+
+def _lacking(record: JobRecord) -> JobRecord:
+    """After changes were lost: any table may lack some, also those that the job meets later."""
+    return msgspec.structs.replace(
+        record, from_first=False, complete=(), incomplete=_sorted(record.tables, record.complete, record.incomplete)
+    )
+
+
+def begins_with_first(path: str, format_name: str | None = None) -> bool:
+    """Whether the log at *path* begins with the first transaction that its server ever logged, as far as it can tell.
+
+    It can where transactions have GTIDs. Without any transaction, or GTID, nothing is known.
+
+    Raises:
+        BinlogError: The log cannot be read.
+    """
+    with open_log(path, format_name=format_name) as log:
+        start = log.start_position()
+        if log.gtid_position_at(start):
+            return False
+        for block in log.blocks(start):
+            # In an `.ibb` log a Format_description event is a group of its own.
+            owners = block.events["group"][block.events["type"] != EventType.FORMAT_DESCRIPTION]
+            if len(owners):
+                return bool(block.groups["has_gtid"][int(owners[0])])
+        return False
+
+
+def _sorted(*names: Iterable[_Name]) -> tuple[_Name, ...]:
+    return tuple(sorted({name for some in names for name in some}))

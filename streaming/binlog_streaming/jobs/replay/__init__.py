@@ -1,0 +1,1 @@
+"""Tables made anew from a place in the log."""

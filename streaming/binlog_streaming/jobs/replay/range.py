@@ -1,0 +1,143 @@
+"""The part of a log that a replay is about: `find_range(watched, job, start, end)`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from binlog_connector.following.edges import end_of_log
+from binlog_connector.following.starts import Edge, Ending, advance, ending, initial_offset
+from binlog_connector.following.watched import WatchedLog
+from binlog_connector.spark.options import SourceOptions
+from binlog_format.errors import BinlogError, OptionError, StartError
+from binlog_format.gtid_set import GtidSet
+from binlog_streaming.jobs.record import START_OPTIONS
+
+if TYPE_CHECKING:
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.following.starts import Start
+    from binlog_format.domain_starts import Taken
+    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.position import Position
+    from binlog_streaming.settings.model import Job
+
+_SAID_BY = {"startingGtid": "--from", "endingGtid": "--to"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRange:
+    """Where a replay begins and ends.
+
+    Attributes:
+        start: Where it begins.
+        stop: The first place that is not read.
+        wanted: Only groups that this covers are wanted; None: all.
+        first: What tables hold before it, by GTID.
+        last: What they hold behind it.
+        passed_over: What lies before `stop` in the log, and is not wanted.
+        starting: The start as options of the source.
+        ending: The end as options of the source.
+        is_empty: No group lies in it.
+    """
+
+    start: SourceOffset
+    stop: Position
+    wanted: Taken | None
+    first: GtidPoint
+    last: GtidPoint
+    passed_over: GtidPoint
+    starting: dict[str, str]
+    ending: dict[str, str]
+    is_empty: bool
+
+
+def open_log_of(job: Job) -> WatchedLog:
+    """The log of a job; the caller closes it."""
+    options = _options(job)
+    return WatchedLog(job.source.path, options.format, bound=options.bound)
+
+
+def find_range(watched: WatchedLog, job: Job, start: GtidPoint | None, end: GtidPoint | None) -> ReplayRange:
+    """See where a replay begins and ends; costs a scan of what lies between.
+
+    Args:
+        watched: The log.
+        job: The settings.
+        start: Begin behind this; None: where the job itself would with a new checkpoint, or at the start of the log.
+        end: The last groups that are wanted; None: what is there now.
+
+    Raises:
+        StartError: `GTID_NOT_FOUND`, `START_AFTER_END`.
+        DataLossError: `GTID_PURGED`.
+        OptionError: `INVALID_VALUE`: GTIDs of the other vendor, or a set with holes.
+    """
+    begin, starting = _start(job, start)
+    try:
+        offset = initial_offset(watched, begin)
+        last = end_of_log(watched).position
+        stop = Ending(last) if end is None else ending(watched, end, offset.position)
+    except BinlogError as error:
+        raise _in_our_words(error) from error
+    assert stop.position is not None
+    if offset.position > stop.position:
+        raise StartError(
+            "START_AFTER_END",
+            f"{watched.log.path}: the job begins at {offset.position}, behind --to {end}",
+            hint="Say with --from where to begin",
+        )
+    first = offset.gtid.advanced_by(offset.skip_gtid) if start is None else start
+    reached, is_empty = offset, True
+    if offset.position < stop.position:
+        reached, _ = advance(watched, offset, end=stop.position)
+        is_empty = reached.position == offset.position
+    logged = reached.gtid.advanced_by(reached.skip_gtid)
+    for name, point in (("--from", start), ("--to", end)):
+        _check_has_no_holes(name, point, logged)
+    taken = stop.taken(replace(offset, gtid=first), logged, stop.position)
+    return ReplayRange(
+        start=offset,
+        stop=stop.position,
+        wanted=stop.wanted,
+        first=first,
+        last=taken,
+        passed_over=logged.without(taken),
+        starting=starting,
+        ending={"endingOffsets": json.dumps(stop.position.to_json())} if end is None else {"endingGtid": str(end)},
+        is_empty=is_empty,
+    )
+
+
+def _start(job: Job, start: GtidPoint | None) -> tuple[Start, dict[str, str]]:
+    if start is not None:
+        return start, {"startingGtid": str(start)}
+    options = _options(job)
+    if options.start is Edge.LATEST:
+        return Edge.EARLIEST, {}
+    given = job.source.options()
+    return options.start, {name: given[name] for name in START_OPTIONS if name in given}
+
+
+def _options(job: Job) -> SourceOptions:
+    return SourceOptions.parse({"path": job.source.path, **job.source_options()})
+
+
+def _in_our_words(error: BinlogError) -> BinlogError:
+    reason = error.reason
+    for name, ours in _SAID_BY.items():
+        reason = reason.replace(name, ours)
+    return type(error)(error.subclass, reason, at=error.at, hint=error.hint)
+
+
+def _check_has_no_holes(name: str, point: GtidPoint | None, logged: GtidPoint) -> None:
+    """A set says each transaction, so `uuid:77` is that one alone: no state that a table was ever in."""
+    if not isinstance(point, GtidSet) or not isinstance(logged, GtidSet):
+        return
+    filled = GtidSet.of((source, (1, numbers[-1][1])) for source, numbers in point.intervals.items())
+    holes = filled.without(filled.without(logged)).without(point)
+    if holes:
+        raise OptionError(
+            "INVALID_VALUE",
+            f"{name} {point}: it leaves out {holes}, which the log has before it",
+            hint=f"Give the set of all up to there: {point.advanced_by(holes)}",
+        )

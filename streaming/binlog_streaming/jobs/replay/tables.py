@@ -1,0 +1,229 @@
+"""The targets that a replay meets: `ReplayTables` sorts them by where they stand, and takes some of them over."""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import TableError
+from binlog_format.gtid_set import NO_GTIDS
+from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.target import GTID_POSITION_KEY, SET_ASIDE_PROPERTY
+from binlog_streaming.plan.kept import KeptTables
+from binlog_streaming.tables.standing import Standing, check_can_change_hands, standing_of, take_over, ticket_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from binlog_connector.schema.definitions import TableName
+    from binlog_format.gtid_set import GtidPoint
+    from binlog_streaming.jobs.checkpoint import Checkpoint
+    from binlog_streaming.jobs.touched_tables import TouchedTables
+    from binlog_streaming.lake.target import Target
+    from binlog_streaming.settings.model import Job, Mode
+
+_NAMED_MAX = 5
+"""Tables that an error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandingTarget:
+    """A target that is there.
+
+    Attributes:
+        name: Of the source table.
+        mode: What it holds.
+        uri: Where.
+        standing: Where it stands.
+    """
+
+    name: TableName
+    mode: Mode
+    uri: str
+    standing: Standing
+
+    @property
+    def stands_at(self) -> str:
+        """In words."""
+        if self.standing.gtid is None:
+            return "does not say where it stands"
+        return f"stands at {self.standing.gtid or 'the start of the log'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """Targets by where they stand.
+
+    Attributes:
+        own: Written by the replay itself, before it was cut off.
+        at_first: Where it begins.
+        at_last: Where it ends, so there is nothing to do.
+        elsewhere: Neither.
+    """
+
+    own: tuple[StandingTarget, ...]
+    at_first: tuple[StandingTarget, ...]
+    at_last: tuple[StandingTarget, ...]
+    elsewhere: tuple[StandingTarget, ...]
+
+    @property
+    def left_alone(self) -> frozenset[TableName]:
+        """Tables whose targets hold everything."""
+        return frozenset(one.name for one in self.at_last)
+
+
+class ReplayTables:
+    """The targets of a job's tables.
+
+    Args:
+        job: The settings, with the directory that the replay writes in.
+        names: The tables that it is about.
+        job_checkpoint: That of the job itself; None: it has none.
+    """
+
+    def __init__(self, job: Job, names: Iterable[TableName], job_checkpoint: Checkpoint | None = None) -> None:
+        self._job = job
+        self._kept = KeptTables(job.tables, job.source.exclude_tables)
+        self._names = sorted(names)
+        self._job_checkpoint = job_checkpoint
+
+    def there(self) -> list[StandingTarget]:
+        """Those that are there.
+
+        Raises:
+            TableError: `OTHER_WRITER`, `SAME_TARGET`, `MODE_CHANGED`: one is no target of its table.
+        """
+        found = []
+        for name, mode, uri in self._places():
+            with self._looked_at(uri) as target:
+                standing = standing_of(target, self._job.sink.format, str(name), mode)
+            if standing is not None:
+                found.append(StandingTarget(name, mode, uri, standing))
+        return found
+
+    def missing(self) -> list[TableName]:
+        """Tables of which no target is there."""
+        there = {one.name for one in self.there()}
+        return [name for name in self._names if name not in there]
+
+    def sort(self, touched: TouchedTables, first: GtidPoint, last: GtidPoint, query_id: str | None) -> Sorted:
+        """Where those stand that are there.
+
+        Args:
+            touched: Looks into the log.
+            first: What tables hold where the replay begins.
+            last: The same where it ends.
+            query_id: Of the replay.
+
+        Raises:
+            TableError: `STANDS_ELSEWHERE`: the job that keeps one was cut off within a batch; or of one table some
+                targets are at the end, and others are not.
+        """
+        own, at_first, at_last, elsewhere_ = [], [], [], []
+        for one in self.there():
+            if one.standing.owner == query_id:
+                own.append(one)
+                continue
+            self._check_is_whole(one)
+            if is_at(one, last, touched):
+                at_last.append(one)
+            elif is_at(one, first, touched):
+                at_first.append(one)
+            else:
+                elsewhere_.append(one)
+        self._check_are_together(at_last)
+        return Sorted(tuple(own), tuple(at_first), tuple(at_last), tuple(elsewhere_))
+
+    def check_can_change_hands(self, targets: Iterable[StandingTarget]) -> None:
+        """See that a replay can go on with *targets*.
+
+        Raises:
+            UnsupportedError: `FORMAT`: it cannot with one of them.
+        """
+        for one in targets:
+            check_can_change_hands(one.standing, self._job.sink.format, f"{one.name}: {one.uri}")
+
+    def take_over(self, targets: Iterable[StandingTarget], query_id: str) -> None:
+        """Let the replay keep *targets*."""
+        for one in targets:
+            with self._looked_at(one.uri) as target:
+                take_over(target, self._job.sink.format, query_id)
+
+    def say_position(self, last: str, query_id: str) -> int:
+        """Let all targets that the replay keeps say that they hold *last*.
+
+        Returns:
+            How many they are.
+        """
+        count = 0
+        for one in self.there():
+            if one.standing.owner != query_id:
+                continue
+            count += 1
+            if last and str(one.standing.gtid or NO_GTIDS) != last:
+                with self._looked_at(one.uri) as target:
+                    ticket = ticket_of(target.properties() or {}, query_id, str(one.name), one.mode)
+                    target.describe(ticket, said={GTID_POSITION_KEY: last})
+        return count
+
+    def go_on(self, query_id: str) -> None:
+        """Let targets of a query not state any more that they were set aside."""
+        for one in self.there():
+            with self._looked_at(one.uri) as target:
+                properties = target.properties() or {}
+                if one.standing.owner == query_id and properties.get(SET_ASIDE_PROPERTY):
+                    ticket = ticket_of(properties, query_id, str(one.name), one.mode)
+                    target.describe(ticket, said={SET_ASIDE_PROPERTY: ""})
+
+    def _check_are_together(self, at_last: list[StandingTarget]) -> None:
+        for one in at_last:
+            targets = [uri for name, _, uri in self._places() if name == one.name]
+            if len(targets) > sum(other.name == one.name for other in at_last):
+                raise elsewhere(
+                    [one],
+                    f"which is the end, but not all of {', '.join(targets)} do",
+                    hint="Replay into another folder (--target), or by a job file with one mode",
+                )
+
+    def _check_is_whole(self, one: StandingTarget) -> None:
+        # A step says where its batch ends, before the batch is done.
+        checkpoint, standing = self._job_checkpoint, one.standing
+        if checkpoint is None or checkpoint.query_id != standing.owner or standing.batch_id is None:
+            return
+        if checkpoint.batch_id is None or standing.batch_id > checkpoint.batch_id:
+            raise elsewhere(
+                [one],
+                f"and its job was cut off within batch {standing.batch_id}",
+                hint="Let the job finish the batch first: binlog-stream run JOB.toml --once",
+            )
+
+    def _places(self) -> Iterator[tuple[TableName, Mode, str]]:
+        for name in self._names:
+            table = self._kept.find(name)
+            if table is not None:
+                for mode in table.rule.modes:
+                    yield name, mode, table.uri(self._job.sink.directory, mode)
+
+    @contextmanager
+    def _looked_at(self, uri: str) -> Iterator[Target]:
+        with closing(sink_type(self._job.sink.format).at(self._job.sink, uri)) as target:
+            yield target
+
+
+def is_at(one: StandingTarget, point: GtidPoint, touched: TouchedTables) -> bool:
+    """Whether a target holds what it would hold at *point*: no change of its table lies between."""
+    stands = one.standing.gtid
+    if stands is None:
+        return False
+    if str(stands) == str(point):
+        return True
+    differing = touched.between(stands, point)
+    return differing is not None and one.name not in differing
+
+
+def elsewhere(targets: list[StandingTarget], why: str, hint: str | None = None) -> TableError:
+    """The error for targets with which a replay cannot go on."""
+    told = "; ".join(f"{one.name}: {one.uri} {one.stands_at}" for one in targets[:_NAMED_MAX])
+    more = f"; and {len(targets) - _NAMED_MAX} more" if len(targets) > _NAMED_MAX else ""
+    return TableError("STANDS_ELSEWHERE", f"{told}{more}: {why}", hint=hint)

@@ -1,0 +1,221 @@
+"""What a job would make of one table: `report_table`; it asks the job's own sink, which refuses what it would then."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import BinlogError, OptionError, told_options
+from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_streaming.lake.evolution import common_schema
+from binlog_streaming.lake.sinks import may_have_tables, sink_type
+from binlog_streaming.lake.target import KEYS_PROPERTY, Ticket, split_keys, target_uri
+from binlog_streaming.modes.mode_columns import mode_schema
+from binlog_streaming.modes.row_keys import key_columns
+from binlog_streaming.settings.model import Deletes, Mode, TableFormat
+from binlog_streaming.settings.names import as_job_setting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from binlog_streaming.jobs.log_tables import FoundTable
+    from binlog_streaming.lake.target import Target
+    from binlog_streaming.settings.model import Job, TableRule
+
+
+@dataclass(frozen=True, slots=True)
+class TargetReport:
+    """A table that the job would write.
+
+    Attributes:
+        mode: What it would hold.
+        uri: Where.
+        exists: Whether it is there already.
+    """
+
+    mode: str
+    uri: str
+    exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """A table of the log, and what would become of it.
+
+    Attributes:
+        name: `database.table`.
+        rule: Number of the entry in `[[tables]]`, from 0.
+        keys: Key columns; empty where none are known.
+        keys_said_by: `primary key`, `job file`, or None.
+        columns: Name and type of each column, in order; empty where they are not known.
+        targets: One for each mode.
+        changes: Rows inserted, updated and deleted in the part of the log that was looked at.
+        complete: Whether all its rows lie in what was read, or will be; None: nothing is known.
+        problems: Why the job would stop at it.
+        warnings: What may surprise.
+    """
+
+    name: str
+    rule: int
+    keys: tuple[str, ...]
+    keys_said_by: str | None
+    columns: tuple[tuple[str, str], ...]
+    targets: tuple[TargetReport, ...]
+    changes: int
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+    complete: bool | None = None
+
+
+def report_table(job: Job, found: FoundTable, rule_number: int, query_id: str | None) -> TableReport:
+    """What *job* would make of a table.
+
+    Args:
+        job: The settings.
+        found: The table.
+        rule_number: Which of the job's rules is its.
+        query_id: Of the job's checkpoint; None: it has none yet.
+
+    Raises:
+        OptionError: The sink cannot be used at all: its library is missing, or it does not write there.
+    """
+    rule = job.tables[rule_number]
+    problems: list[str] = []
+    schema: pa.Schema | None = None
+    keys: tuple[str, ...] = ()
+    try:
+        if found.problem is not None:
+            raise found.problem
+        schema = arrow_schema(found.layout, job.source.decoding())
+        keys = _keys(found, rule)
+    except BinlogError as error:
+        problems.append(_told(found.name, error))
+    warnings = _warnings(found, rule, keys)
+    targets: list[TargetReport] = []
+    for mode in rule.modes:
+        look = _Look(job, found, rule, mode, keys, query_id)
+        target, problem = look.report(None if problems else schema)
+        targets.append(target)
+        problems.extend([] if problem is None else [problem])
+    return TableReport(
+        name=found.name,
+        rule=rule_number,
+        keys=keys,
+        keys_said_by=("job file" if rule.keys else "primary key") if keys else None,
+        columns=() if schema is None else tuple((field.name, str(field.type)) for field in schema),
+        targets=tuple(targets),
+        changes=found.changes,
+        problems=tuple(problems),
+        warnings=tuple(warnings),
+    )
+
+
+def _keys(found: FoundTable, rule: TableRule) -> tuple[str, ...]:
+    # Without a key the whole row is one, but not where old rows have to be told from new ones.
+    layout = found.layout
+    needs_key = rule.keys or Mode.SCD2 in rule.modes or rule.deletes is Deletes.MARK
+    indices = key_columns(layout, rule.keys) if needs_key else layout.primary_key
+    return tuple(str(layout.columns[index].name) for index in indices)
+
+
+def _warnings(found: FoundTable, rule: TableRule, keys: Sequence[str]) -> list[str]:
+    warnings = []
+    keeps_rows = set(rule.modes) != {Mode.CHANGELOG}
+    if not found.layout.primary_key:
+        consequence = ""
+        if keeps_rows and keys:
+            consequence = f": rows are told apart by {', '.join(keys)}"
+        elif keeps_rows:
+            consequence = (
+                ": the whole row tells rows apart, and a batch with updates or deletes of it reads and writes all of "
+                "its target (keys in [[tables]] names columns that are enough)"
+            )
+        warnings.append(f"{found.name}: the log names no primary key for it{consequence}")
+    if not found.layout.has_names:
+        warnings.append(f"{found.name}: the log does not name its columns (binlog_row_metadata=FULL on the server)")
+    if found.definitions > 1:
+        times = "once" if found.definitions == 2 else f"{found.definitions - 1} times"
+        warnings.append(f"{found.name}: its columns change {times} in the log; its targets change with them")
+    if found.unknown_columns and keeps_rows:
+        named = ", ".join(found.unknown_columns)
+        warnings.append(
+            f"{found.name}: rows in the log came without {named}, and nothing that was looked at says what they hold "
+            "there (no default is known, or the column is computed); a job stops at a row whose values nobody knows "
+            "(BINLOG_UNSUPPORTED.ROW_IMAGE). A schemaFile says the defaults; binlog_row_image=FULL on the server logs "
+            "all columns"
+        )
+    return warnings
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    # At one target of a table, as the job itself would look.
+    job: Job
+    found: FoundTable
+    rule: TableRule
+    mode: Mode
+    keys: tuple[str, ...]
+    query_id: str | None
+
+    def report(self, schema: pa.Schema | None) -> tuple[TargetReport, str | None]:
+        """The target, and why the job could not write there; *schema* is None where that is known already."""
+        layout, sink = self.found.layout, self.job.sink
+        uri = target_uri(sink.directory, self.rule.target, database=layout.database, table=layout.table, mode=self.mode)
+        exists = False
+        try:
+            if sink.format is TableFormat.ICEBERG and not may_have_tables(sink):
+                if schema is not None:
+                    self._check_columns(None, schema)
+                return TargetReport(str(self.mode), uri, exists), None  # a look would make the catalog
+            with contextlib.closing(sink_type(sink.format).at(sink, uri)) as target:
+                exists = target.properties() is not None
+                if schema is not None:
+                    target.check_owner(self._ticket(target))
+                    self._check_columns(target, schema)
+        except OptionError:
+            raise
+        except BinlogError as error:
+            return TargetReport(str(self.mode), uri, exists), _told(self.found.name, error)
+        return TargetReport(str(self.mode), uri, exists), None
+
+    def _check_columns(self, target: Target | None, schema: pa.Schema) -> None:
+        """See that the target can follow the columns: from what it has, or through all that a new job would meet."""
+        wanted = [self._stored(target, schema)]
+        if target is not None and target.properties() is not None:
+            if not self.found.is_made_there:
+                wanted.insert(0, target.schema())
+        elif self.query_id is None and self.job.source.starts_at_the_beginning:
+            decoding = self.job.source.decoding()
+            wanted = [self._stored(target, arrow_schema(one, decoding)) for one in self.found.earlier] + wanted
+        common_schema(wanted, self.found.name)
+
+    def _stored(self, target: Target | None, schema: pa.Schema) -> pa.Schema:
+        columns = mode_schema(self.mode, schema, self.rule.deletes, self.rule.foreign_keys)
+        return columns if target is None else target.stored_schema(columns)
+
+    def _ticket(self, target: Target) -> Ticket:
+        keys = self.keys if self.mode is not Mode.CHANGELOG else ()
+        properties = target.properties()
+        if properties is not None and not self.rule.keys and self.mode is not Mode.CHANGELOG:
+            # A statement in the part of the log that is still to come may have changed the primary key.
+            keys = split_keys(properties.get(KEYS_PROPERTY) or "")
+        return Ticket(
+            query_id=self.query_id or "none yet",
+            batch_id=0,
+            step=0,
+            source_table=self.found.name,
+            mode=self.mode,
+            keys=keys,
+            position="",
+            last_change="",
+            gtid=None,
+        )
+
+
+def _told(name: str, error: BinlogError) -> str:
+    hint = f". {error.hint}" if error.hint is not None else ""
+    reason = error.reason if name in error.reason else f"{name}: {error.reason}"
+    return told_options(f"[{error.condition}] {reason}{hint}", as_job_setting)

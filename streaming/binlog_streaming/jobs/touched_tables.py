@@ -1,0 +1,158 @@
+"""Which tables of a job a part of the log touches: `TouchedTables(watched, job)`, `within` and `between`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.log_ddl import DdlStatement
+from binlog_connector.schema.statement_rows import find_statement_rows
+from binlog_connector.schema.table_changes import (
+    DatabaseDropped,
+    NotUnderstood,
+    RowsMoved,
+    TableRenamed,
+    table_changes,
+)
+from binlog_connector.spark.options import SourceOptions
+from binlog_format.errors import BinlogError, DataLossError
+from binlog_format.gtid import GtidPosition
+from binlog_format.gtid_set import GtidSet
+from binlog_format.search import end_of_gtids
+from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.plan.kept import KeptTables
+from binlog_streaming.settings.model import OnStatement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from binlog_connector.following.watched import WatchedLog
+    from binlog_connector.schema.table_changes import TableChange
+    from binlog_format.block import Block
+    from binlog_format.domain_starts import Taken
+    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.position import Position
+    from binlog_format.views.group_filter import GroupFilter
+    from binlog_streaming.settings.model import Job
+
+
+class TouchedTables:
+    """Looks for rows and statements of tables that a job keeps; nothing is decoded.
+
+    Args:
+        watched: The log.
+        job: Whose tables.
+    """
+
+    def __init__(self, watched: WatchedLog, job: Job) -> None:
+        self._watched = watched
+        self._kept = KeptTables(job.tables, job.source.exclude_tables)
+        self._decoding = job.source.decoding()
+        self._options = SourceOptions.parse({"path": job.source.path, **job.source_options()})
+        self._between: dict[tuple[str, str], frozenset[TableName] | None] = {}
+
+    def within(
+        self, start: Position, stop: Position | None, *, skip: Taken | None = None, until: Taken | None = None
+    ) -> frozenset[TableName]:
+        """Tables touched from *start* to *stop*, by groups that *skip* does not cover and *until* does."""
+        from binlog_format.views.group_filter import GroupFilter  # compiled code takes a moment to load
+
+        options = self._options
+        groups = GroupFilter(skip, until, options.ignored_domains, options.ignored_servers)
+        dropped: set[str] = set()
+        found = set(self._touched(start, stop, groups, dropped))
+        databases = frozenset(name for name in dropped if self._is_obeyed(name))
+        first = self._watched.log.start_position()
+        if databases:  # the statement does not say which tables there were
+            before = self._touched(first, stop, GroupFilter(None, until), set())
+            found.update(name for name in before if name.database in databases)
+        return frozenset(name for name in found if self._kept.find(name) is not None)
+
+    def _is_obeyed(self, database: str) -> bool:
+        return any(rule.on_drop is not OnStatement.IGNORE for rule in self._kept.rules_about(database))
+
+    def between(self, one: GtidPoint, other: GtidPoint) -> frozenset[TableName] | None:
+        """Tables that groups touch which only one of two points covers: of all others, both are the same state.
+
+        Returns:
+            None: Not known, such groups are not in the log any more, or not yet.
+        """
+        key = (str(one), str(other))
+        if key not in self._between:
+            there, back = self._behind(one, other), self._behind(other, one)
+            self._between[key] = None if there is None or back is None else there | back
+        return self._between[key]
+
+    def _behind(self, low: GtidPoint, high: GtidPoint) -> frozenset[TableName] | None:
+        # Touched by groups that `high` covers, and `low` does not.
+        if high == low:
+            return frozenset()
+        log = self._watched.log
+        first = log.start_position()
+        if _is_purged_between(log.gtid_position_at(first), low, high):
+            return None
+        try:
+            end = end_of_gtids(log, high)
+            skip = low if isinstance(low, GtidSet) else end_of_gtids(log, _of_domains(low, high)).taken
+        except BinlogError:
+            return None
+        if end.missing:
+            return None
+        try:
+            start = log.position_of(low).position
+        except DataLossError:  # of domains that neither names
+            start = first
+        return self.within(start, max(start, end.position), skip=skip, until=end.taken)
+
+    def _touched(
+        self, start: Position, stop: Position | None, groups: GroupFilter, dropped: set[str]
+    ) -> Iterator[TableName]:
+        # Names of databases that are dropped go into the last one.
+        from binlog_format.views.selection import Selection
+
+        tables = TableFilter(self._options.table_expressions, self._options.exclude_tables)
+        selection = Selection(tables, groups)
+        for block in self._watched.log.committed_blocks(start, stop):
+            for touched in selection.of(block):
+                yield TableName(touched.layout.database, touched.layout.table)
+            for statement in _statements(block, groups):
+                for change in table_changes(statement, self._decoding):
+                    if isinstance(change, DatabaseDropped):
+                        dropped.add(change.database)
+                    else:
+                        yield from _names(change)
+
+
+def _statements(block: Block, groups: GroupFilter) -> Iterator[DdlStatement]:
+    found = list(find_statement_rows(block))
+    keep = groups.keep(block) if found else None
+    for event, row in found:
+        if keep is None or keep[int(block.events["group"][event])]:
+            yield DdlStatement.from_row(row)
+
+
+def _names(change: TableChange | RowsMoved) -> tuple[TableName, ...]:
+    if isinstance(change, TableRenamed):
+        return change.old, change.new
+    if isinstance(change, RowsMoved):
+        return change.names or ()
+    if isinstance(change, NotUnderstood):
+        return change.names
+    assert not isinstance(change, DatabaseDropped)
+    return (change.name,)
+
+
+def _is_purged_between(purged: GtidPoint, low: GtidPoint, high: GtidPoint) -> bool:
+    """Whether groups that only *high* covers are among those that have been *purged*."""
+    if isinstance(purged, GtidSet):
+        return bool(purged.without(purged.without(high)).without(low))
+    if not isinstance(purged, GtidPosition) or not isinstance(high, GtidPosition):
+        return False
+    return any(domain in high.last and domain not in _of_domains(low, high).last for domain in purged.last)
+
+
+def _of_domains(point: GtidPoint, other: GtidPoint) -> GtidPosition:
+    """The part of a position that has domains of another one."""
+    if not isinstance(point, GtidPosition) or not isinstance(other, GtidPosition):
+        return GtidPosition({})
+    return GtidPosition({domain: gtid for domain, gtid in point.last.items() if domain in other.last})

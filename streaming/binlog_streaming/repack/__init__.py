@@ -1,0 +1,1 @@
+"""A server's log as an `.ibb` log."""

@@ -1,0 +1,178 @@
+"""What types alone do not say about a job: `check_values`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from binlog_connector.spark.options import SourceOptions
+from binlog_format.errors import OptionError, StartError
+from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.lake.partitioning import partition_rule
+from binlog_streaming.settings.model import Deletes, Merge, Mode, TableFormat, UnknownValues, parse_milliseconds
+
+if TYPE_CHECKING:
+    from binlog_streaming.settings.lines import KeyPath
+    from binlog_streaming.settings.model import Job, Sink, TableRule
+
+FILE_SIZE_MIN = 1 << 20
+PORT_MAX = 65_535
+
+
+class Mistake(Exception):
+    """A value that cannot be.
+
+    Args:
+        path: Its key.
+        reason: What was expected, and what is there.
+        hint: What the operator can do.
+    """
+
+    def __init__(self, path: KeyPath, reason: str, hint: str | None = None) -> None:
+        super().__init__(reason)
+        self.path = path
+        self.reason = reason
+        self.hint = hint
+
+
+def check_values(job: Job) -> None:
+    """See that the values of *job* can be, each and together.
+
+    Raises:
+        Mistake: The first one that cannot.
+    """
+    for path, text in ((("trigger", "interval"), job.trigger.interval), (("sink", "retention"), job.sink.retention)):
+        try:
+            parse_milliseconds(text)
+        except ValueError as error:
+            raise Mistake(path, str(error)) from error
+    if job.sink.target_file_size < FILE_SIZE_MIN:
+        size = job.sink.target_file_size
+        raise Mistake(("sink", "target_file_size"), f"expected at least {FILE_SIZE_MIN} bytes, got {size}")
+    if job.metrics.port is not None and not 0 <= job.metrics.port <= PORT_MAX:
+        raise Mistake(("metrics", "port"), f"expected a number from 0 to {PORT_MAX}, got {job.metrics.port}")
+    _check_source(job)
+    _check_catalog(job.sink)
+    _check_merge(job.sink)
+    if not job.tables:
+        raise Mistake(("tables",), "expected at least one rule, got none")
+    for number, rule in enumerate(job.tables):
+        _check_rule(rule, ("tables", number))
+        _check_partitions(rule, job.sink.format, ("tables", number, "partition_by"))
+        kept = next((mode for mode in rule.modes if mode is not Mode.CHANGELOG), None)
+        if job.sink.format is TableFormat.PARQUET and kept is not None:
+            raise Mistake(
+                ("tables", number, "mode"),
+                f"expected changelog beside sink.format parquet, got {kept}",
+                "Rows in plain Parquet files cannot be replaced: use format delta or iceberg for mirror and scd2",
+            )
+
+
+def _check_partitions(rule: TableRule, table_format: TableFormat, path: KeyPath) -> None:
+    if rule.partition_by and table_format is TableFormat.PARQUET:
+        raise Mistake(
+            path, "expected nothing beside sink.format parquet", "Leave it out, or use format delta or iceberg"
+        )
+    for part in map(partition_rule, rule.partition_by):
+        if table_format is TableFormat.DELTA and part.function != "identity":
+            raise Mistake(
+                path,
+                f"expected columns beside sink.format delta, got {part}",
+                'Delta is partitioned by values alone: name a column, or use sink.format = "iceberg"',
+            )
+
+
+def _check_catalog(sink: Sink) -> None:
+    if sink.format is not TableFormat.ICEBERG:
+        if sink.catalog:
+            raise Mistake(
+                ("sink", "catalog"),
+                f"expected nothing beside sink.format {sink.format}, which has no catalog",
+                "Leave it out, or keep the tables in Iceberg",
+            )
+        return
+    if "://" in sink.directory and not sink.catalog:
+        raise Mistake(
+            ("sink", "directory"),
+            f"expected a folder, got {sink.directory}",
+            "Iceberg tables in an object store need a catalog: [sink.catalog]",
+        )
+
+
+def _check_merge(sink: Sink) -> None:
+    if sink.merge is not Merge.MARK:
+        return
+    if sink.format is TableFormat.PARQUET:
+        raise Mistake(
+            ("sink", "merge"),
+            f"expected auto or rewrite beside sink.format {sink.format}, got {sink.merge}",
+            "Rows of plain files cannot be marked: leave merge out",
+        )
+
+
+_OPTION_NAMED = re.compile(r"option (\w+)(: )?")
+
+
+def _check_source(job: Job) -> None:
+    try:
+        options = SourceOptions.parse({"path": job.source.path, "view": "tables", **job.source.options()})
+        options.check_streaming()
+    except (OptionError, StartError) as error:
+        named = _OPTION_NAMED.match(error.reason)
+        path: KeyPath = ("source", named[1]) if named is not None else ("source",)
+        reason = error.reason[named.end() :] if named is not None and named[2] else error.reason
+        raise Mistake(path, reason, error.hint) from error
+
+
+def _check_rule(rule: TableRule, path: KeyPath) -> None:
+    try:
+        TableFilter(rule.select)
+    except OptionError as error:
+        reason = error.reason.removeprefix("option tables: ")
+        raise Mistake((*path, "select"), reason, error.hint) from error
+    if not rule.modes:
+        raise Mistake((*path, "mode"), "expected at least one mode, got none")
+    if len(set(rule.modes)) < len(rule.modes):
+        raise Mistake((*path, "mode"), f"expected each mode once, got {', '.join(rule.modes)}")
+    if len(rule.modes) > 1 and "{mode}" not in rule.target:
+        raise Mistake(
+            (*path, "target"),
+            f"several modes need {{mode}} in the target, got {rule.target!r}",
+            'For example target = "{mode}/{database}/{table}"',
+        )
+    try:
+        rule.target.format(database="d", table="t", mode="m")
+    except (KeyError, IndexError, ValueError) as error:
+        known = "{database}, {table} and {mode}"
+        raise Mistake((*path, "target"), f"expected only {known} in braces, got {rule.target!r}") from error
+    for number, part in enumerate(rule.partition_by):
+        try:
+            partition_rule(part)
+        except ValueError as error:
+            raise Mistake((*path, "partition_by", number), str(error)) from error
+    _check_what_modes_need(rule, path)
+
+
+def _check_what_modes_need(rule: TableRule, path: KeyPath) -> None:
+    # A setting that changes nothing is a wish that would not come true.
+    modes = " and ".join(rule.modes)
+    if rule.deletes is Deletes.MARK and Mode.MIRROR not in rule.modes:
+        raise Mistake(
+            (*path, "deletes"),
+            f'expected mode mirror beside deletes = "mark", got {modes}',
+            "A changelog and scd2 keep what was deleted anyway: leave deletes out",
+        )
+    if set(rule.modes) != {Mode.CHANGELOG}:
+        return
+    if rule.keys:
+        raise Mistake(
+            (*path, "keys"),
+            "expected mode mirror or scd2 beside keys, got changelog",
+            "A changelog holds every change, whatever row it is of: leave keys out",
+        )
+    if rule.unknown_values is not UnknownValues.FAIL:
+        raise Mistake(
+            (*path, "unknown_values"),
+            f"expected mode mirror or scd2 beside unknown_values = {str(rule.unknown_values)!r}, got changelog",
+            "Rows of a changelog stay as they were written, new columns are null in them: leave unknown_values out",
+        )

@@ -1,0 +1,295 @@
+"""A job as a commented job file: `job_text(job)`, which `settings.load_job` reads back as the same job."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from binlog_streaming.settings.model import Job, Metrics, Sink, Source, Spark, TableRule, Trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_WIDTH = 100
+_HEAD = """\
+# A job: one log kept as tables. See what it would do, and run it:
+#
+#     binlog-stream check job.toml
+#     binlog-stream run job.toml
+#
+# Relative paths start at this file's folder. ${NAME} is taken from the environment, ${NAME:-value} with a default.
+# Settings that are commented out show their defaults, or an example where there is none. All of them are here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One line of a job file.
+
+    Attributes:
+        name: Its name in the file.
+        comment: What it does.
+        example: What is shown, commented out, where it has no default.
+    """
+
+    name: str
+    comment: str
+    example: str | None = None
+
+
+TOP = (
+    Setting(
+        "name", "What the job is called in Spark, in messages and in metrics; default: the name of this file.", '"shop"'
+    ),
+    Setting(
+        "checkpoint",
+        "How far the job has come. It belongs to the tables below: with another (or a new) checkpoint, a job refuses "
+        "to write into tables that are there already, because it would double or lose rows.",
+    ),
+    Setting(
+        "on_error",
+        "When one table cannot go on (a statement that is not understood, lost column names, a foreign writer, a type "
+        "that does not fit): stop (the job), or set_aside (this table stays as it is and is named; all others go on).",
+    ),
+)
+SOURCE = (
+    Setting("path", "Directory of the server's binlog files, one file of it, or a URL (s3://...)."),
+    Setting("format", "The format that the log must have: innodb or classic; default: detected.", '"classic"'),
+    Setting(
+        "excludeTables",
+        "Tables to leave out, whatever [[tables]] says: regular expressions on database.table, separated by commas, "
+        "each for the whole name.",
+        r"'mysql\..*'",
+    ),
+    Setting(
+        "startingOffsets",
+        "Where a new checkpoint starts: earliest (what is still there of the log), latest (what comes from now on), or "
+        "a place such as { file_no = 3, page = 12, chunk = 0 }. An old checkpoint goes on where it was.",
+        '"earliest"',
+    ),
+    Setting("startingGtid", "Or behind these transactions: 0-1-100,1-2-7 (MariaDB), uuid:1-77 (MySQL).", '"0-1-100"'),
+    Setting("startingTimestamp", "Or with the first transaction committed then or later.", "2026-01-31T12:00:00Z"),
+    Setting("maxBytesPerTrigger", "Bytes of the log in one batch; this bounds the memory that a batch takes."),
+    Setting("maxFilesPerTrigger", "Files of the log in one batch; default: as many as there are.", "1"),
+    Setting("minPartitions", "Least number of parts in which a batch is read; default: by size.", "2"),
+    Setting(
+        "bound",
+        "How far to read: visible (all whole transactions on disk), or sealed (innodb: only files that the server can "
+        "no longer take back after a crash; minutes to hours later).",
+        '"visible"',
+    ),
+    Setting(
+        "failOnDataLoss",
+        "Stop when something is gone from the log that had not been read; false: go on behind it, with a warning.",
+        "true",
+    ),
+    Setting("ignoreDomainIds", "GTID domains (MariaDB) to leave out.", "[7]"),
+    Setting("ignoreServerIds", "Servers whose transactions are left out.", "[42]"),
+    Setting(
+        "schemaFile",
+        "CREATE TABLE statements (mariadb-dump --no-data) for logs without binlog_row_metadata=FULL.",
+        '"schema.sql"',
+    ),
+    Setting("timeType", "What TIME columns become: text, or micros (a number of microseconds).", '"text"'),
+    Setting("zeroDates", "What 0000-00-00 and the like become: null, or error.", '"null"'),
+    Setting(
+        "replaceInvalidText", "Put U+FFFD where text is not valid in its character set, instead of stopping.", "false"
+    ),
+)
+TABLES = (
+    Setting("select", "Regular expressions on database.table, separated by commas, each for the whole name."),
+    Setting(
+        "mode",
+        "mirror: the rows that the table has now, by primary key. changelog: every change, in order, in the shape of a "
+        "change data feed. scd2: every version that a row ever had, with the times between which it held. Several: "
+        '["mirror", "changelog"], with {mode} in the target.',
+    ),
+    Setting(
+        "keys",
+        "Columns that tell rows apart, for tables whose primary key the log does not know; default: the primary key, "
+        "or the whole row where there is none.",
+        '["id"]',
+    ),
+    Setting("target", "Place in the sink's directory; {database}, {table} and {mode} are filled in."),
+    Setting(
+        "deletes",
+        "What a deleted row becomes in a mirror: remove, or mark (it stays, with _deleted true and the time in "
+        "_deleted_at).",
+    ),
+    Setting(
+        "on_truncate",
+        "What a TRUNCATE of the source table does: apply (a mirror becomes empty, versions end, a changelog gets a row "
+        "that says so), ignore, or fail (the job stops before it).",
+    ),
+    Setting("on_drop", "The same for DROP TABLE and DROP DATABASE; with ignore the rows stay as they were last."),
+    Setting(
+        "on_partition_drop",
+        "What DROP PARTITION and TRUNCATE PARTITION of the source table do: fail (the job stops before them), keep "
+        "(the rows stay in the targets), or apply (they go from a mirror, versions end; the bounds of the "
+        "partitions come from the log's CREATE TABLE or from schemaFile).",
+    ),
+    Setting(
+        "unknown_values",
+        "What rows that are there get in a new column where the log does not say what they hold (an expression as "
+        "default, AUTO_INCREMENT, a generated column): fail (the job stops before it), or null.",
+    ),
+    Setting(
+        "on_statement",
+        "What a statement does that changes rows of the table without row events (binlog_format=MIXED or STATEMENT): "
+        "fail (the job stops before it), or ignore (the table lacks these changes).",
+    ),
+    Setting(
+        "foreign_keys",
+        "What a DELETE or a change of keys in a parent table does, where CASCADE or SET NULL of a foreign key may "
+        "change rows of this table and the log does not have that (MariaDB, MySQL before 9.6): fail (the job stops "
+        "before it), apply (they are derived, and made in the targets), or ignore (the table lacks these changes).",
+    ),
+    Setting(
+        "begin",
+        "Where a mirror or scd2 table may begin: created (its CREATE TABLE or a TRUNCATE lies in what is read, or the "
+        "log begins with the server's first transaction; otherwise the job stops), or empty (it was empty where the "
+        "job begins, or gaps are wanted).",
+    ),
+    Setting(
+        "partition_by",
+        "How new targets are partitioned: by columns; Iceberg's also by year(c), month(c), day(c), hour(c), "
+        "bucket(16, c) and truncate(4, c).",
+        '["country"]',
+    ),
+)
+SINK = (
+    Setting("directory", "Folder or URL; with its tables, and nothing else, in it."),
+    Setting("format", "Kind of the tables: delta, iceberg, or parquet (in a folder, for changelogs only)."),
+    Setting(
+        "merge",
+        "How superseded rows go: rewrite (their files are written anew; every reader reads them), mark (Delta: in "
+        "deletion vectors; Iceberg: in position delete files, or in vectors; that costs what changes and not what the "
+        "table weighs; for readers that know these, as Spark and DuckDB do), or auto (small tables stay plain, large "
+        "ones are marked once writing anew costs more).",
+    ),
+    Setting(
+        "storage",
+        "Access to an object store, under the names that obstore and deltalake know; for Iceberg tables see catalog.",
+        '{ AWS_REGION = "eu-central-1" }',
+    ),
+    Setting(
+        "catalog",
+        "Catalog of Iceberg tables, and access to their files, under the names that pyiceberg knows; without it there "
+        "is a catalog in the directory, which is a folder then.",
+        '{ type = "rest", uri = "https://catalog.example/", warehouse = "lake" }',
+    ),
+    Setting("target_file_size", "Bytes; smaller files make merges touch less, and readers open more."),
+    Setting("retention", "How long files that a merge replaced stay, for readers of older versions."),
+)
+TRIGGER = (
+    Setting("interval", "A batch starts this often, when there is something new: 500ms, 2s, 1m, ..."),
+    Setting("available_now", "true (or --once): take what is there now, then end."),
+)
+METRICS = (
+    Setting("port", "Prometheus finds metrics at http://host:port/metrics; 0: a free port; default: none.", "9187"),
+    Setting("host", "Address to listen at; there is no password, so others than this machine are your choice."),
+)
+SPARK = (
+    Setting("master", "Where Spark runs, when the job starts a session of its own."),
+    Setting("settings", "Spark's settings.", '{ "spark.driver.memory" = "1g" }'),
+)
+_RULES_COMMENT = (
+    "Which tables, and how. The first entry that matches a table counts: put exceptions first. Tables that none "
+    "matches are left out."
+)
+
+
+def job_text(job: Job, *, rule_comments: Mapping[int, Sequence[str]] | None = None, exclude_comment: str = "") -> str:
+    """Write *job* down.
+
+    Args:
+        job: The job; what has its default is commented out.
+        rule_comments: Lines above a rule, by its number.
+        exclude_comment: Why tables are left out.
+    """
+    comments = rule_comments or {}
+    parts = [_HEAD, _settings(TOP, job, always=("checkpoint",))]
+    source: tuple[Setting, ...] = SOURCE
+    if exclude_comment:
+        source = tuple(
+            Setting(one.name, f"{one.comment} {exclude_comment}", one.example) if one.name == "excludeTables" else one
+            for one in SOURCE
+        )
+    parts += ["[source]", _settings(source, job.source, always=("path",))]
+    parts += [_comment(_RULES_COMMENT)]
+    for number, rule in enumerate(job.tables):
+        lines = [line for text in comments.get(number, ()) for line in _comment(text).splitlines()]
+        parts += ["\n".join([*lines, "[[tables]]"])]
+        parts += [_settings(TABLES, rule, always=("select", "mode", "target"), told=number == 0)]
+    sections: tuple[tuple[str, tuple[Setting, ...], msgspec.Struct, tuple[str, ...]], ...] = (
+        ("sink", SINK, job.sink, ("directory", "format")),
+        ("trigger", TRIGGER, job.trigger, ()),
+        ("metrics", METRICS, job.metrics, ()),
+        ("spark", SPARK, job.spark, ()),
+    )
+    for name, settings, section, always in sections:
+        parts += [f"[{name}]", _settings(settings, section, always=always)]
+    # A header belongs to what comes below it.
+    text = "\n".join(part if part.endswith("]") else f"{part}\n" for part in parts)
+    return f"{text.rstrip()}\n"
+
+
+def toml_text(text: str) -> str:
+    """*text* in quotes, with backslashes as they are where that can be."""
+    if "\\" in text and "'" not in text and text.isprintable():
+        return f"'{text}'"
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _settings(settings: Iterable[Setting], section: msgspec.Struct, *, always: Sequence[str], told: bool = True) -> str:
+    fields = {field.encode_name: field for field in msgspec.structs.fields(section)}
+    paragraphs: list[str] = []
+    for setting in settings:
+        field = fields[setting.name]
+        value = getattr(section, field.name)
+        default = None if field.required else field.default
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        is_given = setting.name in always or value != default
+        if not is_given and not told:
+            continue
+        shown = setting.example if setting.example is not None and not is_given else _toml(value)
+        line = f"{'' if is_given else '# '}{setting.name} = {shown}"
+        paragraphs.append(f"{_comment(setting.comment)}\n{line}" if told else line)
+    return ("\n\n" if told else "\n").join(paragraphs)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return toml_text(str(value))
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return str(value)
+
+
+def _comment(text: str) -> str:
+    lines, line = [], "#"
+    for word in text.split():
+        if len(line) + 1 + len(word) > _WIDTH:
+            lines.append(line)
+            line = "#"
+        line = f"{line} {word}"
+    return "\n".join([*lines, line])
+
+
+SECTIONS: dict[type[msgspec.Struct], tuple[Setting, ...]] = {
+    Job: TOP,
+    Source: SOURCE,
+    TableRule: TABLES,
+    Sink: SINK,
+    Trigger: TRIGGER,
+    Metrics: METRICS,
+    Spark: SPARK,
+}
+"""All settings, as they are explained."""

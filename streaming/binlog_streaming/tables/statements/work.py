@@ -1,0 +1,370 @@
+"""What a statement does to one target: `work_of(step, table, mode, decoding)` gives a `Work`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_connector.schema.partitions.rows import partition_rows
+from binlog_connector.schema.table_changes import (
+    DatabaseDropped,
+    NotUnderstood,
+    PartitionsEmptied,
+    TableAltered,
+    TableCreated,
+    TableDropped,
+    TableTruncated,
+)
+from binlog_format.errors import SchemaError, TableError
+from binlog_format.events.table_map import TableLayout
+from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.views.changefeed import commit_versions
+from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE
+from binlog_streaming.lake.evolution import fitting, reconciled
+from binlog_streaming.lake.target import (
+    DROPPED_COLUMNS_PROPERTY,
+    DROPPED_PROPERTY,
+    KEYS_PROPERTY,
+    joined_keys,
+    split_keys,
+)
+from binlog_streaming.modes.mode_columns import mode_schema
+from binlog_streaming.modes.row_keys import key_columns
+from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, UnknownValues
+from binlog_streaming.tables.statements.alteration import alteration
+from binlog_streaming.tables.statements.emptied import emptied_rows, keeps_rows, left_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from binlog_connector.schema.table_changes import ColumnFacts
+    from binlog_format.events.table_map import Column
+    from binlog_format.position import Position
+    from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.lake.target import Target, Ticket
+    from binlog_streaming.plan.batch_plan import ChangeStep
+    from binlog_streaming.plan.kept import KeptTable
+    from binlog_streaming.tables.log_facts import LogFacts
+
+    Commit = Callable[[Target, Ticket], bool]
+    """Does it in one commit; False: there was nothing to commit."""
+
+_MICROS = 1_000_000
+_UNSETTLED = "a default whose bytes depend on the server, as the log has them"
+_PLACE_DTYPE = np.dtype([("file_no", np.int64), ("page", np.int64), ("chunk", np.int64)])
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a statement asks of one target.
+
+    Attributes:
+        commit: The change of its rows and columns; None: they stay as they are.
+        keys: Key columns behind it.
+        said: What the target says about itself behind it.
+    """
+
+    commit: Commit | None
+    keys: tuple[str, ...]
+    said: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """A statement, and a target that it is about.
+
+    Attributes:
+        step: The statement.
+        table: The source table.
+        mode: What the target holds.
+        decoding: How rows become values.
+        facts: What statements before it say.
+    """
+
+    step: ChangeStep
+    table: KeptTable
+    mode: Mode
+    decoding: Decoding
+    facts: LogFacts
+
+    def layout(self, columns: Sequence[Column]) -> TableLayout:
+        """A table of these columns."""
+        return TableLayout(*self.table.name, tuple(columns), (), "", b"", self.step.statement.vendor)
+
+    def schema_of(self, facts: Sequence[ColumnFacts]) -> pa.Schema:
+        """Columns as rows have them."""
+        return arrow_schema(self.layout([fact.column for fact in facts]), self.decoding)
+
+    def settled(self, facts: Sequence[ColumnFacts]) -> tuple[ColumnFacts, ...]:
+        """Columns that rows will have with the same type whether or not their table map is completed by a schema.
+
+        A UUID is text where the schema says so, and bytes where nobody does. Such a column comes with its first rows.
+        """
+        bare = arrow_schema(self.layout([replace(fact.column, declared=None) for fact in facts]), self.decoding)
+        return tuple(
+            fact
+            for fact, here, there in zip(facts, self.schema_of(facts), bare, strict=True)
+            if here.type == there.type
+        )
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether rows that are gone stay in the target; one that is kept aside may become another's, and has none."""
+        return keeps_rows(self.mode, self.table.rule.deletes) and not self.table.is_aside
+
+    def emptied(self, target: Target, ticket: Ticket, schema: pa.Schema | None = None) -> bool:
+        """All rows of the source table go; *schema*: the target's columns behind it, where they change."""
+        schema = target.schema() if schema is None else schema
+        rows = pa.RecordBatchReader.from_batches(schema, [])
+        if self.keeps_rows:
+            rows = emptied_rows(target, self.mode, self.step.statement.commit_time, schema)
+        target.replace(rows, ticket)
+        return True
+
+    def partly_emptied(self, change: PartitionsEmptied) -> Commit:
+        """The rows of some partitions go.
+
+        Raises:
+            SchemaError: `PARTITION_BOUNDS`: it cannot be told which rows these are.
+        """
+        partitions = partition_rows(self.facts.definition_before(change.name, self.step.statement), change)
+
+        def commit(target: Target, ticket: Ticket) -> bool:
+            at = self.step.statement.commit_time
+            rows = left_rows(target, self.mode, self.table.rule.deletes, at, partitions.mask)
+            if rows is not None:
+                target.replace(rows, ticket)
+            return rows is not None
+
+        return commit
+
+    @property
+    def dropped(self) -> dict[str, str]:
+        """What a target says whose source table is gone."""
+        position, event_no = self.step.place
+        return {DROPPED_PROPERTY: f"{position}:{event_no}"}
+
+
+def work_of(occasion: Occasion, target: Target) -> Work | None:
+    """What a statement (no RENAME) asks of a target; None: nothing.
+
+    Args:
+        occasion: The statement and the target.
+        target: As it is now.
+
+    Raises:
+        TableError: `STATEMENT_REFUSED`: the job says so.
+        SchemaError: `DDL_NOT_PARSED`: it may do anything to the table. `PARTITION_BOUNDS`: nobody can tell which rows
+            go with a partition.
+        BinlogError: What is wrong with new columns.
+    """
+    change = occasion.step.change
+    if isinstance(change, TableCreated):
+        return _created(occasion, target, change)
+    properties = target.properties()
+    if isinstance(change, TableTruncated):
+        return _emptied(occasion, properties, occasion.table.rule.on_truncate, "truncate")
+    if isinstance(change, TableDropped | DatabaseDropped):
+        return _emptied(occasion, properties, occasion.table.rule.on_drop, "drop")
+    if properties is None or occasion.mode is Mode.CHANGELOG:
+        return None
+    if isinstance(change, PartitionsEmptied):
+        return _partly_emptied(occasion, change, properties)
+    if isinstance(change, TableAltered):
+        return _altered(occasion, target, change, properties)
+    if isinstance(change, NotUnderstood) and occasion.table.rule.unknown_values is UnknownValues.FAIL:
+        raise SchemaError(
+            "DDL_NOT_PARSED",
+            f"{occasion.table.name}: {change.reason}",
+            hint='What it does to rows that are there is not known. Set unknown_values = "null" for this table to go '
+            "on with what the log says behind it, or leave the table out (option source.excludeTables)",
+        )
+    return None
+
+
+def held_keys(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """The key columns of a target."""
+    return split_keys(properties.get(KEYS_PROPERTY) or "")
+
+
+def dropped_columns(target: Target) -> tuple[str, ...]:
+    """Columns of a target that its source table does not have any more."""
+    return split_keys((target.properties() or {}).get(DROPPED_COLUMNS_PROPERTY) or "")
+
+
+def _emptied(
+    occasion: Occasion, properties: Mapping[str, str] | None, wanted: OnStatement, change_type: str
+) -> Work | None:
+    if properties is None:
+        return None
+    aside = occasion.table.is_aside
+    if wanted is OnStatement.FAIL and not aside:
+        raise TableError(
+            "STATEMENT_REFUSED",
+            f"{occasion.table.name}: a {change_type.upper()} stands in the log at {occasion.step.statement.position}, "
+            f"and the job says on_{change_type} = fail",
+            hint=f'To go on, set on_{change_type} = "apply" or "ignore" for this table and start the job again',
+        )
+    keys = held_keys(properties)
+    is_drop = change_type == "drop"
+    if occasion.mode is Mode.CHANGELOG:
+        return Work(_logged(occasion, change_type), keys) if wanted is OnStatement.APPLY else None
+    said = occasion.dropped if is_drop else {}
+    applies = wanted is OnStatement.APPLY or (aside and is_drop)
+    return Work(occasion.emptied if applies else None, keys, said) if applies or said else None
+
+
+def _partly_emptied(occasion: Occasion, change: PartitionsEmptied, properties: Mapping[str, str]) -> Work | None:
+    wanted = occasion.table.rule.on_partition_drop
+    if wanted is OnPartitionDrop.KEEP:
+        return None
+    if wanted is OnPartitionDrop.FAIL:
+        raise TableError(
+            "STATEMENT_REFUSED",
+            f"{change.name}: at {occasion.step.statement.position}, {change.reason}, and the job says "
+            "on_partition_drop = fail",
+            hint='To go on, set on_partition_drop = "keep" (the rows stay in the target) or "apply" (they go from '
+            "there, too) for this table and start the job again",
+        )
+    return Work(occasion.partly_emptied(change), held_keys(properties))
+
+
+def _logged(occasion: Occasion, change_type: str) -> Commit:
+    # One row of a changelog, in the columns that `changefeed` has beside the table's own.
+    def commit(target: Target, ticket: Ticket) -> bool:
+        statement = occasion.step.statement
+        place = statement.position
+        values: dict[str, pa.Array] = {
+            "_change_type": pa.array([change_type]),
+            "_commit_version": pa.array(commit_versions(np.array([_fields(place)], _PLACE_DTYPE))),
+            "_commit_timestamp": pa.array([statement.commit_time * _MICROS], pa.int64()).cast(COMMIT_TIME_TYPE),
+            "_position": pa.array([dict(zip(_PLACE_DTYPE.names or (), _fields(place), strict=True))], POSITION_TYPE),
+            "_event_no": pa.array([statement.event_no], pa.int32()),
+            "_row_no": pa.array([0], pa.int32()),
+            "_gtid": pa.array([statement.gtid], pa.string()),
+        }
+        target.append(pa.table(values).to_reader(), ticket)
+        return True
+
+    return commit
+
+
+def _fields(position: Position) -> tuple[int, int, int]:
+    return position.file_no, position.page, position.chunk
+
+
+def _created(occasion: Occasion, target: Target, change: TableCreated) -> Work | None:
+    properties = target.properties()
+    keys = _created_keys(occasion, change, properties)
+    wanted = None
+    if change.columns is not None:
+        columns = occasion.schema_of(occasion.settled(change.columns))
+        wanted = mode_schema(occasion.mode, columns, occasion.table.rule.deletes, occasion.table.rule.foreign_keys)
+    if properties is None:
+        if wanted is None or not set(keys) <= set(wanted.names) or (occasion.mode is Mode.SCD2 and not keys):
+            return None
+        made = wanted
+
+        def make(target: Target, ticket: Ticket) -> bool:
+            target.create(made, ticket)
+            return False
+
+        return Work(make, keys)
+    was_dropped = bool(properties.get(DROPPED_PROPERTY))
+    if occasion.mode is Mode.CHANGELOG or (change.if_not_exists and not was_dropped):
+        return None
+
+    return _begun_anew(occasion, target, wanted, keys)
+
+
+def _begun_anew(occasion: Occasion, target: Target, wanted: pa.Schema | None, keys: tuple[str, ...]) -> Work:
+    schema = target.schema()
+    # Where nothing is known of the new table, any column may have gone, or be another one of that name.
+    dropped = tuple(schema.names) if occasion.keeps_rows else ()
+    if wanted is not None:
+        wanted = target.stored_schema(wanted)
+        if occasion.keeps_rows:
+            # As by DROP COLUMN and ADD COLUMN: a new column that does not hold the values before takes their place.
+            held, live = fitting(schema, wanted), {name.casefold() for name in wanted.names}
+            dropped = tuple(name for name in held.names if name.casefold() not in live)
+            schema = reconciled(held, wanted, str(occasion.table.name)).applied_to(held)
+        else:
+            schema = wanted
+
+    def begin_anew(target: Target, ticket: Ticket) -> bool:
+        return occasion.emptied(target, ticket, schema)
+
+    before = target.properties() or {}
+    said = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: joined_keys(dropped)}
+    return Work(begin_anew, keys, {name: text for name, text in said.items() if before.get(name, "") != text})
+
+
+def _created_keys(occasion: Occasion, change: TableCreated, properties: Mapping[str, str] | None) -> tuple[str, ...]:
+    if occasion.mode is Mode.CHANGELOG:
+        return ()
+    rule = occasion.table.rule
+    if change.columns is None:
+        return rule.keys if properties is None else held_keys(properties)
+    if rule.keys:
+        key_columns(occasion.layout([fact.column for fact in change.columns]), rule.keys)  # refuses what is no column
+    return rule.keys or change.primary_key
+
+
+def _altered(occasion: Occasion, target: Target, change: TableAltered, properties: Mapping[str, str]) -> Work:
+    rule = occasion.table.rule
+    before = dropped_columns(target)
+    _check_known(occasion, target, change)
+    change = replace(change, added=occasion.settled(change.added), modified=occasion.settled(change.modified))
+    added = target.stored_schema(occasion.schema_of(change.added))
+    asked = alteration(
+        target.schema(),
+        change,
+        added=added,
+        modified=target.stored_schema(occasion.schema_of(change.modified)),
+        has_rows=lambda: has_rows(target),
+        dropped_before=before,
+    )
+    renamed = {old.casefold(): new for old, new in {**asked.change.renamed, **change.renamed}.items()}
+    keys = change.primary_key
+    if keys is None:
+        keys = tuple(renamed.get(key.casefold(), key) for key in held_keys(properties))
+    said = {DROPPED_COLUMNS_PROPERTY: joined_keys(asked.dropped)} if asked.dropped != before else {}
+
+    def commit(target: Target, ticket: Ticket) -> bool:
+        asked.bring_into(target, ticket)
+        return True
+
+    return Work(commit if asked else None, rule.keys or keys, said)
+
+
+def _check_known(occasion: Occasion, target: Target, change: TableAltered) -> None:
+    if occasion.table.rule.unknown_values is UnknownValues.NULL:
+        return
+    there = set(target.schema().names)
+    settled = {fact.name for fact in occasion.settled(change.added)}
+    reasons = {
+        fact.name: fact.unknown or _UNSETTLED
+        for fact in change.added
+        if fact.name not in there
+        and (
+            fact.unknown is not None
+            or (fact.name not in settled and fact.existing is not None and fact.existing.is_valid)
+        )
+    }
+    if reasons and has_rows(target):
+        name, reason = next(iter(reasons.items()))
+        raise SchemaError(
+            "SCHEMA_CHANGED",
+            f"{occasion.table.name}: column {name} is new, and the log does not say what the rows that are "
+            f"there hold in it: {reason}",
+            hint='Set unknown_values = "null" for this table to go on with null in these rows, or leave the table out '
+            "(option source.excludeTables)",
+        )
+
+
+def has_rows(target: Target) -> bool:
+    """Whether there is any row; it may read the table."""
+    return any(batch.num_rows for batch in target.read())
