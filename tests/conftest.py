@@ -86,7 +86,13 @@ THOROUGH = (
     r"connector/spark/test_spark\.py::test_all_types_of_a_server",
     r"docs/test_examples\.py::(.*mariadb|test_blocks_of_the_spark_guide)",
     r"streaming/test_cli_jobs\.py::test_stopped_is_not_ended.*True",
-    r"bench/test_table_run\.py::test_a_run_counts",
+    r"bench/test_(table_run|published)\.py::test_a_run_",
+    r"bench/test_target_limits\.py::test_the_first_commit",
+    r"streaming/test_spark_session\.py::test_the_same_workers",
+    r"streaming/tables/test_object_store\.py::test_mirror_into",
+    r"streaming/tables/test_iceberg_catalogs\.py::test_(job_into|all_kinds.*rest)",
+    r"streaming/tables/test_cascades\.py::test_each_step.*\[(7|12)",
+    r"streaming/tables/test_division\.py::test_mirror_equals.*(7|rewrite)",
 )
 """Patterns of tests that take long and find little that others do not: they are marked `thorough`."""
 _USES_SPARK = re.compile(r"^ *def \w+\([^)]*\bspark\b", re.MULTILINE)
