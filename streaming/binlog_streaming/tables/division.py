@@ -30,11 +30,15 @@ if TYPE_CHECKING:
 SHARD_CHANGES = 50_000
 """Row changes of a shard, at least, unless they are large: fewer are merged before others have begun to help."""
 
+WHOLE_BYTES = 384 << 20
+"""Row events that one task merges, at most: it takes up to 1.8 times as much memory, and 250 MB."""
+
 SHARD_BYTES = 64 << 20
 """Row events of a shard, at most, as far as they have many keys: decoded they are some times as much."""
 
-HOT = 1.25
-"""Times the work that each task would have if all had as much: what a table has to be, to be divided for that."""
+HELPERS = 3
+"""Tasks that have nothing else to do, at least: to deal rows out takes twice the processor time that one task takes for
+all of it, so two are no faster than one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +129,12 @@ def task_counts(components: Sequence[Component], parallelism: int) -> list[int]:
     """
     weights = [component.weight for component in components]
     fair = sum(weights) / parallelism
-    return [
+    counts = []
+    for component, weight in zip(components, weights, strict=True):
+        count = round(weight / fair)
         # Tables that depend on each other are done in the order of the log.
-        round(weight / fair) if weight > HOT * fair and len(component.tables) == 1 else 1
-        for component, weight in zip(components, weights, strict=True)
-    ]
+        counts.append(count if count >= HELPERS and len(component.tables) == 1 else 1)
+    return counts
 
 
 def is_divided(component: Component, task_count: int, table_format: str) -> bool:
@@ -143,4 +148,5 @@ def shard_count(step: RowsStep, task_count: int) -> int:
     """In how many shards a step is merged; 1: it is not divided."""
     changes = sum(part.inserts + part.updates + part.deletes for part in step.parts)
     size = sum(part.size for part in step.parts)
-    return max(min(task_count, changes // SHARD_CHANGES), -(-size // SHARD_BYTES))
+    by_size = -(-size // SHARD_BYTES) if size > WHOLE_BYTES else 1
+    return max(min(task_count, changes // SHARD_CHANGES), by_size)

@@ -82,6 +82,7 @@ def test_tasks_share_one_table(
 ) -> None:
     """One hot table: more tasks than one read its log, and more than one write it."""
     monkeypatch.setattr(division, "SHARD_CHANGES", 10)
+    monkeypatch.setattr(division, "HELPERS", 2)
     parts: list[int] = []
     commit_parts = DeltaTarget.commit_parts
 
