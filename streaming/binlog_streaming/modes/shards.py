@@ -9,7 +9,7 @@ image counts of (`last_only`) no more than that.
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
 from binlog_format.kernels import as_bytes
-from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
 from binlog_streaming.lake.row_values import comparable, one_array
+from binlog_streaming.modes.decoded_images import DecodedImages
 from binlog_streaming.modes.pieces import Piece, StepImages
 from binlog_streaming.modes.row_keys import KeyTable
 from binlog_streaming.modes.shard_kernels import hash_texts
@@ -214,41 +214,8 @@ class _Shipped:
         table["event"], table["row_no"], table["kind"] = np.cumsum(new_event) - 1, places["row_no"], places["kind"]
         with pa.ipc.open_stream(self.rows) as reader:
             rows = reader.read_all()
-        images = ShippedImages(table, rows, self.absent)
+        images = DecodedImages(table, rows, self.absent)
         return Piece(cast("Images", images), events, groups, self.layout, (), decoding)
-
-
-@dataclass(frozen=True, slots=True)
-class ShippedImages:
-    """Images whose values are decoded, as `Piece.images`.
-
-    Attributes:
-        table: `IMAGE_DTYPE`, one row for each image.
-        rows: The same, with all columns.
-        absent: Which images lack a column, where any do.
-    """
-
-    table: Table
-    rows: pa.Table
-    absent: dict[int, Mask]
-
-    def column_of(self, column: int, rows: Indices, missing: Mask) -> pa.Array:
-        """Values of a column in the images *rows*; null where *missing*."""
-        wanted = pa.array(rows, pa.int64(), mask=missing) if missing.any() else numbers_array(rows)
-        return one_array(self.rows.column(column)).take(wanted)
-
-    def select(self, rows: Indices, /) -> ShippedImages:
-        """Some of the images."""
-        absent = {column: mask[rows] for column, mask in self.absent.items()}
-        return replace(self, table=self.table[rows], rows=self.rows.take(numbers_array(rows)), absent=absent)
-
-    def has_absent(self) -> bool:
-        """Whether a column is missing from a row image."""
-        return bool(self.absent)
-
-    def absent_mask(self, column: int, /) -> Mask:
-        """Which images lack a column."""
-        return self.absent.get(column, np.zeros(len(self.table), np.bool_))
 
 
 def _ipc(rows: pa.RecordBatch) -> bytes:

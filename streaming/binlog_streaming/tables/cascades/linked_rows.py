@@ -17,7 +17,7 @@ from binlog_format.errors import UnsupportedError
 from binlog_format.rows.declared_defaults import Generated
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.modes.cascades import RowChanges
-from binlog_streaming.modes.derived_images import derived_pieces
+from binlog_streaming.modes.decoded_images import derived_pieces
 from binlog_streaming.modes.pieces import Piece
 from binlog_streaming.tables.cascades.held_rows import HeldRows, holding_mode
 from binlog_streaming.tables.cascades.linked_table import LinkedTable

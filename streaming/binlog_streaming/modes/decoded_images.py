@@ -1,19 +1,20 @@
-"""Row images that no log has, at places in it: `derived_pieces`; `DerivedImages` take the place of `Images`."""
+"""Row images whose values are Arrow columns: `DecodedImages`; `derived_pieces` makes some that no log has."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
 
+from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
 from binlog_streaming.lake.row_values import one_array
 from binlog_streaming.modes.pieces import Piece
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence, Set
+    from collections.abc import Mapping, Sequence, Set
 
     from numpy.typing import NDArray
 
@@ -27,37 +28,38 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class DerivedImages:
-    """What foreign keys did to rows, as images at the place of the change that they carried on.
+class DecodedImages:
+    """Images as `Piece.images`, whose values do not stand in the bytes of events any more, or never did.
 
     Attributes:
-        table: `IMAGE_DTYPE`; event and row are those of that change.
-        rows: The images, one row for each.
-        unknown: Columns that images after updates lack: nobody knows what they hold.
+        table: `IMAGE_DTYPE`, one row for each image.
+        rows: The same, with all columns.
+        absent: Of columns that some images lack, which do.
     """
 
     table: Table
     rows: pa.Table
-    unknown: Set[int] = frozenset()
+    absent: Mapping[int, Mask] = field(default_factory=dict)
 
     def column_of(self, column: int, rows: Indices, missing: Mask) -> pa.Array:
         """Values of a column in the images *rows*; null where *missing*."""
-        return one_array(self.rows.column(column)).take(pa.array(rows, mask=missing | self.absent_mask(column)[rows]))
+        if column in self.absent:
+            missing = missing | self.absent[column][rows]
+        wanted = pa.array(rows, pa.int64(), mask=missing) if missing.any() else numbers_array(rows)
+        return one_array(self.rows.column(column)).take(wanted)
 
-    def select(self, rows: Indices, /) -> DerivedImages:
+    def select(self, rows: Indices, /) -> DecodedImages:
         """Some of the images."""
-        return replace(self, table=self.table[rows], rows=self.rows.take(pa.array(rows)))
+        absent = {column: mask[rows] for column, mask in self.absent.items()}
+        return DecodedImages(self.table[rows], self.rows.take(numbers_array(rows)), absent)
 
     def has_absent(self) -> bool:
         """Whether a column is missing from a row image."""
-        return bool(self.unknown) and bool((self.table["kind"] == ImageKind.UPDATE_AFTER).any())
+        return any(mask.any() for mask in self.absent.values())
 
     def absent_mask(self, column: int, /) -> Mask:
         """Which images lack a column."""
-        if column not in self.unknown:
-            return np.zeros(len(self.table), np.bool_)
-        mask: Mask = self.table["kind"] == ImageKind.UPDATE_AFTER
-        return mask
+        return self.absent.get(column, np.zeros(len(self.table), np.bool_))
 
 
 def derived_pieces(
@@ -94,5 +96,5 @@ def _piece(changes: RowChanges, start: int, source: Piece, layout: TableLayout, 
     before = np.where(changes.deletes[change], ImageKind.DELETE, ImageKind.UPDATE_BEFORE)
     table["kind"] = np.where(is_after, ImageKind.UPDATE_AFTER, before)
     rows = pa.concat_tables([changes.before, changes.after]).take(pa.array(change + is_after * len(changes)))
-    images = cast("Images", DerivedImages(table, rows, unknown))
+    images = cast("Images", DecodedImages(table, rows, dict.fromkeys(unknown, is_after)))
     return Piece(images, source.events, source.groups, layout, source.gtid_sources, source.decoding)
