@@ -25,8 +25,6 @@ LARGE_TRANSACTIONS = 20_000
 """On one table of that many rows: 400,000 row changes behind a load of 1 GB."""
 WARM_UP_TRANSACTIONS = 2_000
 WARM_UP_ROWS = 2_000
-HOT_ROWS = 500_000
-HOT_TRANSACTIONS = 25_000
 """On one table of that many rows: 500,000 row changes more."""
 TRANSACTION_ROWS = 20_000_000
 MARKED = ("merge", "mark")
@@ -88,7 +86,7 @@ def large_mirror() -> float:
 @benchmark("lake.onetable.split2.speedup", unit="x")
 def hot_table() -> float:
     """Row changes in a second of one table that is filled and changed, two tasks against one, mode mirror."""
-    log = backlog(transactions=HOT_TRANSACTIONS, tables=1, rows_per_table=HOT_ROWS)
+    log = backlog(transactions=LARGE_TRANSACTIONS, tables=1, rows_per_table=LARGE_ROWS)
     warm_up = backlog(transactions=WARM_UP_TRANSACTIONS, tables=1, rows_per_table=WARM_UP_ROWS)
     plan = RunPlan(str(log.path), log.changes, str(warm_up.path), "mirror")
     return measured_run(plan).rows_per_s / measured_run(replace(plan, tasks=1)).rows_per_s

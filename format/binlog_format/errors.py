@@ -209,6 +209,7 @@ class TableError(BinlogError):
             "MODE_CHANGED",
             "KEYS_CHANGED",
             "NULL_KEY",
+            "PARTITION_VALUE",
             "STATEMENT_REFUSED",
             "COLUMN_NAME",
             "TABLE_FEATURE",

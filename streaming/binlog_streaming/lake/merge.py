@@ -1,7 +1,8 @@
 """A `Change` into a table in two halves: `supersede` writes its rows and finds theirs, `take_out` removes these.
 
-The first half needs no more of the table than its files, and changes nothing that readers see: several tasks may do it,
-each for a part of the keys (`Written` is what they hand over). The second one belongs to the commit. Of files that may
+The first half needs no more of the table than its files, and changes nothing that readers see: several tasks may do it
+(`Written` is what they hand over), each for a part of the keys, or for a part of the log, of whose rows then those go
+whose keys come again later (`overruled`). The second half belongs to the commit. Of files that may
 hold a changed key the key's columns are read, and no others; only rows that keep values of some columns are read as a
 whole. Rows that are superseded are marked as deleted where they stand, or their files are written anew without them.
 """
@@ -55,8 +56,16 @@ class TableFiles(Protocol[File]):
     def marks(self) -> bool:
         """Whether rows are marked in this table from now on, however small it is."""
 
-    def files_with(self, keys: pa.Table, current: str | None) -> Sequence[File]:
-        """Files that, by their statistics, may hold one of *keys*, with true in column *current* if it is named."""
+    def files_with(
+        self, keys: pa.Table, current: str | None = None, among: Sequence[File] | None = None
+    ) -> Sequence[File]:
+        """Files that, by their statistics, may hold one of *keys*, with true in column *current* if it is named.
+
+        Args:
+            keys: Rows of the key columns.
+            current: A boolean column.
+            among: Files to choose from, in the table or on their way into it; None: all that are in it.
+        """
 
     def name_of(self, file: File) -> str:
         """What tells a file from others of the table."""
@@ -136,6 +145,30 @@ def supersede(files: TableFiles[File], change: Change, keys: Sequence[str]) -> l
     return [Superseded(one.file, one.rows, one.marked) for one in found]
 
 
+def overruled(
+    files: TableFiles[File], parts: Sequence[Written[File]], keys: pa.Table, by: Indices
+) -> list[Superseded[File]]:
+    """Rows of parts of the log whose keys come again in later parts.
+
+    Args:
+        files: Of the table.
+        parts: What was written, in the order of the log.
+        keys: Keys that several parts have, one row for each.
+        by: For each the number of the last part that has it.
+    """
+    key_schema = pa.schema([files.schema.field(name) for name in keys.column_names])
+    typed = conformed_table(keys, key_schema)
+    lookup = KeyLookup(typed)
+    superseded = []
+    for number, part in enumerate(parts):
+        own = files.files_with(typed, among=part.added)
+        for found in _rows_with(files, own, lookup, key_schema):
+            rows = found.rows[by[found.numbers] > number]
+            if len(rows):
+                superseded.append(Superseded(found.file, rows, found.marked))
+    return superseded
+
+
 def take_out(files: TableFiles[File], superseded: Iterable[Superseded[File]], kind: Merge) -> None:
     """Take superseded rows out of their files.
 
@@ -152,7 +185,8 @@ def take_out(files: TableFiles[File], superseded: Iterable[Superseded[File]], ki
         and (files.marks or sum(files.size_of(some[0].file) for some in by_file.values()) > REWRITTEN_MAX)
     )
     for some in by_file.values():
-        gone = np.sort(np.concatenate([some[0].marked, *(one.rows for one in some)]), kind="stable")
+        # Two parts of the log may have superseded the same row.
+        gone = np.unique(np.concatenate([some[0].marked, *(one.rows for one in some)]))
         take = files.mark if is_marked else files.rewrite
         take(some[0].file, gone)
 
@@ -194,6 +228,36 @@ class _Overlay:
         return pa.table(columns, schema=schema)
 
 
+def _rows_with(
+    files: TableFiles[File], some: Sequence[File], lookup: KeyLookup, key_schema: pa.Schema, current: str | None = None
+) -> list[_Found[File]]:
+    # Where the keys are; reading and comparing them is done outside of Python's lock.
+    if len(some) == 1:
+        every = [_rows_in(files, some[0], lookup, key_schema, current)]
+    else:
+        with ThreadPoolExecutor(THREADS) as pool:
+            every = list(pool.map(lambda file: _rows_in(files, file, lookup, key_schema, current), some))
+    return [one for one in every if len(one.rows)]
+
+
+def _rows_in(
+    files: TableFiles[File], file: File, lookup: KeyLookup, key_schema: pa.Schema, current: str | None
+) -> _Found[File]:
+    wanted = key_schema if current is None else key_schema.append(files.schema.field(current))
+    found: list[tuple[Indices, Indices]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    for first, batch in files.key_batches(file, wanted):
+        columns = batch.columns if current is None else batch.columns[:-1]
+        rows, numbers = lookup.find(columns)
+        if current is not None:
+            holds = pc.fill_null(batch.column(batch.num_columns - 1), False).to_numpy(zero_copy_only=False)[rows]
+            rows, numbers = rows[holds], numbers[holds]
+        found.append((rows + first, numbers))
+    rows, numbers = (np.concatenate(part) for part in zip(*found, strict=True))
+    marked = files.marked(file) if len(rows) else rows
+    left = ~np.isin(rows, marked, assume_unique=True)
+    return _Found(file, rows[left], numbers[left], marked)
+
+
 class _Merging(Generic[File]):
     # Keys are numbered: upserts, deletes, patches.
 
@@ -221,13 +285,7 @@ class _Merging(Generic[File]):
         files = self._files.files_with(self._changed, self._change.current)
         if not files:
             return []
-        lookup = KeyLookup(self._changed)
-        if len(files) == 1:
-            every = [self._found_in(files[0], lookup)]
-        else:  # reading and comparing keys is done outside of Python's lock
-            with ThreadPoolExecutor(THREADS) as pool:
-                every = list(pool.map(lambda file: self._found_in(file, lookup), files))
-        return [one for one in every if len(one.rows)]
+        return _rows_with(self._files, files, KeyLookup(self._changed), self._key_schema, self._change.current)
 
     def replace(self, found: _Found[File]) -> None:
         """Write what stands in the place of the found rows of a file that keep values."""
@@ -259,22 +317,6 @@ class _Merging(Generic[File]):
         written = set(rows.column_names) - set(present.column_names)
         kept = [field for field in self._schema if field.name not in written]
         return _Overlay(first, rows, present, pa.schema(kept or [self._schema.field(0)]))
-
-    def _found_in(self, file: File, lookup: KeyLookup) -> _Found[File]:
-        current = self._change.current
-        wanted = self._key_schema if current is None else self._key_schema.append(self._schema.field(current))
-        found: list[tuple[Indices, Indices]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-        for first, batch in self._files.key_batches(file, wanted):
-            columns = batch.columns if current is None else batch.columns[:-1]
-            rows, numbers = lookup.find(columns)
-            if current is not None:
-                holds = pc.fill_null(batch.column(batch.num_columns - 1), False).to_numpy(zero_copy_only=False)[rows]
-                rows, numbers = rows[holds], numbers[holds]
-            found.append((rows + first, numbers))
-        rows, numbers = (np.concatenate(part) for part in zip(*found, strict=True))
-        marked = self._files.marked(file) if len(rows) else rows
-        left = ~np.isin(rows, marked, assume_unique=True)
-        return _Found(file, rows[left], numbers[left], marked)
 
     def _feed(self, found: _Found[File]) -> None:
         deleted = self._upserts.num_rows, self._upserts.num_rows + self._change.deletes.num_rows

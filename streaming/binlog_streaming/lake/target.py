@@ -17,7 +17,9 @@ from binlog_format.errors import TableError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.evolution import SchemaChange
@@ -223,11 +225,26 @@ class Target(ABC):
     def merge_part(self, change: Change, keys: Sequence[str]) -> Written[Any]:
         """Write a part of a step, without committing it: what `merge` does of it before the commit.
 
-        Several processes may do so, each with a look of its own; no key may be in two parts.
+        Several processes may do so, each with a look of its own. No key may be in two parts, unless `takes_overruled`.
 
         Args:
             change: Of the part.
             keys: `Ticket.keys`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} takes steps as a whole")
+
+    @property
+    def takes_overruled(self) -> bool:
+        """Whether parts may have keys that others have: rows of these, as `overruled` gives them, are then marked."""
+        return False
+
+    def overruled(self, parts: Sequence[Written[Any]], keys: pa.Table, by: NDArray[np.int64]) -> Written[Any]:
+        """Rows of parts whose keys come again in later parts, as one more part.
+
+        Args:
+            parts: What `merge_part` gave, in the order of the log.
+            keys: Keys that several parts have, one row for each.
+            by: For each the number of the last part that has it.
         """
         raise NotImplementedError(f"{type(self).__name__} takes steps as a whole")
 

@@ -192,7 +192,7 @@ def write_batch(frame: DataFrame, context: BatchContext) -> tuple[BatchPlan, lis
 
 
 def _written(components: Sequence[Component], writer: ComponentWriter, tasks: Tasks) -> list[Result]:
-    counts = task_counts(components, tasks.parallelism)
+    counts = task_counts(components, tasks.parallelism, writer.run.sink)
     table_format = writer.run.sink.format
     divided = [
         (one, count) for one, count in zip(components, counts, strict=True) if is_divided(one, count, table_format)

@@ -1,10 +1,12 @@
-"""Which rows steps are divided, and into how many shards: `Division`.
+"""Which rows steps are divided, how, and into how many parts: `Division`.
 
 A step is divided when tasks would have nothing to do while one merges it, or when it is more than a task should hold.
 """
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,32 +15,34 @@ from binlog_streaming.lake.steps import Step, reached
 from binlog_streaming.modes.pieces import outlined
 from binlog_streaming.modes.shards import IndivisibleError
 from binlog_streaming.plan.batch_plan import RowsStep
-from binlog_streaming.settings import Mode
+from binlog_streaming.settings import Deletes, Merge, Mode
 from binlog_streaming.tables.parts import PartsWriter
 from binlog_streaming.tables.rows_step import RowsContent, target_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.lake.merge import Written
     from binlog_streaming.lake.target import Target, Ticket
     from binlog_streaming.plan.batch_plan import Component
     from binlog_streaming.plan.kept import KeptTable
-    from binlog_streaming.settings import Sink
+    from binlog_streaming.settings import Sink, TableRule
     from binlog_streaming.tables.tasks import Tasks
 
-SHARD_CHANGES = 50_000
-"""Row changes of a shard, at least, unless they are large: fewer are merged before others have begun to help."""
+PART_CHANGES = 50_000
+"""Row changes of a part, at least, unless they are large: fewer are merged before others have begun to help."""
 
 WHOLE_BYTES = 384 << 20
 """Row events that one task merges, at most: it takes up to 1.8 times as much memory, and 250 MB."""
 
-SHARD_BYTES = 64 << 20
-"""Row events of a shard, at most, as far as they have many keys: decoded they are some times as much."""
+PART_BYTES = 64 << 20
+"""Row events of a part, at most, as far as they have many keys: decoded they are some times as much."""
 
-HELPERS = 3
-"""Tasks that have nothing else to do, at least: to deal rows out takes twice the processor time that one task takes for
-all of it, so two are no faster than one."""
+DEALERS = 3
+"""Tasks that have nothing else to do, at least, where rows are dealt out by key: that takes twice the processor time
+that one task takes for all of it, so two are no faster than one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class Division:
             BinlogError: The table's columns or keys.
             IndivisibleError: It is too much, and has to be merged as a whole.
         """
-        if shard_count(step, self.task_count) < 2:
+        if part_count(step, self.task_count) < 2:
             return None
         pieces = outlined((part.index for part in step.parts), step.after, step.before, self.decoding)
         content = RowsContent(str(table.name), pieces, self.decoding, table.rule)
@@ -113,40 +117,66 @@ class DividedRows:
             after=self.step.after,
             before=self.step.before,
             decoding=division.decoding,
-            shard_count=shard_count(self.step, division.task_count),
+            part_count=part_count(self.step, division.task_count),
         )
-        parts = writer.write(division.tasks, self.step)
+        parts = self._written(writer, target)
         reached(Step.PARTS_WRITTEN)
         return target.commit_parts(parts, ticket)
 
+    def _written(self, writer: PartsWriter, target: Target) -> list[Written[Any]]:
+        tasks, step = self.division.tasks, self.step
+        if not writer.keys:
+            return writer.append_all(tasks, step)
+        if is_cut_by_place(writer.mode, writer.rule) and target.takes_overruled:
+            with suppress(IndivisibleError):
+                return writer.merge_by_place(tasks, step)
+        count = self.division.task_count
+        if part_count(step, count if count >= DEALERS else 1) < 2:
+            raise IndivisibleError(writer.source_table)
+        return writer.merge_by_key(tasks, step)
 
-def task_counts(components: Sequence[Component], parallelism: int) -> list[int]:
+
+def is_cut_by_place(mode: Mode, rule: TableRule) -> bool:
+    """Whether a task can make of a part of the log what it would make of a step; else all images of a key count."""
+    return mode is Mode.CHANGELOG or (mode is Mode.MIRROR and rule.deletes is Deletes.REMOVE)
+
+
+def task_counts(components: Sequence[Component], parallelism: int, sink: Sink) -> list[int]:
     """For each component how many tasks may help each other with it; 1: it is left to one.
 
     Args:
         components: Of a batch.
         parallelism: Tasks that run at the same time.
+        sink: Where the tables go.
     """
     weights = [component.weight for component in components]
     fair = sum(weights) / parallelism
     counts = []
     for component, weight in zip(components, weights, strict=True):
         count = round(weight / fair)
-        # Tables that depend on each other are done in the order of the log.
-        counts.append(count if count >= HELPERS and len(component.tables) == 1 else 1)
+        counts.append(count if count >= _helpers(component, sink) else 1)
     return counts
+
+
+def _helpers(component: Component, sink: Sink) -> float:
+    # How many tasks are faster than one.
+    if len(component.tables) > 1:  # they depend on each other, and are done in the order of the log
+        return math.inf
+    (table,) = component.tables.values()
+    by_place = sink.merge is not Merge.REWRITE and all(is_cut_by_place(mode, table.rule) for mode in table.rule.modes)
+    return 2 if by_place else DEALERS
 
 
 def is_divided(component: Component, task_count: int, table_format: str) -> bool:
     """Whether any step of *component* is divided."""
     if len(component.tables) > 1 or not sink_type(table_format).takes_parts:
         return False
-    return any(shard_count(step, task_count) > 1 for step in component.steps if isinstance(step, RowsStep))
+    return any(part_count(step, task_count) > 1 for step in component.steps if isinstance(step, RowsStep))
 
 
-def shard_count(step: RowsStep, task_count: int) -> int:
-    """In how many shards a step is merged; 1: it is not divided."""
+def part_count(step: RowsStep, task_count: int) -> int:
+    """In how many parts a step is merged; 1: it is not divided."""
     changes = sum(part.inserts + part.updates + part.deletes for part in step.parts)
     size = sum(part.size for part in step.parts)
-    by_size = -(-size // SHARD_BYTES) if size > WHOLE_BYTES else 1
-    return max(min(task_count, changes // SHARD_CHANGES), by_size)
+    by_size = -(-size // PART_BYTES) if size > WHOLE_BYTES else 1
+    return max(min(task_count, changes // PART_CHANGES), by_size)

@@ -1,16 +1,21 @@
 """A rows step that is too much for one task, written by several and committed once: `PartsWriter`.
 
-A changelog is cut by places in the log: each task reads its part and writes it. Where keys count, tasks that read deal
-their rows out by key (`modes.shards`), and as many others merge a shard each. What a task writes nobody refers to until
-the driver commits all of it; so a task may die, run twice, or go on when nobody waits for it any more.
+Most steps are cut by places in the log: a task makes of its part what it would make of a step. Of a changelog that is
+all; in a mirror rows go whose keys come again in a later part (`tables.overruling`). Where more than the last image of
+a key counts, tasks that read deal their rows out by key (`modes.shards`), and as many others merge a shard each. What a
+task writes nobody refers to until the driver commits all of it; so a task may die, run twice, or go on when nobody
+waits for it any more.
 """
 
 from __future__ import annotations
 
+import pickle
+import uuid
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from binlog_connector.spark.worker_process import settle
@@ -18,7 +23,8 @@ from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.views.changefeed import changefeed_batch
 from binlog_format.views.table_index import TableIndex
-from binlog_streaming.lake.conforming import conformed
+from binlog_streaming.lake.conforming import conformed, conformed_table
+from binlog_streaming.lake.merge import Written
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.modes.pieces import Piece, StepImages, load_pieces
 from binlog_streaming.modes.shards import IndivisibleError, failed, gathered, sharded
@@ -26,25 +32,29 @@ from binlog_streaming.modes.whole_images import WholeImages
 from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.tables.log_facts import LogFacts
 from binlog_streaming.tables.looks import Looks
+from binlog_streaming.tables.overruling import LogPart, Overruled, key_messages, shared_keys
 from binlog_streaming.tables.rows_step import KeyedImages, RowsContent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Any
+    from typing import Any, TypeVar
 
     from binlog_format.log import Log
     from binlog_format.rows.decoding import Decoding
-    from binlog_streaming.lake.merge import Written
     from binlog_streaming.lake.target import Target
     from binlog_streaming.plan.batch_plan import LogPlace, RowsStep
     from binlog_streaming.settings import Sink, TableRule
     from binlog_streaming.tables.tasks import Shard, Tasks
 
     Failure = BinlogError | IndivisibleError
+    Result = TypeVar("Result")
 
 READ_BYTES = 8 << 20
 """Row events that are read and dealt out at a time; of more where there are so many shards that messages were small."""
 
+
+ATTEMPTS = 3
+"""At a step whose tasks are lost on the way."""
 
 FAIR = 1.25
 """Times the bytes that each task would read if all read as many: what one may be given, to spare the cut."""
@@ -67,7 +77,7 @@ class PartsWriter:
         after: Only rows after this place of the log.
         before: Only rows before this place.
         decoding: How rows become values.
-        shard_count: In how many shards rows are merged.
+        part_count: In how many parts, or shards, the step is merged.
     """
 
     log_path: str
@@ -82,24 +92,87 @@ class PartsWriter:
     after: LogPlace | None
     before: LogPlace | None
     decoding: Decoding
-    shard_count: int
+    part_count: int
 
-    def write(self, tasks: Tasks, step: RowsStep) -> list[Written[Any]]:
-        """Let tasks write *step*.
+    def append_all(self, tasks: Tasks, step: RowsStep) -> list[Written[Any]]:
+        """Let tasks write *step*, of which no row takes the place of another one.
+
+        Raises:
+            BinlogError: What is wrong with the rows, the log or the target.
+        """
+        return _fine(tasks.run([index for index, _ in fair_cuts(step, tasks.parallelism)], self.append))
+
+    def merge_by_place(self, tasks: Tasks, step: RowsStep) -> list[Written[Any]]:
+        """Let tasks write *step*, each a part of the log; only the last image of a key may count.
+
+        Raises:
+            BinlogError: What is wrong with the rows, the log or the target.
+            IndivisibleError: The parts depend on each other in more than which comes later.
+        """
+        parts = [pickle.dumps(some) for some in parts_of(step, self.part_count)]
+        for _ in range(ATTEMPTS):
+            results = _fine(tasks.run_sharded(parts, self.merge_part, self.part_count, self.overrule))
+            merged = [result for result in results if isinstance(result, LogPart)]
+            overruled = [result for result in results if isinstance(result, Overruled)]
+            # A task that was lost is run again, and then some may have heard of the files of its first attempt.
+            if all(one.attempts == {part.attempt for part in merged} for one in overruled):
+                return [*(part.written for part in merged), *(one.written for one in overruled)]
+        raise IndivisibleError(self.source_table)
+
+    def merge_by_key(self, tasks: Tasks, step: RowsStep) -> list[Written[Any]]:
+        """Let tasks write *step*, each some of the keys.
 
         Raises:
             BinlogError: What is wrong with the rows, the log or the target.
             IndivisibleError: The step has to be merged as a whole.
         """
-        indexes = fair_cuts(step, tasks.parallelism)
-        if self.keys:
-            results = tasks.run_sharded(indexes, self.deal, self.shard_count, self.merge)
-        else:
-            results = tasks.run(indexes, self.append)
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
-        return [result for result in results if not isinstance(result, Exception)]
+        indexes = [index for index, _ in fair_cuts(step, tasks.parallelism)]
+        return _fine(tasks.run_sharded(indexes, self.deal, self.part_count, self.merge_shard))
+
+    def merge_part(self, parts: Iterable[bytes]) -> Iterator[Shard]:
+        """In a task: what becomes of the rows of parts of the log, written for their target; their keys, by shard."""
+        try:
+            with open_log(self.log_path) as log, closing(Looks(self.sink, sink_type(self.sink.format))) as looks:
+                for indexes in map(pickle.loads, parts):
+                    yield from self._merged_part(log, looks, indexes)
+        except (BinlogError, IndivisibleError) as error:
+            yield 0, failed(error)
+        settle()
+
+    def _merged_part(self, log: Log, looks: Looks, indexes: Iterable[bytes]) -> Iterator[Shard]:
+        pieces: list[Piece] = []
+        for some in self._pieces(log, indexes):
+            if any(piece.images.has_absent() for piece in some):
+                raise IndivisibleError(self.source_table)  # what is missing may stand in another part
+            pieces += some
+        if not pieces:
+            return
+        keyed = self._keyed(self._content(log, pieces).images[1])
+        change = keyed.change()
+        key_schema = pa.schema([self.columns.field(key) for key in self.keys])
+        keys = [conformed_table(rows.select(self.keys), key_schema) for rows in (change.upserts, change.deletes)]
+        written = self._at_target(looks, lambda target: target.merge_part(change, self.keys))
+        start, end = min(map(Piece.start, pieces)), max(map(Piece.end, pieces))
+        part = LogPart(uuid.uuid4().hex, start, end, written)
+        yield from key_messages(part, pa.concat_tables(keys), self.part_count)
+
+    def overrule(self, messages: Iterable[bytes]) -> Iterator[LogPart | Overruled | Failure]:
+        """In a task: rows of parts whose keys come again in later ones; and the parts, from one of the tasks."""
+        try:
+            shared = shared_keys(messages, self.source_table)
+            if shared is None:
+                return
+            yield from shared.whole
+            parts = [part.written for part in shared.parts]
+            written: Written[Any] = Written(parts[0].version, (), (), (), 0)
+            if shared.keys.num_rows:
+                with closing(Looks(self.sink, sink_type(self.sink.format))) as looks:
+                    written = self._at_target(looks, lambda target: target.overruled(parts, shared.keys, shared.by))
+            attempts = frozenset(part.attempt for part in shared.parts)
+            yield Overruled(attempts, replace(written, row_count=-shared.repeats))
+        except (BinlogError, IndivisibleError) as error:
+            yield error
+        settle()
 
     def deal(self, indexes: Iterable[bytes]) -> Iterator[Shard]:
         """In a task: rows out of the log, by shard; what is wrong goes to any one."""
@@ -108,12 +181,12 @@ class PartsWriter:
         try:
             with open_log(self.log_path) as log:
                 for images in self._images(log, indexes):
-                    yield from sharded(images, self.columns, keys, self.shard_count, last_only=last_only)
+                    yield from sharded(images, self.columns, keys, self.part_count, last_only=last_only)
         except (BinlogError, IndivisibleError) as error:
             yield 0, failed(error)
         settle()
 
-    def merge(self, messages: Iterable[bytes]) -> Iterator[Written[Any] | Failure]:
+    def merge_shard(self, messages: Iterable[bytes]) -> Iterator[Written[Any] | Failure]:
         """In a task: what becomes of the rows of a shard, written for its target."""
         try:
             pieces = gathered(messages, self.decoding)
@@ -121,7 +194,7 @@ class PartsWriter:
                 return
             with open_log(self.log_path) as log, closing(Looks(self.sink, sink_type(self.sink.format))) as looks:
                 images = StepImages(self.source_table, tuple(pieces), LogFacts(log).of(pieces))
-                keyed = KeyedImages(images, self.columns, self.keys, self.mode, self.rule)
+                keyed = self._keyed(images)
                 yield self._at_target(looks, lambda target: target.merge_part(keyed.change(target), self.keys))
         except (BinlogError, IndivisibleError) as error:
             yield error
@@ -136,6 +209,9 @@ class PartsWriter:
         except BinlogError as error:
             yield error
         settle()
+
+    def _keyed(self, images: StepImages) -> KeyedImages:
+        return KeyedImages(images, self.columns, self.keys, self.mode, self.rule)
 
     def _at_target(self, looks: Looks, write: Callable[[Target], Written[Any]]) -> Written[Any]:
         with looks.naming_errors(self.source_table, self.uri):
@@ -159,7 +235,7 @@ class PartsWriter:
         return RowsContent(self.source_table, pieces, self.decoding, self.rule, LogFacts(log), self.columns)
 
     def _pieces(self, log: Log, indexes: Iterable[bytes]) -> Iterator[list[Piece]]:
-        size = max(READ_BYTES, self.shard_count << 18)
+        size = max(READ_BYTES, self.part_count << 18)
         for index in (cut for content in indexes for cut in TableIndex.from_bytes(content).cut(size)):
             some = (piece.between(self.after, self.before) for piece in load_pieces((index,), log, self.decoding))
             pieces = [piece for piece in some if piece is not None]
@@ -167,19 +243,34 @@ class PartsWriter:
                 yield pieces
 
 
-def fair_cuts(step: RowsStep, task_count: int) -> list[bytes]:
-    """The indexes of *step*, cut where *task_count* tasks would not have about as much to read each."""
+def _fine(results: Sequence[Result | Failure]) -> list[Result]:
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    return [result for result in results if not isinstance(result, Exception)]
+
+
+def parts_of(step: RowsStep, count: int) -> list[list[bytes]]:
+    """The indexes of *step* in up to *count* parts of the log, of about the same size."""
+    cuts = fair_cuts(step, count)
+    ends = np.cumsum([size for _, size in cuts])
+    middles = ends - [size / 2 for _, size in cuts]
+    owners = (middles * count / ends[-1]).astype(np.int64)
+    parts = [[index for (index, _), owner in zip(cuts, owners, strict=True) if owner == part] for part in range(count)]
+    return [part for part in parts if part]
+
+
+def fair_cuts(step: RowsStep, count: int) -> list[tuple[bytes, int]]:
+    """The indexes of *step*, with bytes of events, cut where *count* tasks would not have about as much each."""
     sizes = [part.size for part in step.parts]
-    fair = sum(sizes) // task_count
-    if len(sizes) % task_count == 0 and max(sizes) <= FAIR * fair:
-        return [part.index for part in step.parts]
+    fair = sum(sizes) // count
+    if len(sizes) % count == 0 and max(sizes) <= FAIR * fair:
+        return [(part.index, part.size) for part in step.parts]
     half = max(fair // 2, 1)
-    return [
-        content
-        for part in step.parts
-        for content in (
-            [part.index]
-            if part.size <= half
-            else [cut.to_bytes() for cut in TableIndex.from_bytes(part.index).cut(half)]
-        )
-    ]
+    cuts = []
+    for part in step.parts:
+        if part.size <= half:
+            cuts.append((part.index, part.size))
+            continue
+        cuts += [(cut.to_bytes(), cut.size) for cut in TableIndex.from_bytes(part.index).cut(half)]
+    return cuts

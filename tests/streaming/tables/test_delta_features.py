@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tarfile
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,10 +19,11 @@ from binlog_format.errors import TableError
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
+from binlog_streaming.lake.partitioning import partition_rule
 from binlog_streaming.lake.small_files import SMALL_FILES_MIN
 from binlog_streaming.lake.target import MODE_PROPERTY
-from binlog_streaming.settings import Merge, Mode, Sink
-from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, change_of, numbers
+from binlog_streaming.settings import Merge, Mode, Sink, TableFormat
+from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, Place, change_of, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -211,6 +213,18 @@ def test_rows_go_to_files_of_their_partition(tables: Path, tmp_path: Path) -> No
     assert all(column not in pq.read_schema(path / file["path"]).names for file in ours)
     rows = table.to_pyarrow_table(filters=[(column, "=", "x")])
     assert sorted(rows.column("id").to_pylist()) == [50, 51, 52]
+
+
+def test_empty_text_by_which_a_table_is_partitioned_is_refused(tmp_path: Path) -> None:
+    """Delta would keep it as null: a row would have another value, and its key would never be found again."""
+    place = Place(tmp_path, TableFormat.DELTA)
+    ticket = replace(MIRROR_TICKET, partition_by=(partition_rule("value"),))
+    with closing(place.target()) as target:
+        target.create(INT_KEY, ticket)
+        with pytest.raises(TableError, match="column value holds an empty text") as refused:
+            target.append(pa.table({"id": [1], "value": [""]}).to_reader(), ticket)
+        assert refused.value.subclass == "PARTITION_VALUE"
+        assert target.read().read_all().num_rows == 0
 
 
 def test_a_changelog_may_be_append_only(tables: Path, tmp_path: Path) -> None:

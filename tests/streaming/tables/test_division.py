@@ -25,7 +25,7 @@ from binlog_streaming.plan.kept import KeptTable
 from binlog_streaming.settings import Deletes, Merge, Mode, Sink, TableFormat, TableRule
 from binlog_streaming.tables import division, parts
 from binlog_streaming.tables.batch import ComponentWriter
-from binlog_streaming.tables.division import is_divided, shard_count, task_counts
+from binlog_streaming.tables.division import is_divided, part_count, task_counts
 from binlog_streaming.tables.progress import Outcome
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan, run
@@ -98,7 +98,7 @@ class TasksHere:
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(division, "SHARD_CHANGES", 1)
+    monkeypatch.setattr(division, "PART_CHANGES", 1)
     monkeypatch.setattr(parts, "READ_BYTES", 1)
     monkeypatch.setattr("binlog_format.views.table_index.CHECKED_BYTES", 1)
 
@@ -123,10 +123,19 @@ def write_batch(
     return progress
 
 
-@pytest.mark.parametrize("task_count", [2, 7])
-@pytest.mark.parametrize("merge", list(Merge))
-def test_mirror_equals_the_server(tmp_path: Path, merge: Merge, task_count: int) -> None:
-    sink = Sink(directory=str(tmp_path), merge=merge)
+@pytest.mark.parametrize(
+    ("kind", "merge", "task_count"),
+    [
+        (TableFormat.DELTA, Merge.AUTO, 2),
+        (TableFormat.DELTA, Merge.MARK, 2),
+        (TableFormat.DELTA, Merge.MARK, 7),
+        (TableFormat.DELTA, Merge.REWRITE, 7),
+        (TableFormat.ICEBERG, Merge.MARK, 3),
+        (TableFormat.ICEBERG, Merge.REWRITE, 3),
+    ],
+)
+def test_mirror_equals_the_server(tmp_path: Path, kind: TableFormat, merge: Merge, task_count: int) -> None:
+    sink = Sink(directory=str(tmp_path), format=kind, merge=merge)
     tasks = TasksHere(task_count)
     with open_log(str(OLTP)) as log:
         for batch_id, batch in enumerate(cut(log, 3)):
@@ -137,7 +146,7 @@ def test_mirror_equals_the_server(tmp_path: Path, merge: Merge, task_count: int)
             assert {table.outcome for table in repeated} == {Outcome.REPEATED}
     assert tasks.jobs == 3 * len(TABLES)
     for name in TABLES:
-        rows = Place(tmp_path, TableFormat.DELTA, f"sb/{name}").read().sort_by("id")
+        rows = Place(tmp_path, kind, f"sb/{name}").read().sort_by("id")
         assert [tuple(row.values()) for row in rows.to_pylist()] == truth(name)
 
 
@@ -228,11 +237,45 @@ def test_changed_log_is_named_and_changes_nothing(tmp_path: Path) -> None:
     assert Place(tmp_path, TableFormat.DELTA, "sb/sbtest1").content().num_rows == 0
 
 
+def test_tasks_that_are_lost_on_the_way_are_done_again(tmp_path: Path) -> None:
+    """Some have heard of the files of one attempt, others of those of the next one: nothing is committed of either."""
+    with open_log(str(OLTP)) as log:
+        for batch_id, batch in enumerate(cut(log, 2)):
+            tasks = LostTasks(3)
+            write_batch(plan(log, batch, partitions=PARTITIONS), tmp_path, batch_id, tasks)
+            assert tasks.jobs == len(TABLES) + 1
+    for name in TABLES:
+        assert mirror(tmp_path, name) == truth(name)
+
+
+class LostTasks(TasksHere):
+    """Those of the first step run once more after one of their readers has begun."""
+
+    def run_sharded(
+        self,
+        items: Sequence[bytes],
+        deal: Callable[[Iterable[bytes]], Iterator[Shard]],
+        shard_count: int,
+        work: Callable[[Iterable[bytes]], Iterator[Result]],
+    ) -> list[Result]:
+        """See `Tasks`."""
+        if self.jobs:
+            return super().run_sharded(items, deal, shard_count, work)
+        self.jobs += 1
+        first, again = list(deal(iter(items))), list(deal(iter(items)))
+        return [
+            result
+            for shard in range(shard_count)
+            for result in work([message for number, message in (again if shard else first) if number == shard])
+        ]
+
+
 def test_step_that_must_be_whole_is_left_to_one_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> Iterator[tuple[int, bytes]]:
         raise IndivisibleError("sb.sbtest1")
 
     monkeypatch.setattr(parts, "sharded", refuse)
+    monkeypatch.setattr(parts, "key_messages", refuse)
     with open_log(str(OLTP)) as log:
         (batch,) = cut(log, 1)
         planned = plan(log, batch)
@@ -300,10 +343,12 @@ def _component(changes: int, size: int, table: str = "t") -> Component:
 @pytest.mark.parametrize(
     ("sizes", "parallelism", "counts"),
     [
-        ([100], 2, [1]),
+        ([100], 1, [1]),
+        ([100], 2, [2]),
         ([100], 4, [4]),
-        ([100, 100], 4, [1, 1]),
+        ([100, 100], 4, [2, 2]),
         ([100, 100, 100], 4, [1, 1, 1]),
+        ([200, 50, 50], 3, [2, 1, 1]),
         ([300, 10, 10], 4, [4, 1, 1]),
         ([500, 100, 100, 100], 8, [5, 1, 1, 1]),
         ([100] * 3, 12, [4, 4, 4]),
@@ -313,14 +358,29 @@ def test_tasks_help_with_tables_that_others_would_wait_for(
     sizes: list[int], parallelism: int, counts: list[int]
 ) -> None:
     components = [_component(1, size << 24, f"t{number}") for number, size in enumerate(sizes)]
-    assert task_counts(components, parallelism) == counts
+    assert task_counts(components, parallelism, Sink(directory="lake")) == counts
+
+
+@pytest.mark.parametrize(
+    ("rule", "merge"),
+    [
+        (TableRule(mode=Mode.SCD2), Merge.AUTO),
+        (TableRule(deletes=Deletes.MARK), Merge.AUTO),
+        (TableRule(), Merge.REWRITE),
+    ],
+)
+def test_rows_that_are_dealt_out_by_key_take_three(rule: TableRule, merge: Merge) -> None:
+    ((name, table),) = _component(1, 1 << 24).tables.items()
+    component = replace(_component(1, 1 << 24), tables={name: replace(table, rule=rule)})
+    sink = Sink(directory="lake", merge=merge)
+    assert [task_counts([component], count, sink) for count in (2, 3)] == [[1], [3]]
 
 
 def test_step_is_divided_where_it_is_worth_it_or_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(division, "SHARD_CHANGES", 50_000)
+    monkeypatch.setattr(division, "PART_CHANGES", 50_000)
     small, hot, huge = _component(90_000, 1 << 20), _component(200_000, 1 << 24), _component(10, 1 << 30)
     steps = [component.steps[0] for component in (small, hot, huge)]
-    assert [shard_count(step, 8) for step in steps if isinstance(step, RowsStep)] == [1, 4, 16]
+    assert [part_count(step, 8) for step in steps if isinstance(step, RowsStep)] == [1, 4, 16]
     assert [is_divided(one, 8, "delta") for one in (small, hot, huge)] == [False, True, True]
     assert not is_divided(huge, 8, "parquet")
     assert is_divided(huge, 1, "delta")

@@ -99,7 +99,9 @@ class TableWrite:
         self._file_size = file_size
         self._data_change = data_change
         self._vectors = VectorFile()
-        self._handed_over: list[Written[Add]] = []
+        self._handed_over: dict[str, Add] = {}
+        self._dropped: list[Add] = []
+        self._fed: list[Add] = []
         self.files.names.append(self._vectors.name)
 
     def __enter__(self) -> Self:
@@ -115,7 +117,7 @@ class TableWrite:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was written or said so far."""
-        return not self.actions and not self.files.is_begun and not self._handed_over
+        return not (self.actions or self.files.is_begun or self._handed_over or self._fed)
 
     @property
     def feeds(self) -> bool:
@@ -127,10 +129,10 @@ class TableWrite:
         """See `TableFiles`."""
         return self.log.metadata.configuration.get(ENABLED) == "true"
 
-    def files_with(self, keys: pa.Table, current: str | None) -> list[Add]:
+    def files_with(self, keys: pa.Table, current: str | None = None, among: Sequence[Add] | None = None) -> list[Add]:
         """See `TableFiles`; statistics have nothing about *current*."""
         del current
-        return files_that_may_hold(list(self.log.files.values()), self._edges, keys)
+        return files_that_may_hold(list(self.log.files.values()) if among is None else among, self._edges, keys)
 
     def name_of(self, file: Add) -> str:
         """See `TableFiles`."""
@@ -153,19 +155,26 @@ class TableWrite:
         return read_vector(self.store, file.deletion_vector)
 
     def remove(self, add: Add) -> None:
-        """Take a file out of the table."""
+        """Take a file out of the table; one that was on its way there does not come."""
+        if (new := self._handed_over.pop(add.path, None)) is not None:
+            self._dropped.append(new)
+            return
         self.actions.append(("remove", add.removed(data_change=self._data_change)))
 
     def mark(self, file: Add, rows: Indices) -> None:
         """See `TableFiles`; a file without other rows goes."""
-        self.remove(file)
         count = recorded_count(self.store, file)
         if len(rows) == count:
+            self.remove(file)
             return
         # Least and greatest values may be those of marked rows; how many there are must be said beside a vector.
         text = statistics_text(statistics_of(file) | {"numRecords": count, "tightBounds": False})
-        vector = self._vectors.add(rows)
-        self.actions.append(("add", replace(file, deletion_vector=vector, stats=text, data_change=True)))
+        marked = replace(file, deletion_vector=self._vectors.add(rows), stats=text, data_change=True)
+        if file.path in self._handed_over:
+            self._handed_over[file.path] = marked
+            return
+        self.remove(file)
+        self.actions.append(("add", marked))
 
     def rewrite(self, file: Add, gone: Indices | None = None) -> None:
         """See `TableFiles`; *gone* None: the rows that are marked."""
@@ -199,9 +208,9 @@ class TableWrite:
 
     def take_over(self, written: Written[Add]) -> None:
         """Let the commit bring files that another one has written, too."""
-        if written.added or written.fed:
-            self._handed_over.append(written)
-            self.files.names += [add.place for add in (*written.added, *written.fed)]
+        self._handed_over |= {add.path: add for add in written.added}
+        self._fed += written.fed
+        self.files.names += [add.place for add in (*written.added, *written.fed)]
 
     def commit(
         self, operation: str, said: Mapping[str, object] | None = None, transaction: tuple[str, int] | None = None
@@ -216,10 +225,8 @@ class TableWrite:
         Raises:
             CommitFailedError: Somebody else committed since the look; nothing was done.
         """
-        files, fed = self.files.close(), [] if self._feed is None else self._feed.close()
-        for written in self._handed_over:
-            files += written.added
-            fed += written.fed
+        files = [*self.files.close(), *self._handed_over.values()]
+        fed = [*([] if self._feed is None else self._feed.close()), *self._fed]
         added: list[Named] = [("add", add) for add in files]
         for add in fed:
             values, size = add.partition_values, add.size
@@ -237,6 +244,8 @@ class TableWrite:
             if not (is_append and self._catches_up(application)):
                 raise conflict(self.store, self.log)
         self._keep()
+        for add in self._dropped:
+            self.store.remove(add.place)
         reached(Step.COMMITTED)
 
     def _edges(self, add: Add, names: Sequence[str]) -> dict[str, tuple[int, int]]:

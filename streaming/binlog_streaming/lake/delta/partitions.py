@@ -6,13 +6,28 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from binlog_format.errors import TableError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 def partition_texts(rows: pa.Table, names: Sequence[str]) -> tuple[str | None, ...]:
-    """The values of *rows*, which all have the same ones, as the protocol writes them; an empty text is null there."""
-    return tuple(_text(rows.column(name)[0]) for name in names)
+    """The values of *rows*, which all have the same ones, as the protocol writes them.
+
+    Raises:
+        TableError: `PARTITION_VALUE`: an empty text, which is null there.
+    """
+    texts = tuple(_text(rows.column(name)[0]) for name in names)
+    if "" in texts:
+        raise TableError(
+            "PARTITION_VALUE",
+            f"column {names[texts.index('')]} holds an empty text, and the table is partitioned by it: Delta keeps an "
+            "empty text as null there",
+            hint="Let the table be partitioned by other columns (partition_by of the job, and a new target); Iceberg "
+            "keeps such texts",
+        )
+    return texts
 
 
 def partition_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
@@ -25,7 +40,7 @@ def partition_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
 
 
 def _text(value: pa.Scalar) -> str | None:
-    text = value.cast(pa.string()).as_py()
+    text: str | None = value.cast(pa.string()).as_py()
     if text and pa.types.is_timestamp(value.type) and value.type.tz is not None:
         text = text.replace(" ", "T")
-    return text or None
+    return text

@@ -12,7 +12,7 @@ from binlog_streaming.lake.conforming import changed_rows, conformed_rows
 from binlog_streaming.lake.delta.actions import Metadata
 from binlog_streaming.lake.delta.column_mapping import MODE, file_columns
 from binlog_streaming.lake.delta.columns import created, delta_schema, table_schema, with_columns
-from binlog_streaming.lake.delta.commit import TableWrite, upgrade, with_properties
+from binlog_streaming.lake.delta.commit import FEED, TableWrite, upgrade, with_properties
 from binlog_streaming.lake.delta.data_files import live_rows
 from binlog_streaming.lake.delta.features import check_features
 from binlog_streaming.lake.delta.log import (
@@ -24,7 +24,7 @@ from binlog_streaming.lake.delta.log import (
     recent_information,
 )
 from binlog_streaming.lake.delta.maintenance import maintain
-from binlog_streaming.lake.merge import Written, supersede, take_out
+from binlog_streaming.lake.merge import Written, overruled, supersede, take_out
 from binlog_streaming.lake.steps import Step, reached
 from binlog_streaming.lake.store import looking_at, store_at
 from binlog_streaming.lake.target import BATCH_KEY, LAST_CHANGE_KEY, MODE_PROPERTY, STEP_KEY, Applied, Target, Ticket
@@ -32,6 +32,9 @@ from binlog_streaming.settings import Merge, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.delta.actions import Add
@@ -184,6 +187,16 @@ class DeltaTarget(Target):
         """See `Target`."""
         with self._write(self.schema()) as write:
             return write.hand_over(supersede(write, change, keys), change.row_count)
+
+    @property
+    def takes_overruled(self) -> bool:
+        """See `Target`."""
+        return self._merge_kind is not Merge.REWRITE and self._there().metadata.configuration.get(FEED) != "true"
+
+    def overruled(self, parts: Sequence[Written[Add]], keys: pa.Table, by: NDArray[np.int64]) -> Written[Add]:
+        """See `Target`."""
+        with self._write(self.schema()) as write:
+            return write.hand_over(overruled(write, parts, keys, by), 0)
 
     def commit_parts(self, parts: Sequence[Written[Add]], ticket: Ticket) -> int:
         """See `Target`.

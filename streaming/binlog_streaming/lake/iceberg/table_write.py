@@ -67,7 +67,8 @@ class TableWrite:
         self._live: list[LiveFile] | None = None
         self._removed: list[DataFile] = []
         self._marked: list[tuple[LiveFile, Rows]] = []
-        self._handed_over: list[DataFile] = []
+        self._handed_over: dict[str, DataFile] = {}
+        self._dropped: list[str] = []
         self._deletes: list[DataFile] = []
         self._is_kept = False
 
@@ -79,7 +80,7 @@ class TableWrite:
     ) -> None:
         if not self._is_kept:
             self._new.abandon()
-            remove_files(self._io, [file.file_path for file in (*self._deletes, *self._handed_over)])
+            remove_files(self._io, [*(file.file_path for file in self._deletes), *self._handed_over, *self._dropped])
 
     @property
     def is_empty(self) -> bool:
@@ -111,7 +112,9 @@ class TableWrite:
             self._live = live_files(self._table.metadata, self._io, self._uri)
         return self._live
 
-    def files_with(self, keys: pa.Table, current: str | None) -> list[LiveFile]:
+    def files_with(
+        self, keys: pa.Table, current: str | None = None, among: Sequence[LiveFile] | None = None
+    ) -> list[LiveFile]:
         """See `TableFiles`."""
         fields = {field.name: field for field in self._metadata.schema().fields}
         numbers = {
@@ -124,7 +127,7 @@ class TableWrite:
             found = {name: _edges(live.file, numbers[name]) for name in names if name in numbers}
             return {name: pair for name, pair in found.items() if pair is not None}
 
-        files = self.files()
+        files = self.files() if among is None else among
         if current is not None:
             number = fields[current].field_id
             files = [live for live in files if (live.file.upper_bounds or {}).get(number) != _FALSE]
@@ -159,7 +162,13 @@ class TableWrite:
         raise NotImplementedError("an Iceberg table has no feed of changed rows")
 
     def remove(self, file: LiveFile) -> None:
-        """Take a file out of the table, and the delete files that are about it alone."""
+        """Take a file out of the table, and the delete files that are about it alone.
+
+        One that was on its way into the table does not come.
+        """
+        if self._handed_over.pop(file.file.file_path, None) is not None:
+            self._dropped.append(file.file.file_path)
+            return
         self._removed += [file.file, *file.own_deletes]
 
     def mark(self, file: LiveFile, rows: Rows) -> None:
@@ -185,11 +194,11 @@ class TableWrite:
 
     def take_over(self, written: Written[LiveFile]) -> None:
         """Let the commit bring files that another one has written, too."""
-        self._handed_over += [live.file for live in written.added]
+        self._handed_over |= {live.file.file_path: live.file for live in written.added}
 
     def prepare(self) -> None:
         """End all files that the commit brings."""
-        self._added = [*self._new.close(), *self._handed_over]
+        self._added = [*self._new.close(), *self._handed_over.values()]
         locations = load_location_provider(self._metadata.location, self._metadata.properties)
         if self._metadata.format_version >= VECTORS_FROM:
             vectors = VectorFile()
@@ -228,7 +237,7 @@ class TableWrite:
             CommitFailedException: The table is not any more what it was; or nobody knows whether the commit was made.
         """
         self._is_kept = True  # from here on the commit knows what has to go
-        return Commit(
+        table = Commit(
             properties=properties or {},
             cleared=cleared,
             schema=self._columns,
@@ -238,6 +247,8 @@ class TableWrite:
             is_step=is_step,
             keeps_rows=not is_step,
         ).on(self._table)
+        remove_files(self._io, self._dropped)
+        return table
 
 
 def _edges(file: DataFile, number: int) -> tuple[int, int] | None:

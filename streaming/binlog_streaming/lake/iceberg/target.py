@@ -35,7 +35,7 @@ from binlog_streaming.lake.iceberg.partitions import partition_spec
 from binlog_streaming.lake.iceberg.schema import arrow_schema, evolved, iceberg_schema, replaced
 from binlog_streaming.lake.iceberg.table_files import live_files
 from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, TableWrite
-from binlog_streaming.lake.merge import Written, supersede, take_out
+from binlog_streaming.lake.merge import Written, overruled, supersede, take_out
 from binlog_streaming.lake.steps import Step, reached
 from binlog_streaming.lake.target import (
     BATCH_KEY,
@@ -55,6 +55,8 @@ from binlog_streaming.settings import Merge, Mode
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
     from pyiceberg.catalog import Catalog
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
@@ -279,6 +281,20 @@ class IcebergTarget(Target):
         """
         with self._write() as write:
             return write.hand_over(supersede(write, change, keys), change.row_count, self.version())
+
+    @property
+    def takes_overruled(self) -> bool:
+        """See `Target`."""
+        return self._merge_kind is not Merge.REWRITE
+
+    def overruled(self, parts: Sequence[Written[LiveFile]], keys: pa.Table, by: NDArray[np.int64]) -> Written[LiveFile]:
+        """See `Target`.
+
+        Raises:
+            TableError: `TABLE_FEATURE`.
+        """
+        with self._write() as write:
+            return write.hand_over(overruled(write, parts, keys, by), 0, self.version())
 
     def commit_parts(self, parts: Sequence[Written[LiveFile]], ticket: Ticket) -> int:
         """See `Target`.

@@ -1,0 +1,120 @@
+"""Parts of the log that tasks wrote by themselves, and the keys that several of them have: `LogPart`, `shared_keys`.
+
+Of a key that several parts have the last one counts, so rows of the earlier ones go. Tasks find them together, each for
+some of the keys: a part sends each its keys (`key_messages`), and no values.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.rows.arrow_arrays import mask_array, numbers_array
+from binlog_streaming.lake.row_values import comparable_table, row_ids
+from binlog_streaming.modes.shards import IndivisibleError, shard_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from binlog_streaming.lake.merge import Written
+    from binlog_streaming.tables.tasks import Shard
+
+    Place = tuple[int, int]
+    Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """What a task wrote of a part of the log.
+
+    Attributes:
+        attempt: No other part, and no other attempt at this one, is called so.
+        start: Place of the first image.
+        end: Place of the last one.
+        written: The files, and what they take the place of.
+    """
+
+    attempt: str
+    start: Place
+    end: Place
+    written: Written[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Overruled:
+    """What goes of parts because of some keys.
+
+    Attributes:
+        attempts: Those of the parts that were asked.
+        written: Rows of them.
+    """
+
+    attempts: frozenset[str]
+    written: Written[Any]
+
+
+class SharedKeys(NamedTuple):
+    """Keys that several parts have.
+
+    Attributes:
+        parts: In the order of the log.
+        keys: One row for each.
+        by: For each the number of the last part that has it.
+        repeats: How often a key comes that an earlier part has.
+        whole: The parts with all that is known of them, if this task is to hand them on.
+    """
+
+    parts: list[LogPart]
+    keys: pa.Table
+    by: Indices
+    repeats: int
+    whole: list[LogPart]
+
+
+def key_messages(part: LogPart, keys: pa.Table, count: int) -> Iterator[Shard]:
+    """Tell *count* tasks what *part* has of their keys; the first one gets all that is known of the part, too."""
+    shards = shard_numbers(keys, count)
+    brief = replace(part, written=replace(part.written, superseded=()))
+    for shard in range(count):
+        own = keys.filter(mask_array(shards == shard)).combine_chunks()
+        yield shard, pickle.dumps((brief, own, None if shard else part), protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def shared_keys(messages: Iterable[bytes], source_table: str) -> SharedKeys | None:
+    """Which of a task's keys several parts have; None: there are no parts.
+
+    Args:
+        messages: That the task got, in any order.
+        source_table: `database.table`.
+
+    Raises:
+        Exception: What `modes.shards.failed` has put among them.
+        IndivisibleError: The parts lie across each other: which comes later differs from row to row.
+    """
+    received = []
+    for message in messages:
+        content = pickle.loads(message)
+        if isinstance(content, Exception):
+            raise content
+        received.append(content)
+    if not received:
+        return None
+    received.sort(key=lambda content: content[0].start)
+    parts, tables, whole = zip(*received, strict=True)
+    if any(later.start <= earlier.end for earlier, later in itertools.pairwise(parts)):
+        raise IndivisibleError(source_table)
+    keys = pa.concat_tables(tables)
+    ids, count = row_ids(comparable_table(keys.columns))
+    numbers = np.repeat(np.arange(len(parts)), [len(table) for table in tables])
+    first, last, example = np.empty((3, count), np.int64)
+    first[ids[::-1]], last[ids], example[ids] = numbers[::-1], numbers, np.arange(len(ids))
+    shared = np.flatnonzero(first < last)
+    chosen = keys.take(numbers_array(example[shared]))
+    return SharedKeys(list(parts), chosen, last[shared], len(ids) - count, [one for one in whole if one is not None])
