@@ -22,7 +22,7 @@ from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.target import GTID_POSITION_KEY
 from binlog_streaming.plan.failures import named_error
 from binlog_streaming.repack.repacker import Repacker
-from binlog_streaming.settings import Job, Mode, Sink, Source, TableFormat, TableRule, Trigger, load_job
+from binlog_streaming.settings import Job, Merge, Mode, Sink, Source, TableFormat, TableRule, Trigger, load_job
 from binlog_streaming.tables import division
 from binlog_streaming.tables.job import TablesJob
 from binlog_streaming.tables.progress import BatchProgress, Outcome
@@ -76,13 +76,13 @@ def write_job(folder: Path, *, log: Path = OLTP, tables: str = "", bytes_max: st
     return path
 
 
-@pytest.mark.parametrize("mode", [Mode.MIRROR, Mode.CHANGELOG])
+@pytest.mark.parametrize(("mode", "merge"), [(Mode.MIRROR, "auto"), (Mode.MIRROR, "rewrite"), (Mode.CHANGELOG, "auto")])
 def test_tasks_share_one_table(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, merge: str
 ) -> None:
     """One hot table: more tasks than one read its log, and more than one write it."""
-    monkeypatch.setattr(division, "SHARD_CHANGES", 10)
-    monkeypatch.setattr(division, "HELPERS", 2)
+    monkeypatch.setattr(division, "PART_CHANGES", 10)
+    monkeypatch.setattr(division, "DEALERS", 2)
     parts: list[int] = []
     commit_parts = DeltaTarget.commit_parts
 
@@ -92,6 +92,7 @@ def test_tasks_share_one_table(
 
     monkeypatch.setattr(DeltaTarget, "commit_parts", counted)
     job = job_for(tmp_path, (TableRule(select="sb[.]sbtest1", mode=mode),), bytes_max="200k")
+    job = msgspec.structs.replace(job, sink=msgspec.structs.replace(job.sink, merge=Merge(merge)))
     batches = run_once(job, spark)
     assert len(parts) == len(batches) > 1
     if mode is Mode.MIRROR:
