@@ -1,4 +1,4 @@
-"""The changes of one table in one batch: `load_pieces` reads them, `cut_at` makes the `StepImages` of each step."""
+"""The changes of one table in one batch: `load_pieces` reads them, and a step's pieces are its `StepImages`."""
 
 from __future__ import annotations
 
@@ -305,20 +305,6 @@ def _ends_of(piece: Piece) -> Piece:
     images = piece.images.select(np.array([0, -1]))
     images.table["event"] = [0, 1]
     return replace(piece, images=images, events=events, groups=groups)
-
-
-def cut_at(source_table: str, pieces: Sequence[Piece], places: Sequence[EventPlace]) -> list[StepImages]:
-    """The images before, between and behind the statements at *places*, which ascend: one more than there are places.
-
-    A step without images has no pieces. That pieces have the same columns within a step is for the caller to see to.
-    """
-    edges = [None, *places, None]
-    steps = []
-    for start, end in itertools.pairwise(edges):
-        cut = (piece.between(start, end) for piece in pieces)
-        parts = sorted((piece for piece in cut if piece is not None), key=Piece.start)
-        steps.append(StepImages(source_table, tuple(parts)))
-    return steps
 
 
 def version_of(position: Position) -> int:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,14 +14,14 @@ from binlog_format.events.table_encoding import ColumnSpec, TableSpec
 from binlog_format.position import Position
 from binlog_format.views.table_index import TableIndex
 from binlog_format.views.tables import TablesView
-from binlog_streaming.modes.pieces import NO_IMAGE, StepImages, cut_at, load_pieces
+from binlog_streaming.modes.pieces import NO_IMAGE, Piece, StepImages, load_pieces
 from tests.streaming.tables.row_images import piece_of, step_of
 from tests.streaming.tables.shop import ShopLog
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from binlog_streaming.modes.pieces import Piece
     from tests.streaming.tables.row_images import Change
 
 SCHEMA = pa.schema([("id", pa.int32()), ("value", pa.string())])
@@ -40,6 +41,16 @@ def values(step: StepImages) -> list[str | None]:
     return taken
 
 
+def cut_at(pieces: Sequence[Piece], places: Sequence[tuple[Position, int]]) -> list[StepImages]:
+    """The images before, between and after the statements at *places*, which ascend: one more than there are places."""
+    steps = []
+    for start, end in itertools.pairwise([None, *places, None]):
+        cut = (piece.between(start, end) for piece in pieces)
+        parts = sorted((piece for piece in cut if piece is not None), key=Piece.start)
+        steps.append(StepImages("shop.orders", tuple(parts)))
+    return steps
+
+
 @pytest.mark.parametrize(
     ("cuts", "parts"),
     [
@@ -55,7 +66,7 @@ def values(step: StepImages) -> list[str | None]:
 )
 def test_images_are_cut_at_statements(cuts: list[tuple[Position, int]], parts: list[list[str | None]]) -> None:
     pieces = [piece_of(CHANGES[:2], SCHEMA, [0, 1]), piece_of(CHANGES[2:], SCHEMA, [2, 3, 4])]
-    assert [values(step) for step in cut_at("shop.orders", pieces, cuts)] == parts
+    assert [values(step) for step in cut_at(pieces, cuts)] == parts
 
 
 def test_what_lies_outside_is_nothing() -> None:
@@ -100,6 +111,6 @@ def test_pieces_of_a_log_are_cut_where_a_transaction_ends(tmp_path: Path) -> Non
         indexes = [TableIndex.from_bytes(row["index"]) for batch in batches for row in batch.to_pylist()]
         pieces: list[Piece] = load_pieces(indexes, opened)
         position, event_no = pieces[0].last_change()
-        first, second = cut_at("shop.customers", pieces, [(position, event_no)])
+        first, second = cut_at(pieces, [(position, event_no)])
     assert first.values(1, pa.string()).to_pylist() == ["0", "1", "2"]
     assert second.values(1, pa.string()).to_pylist() == ["3"]
