@@ -22,6 +22,7 @@ MODULES = (
     "bench.workloads",
     "bench.first_commit",
     "bench.target_limits",
+    "bench.cascades",
 )
 """Imported to fill the list; the order here is the order of the table."""
 

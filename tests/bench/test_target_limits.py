@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.target import Ticket
 
-LAST_BATCHES = {"lake.commit10k_ms": target_limits.COMMITS + 1, "lake.scan_ratio": target_limits.BATCHES}
+LAST_BATCHES = {
+    "lake.commit10k_ms": target_limits.COMMITS + 1,
+    "lake.scan_ratio": target_limits.BATCHES,
+    "lake.cascade.rows_per_cpu_s": 1,
+}
 
 
 @pytest.fixture(autouse=True)

@@ -12,17 +12,20 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+import pyarrow as pa
+
 from binlog_format.errors import TableError
+from binlog_streaming.lake.find import filtered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.evolution import SchemaChange
+    from binlog_streaming.lake.find import Search
     from binlog_streaming.lake.merge import Written
     from binlog_streaming.lake.partitioning import PartitionRule
     from binlog_streaming.settings import Mode, Sink
@@ -266,6 +269,10 @@ class Target(ABC):
     @abstractmethod
     def read(self) -> pa.RecordBatchReader:
         """All rows, in `schema()`, a file or less at a time."""
+
+    def select(self, search: Search, names: Sequence[str]) -> pa.Table:
+        """The columns *names* of the rows that *search* wants, in no order."""
+        return filtered(self.read(), search, pa.schema([self.schema().field(name) for name in names]))
 
     @abstractmethod
     def replace(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:

@@ -24,6 +24,7 @@ from binlog_streaming.lake.delta.log import (
     recent_information,
 )
 from binlog_streaming.lake.delta.maintenance import maintain
+from binlog_streaming.lake.find import found_rows
 from binlog_streaming.lake.merge import Written, overruled, supersede, take_out
 from binlog_streaming.lake.steps import Step, reached
 from binlog_streaming.lake.store import looking_at, store_at
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.delta.actions import Add
     from binlog_streaming.lake.delta.log import Named, TableLog
     from binlog_streaming.lake.evolution import SchemaChange
+    from binlog_streaming.lake.find import Search
     from binlog_streaming.lake.store import Store
     from binlog_streaming.settings import Sink
 
@@ -242,6 +244,10 @@ class DeltaTarget(Target):
         columns = file_columns(self._there().metadata)
         batches = (rows for add in files for rows in live_rows(store, add, schema, columns=columns))
         return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def select(self, search: Search, names: Sequence[str]) -> pa.Table:
+        """See `Target`."""
+        return found_rows(self._write(self.schema()), search, pa.schema([self.schema().field(name) for name in names]))
 
     def replace(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
         """See `Target`."""

@@ -26,6 +26,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from binlog_format.errors import TableError
 from binlog_streaming.lake.conforming import changed_rows, conformed_rows
+from binlog_streaming.lake.find import found_rows
 from binlog_streaming.lake.iceberg.catalog import close_catalog, ensure_namespace, identifier, open_catalog
 from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY, Commit
 from binlog_streaming.lake.iceberg.data_files import live_rows
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.evolution import SchemaChange
+    from binlog_streaming.lake.find import Search
     from binlog_streaming.lake.iceberg.table_files import LiveFile
     from binlog_streaming.settings import Sink
 
@@ -345,6 +347,14 @@ class IcebergTarget(Target):
         metadata, io = self.table.metadata, self.table.io
         batches = chain.from_iterable(live_rows(metadata, io, live) for live in live_files(metadata, io, self.uri))
         return pa.RecordBatchReader.from_batches(self.schema(), batches)
+
+    def select(self, search: Search, names: Sequence[str]) -> pa.Table:
+        """See `Target`.
+
+        Raises:
+            TableError: `TABLE_FEATURE`.
+        """
+        return found_rows(self._write(), search, pa.schema([self.schema().field(name) for name in names]))
 
     def replace(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
         """See `Target`.

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_format.rows.arrow_arrays import mask_array, numbers_array
-from binlog_format.views.changefeed import CHANGE_FIELDS
+from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_streaming.lake.conforming import conformed_table
+from binlog_streaming.lake.find import Search
 from binlog_streaming.lake.row_values import comparable_table, row_ids
-from binlog_streaming.modes.mode_columns import CASCADED_FROM
+from binlog_streaming.modes.mode_columns import DELETED, IS_CURRENT, mode_schema
 from binlog_streaming.modes.reference_values import rows_matching
-from binlog_streaming.settings import Mode
-from binlog_streaming.tables.statements.emptied import live_rows
+from binlog_streaming.settings import Mode, OnCascade
+from binlog_streaming.tables.statements.emptied import keeps_rows, living
 from binlog_streaming.tables.statements.work import dropped_columns, held_keys
 
 if TYPE_CHECKING:
@@ -67,12 +67,9 @@ class HeldRows:
         """Columns that the source table has, in the types of the target."""
         if self.target is None:
             return None
-        gone = {name.casefold() for name in dropped_columns(self.target)}
-        if self.mode is Mode.CHANGELOG:
-            gone |= {field.name for field in (*CHANGE_FIELDS, CASCADED_FROM)}
-            return pa.schema([field for field in self.target.schema() if field.name.casefold() not in gone])
-        rows = live_rows(self.target, self.mode, self.rule.deletes)
-        return pa.schema([field for field in rows.schema if field.name.casefold() not in gone])
+        own = mode_schema(self.mode, pa.schema([]), self.rule.deletes, OnCascade.APPLY).names
+        gone = {*own} | {name.casefold() for name in dropped_columns(self.target)}
+        return pa.schema([field for field in self.target.schema() if field.name.casefold() not in gone])
 
     def matching(self, wanted: Sequence[pa.Table], keys: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Rows that may have the values of a row of one of *wanted*; others may be among them.
@@ -84,27 +81,49 @@ class HeldRows:
         """
         if self.target is None or not any(len(one) for one in wanted):
             return schema.empty_table()
+        held = self.target.schema()
+        spelled = [one.rename_columns(_spelled(held, one.column_names)) for one in wanted]
+        names = [name for name in _spelled(held, schema.names) if name in held.names]
         if self.mode is Mode.CHANGELOG:
-            return conformed_table(self._out_of_changes(wanted, keys), schema)
-        found = live_rows(self.target, self.mode, self.rule.deletes)
-        batches = [batch.filter(mask_array(_matching(batch, wanted))) for batch in found]
-        return conformed_table(pa.Table.from_batches(batches, found.schema), schema)
+            rows = self._out_of_changes(self.target, spelled, _spelled(held, keys), names)
+        else:
+            rows = self.target.select(self._search(spelled), names)
+        return conformed_table(rows, schema)
 
-    def _out_of_changes(self, wanted: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
+    def _search(self, wanted: Sequence[pa.Table]) -> Search:
+        flags = {Mode.SCD2: IS_CURRENT, Mode.MIRROR: DELETED}
+        keeps = keeps_rows(self.mode, self.rule.deletes)
+
+        def matches(rows: pa.RecordBatch) -> Mask:
+            mask = _matching(rows, wanted)
+            return mask & living(rows, self.mode).to_numpy(zero_copy_only=False) if keeps else mask
+
+        return replace(
+            _search(wanted, [flags[self.mode]] if keeps else []),
+            matches=matches,
+            current=IS_CURRENT if self.mode is Mode.SCD2 else None,
+        )
+
+    @staticmethod
+    def _out_of_changes(
+        target: Target, wanted: Sequence[pa.Table], keys: Sequence[str], names: Sequence[str]
+    ) -> pa.Table:
         # First the keys that ever had the values, then all changes of these: the last one says what the row is.
-        assert self.target is not None
-        reader = self.target.read()
-        names = [_spelled(reader.schema, key) for key in keys]
-        batches = [_key_rows(batch, names, _matching(batch, wanted)) for batch in reader]
-        candidates = pa.Table.from_batches(batches, pa.schema([reader.schema.field(name) for name in names]))
-        found, emptied = [], -1
-        for batch in self.target.read():
-            kinds = batch.column("_change_type")
-            emptying = batch.filter(pc.is_in(kinds, value_set=pa.array(_EMPTYING)))
-            emptied = max(emptied, pc.max(emptying.column("_commit_version")).as_py() or -1)
-            found.append(batch.filter(mask_array(_matching(batch, [candidates]))))
-        changes = pa.Table.from_batches(found, reader.schema)
-        return _last_states(changes, names).filter(pc.field("_commit_version") > emptied)
+        candidates = target.select(_search(wanted), keys)
+        changes = target.select(_search([candidates]), ["_change_type", *_PLACE, *names])
+        emptying = target.select(Search(("_change_type",), _is_emptying), ["_commit_version"])
+        emptied = pc.max(emptying.column("_commit_version")).as_py() or -1
+        return _last_states(changes, keys).filter(pc.field("_commit_version") > emptied)
+
+
+def _search(wanted: Sequence[pa.Table], others: Sequence[str] = ()) -> Search:
+    names = dict.fromkeys([*(name for one in wanted for name in one.column_names), *others])
+    return Search(tuple(names), lambda rows: _matching(rows, wanted), tuple(wanted))
+
+
+def _is_emptying(rows: pa.RecordBatch) -> Mask:
+    mask: Mask = pc.is_in(rows.column("_change_type"), value_set=pa.array(_EMPTYING)).to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _last_states(changes: pa.Table, keys: Sequence[str]) -> pa.Table:
@@ -117,19 +136,14 @@ def _last_states(changes: pa.Table, keys: Sequence[str]) -> pa.Table:
     return changes.take(numbers_array(numbers[stays[numbers]]))
 
 
-def _matching(batch: pa.RecordBatch, wanted: Sequence[pa.Table]) -> Mask:
-    mask = np.zeros(batch.num_rows, dtype=np.bool_)
+def _matching(rows: pa.RecordBatch, wanted: Sequence[pa.Table]) -> Mask:
+    mask = np.zeros(rows.num_rows, dtype=np.bool_)
     for one in wanted:
         if len(one):
-            mask |= rows_matching(
-                batch, one.rename_columns([_spelled(batch.schema, name) for name in one.column_names])
-            )
+            mask |= rows_matching(rows, one)
     return mask
 
 
-def _key_rows(batch: pa.RecordBatch, names: Sequence[str], mask: Mask) -> pa.RecordBatch:
-    return batch.select(list(names)).filter(mask_array(mask))
-
-
-def _spelled(schema: pa.Schema, name: str) -> str:
-    return next((known for known in schema.names if known.casefold() == name.casefold()), name)
+def _spelled(schema: pa.Schema, names: Sequence[str]) -> list[str]:
+    known = {name.casefold(): name for name in schema.names}
+    return [known.get(name.casefold(), name) for name in names]

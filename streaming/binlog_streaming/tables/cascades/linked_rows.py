@@ -118,12 +118,16 @@ class LinkedRows:
         links = [link for link in self.step.links if link.child == name]
         from_others = [(link, self._changes(link)) for link in links if link.key.parent != name]
         to_itself = [link for link in links if link.key.parent == name]
+        referenced = {
+            column for link in self.step.links if link.key.parent == name for column in link.key.parent_columns
+        }
         changes = None
         while True:
             # What is done to rows of a table may be carried on to others of it.
             references = [*from_others, *((link, self._changes(link, changes)) for link in to_itself)]
             before = changes
-            changes = self._table(name).derived([(link.key, some) for link, some in references if some is not None])
+            known = [(link.key, some) for link, some in references if some is not None]
+            changes = self._table(name).derived(known, referenced)
             if changes is None or not to_itself or (before is not None and changes.equals(before)):
                 break
         if changes is None or not len(changes):

@@ -6,17 +6,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from binlog_connector.schema.foreign_keys import CASCADE
 from binlog_format.errors import UnsupportedError
+from binlog_streaming.lake.conforming import conformed_table
 from binlog_streaming.modes.aligned import aligned
 from binlog_streaming.modes.cascades import Reference, RowChanges, derived_changes
 from binlog_streaming.modes.pieces import StepImages
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.modes.table_history import TableHistory
+from binlog_streaming.settings import Deletes, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pyarrow as pa
+    from collections.abc import Collection, Sequence
 
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.foreign_keys import ForeignKey
@@ -82,8 +85,14 @@ class LinkedTable:
         """The images, and the rows before them that they leave columns of out."""
         return self._history(())
 
-    def derived(self, changes: Sequence[tuple[ForeignKey, RowChanges]]) -> RowChanges | None:
+    def derived(
+        self, changes: Sequence[tuple[ForeignKey, RowChanges]], referenced: Collection[str]
+    ) -> RowChanges | None:
         """What foreign keys do to its rows, given what happens to those that they refer to; None: it has no rows.
+
+        Args:
+            changes: By foreign key.
+            referenced: Columns of it to which foreign keys refer.
 
         Raises:
             UnsupportedError: `FOREIGN_KEY_CASCADE`: it has no key. As `derived_changes`.
@@ -104,9 +113,20 @@ class LinkedTable:
             reference.changes.before.rename_columns([self.schema.names[column] for column in reference.columns])
             for reference in references
         ]
-        return derived_changes(self._history(wanted), references)
+        return derived_changes(self._history(wanted, self._needed(references, referenced)), references)
 
-    def _history(self, wanted: Sequence[pa.Table]) -> TableHistory:
+    def _needed(self, references: Sequence[Reference], referenced: Collection[str]) -> pa.Schema:
+        """The columns in which rows before the step are read: where all are deleted, by key, few are enough."""
+        schema, rule = self.known_schema, None if self.held is None else self.held.rule
+        by_key = rule is not None and not {*rule.modes} - {Mode.MIRROR, Mode.SCD2} and rule.deletes is Deletes.REMOVE
+        deleting = all(one.key.on_delete == CASCADE and one.changes.deletes.all() for one in references)
+        if not (by_key and deleting) or self.has_absent:
+            return schema
+        known = {self._index(name) for name in (*self.keys, *referenced)}
+        known.update(column for one in references for column in one.columns)
+        return pa.schema([field for number, field in enumerate(schema) if number in known])
+
+    def _history(self, wanted: Sequence[pa.Table], needed: pa.Schema | None = None) -> TableHistory:
         schema = self.known_schema
         keys = tuple(key for key in map(self._index, self.keys) if key is not None) if self.held is not None else ()
         history = TableHistory(self._images, schema, keys, self.logged.times_of(self.name), schema.empty_table())
@@ -114,8 +134,8 @@ class LinkedTable:
             return history
         if self._images.has_absent:
             wanted = [*wanted, history.keys_of_images()]
-        before = self.held.matching(wanted, self.keys, schema)
-        return TableHistory(self._images, schema, keys, history.times, before)
+        before = self.held.matching(wanted, self.keys, schema if needed is None else needed)
+        return TableHistory(self._images, schema, keys, history.times, conformed_table(before, schema))
 
     def _index(self, name: str) -> int | None:
         names = [known.casefold() for known in self.known_schema.names]
