@@ -55,7 +55,7 @@ class TableHistory:
     Attributes:
         images: Of the step; none where it has no pieces.
         schema: Columns of the table.
-        keys: Indices of its key columns; empty: it has none.
+        keys: Indices of its key columns; empty: it has none, and equal rows are copies of one.
         times: Of each image.
         before: Rows before the step, in these columns.
     """
@@ -178,15 +178,37 @@ class TableHistory:
 
     @cached_property
     def _row_ids(self) -> Indices:
-        if not self.keys:
-            return np.arange(len(self.images) + self.before.num_rows, dtype=np.int64)
-        return self._ids_with(self.before)
+        return self._ids_with(self.before) if self.keys else self._copy_ids()
 
-    def _ids_with(self, rows: pa.Table) -> Indices:
-        """A number for each image and each row of *rows*, the same for the same key."""
+    def _copy_ids(self) -> Indices:
+        """A number for each image and each row before, where rows are told apart by nothing: that of a copy of a row.
+
+        Of equal rows the one that came last is the first to go. Which one goes is all the same, but for those that a
+        foreign key deleted in between, all at once, as they refer to the same: it must be none of these.
+        """
+        ids = self._ids_with(self.before, tuple(range(len(self.schema))))
+        order = self._in_log_order
+        order = order[np.argsort(ids[order], kind="stable")]
+        begins = np.append(_begins(self.images.kinds), np.ones(self.before.num_rows, np.bool_))[order]
+        # How many copies there are with the one that comes or goes; below a start that is the same for all of a row.
+        depths = np.cumsum(np.where(begins, 1, -1)) + ~begins
+        same = np.append(False, ids[order][1:] == ids[order][:-1])[: len(order)]
+        first = np.maximum.accumulate(np.where(same, 0, np.arange(len(order))))
+        depths -= depths[first]
+        copies = np.empty(len(order), dtype=np.int64)
+        _, copies[order] = np.unique(np.stack([ids[order], depths]), axis=1, return_inverse=True)
+        return copies
+
+    @property
+    def _in_log_order(self) -> Indices:
+        rows = len(self.images) + np.arange(self.before.num_rows, dtype=np.int64)
+        return np.concatenate([rows, self.images.in_log_order()]).astype(np.int64)
+
+    def _ids_with(self, rows: pa.Table, columns: tuple[int, ...] = ()) -> Indices:
+        """A number for each image and each row of *rows*, the same for the same key, or the same in *columns*."""
         images = np.arange(len(self.images), dtype=np.int64)
         arrays = []
-        for key in self.keys:
+        for key in columns or self.keys:
             chunks = [*self._key_values(key, images).chunks, *rows.column(key).chunks]
             arrays.append(pa.chunked_array(chunks, self.schema.field(key).type))
         ids, _ = row_ids(comparable_table(arrays))
@@ -204,8 +226,7 @@ class TableHistory:
     @cached_property
     def _chains(self) -> tuple[Indices, Indices]:
         # For each node the one before it of the same row, and the one after it; -1: there is none.
-        count, total = len(self.images), len(self._row_ids)
-        order = np.concatenate([count + np.arange(self.before.num_rows), self.images.in_log_order()]).astype(np.int64)
+        total, order = len(self._row_ids), self._in_log_order
         order = order[np.argsort(self._row_ids[order], kind="stable")]
         same = self._row_ids[order[1:]] == self._row_ids[order[:-1]]
         previous, following = np.full(total, -1, dtype=np.int64), np.full(total, -1, dtype=np.int64)

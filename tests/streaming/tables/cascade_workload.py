@@ -35,6 +35,7 @@ TABLES = {
     "guest": "id INT PRIMARY KEY, person INT, customer INT, name VARCHAR(9), "
     "FOREIGN KEY (person) REFERENCES person (id) ON DELETE CASCADE ON UPDATE CASCADE, "
     "FOREIGN KEY (customer) REFERENCES customer (id) ON DELETE RESTRICT ON UPDATE CASCADE",
+    "note": "remark INT, name VARCHAR(9), FOREIGN KEY (remark) REFERENCES remark (id) ON DELETE CASCADE",
 }
 COLUMNS = {
     name: [part.split()[0] for part in text.split(", ") if " INT" in part or "VARCHAR" in part]
@@ -49,6 +50,7 @@ _REFERRING = {
     "badge": (),
     "guest": ("person", "customer"),
     "country": (),
+    "note": ("remark",),
 }
 _ORDER = "ADD CONSTRAINT l_order FOREIGN KEY (a, b) REFERENCES orders (a, b)"
 _OTHER_KEY = (
@@ -68,16 +70,20 @@ class CascadeWorkload:
         server: It runs.
         chance: Decides.
         image: `binlog_row_image`.
+        creates: Whether it makes the tables.
     """
 
-    def __init__(self, server: MariaDbServer, chance: random.Random, image: str = "FULL") -> None:
+    def __init__(
+        self, server: MariaDbServer, chance: random.Random, image: str = "FULL", *, creates: bool = True
+    ) -> None:
         self._chance = chance
         self._connection = server.connect(autocommit=True)
         self._cursor: Cursor = self._connection.cursor()
-        self._cursor.execute(f"SET SESSION binlog_row_image = {image}, sql_mode = ''")
-        self._cursor.execute(f"CREATE DATABASE {DATABASE}")
+        self._cursor.execute(f"SET SESSION binlog_row_image = {image}, sql_mode = '', innodb_lock_wait_timeout = 1")
+        if creates:
+            self._cursor.execute(f"CREATE DATABASE {DATABASE}")
         self._cursor.execute(f"USE {DATABASE}")
-        for name, columns in TABLES.items():
+        for name, columns in TABLES.items() if creates else ():
             self._cursor.execute(f"CREATE TABLE {name} ({columns})")
 
     def close(self) -> None:
@@ -110,7 +116,7 @@ class CascadeWorkload:
         return True
 
     def _statement(self) -> bool:
-        table = self._chance.choices(list(TABLES), (3, 4, 4, 4, 3, 4, 2, 3))[0]
+        table = self._chance.choices(list(TABLES), (3, 4, 4, 4, 3, 4, 2, 3, 3))[0]
         kind = self._chance.random()
         if kind < 0.5:
             return self._insert(table)
@@ -128,7 +134,8 @@ class CascadeWorkload:
         return self._try(f"{verb} INTO {table} ({', '.join(columns)}) VALUES {rows}")
 
     def _update(self, table: str) -> bool:
-        keys = {"orders": ("a", "b"), "badge": ("person",), "country": ("id", "code")}.get(table, ("id",))
+        others = {"orders": ("a", "b"), "badge": ("person",), "country": ("id", "code"), "note": ("remark",)}
+        keys = others.get(table, ("id",))
         column = self._chance.choice((*keys, *_REFERRING[table], "name"))
         value = self._value(column)
         if column in keys and self._chance.random() < 0.4:

@@ -107,7 +107,7 @@ class LinkedTable:
                 references.append(reference)
         if not references:
             return None
-        if not self.keys:
+        if not self.keys and not self._can_delete_copies(references):
             raise self._no_key(references[0].key)
         wanted = [
             reference.changes.before.rename_columns([self.schema.names[column] for column in reference.columns])
@@ -118,13 +118,21 @@ class LinkedTable:
     def _needed(self, references: Sequence[Reference], referenced: Collection[str]) -> pa.Schema:
         """The columns in which rows before the step are read: where all are deleted, by key, few are enough."""
         schema, rule = self.known_schema, None if self.held is None else self.held.rule
-        by_key = rule is not None and not {*rule.modes} - {Mode.MIRROR, Mode.SCD2} and rule.deletes is Deletes.REMOVE
-        deleting = all(one.key.on_delete == CASCADE and one.changes.deletes.all() for one in references)
-        if not (by_key and deleting) or self.has_absent:
+        goes_by_key = bool(self.keys) and rule is not None and {*rule.modes} <= {Mode.MIRROR, Mode.SCD2}
+        if not goes_by_key or not self._are_removed(references):
             return schema
         known = {self._index(name) for name in (*self.keys, *referenced)}
         known.update(column for one in references for column in one.columns)
         return pa.schema([field for number, field in enumerate(schema) if number in known])
+
+    def _can_delete_copies(self, references: Sequence[Reference]) -> bool:
+        # Rows that become others would have to be told from equal ones that did not.
+        return self.held is not None and self.held.mode is Mode.MIRROR and self._are_removed(references)
+
+    def _are_removed(self, references: Sequence[Reference]) -> bool:
+        deleting = all(one.key.on_delete == CASCADE and one.changes.deletes.all() for one in references)
+        is_marked = self.held is not None and self.held.rule.deletes is Deletes.MARK
+        return deleting and not is_marked and not self.has_absent
 
     def _history(self, wanted: Sequence[pa.Table], needed: pa.Schema | None = None) -> TableHistory:
         schema = self.known_schema
@@ -155,6 +163,7 @@ class LinkedTable:
         return UnsupportedError(
             "FOREIGN_KEY_CASCADE",
             f"{self.name}: rows of {key.parent} changed that its foreign key {key.name} refers to, and the log names "
-            "no primary key for it: what becomes of its rows cannot be followed",
+            "no primary key for it: ON DELETE CASCADE alone can be followed then, in a mirror that removes deleted "
+            "rows, and with whole row images",
             hint='Name columns that tell its rows apart (keys in [[tables]]), or set foreign_keys = "ignore" for it',
         )
