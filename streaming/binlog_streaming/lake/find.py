@@ -14,7 +14,7 @@ import pyarrow as pa
 from binlog_format.rows.arrow_arrays import mask_array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -43,14 +43,15 @@ class Search:
     current: str | None = None
 
 
-def filtered(rows: Iterable[pa.RecordBatch], search: Search, schema: pa.Schema) -> pa.Table:
-    """Some columns of the rows among *rows* that are wanted."""
-    found = [batch.filter(mask_array(search.matches(batch))).select(schema.names) for batch in rows]
-    return pa.Table.from_batches(found, schema)
+def filtered(rows: pa.RecordBatchReader, search: Search, names: Sequence[str]) -> pa.Table:
+    """The columns *names* of the rows among *rows* that are wanted."""
+    found = [batch.filter(mask_array(search.matches(batch))).select(list(names)) for batch in rows]
+    return pa.Table.from_batches(found, pa.schema([rows.schema.field(name) for name in names]))
 
 
-def found_rows(files: TableFiles[File], search: Search, schema: pa.Schema) -> pa.Table:
-    """Some columns of the rows of a table that are wanted, in no order."""
+def found_rows(files: TableFiles[File], search: Search, names: Sequence[str]) -> pa.Table:
+    """The columns *names* of the rows of a table that are wanted, in no order."""
+    schema = pa.schema([files.schema.field(name) for name in names])
     return pa.Table.from_batches(
         [batch for file in _files_with(files, search) for batch in _found_in(files, file, search, schema)], schema
     )

@@ -1,8 +1,7 @@
 """What every sink can do: `Target`, one table at one place; `Ticket` says who writes what.
 
-A target remembers which query made it, and with every write the batch that it holds now. Who wants to write looks
-first, and then writes with what he has seen: a commit by somebody else in between makes the write fail (or, where
-writes of one batch are the same whoever makes them, changes nothing), so a batch never comes in twice.
+A target remembers which query made it, and with every write the batch that it holds now. Who writes has looked before:
+a commit by somebody else in between makes the write fail, or change nothing, so a batch never comes in twice.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-import pyarrow as pa
-
 from binlog_format.errors import TableError
 from binlog_streaming.lake.find import filtered
 
@@ -21,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from binlog_streaming.lake.change import Change
@@ -272,7 +270,7 @@ class Target(ABC):
 
     def select(self, search: Search, names: Sequence[str]) -> pa.Table:
         """The columns *names* of the rows that *search* wants, in no order."""
-        return filtered(self.read(), search, pa.schema([self.schema().field(name) for name in names]))
+        return filtered(self.read(), search, names)
 
     @abstractmethod
     def replace(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
@@ -353,8 +351,7 @@ class TargetFactory(Protocol):
 def target_uri(directory: str, template: str, *, database: str, table: str, mode: Mode) -> str:
     """Place of a table.
 
-    Of names, ASCII letters, digits, `_`, `-` and `$` stay; all else is written as MariaDB does it in the names of its
-    files: `@` and four hexadecimal digits.
+    ASCII letters, digits, `_`, `-` and `$` of names stay; all else is `@` and four hexadecimal digits, as in MariaDB.
     """
     names = {"database": database, "table": table, "mode": str(mode)}
     filled = template.format(**{key: path_part(name) for key, name in names.items()})

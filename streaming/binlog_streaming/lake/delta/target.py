@@ -247,7 +247,7 @@ class DeltaTarget(Target):
 
     def select(self, search: Search, names: Sequence[str]) -> pa.Table:
         """See `Target`."""
-        return found_rows(self._write(self.schema()), search, pa.schema([self.schema().field(name) for name in names]))
+        return found_rows(self._write(self.schema()), search, names)
 
     def replace(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
         """See `Target`."""

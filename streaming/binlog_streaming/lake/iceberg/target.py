@@ -349,12 +349,8 @@ class IcebergTarget(Target):
         return pa.RecordBatchReader.from_batches(self.schema(), batches)
 
     def select(self, search: Search, names: Sequence[str]) -> pa.Table:
-        """See `Target`.
-
-        Raises:
-            TableError: `TABLE_FEATURE`.
-        """
-        return found_rows(self._write(), search, pa.schema([self.schema().field(name) for name in names]))
+        """See `Target`."""
+        return found_rows(self._write(), search, names)
 
     def replace(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
         """See `Target`.
