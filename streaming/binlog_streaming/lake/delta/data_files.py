@@ -18,6 +18,7 @@ from binlog_streaming.lake.delta.actions import Add, milliseconds, statistics_of
 from binlog_streaming.lake.delta.column_mapping import FileColumns
 from binlog_streaming.lake.delta.partitions import partition_texts, partition_value
 from binlog_streaming.lake.delta.vectors import read_vector
+from binlog_streaming.lake.dictionaries import dictionary_columns
 from binlog_streaming.lake.row_values import row_ids
 
 if TYPE_CHECKING:
@@ -174,13 +175,13 @@ class _PartitionFiles:
     def _flush(self) -> None:
         if not self._waiting:
             return
+        rows = self._files._columns.to_file(pa.Table.from_batches(self._waiting, self._files._schema))
         if self._open is None:
-            self._open = self._begun()
-        rows = pa.Table.from_batches(self._waiting, self._files._schema)
-        self._open[2].write_table(self._files._columns.to_file(rows), row_group_size=max(1, rows.num_rows))
+            self._open = self._begun(rows)
+        self._open[2].write_table(rows, row_group_size=max(1, rows.num_rows))
         self._waiting, self._waiting_bytes = [], 0
 
-    def _begun(self) -> tuple[str, NewFile, pq.ParquetWriter, list[pq.FileMetaData]]:
+    def _begun(self, first: pa.Table) -> tuple[str, NewFile, pq.ParquetWriter, list[pq.FileMetaData]]:
         name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
         name = f"{self._files._folder}/{name}" if self._files._folder else name
         self._files.names.append(name)
@@ -190,6 +191,7 @@ class _PartitionFiles:
         writer = pq.ParquetWriter(
             file.sink,
             self._schema,
+            use_dictionary=dictionary_columns(first),
             compression="zstd",
             compression_level=1,
             store_decimal_as_integer=True,

@@ -30,6 +30,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import ListType, MapType
 
 from binlog_streaming.lake.conforming import conformed
+from binlog_streaming.lake.dictionaries import dictionary_columns
 from binlog_streaming.lake.iceberg.manifests import new_file
 from binlog_streaming.lake.iceberg.partitions import partitioned
 from binlog_streaming.lake.iceberg.schema import arrow_schema
@@ -268,16 +269,16 @@ class _PartitionFiles:
         if not self._waiting:
             return
         files = self._files
-        if self._open is None:
-            self._open = self._begun()
-        _, stream, writer = self._open
         rows = pa.concat_tables(self._waiting).combine_chunks()
+        if self._open is None:
+            self._open = self._begun(rows)
+        _, stream, writer = self._open
         writer.write_table(rows, row_group_size=max(1, rows.num_rows))
         self._waiting, self._waiting_bytes = [], 0
         if stream.tell() >= files.file_size:
             self._end()
 
-    def _begun(self) -> tuple[str, pa.NativeFile, pq.ParquetWriter]:
+    def _begun(self, first: pa.Table) -> tuple[str, pa.NativeFile, pq.ParquetWriter]:
         files, properties = self._files, self._files.metadata.properties
         path = files.locations.new_data_location(f"00000-{len(self._paths)}-{uuid.uuid4()}.parquet")
         self._paths.append(path)
@@ -285,6 +286,7 @@ class _PartitionFiles:
         writer = pq.ParquetWriter(
             stream,
             files.arrow_schema,
+            use_dictionary=dictionary_columns(first),
             compression=properties.get(TableProperties.PARQUET_COMPRESSION, "zstd"),
             compression_level=int(properties.get(TableProperties.PARQUET_COMPRESSION_LEVEL, 1)),
             store_decimal_as_integer=True,
