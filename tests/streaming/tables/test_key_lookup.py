@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog_streaming.lake.key_kernels import find_candidates
 from binlog_streaming.lake.key_lookup import KeyLookup
 from tests.streaming.tables.sink_cases import KEY_TYPES
 
@@ -36,6 +38,30 @@ def test_every_key_type_is_found(name: str) -> None:
     count = len(keys)
     assert rows.tolist() == [*range(2, count + 1), *range(count + 2, 2 * count + 1)]
     assert numbers.tolist() == [*range(count - 1), *reversed(range(count - 1))]
+
+
+@given(
+    keys=st.sets(st.integers(-(2**63), 2**63 - 1) | st.integers(-40, 40), min_size=1, max_size=60),
+    rows=st.lists(st.none() | st.integers(-(2**63), 2**63 - 1) | st.integers(-40, 40), max_size=60),
+)
+def test_integers_are_found(keys: set[int], rows: list[int | None]) -> None:
+    """Whatever others fall onto their flags; null is none of them, 0 neither."""
+    wanted = list(keys)
+    found, numbers = KeyLookup(pa.table({"k": pa.array(wanted, pa.int64())})).find([pa.array(rows, pa.int64())])
+    assert found.tolist() == [place for place, row in enumerate(rows) if row in keys]
+    assert [wanted[number] for number in numbers] == [row for row in rows if row in keys]
+
+
+def test_no_flag_is_looked_for_where_there_is_none() -> None:
+    """Nor is a row written where there is no room."""
+    values, flags, rows = np.arange(100, dtype=np.uint64), np.full(128, 255, np.uint8), np.full(100, -1)
+    assert find_candidates(values, flags, np.uint64(54), rows) == 100
+    assert rows.tolist() == list(range(100))
+    rows[:] = -1
+    for shift in (0, 53, 55, 62, 64):
+        assert find_candidates(values, flags, np.uint64(shift), rows) == -1
+    assert find_candidates(values, flags, np.uint64(54), rows[:99]) == -1
+    assert (rows == -1).all()
 
 
 def table(rows: list[tuple[str | None, int, bool]], schema: pa.Schema) -> pa.Table:
