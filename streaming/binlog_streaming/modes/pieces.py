@@ -18,6 +18,7 @@ from binlog_format.rows.images import IMAGE_DTYPE, Images, read_images
 from binlog_format.views.changefeed import commit_versions
 from binlog_format.views.columns import COMMIT_TIME_TYPE
 from binlog_format.views.table_index import TableIndex
+from binlog_streaming.lake.ahead import ahead
 from binlog_streaming.modes.absent_columns import NO_FACTS, AbsentFacts, absent_facts
 from binlog_streaming.modes.place_texts import place_texts
 
@@ -261,7 +262,7 @@ def load_pieces(indexes: Iterable[TableIndex], log: Log, decoding: Decoding = DE
     pieces = []
     for index in indexes:
         # All pieces are read before anything is written: only after the last one is it known that the bytes are right.
-        for part in index.pieces(log):
+        for part in ahead(index.pieces(log)):
             images = read_images(part.data, part.events, part.rows, part.layout, decoding=decoding)
             if len(images.table):
                 pieces.append(Piece(images, part.events, part.groups, part.layout, part.gtid_sources, decoding))

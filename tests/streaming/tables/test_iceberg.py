@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from binlog_format.errors import TableError
+from binlog_streaming.lake.ahead import ahead
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE, identifier, open_catalog
@@ -254,7 +255,8 @@ def test_rows_are_written_while_they_come(place: Place) -> None:
         assert isinstance(target, IcebergTarget)
         target.create(INT_KEY, TICKET)
         new = DataFiles(target.table.metadata, target.table.io, file_size=4 << 20)
-        new.write_all(rows())
+        for batch in ahead(rows()):
+            new.write(pa.Table.from_batches([batch]))
         files = new.close()
     assert sum(file.record_count for file in files) == 60 * 2000
     compressed = sum(file.file_size_in_bytes for file in files) / 60

@@ -6,7 +6,6 @@ Columns are found by their numbers, so a file from before a column was renamed o
 from __future__ import annotations
 
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -38,7 +37,6 @@ from binlog_streaming.lake.iceberg.table_files import LiveFile, marked_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from concurrent.futures import Future
 
     from numpy.typing import NDArray
     from pyiceberg.io import FileIO
@@ -203,17 +201,6 @@ class DataFiles:
             if key not in self._partitions:
                 self._partitions[key] = _PartitionFiles(self, partition)
             self._partitions[key].write(own)
-
-    def write_all(self, rows: Iterable[pa.RecordBatch]) -> None:
-        """Add rows, each batch while the next one is made."""
-        with ThreadPoolExecutor(1) as pool:
-            writing: Future[None] | None = None
-            for batch in rows:
-                if writing is not None:
-                    writing.result()
-                writing = pool.submit(self.write, pa.Table.from_batches([batch]))
-            if writing is not None:
-                writing.result()
 
     @property
     def is_begun(self) -> bool:

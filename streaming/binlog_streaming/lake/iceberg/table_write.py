@@ -5,9 +5,11 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.types import IntegerType, LongType
 
+from binlog_streaming.lake.ahead import ahead
 from binlog_streaming.lake.iceberg.commit import Commit, with_schema
 from binlog_streaming.lake.iceberg.data_files import DataFiles, key_batches, live_rows, remove_files, rows_at
 from binlog_streaming.lake.iceberg.deletes import VectorFile, write_position_deletes
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
     from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
@@ -155,7 +156,8 @@ class TableWrite:
 
     def write(self, rows: Iterable[pa.RecordBatch]) -> None:
         """Add rows, with the table's columns."""
-        self._new.write_all(rows)
+        for batch in ahead(rows):
+            self._new.write(pa.Table.from_batches([batch]))
 
     def feed(self, rows: pa.Table) -> None:
         """See `TableFiles`: nobody is told."""

@@ -1,0 +1,66 @@
+"""Work that a thread does ahead."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from binlog_streaming.lake.ahead import ahead
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Maker:
+    """Makes numbers, and knows how far it has come."""
+
+    def __init__(self, count: int, *, fails: bool = False) -> None:
+        self.begun = [threading.Event() for _ in range(count + 1)]
+        self.threads: set[int] = set()
+        self._fails = fails
+
+    def numbers(self) -> Iterator[int]:
+        for number, begun in enumerate(self.begun):
+            self.threads.add(threading.get_ident())
+            begun.set()
+            if number == len(self.begun) - 1:
+                break
+            yield number
+        if self._fails:
+            raise OSError("no space left")
+
+
+def test_all_items_come_in_their_order() -> None:
+    """Also falsy ones, and none at all."""
+    assert list(ahead([0, None, "", 3])) == [0, None, "", 3]
+    assert list(ahead(())) == []
+
+
+def test_the_next_item_is_made_while_the_caller_works() -> None:
+    """By another thread, and not more than that one."""
+    maker = Maker(4)
+    for number in ahead(maker.numbers()):
+        assert maker.begun[number + 1].wait(60)
+        assert not any(begun.is_set() for begun in maker.begun[number + 2 :])
+    assert threading.get_ident() not in maker.threads
+
+
+def test_an_error_comes_after_the_items_before_it() -> None:
+    """Nothing that was made is lost, nothing after it is made."""
+    numbers = ahead(Maker(3, fails=True).numbers())
+    assert [next(numbers) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(OSError, match="no space left"):
+        next(numbers)
+
+
+def test_who_stops_early_leaves_no_thread() -> None:
+    """Whether by an error of its own, or for good."""
+    before = threading.active_count()
+    maker = Maker(4)
+    numbers = ahead(maker.numbers())
+    assert next(numbers) == 0
+    numbers.close()
+    assert threading.active_count() == before
+    assert not maker.begun[2].is_set()
