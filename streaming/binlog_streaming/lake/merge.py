@@ -138,7 +138,10 @@ def supersede(files: TableFiles[File], change: Change, keys: Sequence[str]) -> l
         keys: Names of the key columns; none where the change has only rows that come new.
     """
     merging = _Merging(files, change, keys)
-    found = merging.found()
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(merging.write_whole)
+        found = merging.found()
+        writing.result()
     for one in found:
         merging.replace(one)
     merging.write_new()
@@ -267,6 +270,7 @@ class _Merging(Generic[File]):
         self._change = change
         self._key_schema = pa.schema([self._schema.field(name) for name in keys])
         self._upserts = self._typed(change.upserts)
+        self._appends = () if change.appends is None else (change.appends,)
         patches = self._typed(change.patches.rows) if change.patches is not None else None
         tables = [self._upserts, change.deletes, *([] if patches is None else [patches])]
         self._changed = pa.concat_tables(conformed_table(table.select(keys), self._key_schema) for table in tables)
@@ -297,14 +301,20 @@ class _Merging(Generic[File]):
             for places, old in self._files.rows_at(found.file, found.rows[own], overlay.kept):
                 self._write_rows(overlay.over(old, found.numbers[own[places]], self._schema))
 
-    def write_new(self) -> None:
-        """Write the other upserts, and what comes new in any case."""
-        fresh = self._upserts.filter(pa.array(~self._is_there)) if self._is_there.any() else self._upserts
-        appends = [] if self._change.appends is None else [self._change.appends]
-        if self._files.feeds:
-            self._feed_rows("insert", fresh, *appends)
-        for rows in (fresh if self._is_partial else self._upserts, *appends):
+    def write_whole(self) -> None:
+        """Write what depends on no row of the table."""
+        for rows in self._appends if self._is_partial else (self._upserts, *self._appends):
             self._write_rows(rows)
+
+    def write_new(self) -> None:
+        """Write the upserts that take no row's place, as far as `write_whole` has not."""
+        if not (self._is_partial or self._files.feeds):
+            return
+        fresh = self._upserts.filter(pa.array(~self._is_there)) if self._is_there.any() else self._upserts
+        if self._files.feeds:
+            self._feed_rows("insert", fresh, *self._appends)
+        if self._is_partial:
+            self._write_rows(fresh)
 
     def _write_rows(self, rows: pa.Table) -> None:
         if rows.num_rows:
