@@ -19,11 +19,7 @@ JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PARALLEL := -n $(JOBS) --dist loadscope --no-loadscope-reorder
 KERNELS := $(VENV)/.kernels
 CLASSES := $(VENV)/spark-classes.jsa
-S3 := $(VENV)/s3proxy.jar
-S3_ARTIFACT := org.gaul:s3proxy:4.1.0:jar:jar-with-dependencies
-REST := $(VENV)/rest-catalog
-REST_MAIN := $(REST)/RestCatalog.class
-REST_SOURCE := tests/faults/rest
+SERVERS := $(VENV)/.servers
 # `make test-thorough` and `make test-rest` begin no test after so many seconds.
 REST_SECONDS ?= 3600
 FUZZ_SECONDS ?= 60
@@ -59,7 +55,7 @@ java:
 
 setup: $(INSTALLED) java ## Make the virtual environment and see that Java is there
 
-demo: setup $(if $(filter s3,$(STORE)),$(S3)) ## Run the main job on a live log, kill it, and compare every table with the truth (SOURCE=mariadb, SINK=iceberg, STORE=s3)
+demo: setup ## Run the main job on a live log, kill it, and compare every table with the truth (SOURCE=mariadb, SINK=iceberg, STORE=s3)
 	@$(BIN)/binlog-stream demo --source $(SOURCE) --sink $(SINK) --store $(STORE)
 
 # Kernels are compiled once, not by every process of pytest; the cache that they go to is beside their source.
@@ -75,25 +71,20 @@ $(CLASSES): $(INSTALLED) | java
 		timeout 300 $(BIN)/python -m tests.spark_classes || true
 	@test ! -f $@.part || mv $@.part $@ # whole, or not at all: Java does not survive half of one
 
-$(S3): $(INSTALLED) | java
-	@echo "Fetching an S3 server for tests (once; without Maven they are left out)"
-	@! command -v mvn >/dev/null || { mvn -q -B dependency:copy -Dartifact=$(S3_ARTIFACT) -DoutputDirectory=$(VENV)/s3 \
-		&& mv $(VENV)/s3/s3proxy-*.jar $@; } || true
+servers: setup ## Fetch the S3 server and the Iceberg REST catalog that tests and the demo use
+	@$(BIN)/python -m binlog_streaming.demo.servers.fetch
 
-$(REST_MAIN): $(REST_SOURCE)/pom.xml $(REST_SOURCE)/RestCatalog.java | $(INSTALLED) java
-	@echo "Fetching an Iceberg REST catalog for tests (once; without Maven they are left out)"
-	@! command -v mvn >/dev/null || { mvn -q -B -f $(REST_SOURCE)/pom.xml dependency:copy-dependencies \
-		-DoutputDirectory=$(abspath $(REST)) && javac -cp '$(REST)/*' -d $(REST) $(REST_SOURCE)/RestCatalog.java; } || true
+# Tests that need a server which cannot be fetched are left out.
+$(SERVERS): $(wildcard deploy/rest-catalog/*) | setup
+	@$(BIN)/python -m binlog_streaming.demo.servers.fetch && touch $@ || true
 
-servers: $(S3) $(REST_MAIN) ## Fetch the S3 server and the Iceberg REST catalog that tests use
-
-test: setup $(KERNELS) $(CLASSES) $(S3) $(REST_MAIN) ## Run the tests, the same inputs each time: ten minutes on two cores
+test: setup $(KERNELS) $(CLASSES) $(SERVERS) ## Run the tests, the same inputs each time: ten minutes on two cores
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not thorough" --ignore=tests/tidy $(PYTEST_ARGS)
 
-test-thorough: setup $(KERNELS) $(CLASSES) $(S3) $(REST_MAIN) ## Run the long tests, which `make test` leaves out (REST_SECONDS=...: begin no test later)
+test-thorough: setup $(KERNELS) $(CLASSES) $(SERVERS) ## Run the long tests, which `make test` leaves out (REST_SECONDS=...: begin no test later)
 	@$(BIN)/python -m pytest $(PARALLEL) -m thorough --begin-within=$(REST_SECONDS) $(PYTEST_ARGS)
 
-test-rest: setup $(KERNELS) $(CLASSES) $(S3) $(REST_MAIN) ## Run the long tests, and all properties with random inputs (REST_SECONDS=...)
+test-rest: setup $(KERNELS) $(CLASSES) $(SERVERS) ## Run the long tests, and all properties with random inputs (REST_SECONDS=...)
 	@$(BIN)/python -m pytest $(PARALLEL) -m "thorough or hypothesis" --hypothesis-profile=random \
 		--begin-within=$(REST_SECONDS) $(PYTEST_ARGS)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_streaming.demo import object_store as demo
 from binlog_streaming.demo.failures import DemoError
+from binlog_streaming.demo.servers import object_store as demo
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ class ObjectStore(demo.ObjectStore):
         try:
             super().__init__(folder)
         except DemoError as error:
-            pytest.skip(f"{error.reason}: `make servers` fetches them")
+            pytest.skip(str(error))
 
 
 @dataclass

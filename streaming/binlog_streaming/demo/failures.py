@@ -9,4 +9,4 @@ class DemoError(BinlogError):
     """The demo cannot run, or cannot go on; this says nothing about the tables."""
 
     FAMILY = "BINLOG_DEMO"
-    SUBCLASSES = frozenset({"NO_CHECKOUT", "DIRECTORY_IN_USE", "NO_OBJECT_STORE", "PROCESS_FAILED", "STANDS_STILL"})
+    SUBCLASSES = frozenset({"NO_CHECKOUT", "DIRECTORY_IN_USE", "NO_SERVER", "PROCESS_FAILED", "STANDS_STILL"})

@@ -20,10 +20,10 @@ from binlog_connector.installing import install_hint
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.demo.failures import DemoError
 from binlog_streaming.demo.job_run import JobPlace, run_job
-from binlog_streaming.demo.object_store import BUCKET, ObjectStore
 from binlog_streaming.demo.proof.comparison import Comparison, compare_changelog, compare_mirror, compare_versions
 from binlog_streaming.demo.proof.targets import read_target, reading_code
 from binlog_streaming.demo.real_log import find_real_log
+from binlog_streaming.demo.servers.lake_servers import LakeServers, fetch_servers
 from binlog_streaming.demo.sources import LogSource, WorkloadSource
 from binlog_streaming.demo.state import DemoState, MarkKind
 from binlog_streaming.demo.view import DemoView
@@ -46,7 +46,6 @@ FORMAT_VARIABLE = "BINLOG_STREAM_DEMO_FORMAT"
 MARK = ".binlog-stream-demo"
 """A directory with this file in it was made by a demo, and may be made anew by the next."""
 PICTURE = "demo.png"
-_SINK_NAMES = {TableFormat.DELTA: "Delta", TableFormat.ICEBERG: "Iceberg"}
 _COMPARE = {
     Mode.MIRROR: compare_mirror,
     Mode.CHANGELOG: compare_changelog,
@@ -68,6 +67,14 @@ class Store(StrEnum):
     S3 = "s3"
 
 
+_TABLES = {
+    (TableFormat.DELTA, Store.FOLDER): "Delta tables",
+    (TableFormat.DELTA, Store.S3): "Delta tables in S3",
+    (TableFormat.ICEBERG, Store.FOLDER): "Iceberg tables",
+    (TableFormat.ICEBERG, Store.S3): "Iceberg tables in S3",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
     """What the command line says.
@@ -79,7 +86,7 @@ class DemoOptions:
         seconds: Time in which they are written, or for which a server is under load.
         directory: Where log, tables and checkpoint go.
         keep: Leave them there in the end; the picture always stays.
-        store: Of the tables: their folder, or an S3 server that the demo starts; Delta alone.
+        store: Of the tables: their folder, or an S3 server that the demo starts, for Iceberg with a REST catalog.
     """
 
     source: Source
@@ -102,12 +109,13 @@ def run_demo(options: DemoOptions, view: DemoView | None = None) -> bool:
     source = _source(options, directory)
     state = DemoState()
     prepare_directory(directory)
-    view.title(source.title, _SINK_NAMES[options.sink])
+    tables = _TABLES[options.sink, options.store]
+    view.title(source.title, tables)
     with view.step("Compiling kernels, once", "Kernels are compiled"):
         compile_kernels()
     with contextlib.ExitStack() as stack:
-        store = stack.enter_context(ObjectStore(directory / "s3")) if options.store is Store.S3 else None
-        job, place = demo_job(directory, options.sink, store)
+        servers = stack.enter_context(_servers(options.sink, directory, view)) if options.store is Store.S3 else None
+        job, place = demo_job(directory, options.sink, servers)
         state.restart_clock()
         stack.enter_context(source)
         source.start(directory / "log", state, view)
@@ -119,11 +127,10 @@ def run_demo(options: DemoOptions, view: DemoView | None = None) -> bool:
     equal = all(one.is_equal for one in comparisons)
     is_kept = options.keep or not equal
     places = [("log", job.source.path), ("tables", str(place.tables))] if is_kept else []
-    picture = _picture(state, f"{source.title}, {_SINK_NAMES[options.sink]} tables", directory / PICTURE)
+    picture = _picture(state, f"{source.title}, {tables}", directory / PICTURE)
     view.facts([*_facts(state), *places, *picture])
     if is_kept:
-        # Also those of an object store, which has ended: it has kept each object as a file.
-        view.code("Look at the tables:", look_at(replace(job, sink=replace(job.sink, directory=str(place.tables)))))
+        view.code("Look at the tables:", look_at(job, servers))
     else:
         remove_all_but_the_picture(directory)
     return equal
@@ -173,21 +180,21 @@ def compile_kernels() -> None:
 
 
 def demo_job(
-    directory: Path, sink: TableFormat = TableFormat.DELTA, store: ObjectStore | None = None
+    directory: Path, sink: TableFormat = TableFormat.DELTA, servers: LakeServers | None = None
 ) -> tuple[Job, JobPlace]:
     """The job of `conf/demo.toml` on *directory*, also for processes that are started later.
 
-    With its tables in *store* it has a file of its own, in *directory*.
+    With its tables in *servers* it has a file of its own, in *directory*.
     """
     os.environ[DIRECTORY_VARIABLE] = str(directory)
     os.environ[FORMAT_VARIABLE] = sink.value
     job = load_job(JOB_FILE)
-    if store is None:
+    if servers is None:
         return job, JobPlace(JOB_FILE, Path(job.sink.directory))
-    job = replace(job, sink=replace(job.sink, directory=f"s3://{BUCKET}/tables", storage=store.options()))
+    job = replace(job, sink=servers.sink(job.sink))
     job_file = directory / "job.toml"
     job_file.write_text(job_text(job))
-    return job, JobPlace(job_file, store.bucket / "tables")
+    return job, JobPlace(job_file, servers.tables)
 
 
 def compare_all(job: Job, truths: Sequence[TableTruth]) -> Iterator[Comparison]:
@@ -199,12 +206,13 @@ def compare_all(job: Job, truths: Sequence[TableTruth]) -> Iterator[Comparison]:
             yield _COMPARE[mode](truth, read_target(job.sink, _uri(job, rule, truth.name, mode)))
 
 
-def look_at(job: Job) -> list[str]:
-    """A few lines of Python that show something of a table."""
+def look_at(job: Job, servers: LakeServers | None = None) -> list[str]:
+    """A few lines of Python that show something of a table, when the demo and its servers have ended."""
     name = "shop.orders"
     rule = _rule(job, *name.split("."))
+    uri = _uri(job, rule, name, rule.modes[0])
     return [
-        *reading_code(job.sink, _uri(job, rule, name, rule.modes[0])),
+        *(reading_code(job.sink, uri) if servers is None else servers.reading_code(uri)),
         'print(table.group_by("status").aggregate([("total", "sum")]).to_pandas())',
     ]
 
@@ -231,6 +239,16 @@ def _source(options: DemoOptions, directory: Path) -> LogSource:
 
         return MariaDbSource(directory, seconds=options.seconds)
     return WorkloadSource(directory, real, rows=options.rows, seconds=options.seconds)
+
+
+@contextlib.contextmanager
+def _servers(sink: TableFormat, directory: Path, view: DemoView) -> Iterator[LakeServers]:
+    fetch_servers(sink, view)
+    names = "An S3 server runs" if sink is TableFormat.DELTA else "An S3 server and an Iceberg REST catalog run"
+    with contextlib.ExitStack() as stack:
+        with view.step("Starting the servers", f"{names} on 127.0.0.1"):
+            servers = stack.enter_context(LakeServers(directory, sink))
+        yield servers
 
 
 def _picture(state: DemoState, title: str, target: Path) -> list[tuple[str, str]]:

@@ -47,21 +47,26 @@ class DemoView:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False)
 
-    def title(self, source: str, sink: str) -> None:
+    def title(self, source: str, tables: str) -> None:
         """What is going to happen."""
         self.console.print()
-        self.console.print(f"[bold]binlog-stream demo[/]  {source} [dim]→ .ibb log → Spark →[/] {sink} tables")
+        self.console.print(f"[bold]binlog-stream demo[/]  {source} [dim]→ .ibb log → Spark →[/] {tables}")
         self.console.print()
 
     @contextlib.contextmanager
-    def step(self, doing: str, done: str) -> Iterator[None]:
-        """Say what is being done, and then that it is done, and how long it took."""
+    def step(self, doing: str, done: str) -> Iterator[Callable[[str], None]]:
+        """Say what is being done, and then that it is done, and how long it took.
+
+        Yields:
+            Says how far it is.
+        """
         started = time.monotonic()
+        spinner = Spinner("dots", f"{doing} ...")
         if self.console.is_terminal:
-            with Live(Spinner("dots", f"{doing} ..."), console=self.console, transient=True):
-                yield
+            with Live(spinner, console=self.console, transient=True):
+                yield lambda how_far: spinner.update(text=f"{doing} ... {how_far}")
         else:
-            yield
+            yield lambda _: None
         self.console.print(f"[green]✓[/] {done} [dim]({time.monotonic() - started:.1f} s)[/]")
 
     def note(self, text: str) -> None:

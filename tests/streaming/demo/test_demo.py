@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+import textwrap
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,10 +22,12 @@ from binlog_streaming.demo.processes import ReportingProcess
 from binlog_streaming.demo.proof.comparison import Comparison, Difference
 from binlog_streaming.demo.proof.truth import load
 from binlog_streaming.demo.run import DemoOptions, Source, compare_all, demo_job, look_at, prepare_directory, run_demo
+from binlog_streaming.demo.servers.lake_servers import LakeServers
 from binlog_streaming.demo.state import Mark, MarkKind, Snapshot
 from binlog_streaming.demo.view import DemoView, progress_line, size_text
 from binlog_streaming.settings import TableFormat, load_job
 from tests.faults.object_store import ObjectStore
+from tests.faults.rest_catalog import RestCatalog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,13 +57,19 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sink", "store"),
-    [("delta", "folder"), ("iceberg", "folder"), pytest.param("delta", "s3", marks=pytest.mark.thorough)],
+    [
+        ("delta", "folder"),
+        ("iceberg", "folder"),
+        pytest.param("delta", "s3", marks=pytest.mark.thorough),
+        pytest.param("iceberg", "s3", marks=pytest.mark.thorough),
+    ],
 )
 def test_demo_ends_well_and_a_damaged_table_does_not(tmp_path: Path, sink: str, store: str) -> None:
     """As a process of its own: altered, killed, restarted, and equal; then rows are damaged, and it says which."""
     directory = tmp_path / "demo"
     if store == "s3":
-        ObjectStore(tmp_path / "s3")  # skips where there is none
+        # Skip where there is none.
+        RestCatalog(tmp_path / "rest", ObjectStore(tmp_path / "s3"))
     command = [sys.executable, "-c", "from binlog_streaming.cli import main; main()", "demo", "--sink", sink]
     arguments = ["--store", store, "--rows", str(ROWS), "--seconds", str(SECONDS), "--directory", str(directory)]
     result = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
@@ -75,8 +84,8 @@ def test_demo_ends_well_and_a_damaged_table_does_not(tmp_path: Path, sink: str, 
     assert (directory / run.PICTURE).stat().st_size > 10_000
 
     code = said.splitlines()
-    code = [line.strip() for line in code[code.index("Look at the tables:") + 1 :]]
-    shown = subprocess.run([sys.executable, "-c", "\n".join(code)], capture_output=True, text=True, check=False)
+    script = textwrap.dedent("\n".join(code[code.index("Look at the tables:") + 1 :]))
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
     assert "total_sum" in shown.stdout
 
@@ -147,11 +156,13 @@ def test_lines_to_look_at_the_tables_name_the_first_mode(tmp_path: Path, sink: T
 
 
 def test_job_of_an_object_store_has_a_file_of_its_own(tmp_path: Path) -> None:
-    store = ObjectStore(tmp_path / "s3")
-    job, place = demo_job(tmp_path, store=store)
+    ObjectStore(tmp_path / "s3")  # skips where there is none
+    servers = LakeServers(tmp_path, TableFormat.DELTA)
+    job, place = demo_job(tmp_path, servers=servers)
     assert load_job(place.job_file) == job
-    assert (job.sink.directory, job.sink.storage) == ("s3://lake/tables", store.options())
-    assert place.tables == store.bucket / "tables"
+    assert job.sink.directory == "s3://lake/tables"
+    assert "AWS_ENDPOINT_URL" in job.sink.storage
+    assert place.tables == servers.tables
 
 
 def test_picture_stays_when_all_else_is_removed(tmp_path: Path) -> None:

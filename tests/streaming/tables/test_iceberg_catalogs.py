@@ -21,7 +21,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table.update import UpgradeFormatVersionUpdate
 
 from binlog_format.errors import OptionError, TableError
-from binlog_streaming.demo.object_store import BUCKET
+from binlog_streaming.demo.servers.object_store import BUCKET
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.iceberg.catalog import catalog_properties

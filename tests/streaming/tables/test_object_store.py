@@ -17,7 +17,7 @@ from msgspec import structs
 from pyarrow import fs
 
 from binlog_format.errors import OptionError, StorageError, TableError
-from binlog_streaming.demo.object_store import BUCKET
+from binlog_streaming.demo.servers.object_store import BUCKET
 from binlog_streaming.jobs.checkpoint import read_checkpoint
 from binlog_streaming.jobs.record_keeper import RECORD_FILE, RecordKeeper
 from binlog_streaming.jobs.state_files import state_of

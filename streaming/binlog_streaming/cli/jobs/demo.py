@@ -35,7 +35,10 @@ def demo(
     sink: Annotated[str, typer.Option(metavar="|".join(_SINKS), help="Format of the tables.")] = "delta",
     store: Annotated[
         str,
-        typer.Option(metavar="|".join(_STORES), help="Where the tables are: in a folder, or in an S3 server (Delta)."),
+        typer.Option(
+            metavar="|".join(_STORES),
+            help="Where the tables are: in a folder, or in an S3 server (Iceberg: with a REST catalog).",
+        ),
     ] = "folder",
     rows: Annotated[int, typer.Option(min=1000, help="Row changes of the workload, about.")] = 150_000,
     seconds: Annotated[
@@ -54,8 +57,6 @@ def demo(
     for name, value, known in (("--source", source, _SOURCES), ("--sink", sink, _SINKS), ("--store", store, _STORES)):
         if value not in known:
             raise typer.BadParameter(f"{value!r} is not one of {', '.join(known)}", param_hint=name)
-    if store == "s3" and sink != "delta":
-        raise typer.BadParameter(f"{sink} tables are kept in a folder", param_hint="--store")
     # Spark takes a second to import: only where it is needed.
     from binlog_streaming.demo.run import DemoOptions, Source, Store, run_demo
     from binlog_streaming.settings import TableFormat
