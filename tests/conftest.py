@@ -91,6 +91,7 @@ THOROUGH = (
     r"streaming/test_spark_session\.py::test_the_same_workers",
     r"streaming/tables/test_object_store\.py::test_mirror_into",
     r"streaming/tables/test_iceberg_catalogs\.py::test_(job_into|all_kinds.*rest)",
+    r"streaming/tables/test_iceberg_access\.py::test_job_goes_on",
     r"streaming/tables/test_cascades\.py::test_each_step.*\[(7|12)",
     r"streaming/tables/test_live_cascades\.py::.*(in iceberg|with keys|-3\])",
     r"streaming/tables/test_cascades_truth\.py::.*ops_(compressed|nochecksum)",

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 UNFINISHED = ".unfinished-"
 """Begins names that are not for readers: Spark, DuckDB and Arrow pass over what begins with a dot."""
 
+_ACCESS = "sink.storage has the access to an object store"
+
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
@@ -142,8 +144,13 @@ def store_at(uri: str, options: Mapping[str, str]) -> Store:
 
 
 @contextmanager
-def looking_at(uri: str, *errors: type[Exception]) -> Iterator[None]:
-    """What hinders a look at the table at *uri* is a named error; *errors* are those of its libraries.
+def looking_at(uri: str, *errors: type[Exception], access: str = _ACCESS) -> Iterator[None]:
+    """What hinders a look at a table is a named error.
+
+    Args:
+        uri: The table.
+        errors: Those of its libraries.
+        access: For the hint: the setting with the access to it.
 
     Raises:
         TableError: `WRITE_FAILED`.
@@ -155,5 +162,5 @@ def looking_at(uri: str, *errors: type[Exception]) -> Iterator[None]:
         raise TableError(
             "WRITE_FAILED",
             f"{uri} cannot be looked at: {str(error).strip().partition(chr(10))[0]}",
-            hint="Nothing was written. Mend it (sink.storage has the access to an object store) and start again",
+            hint=f"Nothing was written. Mend it ({access}) and start again",
         ) from error

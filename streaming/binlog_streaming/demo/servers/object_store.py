@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BUCKET = "lake"
-_KEY, _SECRET = "key", "secret"
+_KEY, _SECRET = "demo", "known-to-the-demo"
 _READY = re.compile(r"Started .*Server@")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import NotInstalledError, OAuthError
+from pyiceberg.exceptions import NotInstalledError, OAuthError, RESTError
 
 from binlog_format.errors import OptionError
 from binlog_streaming.lake.sinks import require_local
@@ -79,12 +79,26 @@ class _FolderCatalog(SqlCatalog):
 def _named_catalog(settings: tuple[tuple[str, str], ...]) -> Catalog:
     try:
         return load_catalog(**{_FILES: _SYNCED_FILES, **dict(settings)})
-    except (ValueError, NotInstalledError, OAuthError) as error:
+    except (ValueError, NotInstalledError, OAuthError) as error:  # some have replies in them, with tokens
         raise OptionError(
             "INVALID_VALUE",
             f"sink.catalog: no catalog can be opened with it: {str(error).strip().partition(chr(10))[0]}",
             hint="Its keys are those of pyiceberg's catalogs: type, uri, warehouse, credential, ...",
-        ) from error
+        ) from None
+
+
+@contextmanager
+def reading_replies() -> Iterator[None]:
+    """What a catalog says and the library does not understand is an error of the catalog's, without what it said.
+
+    Raises:
+        RESTError: A reply is not what the protocol asks for; it may have held a token.
+    """
+    try:
+        yield
+    except ValueError as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise RESTError(f"a reply of the catalog is not understood: {reason}") from None
 
 
 def _is_whole(file: Path) -> bool:

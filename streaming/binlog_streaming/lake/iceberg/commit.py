@@ -38,6 +38,7 @@ from pyiceberg.table.update import (
 )
 from sqlalchemy.exc import SQLAlchemyError
 
+from binlog_streaming.lake.iceberg.catalog import reading_replies
 from binlog_streaming.lake.iceberg.data_files import remove_files
 from binlog_streaming.lake.iceberg.manifests import (
     ManifestWriter,
@@ -123,7 +124,8 @@ class Commit:
         if cleared:
             updates.append(RemovePropertiesUpdate(removals=cleared))
         try:
-            response = table.catalog.commit_table(table, _requirements(table.metadata), tuple(updates))
+            with reading_replies():
+                response = table.catalog.commit_table(table, _requirements(table.metadata), tuple(updates))
         except Exception as error:
             return self._after(error, table, new)
         return Table(table.name(), response.metadata, response.metadata_location, table.io, table.catalog, table.config)

@@ -27,7 +27,13 @@ from sqlalchemy.exc import SQLAlchemyError
 from binlog_format.errors import TableError
 from binlog_streaming.lake.conforming import changed_rows, conformed_rows
 from binlog_streaming.lake.find import found_rows
-from binlog_streaming.lake.iceberg.catalog import close_catalog, ensure_namespace, identifier, open_catalog
+from binlog_streaming.lake.iceberg.catalog import (
+    close_catalog,
+    ensure_namespace,
+    identifier,
+    open_catalog,
+    reading_replies,
+)
 from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY, Commit
 from binlog_streaming.lake.iceberg.data_files import live_rows
 from binlog_streaming.lake.iceberg.features import require_kept_columns, require_writable
@@ -38,6 +44,7 @@ from binlog_streaming.lake.iceberg.table_files import live_files
 from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, TableWrite
 from binlog_streaming.lake.merge import Written, overruled, supersede, take_out
 from binlog_streaming.lake.steps import Step, reached
+from binlog_streaming.lake.store import looking_at
 from binlog_streaming.lake.target import (
     BATCH_KEY,
     GTID_KEY,
@@ -112,21 +119,15 @@ class IcebergTarget(Target):
             OptionError: `INVALID_VALUE`: there can be no such catalog.
             TableError: `WRITE_FAILED`: the table cannot even be looked at.
         """
-        target = cls(sink, uri, open_catalog(sink))
-        try:
-            with suppress(NoSuchTableError, NoSuchNamespaceError):
-                target._table = target.catalog.load_table(target._name)
-                target._maintained = sequence_number(target._table)
-        except (RESTError, SQLAlchemyError, OSError) as error:
-            target.close()
-            raise TableError(
-                "WRITE_FAILED",
-                f"{uri} cannot be looked at: {str(error).strip().partition(chr(10))[0]}",
-                hint="Nothing was written. Mend it (sink.catalog has the access to a catalog) and start again",
-            ) from error
-        except BaseException:
-            target.close()
-            raise
+        with looking_at(uri, RESTError, SQLAlchemyError, access="sink.catalog has the access to a catalog"):
+            target = cls(sink, uri, open_catalog(sink))
+            try:
+                with suppress(NoSuchTableError, NoSuchNamespaceError), reading_replies():
+                    target._table = target.catalog.load_table(target._name)
+                    target._maintained = sequence_number(target._table)
+            except BaseException:
+                target.close()
+                raise
         return target
 
     @property
@@ -211,22 +212,20 @@ class IcebergTarget(Target):
             return
         columns = assign_fresh_schema_ids(iceberg_schema(schema))
         spec = partition_spec(columns, ticket.partition_by, ticket.source_table)
-        ensure_namespace(self.catalog, self._directory, self._name[:-1])
-        self._table = self.catalog.create_table(
-            self._name,
-            columns,
-            location=self.uri,
-            partition_spec=spec,
-            properties={
-                **ticket.table_properties(),
-                "comment": ticket.description,
-                "write.target-file-size-bytes": str(self.file_size),
-                "write.parquet.compression-codec": "zstd",
-                "write.parquet.compression-level": "1",
-                "write.metadata.delete-after-commit.enabled": "true",
-                "write.metadata.previous-versions-max": "16",
-            },
-        )
+        properties = {
+            **ticket.table_properties(),
+            "comment": ticket.description,
+            "write.target-file-size-bytes": str(self.file_size),
+            "write.parquet.compression-codec": "zstd",
+            "write.parquet.compression-level": "1",
+            "write.metadata.delete-after-commit.enabled": "true",
+            "write.metadata.previous-versions-max": "16",
+        }
+        with reading_replies():
+            ensure_namespace(self.catalog, self._directory, self._name[:-1])
+            self._table = self.catalog.create_table(
+                self._name, columns, location=self.uri, partition_spec=spec, properties=properties
+            )
         reached(Step.CREATED)
 
     def describe(self, ticket: Ticket, *, said: Mapping[str, str] | None = None) -> None:
