@@ -103,7 +103,7 @@ $(COMPAT_INSTALLED): pyproject.toml
 	@$(COMPAT)/bin/python -m pip install --quiet --editable '.[all]' 'pyspark==$(PYSPARK)' --group test
 	@touch $@
 
-test-compat: $(COMPAT_INSTALLED) java ## Run the tests of the Spark source, and of Spark's Delta and Iceberg beside our writer, on an older PySpark (PYSPARK=4.1.4)
+test-compat: $(COMPAT_INSTALLED) $(SERVERS) java ## Run the tests of the Spark source, and of Spark's Delta and Iceberg beside our writer, on an older PySpark (PYSPARK=4.1.4)
 	@PYSPARK_EXPECTED=$(PYSPARK) $(COMPAT)/bin/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder \
 		-m "spark and not thorough" tests/connector tests/streaming/tables/test_spark_tables.py $(PYTEST_ARGS)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import tarfile
 from contextlib import closing
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 import pyspark
@@ -19,11 +20,15 @@ from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.delta.target import STEP_BITS, DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE
+from binlog_streaming.lake.iceberg.target import IcebergTarget
+from binlog_streaming.lake.partitioning import partition_rule
 from binlog_streaming.settings import Merge, Sink, TableFormat
 from binlog_streaming.spark_session import local_session
 from binlog_streaming.tables.standing import standing_of
-from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, Place, all_types, change_of, numbers
+from tests.faults.rest_catalog import RestCatalog
+from tests.streaming.tables.sink_cases import INT_KEY, MIRROR_TICKET, Place, all_types, change_of, numbers, rows_of
 from tests.streaming.tables.test_delta_features import ARCHIVE
+from tests.streaming.tables.test_iceberg_catalogs import upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,6 +46,7 @@ SQLITE_JDBC = "org.xerial:sqlite-jdbc:3.50.3.0"
 EXCLUDED = ("kernel-api", "kernel-defaults", "kernel-unitycatalog")
 """Of Delta: what it asks for is for catalogs that are not used here."""
 
+EPOCH, DAY_US = datetime(1970, 1, 1, tzinfo=UTC), 86_400_000_000
 VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
 pytestmark = [
     pytest.mark.spark,
@@ -213,6 +219,100 @@ def test_spark_reads_and_goes_on_with_iceberg_tables(session: SparkSession, tmp_
     rows = [(1, "z"), (4, "n"), (9, "spark")]
     assert sorted(tuple(row) for row in other.table(table).collect()) == place.sorted_rows() == rows
     assert place.read().schema.names == INT_KEY.names
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("version", [2, 3])
+def test_spark_and_we_take_turns_with_marked_and_partitioned_iceberg_tables(
+    session: SparkSession, tmp_path: Path, version: int
+) -> None:
+    """Through a REST catalog: position deletes (version 2) and vectors (3), with partitions by day and bucket."""
+    with RestCatalog(tmp_path / "rest") as rest:
+        catalog = {**rest.settings(), "warehouse": str(tmp_path)}
+        place = CatalogPlace(
+            Sink(directory=str(tmp_path / "tables"), format=TableFormat.ICEBERG, catalog=catalog, merge=Merge.MARK)
+        )
+        place.make(version)
+        model = {key: (key % 3, "x") for key in range(100)}
+        for batch_id in range(1, 4):
+            changed = {batch_id: (batch_id, "y"), 100 + batch_id: (5, "n")}
+            place.merge(changed, [50 + batch_id], batch_id)
+            model |= changed
+            model.pop(50 + batch_id)
+        other = session.newSession()
+        name = "spark.sql.catalog.rest"
+        other.conf.set(name, "org.apache.iceberg.spark.SparkCatalog")
+        for key, value in {"type": "rest", "uri": catalog["uri"], "cache-enabled": "false"}.items():
+            other.conf.set(f"{name}.{key}", value)
+        table = "rest.shop.orders"
+
+        def check() -> None:
+            days = "datediff(CAST(at AS DATE), DATE'1970-01-01')"
+            rows = other.sql(f"SELECT id, {days}, value FROM {table}").collect()
+            assert {row[0]: (row[1], row[2]) for row in rows} == model
+            assert len(rows) == len(model)
+            assert place.rows() == model
+            # It passes over files and partitions by what manifests say of them.
+            for key in (1, 51, 101):
+                assert other.sql(f"SELECT id FROM {table} WHERE id = {key}").count() == (key in model)
+            day = other.sql(f"SELECT id FROM {table} WHERE at >= TIMESTAMP'1970-01-06' AND at < '1970-01-07'").collect()
+            assert {row[0] for row in day} == {key for key, (number, _) in model.items() if number == 5}
+
+        check()
+        kinds = other.sql(f"SELECT DISTINCT content, file_format FROM {table}.delete_files").collect()
+        assert [tuple(row) for row in kinds] == [(1, "PARQUET" if version == 2 else "PUFFIN")]
+        other.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')")
+        other.sql(f"DELETE FROM {table} WHERE id IN (2, 60)")
+        other.sql(f"INSERT INTO {table} VALUES (200, TIMESTAMP'1970-01-03', 'spark')")
+        model.pop(2)
+        model.pop(60)
+        model[200] = (2, "spark")
+        check()
+        place.merge({200: (6, "ours"), 3: (6, "z")}, [101], 4)
+        model |= {200: (6, "ours"), 3: (6, "z")}
+        model.pop(101)
+        check()
+        if version == 3:
+            numbers_of_rows = other.sql(f"SELECT DISTINCT _row_id FROM {table} WHERE _row_id IS NOT NULL").count()
+            assert numbers_of_rows == len(model)
+
+
+@dataclass(frozen=True)
+class CatalogPlace:
+    """A table `shop.orders` in a catalog: a key, a day, as the number of days since 1970, and a word."""
+
+    sink: Sink
+
+    SCHEMA: ClassVar[pa.Schema] = pa.schema(
+        [("id", pa.int32()), ("at", pa.timestamp("us", "UTC")), ("value", pa.string())]
+    )
+
+    def make(self, version: int) -> None:
+        """With a hundred rows, on three days."""
+        rules = tuple(map(partition_rule, ("day(at)", "bucket(4, id)")))
+        with closing(self._look()) as target:
+            target.create(self.SCHEMA, replace(MIRROR_TICKET, partition_by=rules))
+            if version == 3:
+                upgrade(target.table)
+        rows = [(key, key % 3 * DAY_US, "x") for key in range(100)]
+        with closing(self._look()) as target:
+            target.append(rows_of(self.SCHEMA, rows).to_reader(), MIRROR_TICKET)
+
+    def merge(self, rows: dict[int, tuple[int, str]], gone: list[int], batch_id: int) -> None:
+        """One step."""
+        images = [(key, day * DAY_US, value) for key, (day, value) in rows.items()]
+        with closing(self._look()) as target:
+            target.merge(change_of(images, gone, schema=self.SCHEMA), replace(MIRROR_TICKET, batch_id=batch_id))
+
+    def rows(self) -> dict[int, tuple[int, str]]:
+        """As we read them."""
+        with closing(self._look()) as target:
+            read = target.read().read_all().to_pylist()
+        assert len({row["id"] for row in read}) == len(read)
+        return {row["id"]: ((row["at"] - EPOCH).days, row["value"]) for row in read}
+
+    def _look(self) -> IcebergTarget:
+        return IcebergTarget.at(self.sink, f"{self.sink.directory}/shop/orders")
 
 
 def test_columns_with_other_names_in_files(session: SparkSession, tmp_path: Path) -> None:
