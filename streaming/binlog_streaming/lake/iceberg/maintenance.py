@@ -15,7 +15,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from binlog_format.errors import TableError
 from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY
-from binlog_streaming.lake.iceberg.manifests import live_entries, read_list
+from binlog_streaming.lake.iceberg.manifests import read_entries, read_list
 from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, TableWrite
 from binlog_streaming.lake.small_files import JOINED_MAX, to_be_joined
 
@@ -161,5 +161,5 @@ def _files(table: Table, snapshot: Snapshot) -> Iterator[str]:
     yield snapshot.manifest_list
     for manifest in read_list(table.io, snapshot.manifest_list):
         yield manifest.manifest_path
-        for entry in live_entries(table.io, manifest):
+        for entry in read_entries(table.io, manifest):
             yield entry.data_file.file_path

@@ -87,7 +87,7 @@ def read_list(io: FileIO, path: str) -> list[ManifestFile]:
         return list(reader)
 
 
-def live_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """Files of a manifest that are in the table, with what they inherit from it."""
     with AvroFile[ManifestEntry](
         io.new_input(manifest.manifest_path),
@@ -103,6 +103,12 @@ def live_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
             entry.data_file[FIRST_ROW_ID] = next_row
             next_row += entry.data_file.record_count
     return entries
+
+
+def inherited_values(manifest: ManifestFile) -> tuple[object, ...]:
+    """What entries take from the list that names their manifest; another list may say otherwise of the first row."""
+    numbers = (manifest.sequence_number, manifest.added_snapshot_id, manifest.partition_spec_id)
+    return (*numbers, manifest[_ENTRY_FIRST_ROW_ID])
 
 
 def _inherit(entry: ManifestEntry, manifest: ManifestFile) -> None:

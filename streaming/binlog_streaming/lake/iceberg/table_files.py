@@ -11,7 +11,8 @@ from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 
 from binlog_format.errors import TableError
 from binlog_streaming.lake.iceberg.deletes import is_vector, read_deletes, referenced_file
-from binlog_streaming.lake.iceberg.manifests import live_entries, manifests_of
+from binlog_streaming.lake.iceberg.kept_manifests import live_entries
+from binlog_streaming.lake.iceberg.manifests import manifests_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
