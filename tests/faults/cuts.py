@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from binlog_streaming.lake.steps import Step
+    from enum import StrEnum
 
 
 class Cut(Exception):
@@ -18,7 +18,7 @@ class CutOff:
     def __init__(self, left: int) -> None:
         self._left = left
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: StrEnum) -> None:
         self._left -= 1
         if self._left == 0:
             raise Cut(step)
@@ -27,9 +27,9 @@ class CutOff:
 class CutAt:
     """Cuts the write off at a step."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: StrEnum) -> None:
         self.step = step
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: StrEnum) -> None:
         if step is self.step:
             raise Cut

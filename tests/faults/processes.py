@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from binlog_streaming.lake.steps import Step
+    from enum import StrEnum
 
 
 class Killed(BaseException):
@@ -25,7 +24,7 @@ class Kill:
     def __init__(self, left: int) -> None:
         self._left = left
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: StrEnum) -> None:
         self._left -= 1
         if self._left == 0:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -1,13 +1,12 @@
-"""Where a write may be cut off: `reached(step)` marks the place; `watched(observer)` lets a test stop there."""
+"""The steps of a write of a table, for `reached` and `watched` of `binlog_connector.crash_points`."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from binlog_connector.crash_points import reached, watched
+
+__all__ = ["Step", "reached", "watched"]
 
 
 class Step(StrEnum):
@@ -23,22 +22,3 @@ class Step(StrEnum):
     """The batch's files are there, and no reader sees them yet."""
     COMMITTED = "committed"
     """Readers see the batch."""
-
-
-_observers: list[Callable[[Step], None]] = []
-
-
-def reached(step: Step) -> None:
-    """Tell whoever watches."""
-    for observer in _observers:
-        observer(step)
-
-
-@contextmanager
-def watched(observer: Callable[[Step], None]) -> Iterator[None]:
-    """Call *observer* at every step of this process; what it raises cuts the write off there."""
-    _observers.append(observer)
-    try:
-        yield
-    finally:
-        _observers.remove(observer)

@@ -1,0 +1,28 @@
+"""Where a write may be cut off: `reached(step)` marks the place; `watched(observer)` lets a test stop there."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from enum import StrEnum
+
+_observers: list[Callable[[Any], None]] = []
+
+
+def reached(step: StrEnum) -> None:
+    """Tell whoever watches; each layer that writes has an enumeration of its steps."""
+    for observer in _observers:
+        observer(step)
+
+
+@contextmanager
+def watched(observer: Callable[[Any], None]) -> Iterator[None]:
+    """Call *observer* at every step of this process; what it raises cuts the write off there."""
+    _observers.append(observer)
+    try:
+        yield
+    finally:
+        _observers.remove(observer)
