@@ -35,7 +35,7 @@ export SPARK_SUBMIT_OPTS := $(SPARK_SUBMIT_OPTS) -XX:SharedArchiveFile=$(abspath
 # A process that may not keep what it has compiled of our modules compiles them at each start, and the tests start many.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java demo servers test test-all test-thorough test-rest test-fast test-compat soak fuzz lint format bench bench-peers clean
+.PHONY: help setup java demo kafka servers test test-all test-thorough test-rest test-fast test-compat soak fuzz lint format bench bench-peers clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -71,11 +71,11 @@ $(CLASSES): $(INSTALLED) | java
 		timeout 300 $(BIN)/python -m tests.spark_classes || true
 	@test ! -f $@.part || mv $@.part $@ # whole, or not at all: Java does not survive half of one
 
-servers: setup ## Fetch the S3 server and the Iceberg REST catalog that tests and the demo use
+servers: setup ## Fetch the S3 server, the Iceberg REST catalog and the Kafka broker that tests and the demo use
 	@$(BIN)/python -m binlog_streaming.demo.servers.fetch
 
 # Tests that need a server which cannot be fetched are left out.
-$(SERVERS): $(wildcard deploy/rest-catalog/*) | setup
+$(SERVERS): $(wildcard deploy/rest-catalog/* deploy/kafka/*) | setup
 	@$(BIN)/python -m binlog_streaming.demo.servers.fetch && touch $@ || true
 
 test: setup $(KERNELS) $(CLASSES) $(SERVERS) ## Run the tests, the same inputs each time: ten minutes on two cores

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from tests.faults.kafka_broker import KafkaBroker
+    from tests.faults.tcp_proxy import TcpProxy
 
 register_profiles()
 
@@ -99,6 +101,7 @@ THOROUGH = (
 )
 """Patterns of tests that take long and find little that others do not: they are marked `thorough`."""
 _USES_SPARK = re.compile(r"^ *def \w+\([^)]*\bspark\b", re.MULTILINE)
+_USES_KAFKA = re.compile(r"\bkafka_broker\b")
 _IS_THOROUGH = re.compile("|".join(THOROUGH))
 TIME_IS_OVER = "the time for tests is over"
 _STARTED = time.monotonic()
@@ -136,7 +139,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Say which tests run in one process.
 
     A file's tests share what is made for it. Files with tests that use the Spark session share that: Java, its
-    compiled code, and the Python workers are there once for the connector's, and once for all others.
+    compiled code, and the Python workers are there once for the connector's, and once for all others. So do files with
+    tests that use the Kafka broker.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -150,7 +154,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @functools.cache
 def _process_of(file: str) -> str:
     text = (TESTS.parent / file).read_text()
-    return f"spark {file.split('/')[1] == 'connector'}" if _USES_SPARK.search(text) else file
+    if _USES_SPARK.search(text):
+        return f"spark {file.split('/')[1] == 'connector'}"
+    return "kafka" if _USES_KAFKA.search(text) else file
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -200,3 +206,23 @@ def mariadb_server(tmp_path: Path) -> Iterator[MariaDbServer]:
         pytest.skip(str(error))
     with server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def kafka_network() -> Iterator[TcpProxy]:
+    """What stands before the Kafka broker's listener at its port; a test that breaks it mends it."""
+    from tests.faults.tcp_proxy import TcpProxy
+
+    with TcpProxy() as network:
+        yield network
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory, kafka_network: TcpProxy) -> Iterator[KafkaBroker]:
+    """The one Kafka broker of a test run, running; a test that kills or freezes it lets it go on."""
+    from tests.faults.kafka_broker import KafkaBroker
+
+    broker = KafkaBroker(tmp_path_factory.mktemp("kafka"), proxy_port=kafka_network.port)
+    kafka_network.server_port = broker.proxied_port
+    with broker:
+        yield broker

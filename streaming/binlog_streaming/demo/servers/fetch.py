@@ -31,8 +31,8 @@ class Fetched:
         name: For people.
         size: What is downloaded, in MB.
         folder: Where it goes.
-        program: What is started: a jar file in the folder, or a class.
-        source: Folder of a project of Maven's with the class; None: the jar is fetched as it is.
+        program: What is started: a jar file in the folder, or a class of `source`.
+        source: Folder of a project of Maven's that names what is fetched; None: the jar is all.
         artifact: The jar, in the words of Maven.
     """
 
@@ -46,7 +46,12 @@ class Fetched:
     @property
     def file(self) -> Path:
         """There when everything is."""
-        return self.folder / (self.program if self.source is None else f"{self.program}.class")
+        return self.folder / (f"{self.program}.class" if self.is_compiled else self.program)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the program is a class of ours."""
+        return not self.program.endswith(".jar")
 
 
 S3PROXY = Fetched(
@@ -62,6 +67,13 @@ REST_CATALOG = Fetched(
     folder=_KEPT / "rest-catalog",
     program="RestCatalog",
     source=_REPOSITORY / "deploy" / "rest-catalog",
+)
+KAFKA = Fetched(
+    name="Apache Kafka, a broker",
+    size=44,
+    folder=_KEPT / "kafka",
+    program="kafka_2.13-4.3.1.jar",
+    source=_REPOSITORY / "deploy" / "kafka",
 )
 
 
@@ -98,7 +110,7 @@ def fetch(server: Fetched, view: DemoView) -> None:
         if server.source is not None:
             goal = ["-f", str(server.source / "pom.xml"), "dependency:copy-dependencies"]
         _run([maven, "-B", *goal, f"-DoutputDirectory={part}"], server, say)
-        if server.source is not None:
+        if server.source is not None and server.is_compiled:
             compiler = find_java(server.name, "javac")
             source = server.source / f"{server.program}.java"
             _run([compiler, "-cp", f"{part}/*", "-d", str(part), str(source)], server, say)
@@ -132,7 +144,7 @@ def _run(command: list[str], server: Fetched, say: Callable[[str], None]) -> Non
 
 def main() -> None:
     """Fetch those that are named, or all."""
-    servers = {server.folder.name: server for server in (S3PROXY, REST_CATALOG)}
+    servers = {server.folder.name: server for server in (S3PROXY, REST_CATALOG, KAFKA)}
     try:
         for name in sys.argv[1:] or servers:
             fetch(servers[name], DemoView())
