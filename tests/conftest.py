@@ -98,6 +98,10 @@ THOROUGH = (
     r"streaming/tables/test_live_cascades\.py::.*(in iceberg|with keys|-3\])",
     r"streaming/tables/test_cascades_truth\.py::.*ops_(compressed|nochecksum)",
     r"streaming/tables/test_division\.py::test_mirror_equals.*(7|rewrite)",
+    # Faults at other moments; and what does not depend on the client, with the other one.
+    r"connector/kafka/test_broker_faults\.py::test_broker_(freezes.*sent|is_killed.*(begun|sent)|is_away)",
+    r"connector/kafka/test_broker_faults\.py::test_(network_is_cut.*(begun|sent)|a_broker_that.*confluent)",
+    r"connector/kafka/test_publisher\.py::test_(lost_off|offsets_that|the_topic|publishers_sh|an_open|a_strange).*confluent",
 )
 """Patterns of tests that take long and find little that others do not: they are marked `thorough`."""
 _USES_SPARK = re.compile(r"^ *def \w+\([^)]*\bspark\b", re.MULTILINE)

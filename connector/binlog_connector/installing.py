@@ -20,6 +20,7 @@ _EXTRAS = {
     "pymysql": "demo",
     "matplotlib": "plot",
     "prometheus_client": "metrics",
+    "confluent_kafka": "rdkafka",
 }
 """Optional modules, and the extra of this package that brings them."""
 

@@ -218,6 +218,28 @@ class TableError(BinlogError):
     )
 
 
+class BrokerError(BinlogError):
+    """Kafka cannot be reached, refuses what it is sent, or has lost what it had."""
+
+    FAMILY = "BINLOG_KAFKA"
+    SUBCLASSES = frozenset(
+        {
+            "UNREACHABLE",
+            "TLS",
+            "AUTHENTICATION",
+            "DENIED",
+            "TOPIC_NOT_FOUND",
+            "MESSAGE_TOO_LARGE",
+            "REFUSED",
+            "FAILED",
+            "OTHER_PUBLISHER",
+            "OFFSETS_LOST",
+            "OFFSETS_TOPIC",
+            "TRANSACTION_TOO_LONG",
+        }
+    )
+
+
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_FOUND = frozenset({errno.ENOENT, errno.ENOTDIR})

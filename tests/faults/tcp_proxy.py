@@ -71,12 +71,13 @@ class TcpProxy:
                 client.close()
                 continue
             with self._lock:
+                if self._is_cut:
+                    client.close()
+                    server.close()
+                    continue
                 self._connected |= {client, server}
-                is_cut = self._is_cut
             threading.Thread(target=self._pass_on, args=(client, server, False), daemon=True).start()
             threading.Thread(target=self._pass_on, args=(server, client, True), daemon=True).start()
-            if is_cut:
-                self.cut()
 
     def _pass_on(self, source: socket.socket, target: socket.socket, is_reply: bool) -> None:
         has_lost = False

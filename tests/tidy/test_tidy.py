@@ -20,7 +20,17 @@ ROOT_PACKAGES = {
 }
 # A package may import itself, what stands to its left, and the listed outside packages.
 FORMAT_LIBRARIES = {"numpy", "numba", "llvmlite", "pyarrow", "crc32c", "zstandard"}
-CONNECTOR_LIBRARIES = {"numpy", "pyarrow", "crc32c", "msgspec", "prometheus_client", "pyspark", "watchdog"}
+CONNECTOR_LIBRARIES = {
+    "numpy",
+    "pyarrow",
+    "confluent_kafka",
+    "crc32c",
+    "kafka",
+    "msgspec",
+    "prometheus_client",
+    "pyspark",
+    "watchdog",
+}
 STREAMING_LIBRARIES = {
     "numpy",
     "pyarrow",

@@ -1,0 +1,1 @@
+"""Messages into Kafka, exactly once: start with `publisher.Publisher`."""

@@ -1,0 +1,163 @@
+"""How brokers are reached: `Connection`, and `Secret`, whose value is nowhere but where it is needed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from binlog_format.errors import OptionError, storage_error
+
+CLIENT_ID = "binlog-stream"
+
+_CLIENT_LOGS = "kafka"
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A password, by the place where it is; it is read anew for each connection.
+
+    Attributes:
+        environment: Name of an environment variable.
+        file: Path of a file; a line end after the password does not count.
+    """
+
+    environment: str | None = None
+    file: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.environment is None) == (self.file is None):
+            raise OptionError("INVALID_VALUE", "a password is in an environment variable or in a file: name one")
+
+    def reveal(self) -> str:
+        """The password.
+
+        Raises:
+            OptionError: `MISSING`.
+            BinlogError: The file cannot be read.
+        """
+        if self.environment is not None:
+            value = os.environ.get(self.environment, "")
+            if not value:
+                raise OptionError("MISSING", f"the environment variable {self.environment} with the password is empty")
+            return value
+        assert self.file is not None
+        try:
+            return Path(self.file).read_text().rstrip("\r\n")
+        except OSError as error:
+            raise storage_error(self.file, "read", error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Brokers, who we are for them, and how long they may take.
+
+    Attributes:
+        servers: Some of them, as `host:port,host:port`.
+        tls: Whether connections are encrypted, and the broker's certificate is verified.
+        ca_file: PEM file of certificates to trust; None: those that the system trusts.
+        certificate_file: PEM file of the client's own certificate, where brokers ask for one.
+        key_file: PEM file of its key.
+        user: Name for SASL; None: no SASL.
+        password: Of that user.
+        mechanism: `PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`.
+        timeout: Seconds within which a broker answers, or a message is acknowledged; after that the transaction is
+            given up, and tried again.
+    """
+
+    servers: str
+    tls: bool = False
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    user: str | None = None
+    password: Secret | None = None
+    mechanism: str = "PLAIN"
+    timeout: float = 10.0
+
+    def __post_init__(self) -> None:
+        if (self.user is None) != (self.password is None):
+            raise OptionError("MISSING", "a user and a password belong together")
+
+    @property
+    def timeout_ms(self) -> int:
+        """*timeout* as clients want it."""
+        return int(self.timeout * 1000)
+
+    def tls_context(self) -> ssl.SSLContext:
+        """What verifies brokers, and shows our certificate.
+
+        Raises:
+            BinlogError: A file cannot be read.
+            OptionError: `INVALID_VALUE`: it is no certificate.
+        """
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            if self.certificate_file is not None:
+                context.load_cert_chain(self.certificate_file, self.key_file)
+        except ssl.SSLError as error:
+            files = [file for file in (self.ca_file, self.certificate_file, self.key_file) if file is not None]
+            reason = f"{', '.join(files)}: no certificate in PEM: {error.reason or error}"
+            raise OptionError("INVALID_VALUE", reason) from error
+        except OSError as error:
+            raise storage_error(error.filename or self.ca_file, "read", error) from error
+        return context
+
+    def python_settings(self) -> dict[str, object]:
+        """The settings that all classes of kafka-python know."""
+        _keep_secrets_out_of_logs()
+        settings: dict[str, object] = {
+            "bootstrap_servers": self.servers.split(","),
+            "client_id": CLIENT_ID,
+            "security_protocol": self._protocol,
+            "bootstrap_timeout_ms": self.timeout_ms,
+            "request_timeout_ms": self.timeout_ms,
+            # Small transactions wait for this where the broker still ends the one before.
+            "retry_backoff_ms": 2,
+            "reconnect_backoff_max_ms": 1000,
+        }
+        if self.tls:
+            settings["ssl_context"] = self.tls_context()
+        if self.user is not None and self.password is not None:
+            settings["sasl_mechanism"] = self.mechanism
+            settings["sasl_plain_username"] = self.user
+            settings["sasl_plain_password"] = self.password.reveal()
+        return settings
+
+    def rdkafka_settings(self) -> dict[str, object]:
+        """The same for librdkafka."""
+        settings: dict[str, object] = {
+            "bootstrap.servers": self.servers,
+            "client.id": CLIENT_ID,
+            "security.protocol": self._protocol,
+            "socket.timeout.ms": self.timeout_ms,
+            "socket.connection.setup.timeout.ms": max(self.timeout_ms, 1000),
+            "reconnect.backoff.max.ms": 1000,
+            "retry.backoff.ms": 10,
+        }
+        files = {
+            "ssl.ca.location": self.ca_file,
+            "ssl.certificate.location": self.certificate_file,
+            "ssl.key.location": self.key_file,
+        }
+        settings |= {name: file for name, file in files.items() if file is not None and self.tls}
+        if self.user is not None and self.password is not None:
+            settings["sasl.mechanism"] = self.mechanism
+            settings["sasl.username"] = self.user
+            settings["sasl.password"] = self.password.reveal()
+        return settings
+
+    @property
+    def _protocol(self) -> str:
+        transport = "SSL" if self.tls else "PLAINTEXT"
+        return transport if self.user is None else f"SASL_{transport}"
+
+
+def _keep_secrets_out_of_logs() -> None:
+    # At the level DEBUG kafka-python writes the settings and every request, the one with the password too.
+    names = [name for name in logging.root.manager.loggerDict if name.startswith(f"{_CLIENT_LOGS}.")]
+    for logger in map(logging.getLogger, (_CLIENT_LOGS, *names)):
+        if logger.name == _CLIENT_LOGS or logger.level != logging.NOTSET:
+            logger.setLevel(max(logger.getEffectiveLevel(), logging.INFO))

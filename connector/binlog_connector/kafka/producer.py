@@ -1,0 +1,120 @@
+"""What a publisher asks of a Kafka client: `Producer`, of which `open_producer` gives the better one that is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Protocol
+
+from binlog_format.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from binlog_connector.kafka.connection import Connection
+    from binlog_connector.kafka.messages import Messages
+
+BATCH_SIZE = 1_000_000
+"""Bytes of a record batch; a topic's default limit is 1,048,588."""
+
+MESSAGE_SIZE_MAX = 100_000_000
+"""A broker ends the connection for a request above 104,857,600 bytes (`socket.request.max.bytes`), without a word; up
+to this it is the topic's own limit that counts. A producer holds no more than this in memory."""
+
+LINGER_MS = 50
+"""How long a batch waits for more messages, unless it is full or a transaction ends."""
+DELIVERY_TIMEOUTS = 6
+"""A message has so many timeouts of the connection to be acknowledged: on a slow network what is held takes its time,
+and while some of it is acknowledged nothing is wrong."""
+
+COMPRESSIONS = ("none", "gzip", "zstd")
+"""What both clients can do with nothing else installed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """How a producer writes.
+
+    Attributes:
+        transactional_id: Of the one producer that may write under this name; None: no transactions.
+        transaction_timeout: Seconds after which brokers abort a transaction that has not ended.
+        compression: One of `COMPRESSIONS`.
+
+    Raises:
+        OptionError: `INVALID_VALUE`.
+    """
+
+    transactional_id: str | None = None
+    transaction_timeout: float = 900.0
+    compression: str = "none"
+
+    def __post_init__(self) -> None:
+        if self.compression not in COMPRESSIONS:
+            reason = f"compression {self.compression}: known are {', '.join(COMPRESSIONS)}"
+            raise OptionError("INVALID_VALUE", reason)
+
+
+class Producer(Protocol):
+    """A connection that writes messages, by one thread. After an error only `abort` and `close` may be called.
+
+    A producer with a transactional id is alone with it from the moment it is made: transactions of others are ended.
+
+    All methods raise `BrokerError`. What takes longer than the connection's timeout is one; a commit that raises may
+    have been done all the same.
+    """
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+
+    def send(self, messages: Messages) -> None:
+        """Take messages, in their order; waits while too many bytes are not acknowledged."""
+
+    def flush(self) -> None:
+        """Wait until everything sent is acknowledged."""
+
+    def commit(self) -> None:
+        """End the transaction, if everything sent in it is acknowledged: all of it is visible."""
+
+    def abort(self) -> None:
+        """End the transaction: nothing of it is visible."""
+
+    def close(self) -> None:
+        """Let go of everything at once; an open transaction stays open for its timeout. May be called again."""
+
+
+def open_producer(connection: Connection, settings: ProducerSettings, client: str | None = None) -> Producer:
+    """A producer that is ready.
+
+    Args:
+        connection: To the brokers.
+        settings: How it writes.
+        client: `confluent-kafka` or `kafka-python`; None: the first of them that is installed.
+
+    Raises:
+        BrokerError: No broker can be used.
+    """
+    return CLIENTS[client or ("confluent-kafka" if find_spec("confluent_kafka") else "kafka-python")](
+        connection, settings
+    )
+
+
+def _rdkafka(connection: Connection, settings: ProducerSettings) -> Producer:
+    from binlog_connector.installing import require
+
+    require("confluent_kafka")
+    from binlog_connector.kafka.rdkafka_producer import RdkafkaProducer
+
+    return RdkafkaProducer(connection, settings)
+
+
+def _python(connection: Connection, settings: ProducerSettings) -> Producer:
+    from binlog_connector.kafka.python_producer import PythonProducer
+
+    return PythonProducer(connection, settings)
+
+
+CLIENTS: dict[str, Callable[[Connection, ProducerSettings], Producer]] = {
+    "confluent-kafka": _rdkafka,
+    "kafka-python": _python,
+}
+"""By the names of their packages."""

@@ -1,0 +1,119 @@
+"""Topics as the brokers know them: `Topics`; it is also what names the reason where brokers cannot be used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka.errors import BrokerResponseError, KafkaError, TopicAlreadyExistsError, for_code
+
+from binlog_connector.kafka.failures import broker_error, failure
+from binlog_connector.kafka.probe import explained
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
+    from typing import Self
+
+    from binlog_connector.kafka.connection import Connection
+    from binlog_format.errors import BrokerError
+
+_NOT_FOUND = 3  # UNKNOWN_TOPIC_OR_PARTITION
+
+
+class Topics:
+    """A connection for questions about topics, while it is entered.
+
+    Raises:
+        BrokerError: `UNREACHABLE`, `TLS`, `AUTHENTICATION`: each says why.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        # Before the client comes to the same end, without the reason, when its time is over.
+        if (reason := explained(connection)) is not None:
+            raise reason
+        try:
+            self._client = KafkaAdminClient(**connection.python_settings())
+        except KafkaError as error:
+            raise client_failure(error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def partition_count(self, topic: str) -> int | None:
+        """How many partitions it has; None: there is no such topic.
+
+        Raises:
+            BrokerError: `DENIED`, or a transient one.
+        """
+        (found,) = self._asked(lambda: self._client.describe_topics([topic]), topic)
+        if found["error_code"] == _NOT_FOUND:
+            return None
+        if found["error_code"]:
+            raise failure(found["error_code"], for_code(found["error_code"]).description, at=f"topic {topic}")
+        return len(found["partitions"])
+
+    def settings(self, topic: str) -> dict[str, str]:
+        """Its settings, those left at their default too.
+
+        Raises:
+            BrokerError: `DENIED`, or a transient one.
+        """
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        found = self._asked(lambda: self._client.describe_configs([resource], config_filter="all"), topic)
+        settings = {name: setting["value"] for name, setting in found["topic"].get(topic, {}).items()}
+        if not settings:
+            raise broker_error("DENIED", "its settings may not be read (DESCRIBE_CONFIGS)", at=f"topic {topic}")
+        return settings
+
+    def create(self, topic: str, *, partitions: int = -1, replication: int = -1, settings: dict[str, str]) -> None:
+        """Create it, unless somebody has meanwhile.
+
+        Args:
+            topic: Its name.
+            partitions: How many; -1: as many as the brokers make.
+            replication: Copies of each; -1: the same.
+            settings: Those that shall not be the default.
+
+        Raises:
+            BrokerError: `DENIED`, `REFUSED`, or a transient one.
+        """
+        wanted = {"num_partitions": partitions, "replication_factor": replication, "configs": settings}
+
+        def create() -> None:
+            try:
+                self._client.create_topics({topic: wanted}, wait_for_metadata=True)
+            except TopicAlreadyExistsError:
+                return  # of two that create it one is the second
+
+        self._asked(create, topic)
+
+    def check(self, topics: Iterable[str]) -> None:
+        """See that all of *topics* are there, and may be seen.
+
+        Raises:
+            BrokerError: `TOPIC_NOT_FOUND`, `DENIED`, or a transient one.
+        """
+        for topic in topics:
+            if self.partition_count(topic) is None:
+                raise broker_error("TOPIC_NOT_FOUND", "there is no such topic", at=f"topic {topic}")
+
+    def _asked(self, ask: Callable[[], Any], topic: str) -> Any:
+        try:
+            return ask()
+        except KafkaError as error:
+            raise client_failure(error, topic) from error
+
+
+def client_failure(error: KafkaError, topic: str | None = None) -> BrokerError:
+    """What kafka-python raises, as a named error."""
+    at = None if topic is None else f"topic {topic}"
+    if isinstance(error, BrokerResponseError):
+        # Its own text has the whole request and answer in it.
+        return failure(error.errno, error.description or type(error).__name__, at=at)
+    return broker_error("FAILED", str(error), at=at)
