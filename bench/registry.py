@@ -23,6 +23,7 @@ MODULES = (
     "bench.first_commit",
     "bench.target_limits",
     "bench.cascades",
+    "bench.kafka_producer",
 )
 """Imported to fill the list; the order here is the order of the table."""
 
