@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import copy_bytes, load_u8
 from binlog_format.rows.json_text_kernels import DOUBLE_BEFORE, DOUBLE_DOCUMENT
+from binlog_format.writing_kernels import MINUS, POINT, put_signed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
 _FRACTION_DIGITS_MAX = 15  # MySQL strings/dtoa.cc: MAX_DECPT_FOR_F_FORMAT
 _SIGNIFICANT_DIGITS_MAX = 17
 _ZERO = 48
-_POINT = 46
 _PLUS = 43
-_MINUS = 45
 _EXPONENT = 101  # "e"
 
 DIGITS_MAX = 32
@@ -41,7 +40,7 @@ def _read_digits(text: Bytes, place: int, end: int, digits: Bytes) -> tuple[int,
     while place < end and count < DIGITS_MAX:
         byte = load_u8(text, place)
         place += 1
-        if byte == _POINT:
+        if byte == POINT:
             point = count
         elif byte == _EXPONENT:
             break
@@ -54,7 +53,7 @@ def _read_digits(text: Bytes, place: int, end: int, digits: Bytes) -> tuple[int,
     while place < end:
         byte = load_u8(text, place)
         place += 1
-        if byte == _MINUS:
+        if byte == MINUS:
             negative = True
         elif byte != _PLUS:
             exponent = 10 * exponent + byte - _ZERO
@@ -69,32 +68,20 @@ def _fill(out: Bytes, at: int, byte: int, count: int) -> int:
 
 
 @kernel
-def _write_exponent(number: int, out: Bytes, at: int) -> int:
-    if number < 0:
-        at = _fill(out, at, _MINUS, 1)
-        number = -number
-    digits = 3 if number > 99 else (2 if number > 9 else 1)
-    for k in range(digits):
-        out[at + digits - 1 - k] = _ZERO + number % 10
-        number //= 10
-    return at + digits
-
-
-@kernel
 def _write_plain(digits: Bytes, first: int, size: int, point: int, out: Bytes, at: int) -> int:
     # "0.00123", "12.3" or "1200.0": a whole number stays recognisable as a double.
     if point <= 0:
         at = _fill(out, at, _ZERO, 1)
-        at = _fill(out, at, _POINT, 1)
+        at = _fill(out, at, POINT, 1)
         at = _fill(out, at, _ZERO, -point)
     for k in range(size):
         if k == point and k:
-            at = _fill(out, at, _POINT, 1)
+            at = _fill(out, at, POINT, 1)
         out[at] = digits[first + k]
         at += 1
     if point >= size:
         at = _fill(out, at, _ZERO, point - size)
-        at = _fill(out, at, _POINT, 1)
+        at = _fill(out, at, POINT, 1)
         at = _fill(out, at, _ZERO, 1)
     return at
 
@@ -102,8 +89,8 @@ def _write_plain(digits: Bytes, first: int, size: int, point: int, out: Bytes, a
 @kernel
 def _write_double(text: Bytes, start: int, end: int, digits: Bytes, out: Bytes, at: int) -> int:
     # A double in shortest digits, in whatever notation, as the server writes it; the byte behind it.
-    if text[start] == _MINUS:
-        at = _fill(out, at, _MINUS, 1)
+    if text[start] == MINUS:
+        at = _fill(out, at, MINUS, 1)
         start += 1
     count, point = _read_digits(text, start, end, digits)
     first = 0
@@ -118,12 +105,12 @@ def _write_double(text: Bytes, start: int, end: int, digits: Bytes, out: Bytes, 
     out[at] = digits[first]
     at += 1
     if size > 1:
-        at = _fill(out, at, _POINT, 1)
+        at = _fill(out, at, POINT, 1)
         for k in range(1, size):
             out[at] = digits[first + k]
             at += 1
     at = _fill(out, at, _EXPONENT, 1)
-    return _write_exponent(point - 1, out, at)
+    return put_signed(out, at, point - 1)
 
 
 @kernel

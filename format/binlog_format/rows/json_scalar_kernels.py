@@ -12,7 +12,7 @@ import numpy as np
 
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.kernels import kernel
-from binlog_format.memory_kernels import copy_bytes, load_u8, load_u32
+from binlog_format.memory_kernels import load_u8, load_u32
 from binlog_format.rows.column_types import DECIMAL_GROUP_DIGITS, DECIMAL_GROUP_SIZE
 from binlog_format.rows.json_layout import (
     JSON_DECIMAL_DIGITS_MAX,
@@ -20,6 +20,21 @@ from binlog_format.rows.json_layout import (
     JSON_SIZE_BYTES_MAX,
     JSON_SIZE_MAX,
     JSON_TIME_SIZE,
+)
+from binlog_format.writing_kernels import (
+    BACKSLASH,
+    BASE64,
+    MINUS,
+    POINT,
+    QUOTE,
+    base64_size,
+    escaped_size,
+    put_base64,
+    put_bytes,
+    put_digits,
+    put_escaped,
+    put_fixed,
+    put_signed,
 )
 
 if TYPE_CHECKING:
@@ -42,16 +57,8 @@ _GROUP_DIGITS = DECIMAL_GROUP_DIGITS
 _GROUP_SIZE = DECIMAL_GROUP_SIZE
 _SIGN = 0x80
 
-_QUOTE = 34
-_BACKSLASH = 92
-_BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8).copy()
 _BASE64_HEAD = np.frombuffer(b'"base64:type', dtype=np.uint8).copy()
 _BASE64_LINE = 57  # bytes in a line of 76 characters
-# Second letter of the escape of each character below 0x20, "u" where it needs a number; 0 for the others.
-_ESCAPES = np.zeros(256, dtype=np.uint8)
-_ESCAPES[:32] = ord("u")
-_ESCAPES[[8, 9, 10, 12, 13, 34, 92]] = np.frombuffer(b'btnfr"\\', dtype=np.uint8)
-_UNICODE = ord("u")
 
 
 @kernel
@@ -78,75 +85,21 @@ def load_i64(data: Bytes, place: int) -> int:
 @kernel
 def write_string(data: Bytes, start: int, size: int, out: Bytes, at: int) -> int:
     """A text in quotes, with escapes."""
-    extra = 0
-    for i in range(start, start + size):
-        escape = _ESCAPES[data[i]]
-        if escape:
-            extra += 5 if escape == _UNICODE else 1
-    if at + size + extra + 2 > out.size:
+    if at + escaped_size(data, start, start + size) > out.size:
         return NO_ROOM
-    out[at] = _QUOTE
-    at += 1
-    if extra == 0:
-        copy_bytes(out, at, data, start, size)
-        at += size
-    else:
-        for i in range(start, start + size):
-            byte = load_u8(data, i)
-            escape = _ESCAPES[byte]
-            if not escape:
-                out[at] = byte
-                at += 1
-                continue
-            out[at] = _BACKSLASH
-            out[at + 1] = escape
-            at += 2
-            if escape == _UNICODE:
-                out[at] = 48
-                out[at + 1] = 48
-                out[at + 2] = 48 + (byte >> 4)
-                low = byte & 15
-                out[at + 3] = 48 + low if low < 10 else 87 + low
-                at += 4
-    out[at] = _QUOTE
-    return at + 1
+    return put_escaped(out, at, data, start, start + size)
 
 
 @kernel
 def write_unsigned(number: np.uint64, out: Bytes, at: int) -> int:
     """A number without sign, in decimal digits."""
-    if at + _INTEGER_TEXT_MAX > out.size:
-        return NO_ROOM
-    ten = np.uint64(10)
-    digits = 1
-    rest = number // ten
-    while rest:
-        rest //= ten
-        digits += 1
-    for k in range(digits - 1, -1, -1):
-        tenth = number // ten
-        out[at + k] = 48 + np.int64(number - tenth * ten)
-        number = tenth
-    return at + digits
+    return put_digits(out, at, number) if at + _INTEGER_TEXT_MAX <= out.size else NO_ROOM
 
 
 @kernel
 def write_signed(number: int, out: Bytes, at: int) -> int:
     """A number with a sign."""
-    if at + _INTEGER_TEXT_MAX + 1 > out.size:
-        return NO_ROOM
-    if number >= 0:
-        return write_unsigned(np.uint64(number), out, at)
-    out[at] = 45  # "-"
-    return write_unsigned(np.uint64(-(number + 1)) + np.uint64(1), out, at + 1)
-
-
-@kernel
-def _write_padded(number: int, digits: int, out: Bytes, at: int) -> int:
-    for k in range(digits):
-        out[at + digits - 1 - k] = 48 + number % 10
-        number //= 10
-    return at + digits
+    return put_signed(out, at, number) if at + _INTEGER_TEXT_MAX + 1 <= out.size else NO_ROOM
 
 
 @kernel
@@ -156,25 +109,25 @@ def _write_clock(packed: int, hour_digits: int, out: Bytes, at: int) -> int:
     second, minute, hour = packed >> 24 & 63, packed >> 30 & 63, packed >> 36
     if micros >= _SECOND or second > 59 or minute > 59:
         return BAD_VALUE
-    at = _write_padded(hour, hour_digits, out, at)
+    at = put_fixed(out, at, hour, hour_digits)
     out[at] = 58  # ":"
-    at = _write_padded(minute, 2, out, at + 1)
+    at = put_fixed(out, at + 1, minute, 2)
     out[at] = 58
-    at = _write_padded(second, 2, out, at + 1)
-    out[at] = 46  # "."
-    return _write_padded(micros, 6, out, at + 1)
+    at = put_fixed(out, at + 1, second, 2)
+    out[at] = POINT
+    return put_fixed(out, at + 1, micros, 6)
 
 
 @kernel
 def _write_time(packed: int, kind: int, out: Bytes, at: int) -> int:
     if at + _TIME_TEXT_MAX > out.size:
         return NO_ROOM
-    out[at] = _QUOTE
+    out[at] = QUOTE
     at += 1
     if kind == _TIME:
         if packed < 0:
             packed = -packed
-            out[at] = 45  # "-"
+            out[at] = MINUS
             at += 1
         hour = packed >> 36
         if packed < 0 or hour > 838:
@@ -186,17 +139,17 @@ def _write_time(packed: int, kind: int, out: Bytes, at: int) -> int:
         hour = packed >> 36 & 31
         if packed < 0 or year > 9999 or hour > 23:
             return BAD_VALUE
-        at = _write_padded(year, 4, out, at)
-        out[at] = 45
-        at = _write_padded(month, 2, out, at + 1)
-        out[at] = 45
-        at = _write_padded(day, 2, out, at + 1)
+        at = put_fixed(out, at, year, 4)
+        out[at] = MINUS
+        at = put_fixed(out, at + 1, month, 2)
+        out[at] = MINUS
+        at = put_fixed(out, at + 1, day, 2)
         if kind != _DATE:
             out[at] = 32
             at = _write_clock(packed & ((1 << 41) - 1), 2, out, at + 1)
     if at < 0:
         return at
-    out[at] = _QUOTE
+    out[at] = QUOTE
     return at + 1
 
 
@@ -228,7 +181,7 @@ def _write_decimal(data: Bytes, start: int, size: int, out: Bytes, at: int) -> i
     flip = 0 if load_u8(data, place) & _SIGN else 0xFF
     sign_at = at
     if flip:
-        out[at] = 45
+        out[at] = MINUS
         at += 1
     is_zero = True
     leading = True
@@ -256,7 +209,7 @@ def _write_decimal(data: Bytes, start: int, size: int, out: Bytes, at: int) -> i
                     out[at] = 48  # no digit before the point
                     at += 1
                     leading = False
-                out[at] = 46
+                out[at] = POINT
                 at += 1
             scale_of_digit //= 10
             digit = group // scale_of_digit % 10
@@ -279,33 +232,22 @@ def _write_decimal(data: Bytes, start: int, size: int, out: Bytes, at: int) -> i
 
 @kernel
 def _write_base64(data: Bytes, kind: int, start: int, size: int, out: Bytes, at: int) -> int:
-    # "base64:type15:..." with an escaped line feed behind each line of 76 characters but the last.
+    # "base64:type15:..." with an escaped line feed after each line of 76 characters but the last.
     head = _BASE64_HEAD.size
     lines = (size + _BASE64_LINE - 1) // _BASE64_LINE
-    if at + head + 6 + (size + 2) // 3 * 4 + 2 * lines > out.size:
+    if at + head + 6 + base64_size(size) + 2 * lines > out.size:
         return NO_ROOM
-    for k in range(head):
-        out[at + k] = _BASE64_HEAD[k]
-    at = _write_padded(kind, 3 if kind > 99 else (2 if kind > 9 else 1), out, at + head)
+    at = put_bytes(out, at, _BASE64_HEAD, 0, head)
+    at = put_digits(out, at, np.uint64(kind))
     out[at] = 58
     at += 1
-    for i in range(0, size, 3):
-        if i and i % _BASE64_LINE == 0:
-            out[at] = _BACKSLASH
+    for line in range(0, size, _BASE64_LINE):
+        if line:
+            out[at] = BACKSLASH
             out[at + 1] = 110  # "n"
             at += 2
-        left = size - i
-        bits = load_u8(data, start + i) << 16
-        if left > 1:
-            bits |= load_u8(data, start + i + 1) << 8
-        if left > 2:
-            bits |= load_u8(data, start + i + 2)
-        out[at] = _BASE64[bits >> 18]
-        out[at + 1] = _BASE64[bits >> 12 & 63]
-        out[at + 2] = _BASE64[bits >> 6 & 63] if left > 1 else 61  # "="
-        out[at + 3] = _BASE64[bits & 63] if left > 2 else 61
-        at += 4
-    out[at] = _QUOTE
+        at = put_base64(out, at, data, start + line, start + min(line + _BASE64_LINE, size), BASE64)
+    out[at] = QUOTE
     return at + 1
 
 

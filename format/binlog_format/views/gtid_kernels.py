@@ -8,7 +8,7 @@ import numpy as np
 
 from binlog_format.kernels import allocating_kernel, kernel
 from binlog_format.memory_kernels import copy_bytes
-from binlog_format.views.json_part_kernels import digit_count, put_digits
+from binlog_format.writing_kernels import digit_count, put_digits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

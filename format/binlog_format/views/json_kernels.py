@@ -12,29 +12,30 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.kernels import allocating_kernel, kernel
-from binlog_format.views.json_part_kernels import (
-    ABSENT,
+from binlog_format.views.json_size_kernels import ABSENT, NULL
+from binlog_format.writing_kernels import (
     COMMA,
-    NULL,
+    MINUS,
+    POINT,
     QUOTE,
     SIGN_BIT,
     U0,
     decimal_digits,
-    magnitude,
+    put_base64,
     put_bytes,
     put_date,
-    put_digits,
     put_escaped,
     put_fixed,
+    put_hex,
     put_null,
+    put_signed,
 )
 
 if TYPE_CHECKING:
     from binlog_format.kernels import Bytes
-    from binlog_format.views.json_part_kernels import Int32s, Int64s, Uint64s
+    from binlog_format.views.json_size_kernels import Int32s, Int64s, Uint64s
 
 _DAY_US = 86_400_000_000
-_BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8).copy()
 
 
 @kernel
@@ -75,8 +76,10 @@ def write_text(out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, data: By
 
 
 @kernel
-def write_base64(out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, data: Bytes, offsets: Int32s) -> None:
-    """Write bytes as base64 (RFC 4648 section 4, padded)."""
+def write_base64(
+    out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, data: Bytes, offsets: Int32s, letters: Bytes
+) -> None:
+    """Write bytes as base64 in *letters*, padded."""
     for row in range(cursors.size):
         if states[row] == ABSENT:
             continue
@@ -85,19 +88,25 @@ def write_base64(out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, data: 
             at = put_null(out, at)
         else:
             out[at] = QUOTE
+            at = put_base64(out, at + 1, data, offsets[row], offsets[row + 1], letters)
+            out[at] = QUOTE
             at += 1
-            place, end = offsets[row], offsets[row + 1]
-            while place < end:
-                left = end - place
-                bits = np.int64(data[place]) << 16
-                bits |= (np.int64(data[place + 1]) << 8) if left > 1 else 0
-                bits |= np.int64(data[place + 2]) if left > 2 else 0
-                out[at] = _BASE64[bits >> 18]
-                out[at + 1] = _BASE64[(bits >> 12) & 63]
-                out[at + 2] = _BASE64[(bits >> 6) & 63] if left > 1 else 0x3D
-                out[at + 3] = _BASE64[bits & 63] if left > 2 else 0x3D
-                at += 4
-                place += 3
+        out[at] = COMMA
+        cursors[row] = at + 1
+
+
+@kernel
+def write_hex(out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, data: Bytes, offsets: Int32s) -> None:
+    """Write bytes as hexadecimal digits."""
+    for row in range(cursors.size):
+        if states[row] == ABSENT:
+            continue
+        at = put_bytes(out, cursors[row], name, 0, name.size)
+        if states[row] == NULL:
+            at = put_null(out, at)
+        else:
+            out[at] = QUOTE
+            at = put_hex(out, at + 1, data, offsets[row], offsets[row + 1])
             out[at] = QUOTE
             at += 1
         out[at] = COMMA
@@ -114,10 +123,7 @@ def write_integers(out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, valu
         if states[row] == NULL:
             at = put_null(out, at)
         else:
-            if values[row] < 0:
-                out[at] = 0x2D
-                at += 1
-            at = put_digits(out, at, magnitude(values[row]))
+            at = put_signed(out, at, values[row])
         out[at] = COMMA
         cursors[row] = at + 1
 
@@ -126,7 +132,7 @@ def write_integers(out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, valu
 def write_decimals(
     out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, words: Uint64s, scale: int, quoted: bool
 ) -> None:
-    """Write 128-bit decimals in plain digits with *scale* of them behind the point, as text when *quoted*."""
+    """Write 128-bit decimals in plain digits with *scale* of them after the point, as text when *quoted*."""
     digits = np.empty(45, dtype=np.uint8)
     for row in range(cursors.size):
         if states[row] == ABSENT:
@@ -139,14 +145,14 @@ def write_decimals(
                 out[at] = QUOTE
                 at += 1
             if (words[2 * row + 1] & SIGN_BIT) != U0:
-                out[at] = 0x2D
+                out[at] = MINUS
                 at += 1
             count = decimal_digits(words[2 * row], words[2 * row + 1], digits)
             for place in range(max(count, scale + 1) - 1, -1, -1):
                 out[at] = digits[place] if place < count else 0x30
                 at += 1
                 if place == scale and scale > 0:
-                    out[at] = 0x2E
+                    out[at] = POINT
                     at += 1
             if quoted:
                 out[at] = QUOTE
@@ -200,7 +206,7 @@ def write_timestamps(
             out[at] = 0x3A
             at = put_fixed(out, at + 1, seconds % 60, 2)
             if digits > 0:
-                out[at] = 0x2E
+                out[at] = POINT
                 at = put_fixed(out, at + 1, of_day % 1_000_000 // unit, digits)
             if utc:
                 out[at] = 0x5A

@@ -1,15 +1,16 @@
 """Arrow columns as JSON objects, one for each row: `JsonRows` (into any place), `json_lines` (a batch as text).
 
 A value is what Python's `json.loads` gives back: whole numbers and floats as numbers (floats by their shortest text),
-decimals as strings, text as text, binary as base64, `2024-01-31`, `2024-01-31T12:00:00.123456` (with `Z` where the
-type has a time zone), lists of texts or floats as arrays, structs as objects. Names come in column order; null values
-are null; absent ones are left out.
+decimals as strings, text as text, binary as base64 (see `BinaryText`), `2024-01-31`, `2024-01-31T12:00:00.123456`
+(with `Z` where the type has a time zone), lists of texts or floats as arrays, structs as objects. Names come in column
+order; null values are null; absent ones are left out.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -18,7 +19,8 @@ import pyarrow.compute as pc
 
 from binlog_format.kernels import empty_bytes
 from binlog_format.views import json_kernels as write
-from binlog_format.views import json_part_kernels as part
+from binlog_format.views import json_size_kernels as size_of
+from binlog_format.writing_kernels import BASE64, BASE64_URL, any_escape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,6 +34,14 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 
+class BinaryText(Enum):
+    """How bytes are written."""
+
+    BASE64 = "base64"
+    BASE64_URL = "base64-url-safe"
+    HEX = "hex"
+
+
 @dataclass(frozen=True, slots=True)
 class JsonStyle:
     """What the Arrow type alone does not say about a column.
@@ -39,13 +49,15 @@ class JsonStyle:
     Attributes:
         digits: Digits of a timestamp's fraction of a second, 0 to 6.
         whole: A decimal without fraction stands for a whole number and is written as one, not as a string.
-        ready: The texts are JSON already.
+        ready: The texts (or bytes) are JSON already.
+        binary: How bytes are written.
         fields: Styles of a struct's fields, by name.
     """
 
     digits: int = 6
     whole: bool = False
     ready: bool = False
+    binary: BinaryText = BinaryText.BASE64
     fields: Mapping[str, JsonStyle] = field(default_factory=dict)
 
 
@@ -82,7 +94,7 @@ class JsonRows:
         self._columns = columns
         self.sizes: Int64s = np.ones(row_count, dtype=np.int64)  # the opening brace; a comma becomes the closing one
         for column in columns:
-            part.add_sizes(column.states, column.sizes, column.name.size + 1, self.sizes)
+            size_of.add_sizes(column.states, column.sizes, column.name.size + 1, self.sizes)
         self.sizes[self.sizes == 1] = 2
 
     def write(self, out: Bytes, starts: Int64s) -> None:
@@ -133,11 +145,11 @@ def json_lines(batch: pa.RecordBatch, styles: Mapping[str, JsonStyle]) -> memory
 
 
 def _states(values: pa.Array, absent: Mask | None) -> Bytes:
-    states = np.full(len(values), part.VALUE, dtype=np.uint8)
+    states = np.full(len(values), size_of.VALUE, dtype=np.uint8)
     if values.null_count:
-        states[values.is_null().to_numpy(zero_copy_only=False)] = part.NULL
+        states[values.is_null().to_numpy(zero_copy_only=False)] = size_of.NULL
     if absent is not None:
-        states[absent] = part.ABSENT
+        states[absent] = size_of.ABSENT
     return states
 
 
@@ -149,10 +161,12 @@ def _bound(values: pa.Array, style: JsonStyle) -> _Bound:
     types = pa.types
     if types.is_integer(kind):
         return _integers(values)
+    if style.ready:
+        return _ready(values)
     if types.is_string(kind) or types.is_large_string(kind):
-        return _ready(values) if style.ready else _texts(values)
+        return _texts(values)
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
-        return _base64(values)
+        return _hex(values) if style.binary is BinaryText.HEX else _base64(values, style.binary)
     if types.is_decimal128(kind):
         return _decimals(values, quoted=not style.whole)
     if types.is_date32(kind):
@@ -172,40 +186,50 @@ def _bound(values: pa.Array, style: JsonStyle) -> _Bound:
 def _integers(values: pa.Array) -> _Bound:
     numbers = _numbers(values)
     sizes = np.empty(len(values), dtype=np.int64)
-    part.integer_sizes(numbers, sizes)
+    size_of.integer_sizes(numbers, sizes)
     return sizes, lambda out, cursors, name, states: write.write_integers(out, cursors, name, states, numbers)
 
 
 def _texts(values: pa.Array) -> _Bound:
     data, offsets = _texts_of(values, pa.string())
     sizes = np.empty(len(values), dtype=np.int64)
-    if len(values) == 0 or not part.any_escape(data, int(offsets[0]), int(offsets[-1])):
+    if len(values) == 0 or not any_escape(data, int(offsets[0]), int(offsets[-1])):
         np.subtract(offsets[1:], offsets[:-1], out=sizes)
         sizes += 2
         return sizes, lambda out, cursors, name, states: write.write_plain(
             out, cursors, name, states, data, offsets, True
         )
-    part.text_sizes(data, offsets, sizes)
+    size_of.text_sizes(data, offsets, sizes)
     return sizes, lambda out, cursors, name, states: write.write_text(out, cursors, name, states, data, offsets)
 
 
 def _ready(values: pa.Array) -> _Bound:
-    data, offsets = _texts_of(values, pa.string())
+    is_bytes = pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)
+    data, offsets = _texts_of(values, pa.binary() if is_bytes else pa.string())
     sizes = np.diff(offsets).astype(np.int64)
     return sizes, lambda out, cursors, name, states: write.write_plain(out, cursors, name, states, data, offsets, False)
 
 
-def _base64(values: pa.Array) -> _Bound:
+def _base64(values: pa.Array, form: BinaryText) -> _Bound:
+    letters = BASE64_URL if form is BinaryText.BASE64_URL else BASE64
     data, offsets = _texts_of(values, pa.binary())
     sizes = (np.diff(offsets).astype(np.int64) + 2) // 3 * 4 + 2
-    return sizes, lambda out, cursors, name, states: write.write_base64(out, cursors, name, states, data, offsets)
+    return sizes, lambda out, cursors, name, states: write.write_base64(
+        out, cursors, name, states, data, offsets, letters
+    )
+
+
+def _hex(values: pa.Array) -> _Bound:
+    data, offsets = _texts_of(values, pa.binary())
+    sizes = 2 * np.diff(offsets).astype(np.int64) + 2
+    return sizes, lambda out, cursors, name, states: write.write_hex(out, cursors, name, states, data, offsets)
 
 
 def _decimals(values: pa.Array, *, quoted: bool) -> _Bound:
     words = _view(values.buffers()[1], np.uint64)[2 * values.offset : 2 * (values.offset + len(values))]
     scale = values.type.scale
     sizes = np.empty(len(values), dtype=np.int64)
-    part.decimal_sizes(words, scale, 2 if quoted else 0, sizes)
+    size_of.decimal_sizes(words, scale, 2 if quoted else 0, sizes)
     return sizes, lambda out, cursors, name, states: write.write_decimals(
         out, cursors, name, states, words, scale, quoted
     )
@@ -267,7 +291,7 @@ def _lists(values: pa.Array) -> _Bound:
     list_offsets = _view(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
     data, offsets = _texts_of(values.values, pa.string())
     sizes = np.empty(len(values), dtype=np.int64)
-    part.list_sizes(list_offsets, data, offsets, sizes)
+    size_of.list_sizes(list_offsets, data, offsets, sizes)
     return sizes, lambda out, cursors, name, states: write.write_lists(
         out, cursors, name, states, list_offsets, data, offsets
     )

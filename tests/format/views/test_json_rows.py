@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format.kernels import empty_bytes
-from binlog_format.views.json_rows import JsonRows, JsonStyle, json_column, json_lines
+from binlog_format.views.json_rows import BinaryText, JsonRows, JsonStyle, json_column, json_lines
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=40)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -57,6 +57,15 @@ def test_the_ends_of_every_integer_type_come_back(kind: pa.DataType) -> None:
 def test_binary_comes_back_through_base64(values: list[object]) -> None:
     rendered = _rendered(pa.array(values, pa.binary()))
     assert [None if text is None else base64.b64decode(str(text), validate=True) for text in rendered] == values
+
+
+@given(_nullable(st.binary(max_size=30)))
+def test_binary_comes_back_through_other_forms(values: list[object]) -> None:
+    column = pa.array(values, pa.binary())
+    in_urls, in_hex = (_rendered(column, JsonStyle(binary=form)) for form in (BinaryText.BASE64_URL, BinaryText.HEX))
+    expected = [None if value is None else base64.urlsafe_b64encode(value).decode() for value in values]  # type: ignore[arg-type]
+    assert in_urls == expected
+    assert in_hex == [None if value is None else value.hex() for value in values]  # type: ignore[attr-defined]
 
 
 @given(st.data(), st.integers(1, 38))

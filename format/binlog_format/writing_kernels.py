@@ -1,6 +1,7 @@
-"""Kernels of `json_rows` that know one value: how many bytes it takes, and how it is put at a place.
+"""Values as text, for kernels: whole numbers, dates, decimals, JSON strings, base64, hexadecimal digits.
 
-State of a value in its row: `ABSENT` (left out), `NULL`, `VALUE`.
+A `put_...` writes one value and gives the place after it. None checks for room: the kernel that calls it has computed
+the sizes (`digit_count`, `escaped_size`, `base64_size`) or compared a bound with what is left.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.kernels import allocating_kernel, kernel
+from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import copy_bytes, load_u64
 
 if TYPE_CHECKING:
@@ -17,18 +18,15 @@ if TYPE_CHECKING:
 
     from binlog_format.kernels import Bytes
 
-    Int32s = NDArray[np.int32]
     Int64s = NDArray[np.int64]
-    Uint64s = NDArray[np.uint64]
-
-ABSENT = 0
-NULL = 1
-VALUE = 2
 
 QUOTE = 0x22
 COMMA = 0x2C
+MINUS = 0x2D
+POINT = 0x2E
 BACKSLASH = 0x5C
 _SPACE = 0x20
+_PADDING = 0x3D  # "="
 
 # In each of eight bytes:
 _HIGH_BITS = np.uint64(0x8080808080808080)
@@ -47,9 +45,15 @@ SIGN_BIT = np.uint64(1 << 63)
 _BILLION = np.uint64(1_000_000_000)
 _HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8).copy()
 
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+BASE64 = np.frombuffer(_LETTERS + b"+/", dtype=np.uint8).copy()
+"""RFC 4648 section 4."""
+BASE64_URL = np.frombuffer(_LETTERS + b"-_", dtype=np.uint8).copy()
+"""RFC 4648 section 5: fit for URLs and names of files."""
+
 
 def _short_escapes() -> Bytes:
-    # RFC 8259 section 7: the letter behind the backslash; 0 where a control character needs \u00XX.
+    # RFC 8259 section 7: the letter after the backslash; 0 where a control character needs \u00XX.
     table = np.zeros(256, dtype=np.uint8)
     for byte, letter in ((8, "b"), (9, "t"), (10, "n"), (12, "f"), (13, "r"), (QUOTE, '"'), (BACKSLASH, "\\")):
         table[byte] = ord(letter)
@@ -66,9 +70,6 @@ def _extra_bytes() -> Int64s:
 
 _SHORT = _short_escapes()
 _EXTRA = _extra_bytes()
-
-
-# --- parts of a value ------------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -92,7 +93,7 @@ def digit_count(value: np.uint64) -> int:
 
 @kernel
 def put_digits(out: Bytes, at: int, value: np.uint64) -> int:
-    """Put a number in decimal; the place behind it."""
+    """Put a number in decimal; the place after it."""
     end = at + digit_count(value)
     place = end
     while True:
@@ -107,7 +108,7 @@ def put_digits(out: Bytes, at: int, value: np.uint64) -> int:
 
 @kernel
 def put_fixed(out: Bytes, at: int, value: int, width: int) -> int:
-    """Put a number with leading zeros; the place behind it."""
+    """Put a number with leading zeros; the place after it."""
     for place in range(at + width - 1, at - 1, -1):
         out[place] = np.uint8(0x30 + value % 10)
         value //= 10
@@ -116,7 +117,7 @@ def put_fixed(out: Bytes, at: int, value: int, width: int) -> int:
 
 @kernel
 def put_bytes(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
-    """Copy data[start:end]; the place behind it."""
+    """Copy data[start:end]; the place after it."""
     size = end - start
     copy_bytes(out, at, data, start, size)
     return at + size
@@ -124,14 +125,14 @@ def put_bytes(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
 
 @kernel
 def put_null(out: Bytes, at: int) -> int:
-    """Put `null`; the place behind it."""
+    """Put `null`; the place after it."""
     out[at], out[at + 1], out[at + 2], out[at + 3] = 0x6E, 0x75, 0x6C, 0x6C
     return at + 4
 
 
 @kernel
 def put_escaped(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
-    """Put a text as a JSON string; the place behind it."""
+    """Put a text as a JSON string; the place after it."""
     out[at] = QUOTE
     at += 1
     for place in range(start, end):
@@ -145,7 +146,7 @@ def put_escaped(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
             at += 2
         else:
             out[at], out[at + 1], out[at + 2], out[at + 3] = BACKSLASH, 0x75, 0x30, 0x30
-            out[at + 4], out[at + 5] = _HEX[byte >> 4], _HEX[byte & 15]
+            put_hex(out, at + 4, data, place, place + 1)
             at += 6
     at = put_bytes(out, at, data, start, end)
     out[at] = QUOTE
@@ -185,7 +186,7 @@ def decimal_digits(low: np.uint64, high: np.uint64, digits: Bytes) -> int:
 
 @kernel
 def put_date(out: Bytes, at: int, days: int) -> int:
-    """Put days since 1970-01-01 as `YYYY-MM-DD`; the place behind it."""
+    """Put days since 1970-01-01 as `YYYY-MM-DD`; the place after it."""
     # H. Hinnant, "chrono-compatible low-level date algorithms", civil_from_days.
     shifted = days + 719_468
     era = shifted // 146_097
@@ -201,19 +202,6 @@ def put_date(out: Bytes, at: int, days: int) -> int:
     at = put_fixed(out, at + 1, month, 2)
     out[at] = 0x2D
     return put_fixed(out, at + 1, day, 2)
-
-
-# --- sizes -----------------------------------------------------------------------------------------------------------
-
-
-@kernel
-def add_sizes(states: Bytes, value_sizes: Int64s, around: int, sizes: Int64s) -> None:
-    """Add a column's bytes to each row's *sizes*; *around* are the bytes of the name, the colon and the comma."""
-    for row in range(sizes.size):
-        if states[row] == VALUE:
-            sizes[row] += around + value_sizes[row]
-        elif states[row] == NULL:
-            sizes[row] += around + 4
 
 
 @kernel
@@ -243,41 +231,51 @@ def any_escape(data: Bytes, start: int, end: int) -> bool:
 
 
 @kernel
-def text_sizes(data: Bytes, offsets: Int32s, sizes: Int64s) -> None:
-    """Bytes of each text as a JSON string, quotes included."""
-    for row in range(sizes.size):
-        extra = 0
-        for at in range(offsets[row], offsets[row + 1]):
-            extra += _EXTRA[data[at]]
-        sizes[row] = offsets[row + 1] - offsets[row] + extra + 2
+def put_signed(out: Bytes, at: int, value: int) -> int:
+    """Put a number in decimal, with its sign when that is a minus; the place after it."""
+    if value < 0:
+        out[at] = MINUS
+        at += 1
+    return put_digits(out, at, magnitude(value))
 
 
 @kernel
-def integer_sizes(values: Int64s, sizes: Int64s) -> None:
-    """Bytes of each number in decimal, the sign included."""
-    for row in range(sizes.size):
-        sizes[row] = (values[row] < 0) + digit_count(magnitude(values[row]))
-
-
-@allocating_kernel
-def decimal_sizes(words: Uint64s, scale: int, quotes: int, sizes: Int64s) -> None:
-    """Bytes of each 128-bit decimal; words: low and high half of each value in turn."""
-    digits = np.empty(45, dtype=np.uint8)
-    for row in range(sizes.size):
-        negative = (words[2 * row + 1] & SIGN_BIT) != U0
-        count = decimal_digits(words[2 * row], words[2 * row + 1], digits)
-        whole = max(count - scale, 1)
-        sizes[row] = quotes + negative + whole + (scale + 1 if scale > 0 else 0)
+def escaped_size(data: Bytes, start: int, end: int) -> int:
+    """Bytes of data[start:end] as a JSON string, quotes included."""
+    size = end - start + 2
+    for place in range(start, end):
+        size += _EXTRA[data[place]]
+    return size
 
 
 @kernel
-def list_sizes(list_offsets: Int32s, data: Bytes, offsets: Int32s, sizes: Int64s) -> None:
-    """Bytes of each list of texts as a JSON array."""
-    for row in range(sizes.size):
-        first, last = list_offsets[row], list_offsets[row + 1]
-        size = 2 + max(last - first - 1, 0)
-        for item in range(first, last):
-            size += 2 + offsets[item + 1] - offsets[item]
-            for at in range(offsets[item], offsets[item + 1]):
-                size += _EXTRA[data[at]]
-        sizes[row] = size
+def base64_size(size: int) -> int:
+    """Characters of that many bytes, padding included."""
+    return (size + 2) // 3 * 4
+
+
+@kernel
+def put_base64(out: Bytes, at: int, data: Bytes, start: int, end: int, letters: Bytes) -> int:
+    """Put data[start:end] in *letters* (`BASE64`, `BASE64_URL`), padded, without quotes; the place after it."""
+    while start < end:
+        left = end - start
+        bits = np.int64(data[start]) << 16
+        bits |= (np.int64(data[start + 1]) << 8) if left > 1 else 0
+        bits |= np.int64(data[start + 2]) if left > 2 else 0
+        out[at] = letters[bits >> 18]
+        out[at + 1] = letters[(bits >> 12) & 63]
+        out[at + 2] = letters[(bits >> 6) & 63] if left > 1 else _PADDING
+        out[at + 3] = letters[bits & 63] if left > 2 else _PADDING
+        at += 4
+        start += 3
+    return at
+
+
+@kernel
+def put_hex(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
+    """Put data[start:end], two lower-case digits for each byte; the place after it."""
+    for place in range(start, end):
+        byte = data[place]
+        out[at], out[at + 1] = _HEX[byte >> 4], _HEX[byte & 15]
+        at += 2
+    return at
