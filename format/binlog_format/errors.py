@@ -152,6 +152,7 @@ class UnsupportedError(BinlogError):
             "PAGE_SIZE",
             "FORMAT",
             "XA_TRANSACTION",
+            "MESSAGE_VALUE",
         }
     )
 

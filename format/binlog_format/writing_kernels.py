@@ -43,6 +43,9 @@ _U32 = np.uint64(32)
 _LOW_WORD = np.uint64(0xFFFFFFFF)
 SIGN_BIT = np.uint64(1 << 63)
 _BILLION = np.uint64(1_000_000_000)
+_U100 = np.uint64(100)
+_PAIRS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)), dtype=np.uint8).copy()
+"""Both digits of every number below 100: digits are written two at a time, each step waits for the one before."""
 _HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8).copy()
 
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -84,11 +87,10 @@ def magnitude(value: int) -> np.uint64:
 def digit_count(value: np.uint64) -> int:
     """How many decimal digits a number has."""
     count = 1
-    value //= _TEN
-    while value > U0:
-        value //= _TEN
-        count += 1
-    return count
+    while value >= _U100:
+        value //= _U100
+        count += 2
+    return count + 1 if value >= _TEN else count
 
 
 @kernel
@@ -96,22 +98,33 @@ def put_digits(out: Bytes, at: int, value: np.uint64) -> int:
     """Put a number in decimal; the place after it."""
     end = at + digit_count(value)
     place = end
-    while True:
-        place -= 1
-        rest = value // _TEN
-        out[place] = np.uint8(_ZERO + (value - rest * _TEN))
+    while value >= _U100:
+        rest = value // _U100
+        pair = np.int64(value - rest * _U100) * 2
+        place -= 2
+        out[place], out[place + 1] = _PAIRS[pair], _PAIRS[pair + 1]
         value = rest
-        if value == U0:
-            break
+    if value >= _TEN:
+        pair = np.int64(value) * 2
+        out[place - 2], out[place - 1] = _PAIRS[pair], _PAIRS[pair + 1]
+    else:
+        out[place - 1] = np.uint8(_ZERO + value)
     return end
 
 
 @kernel
 def put_fixed(out: Bytes, at: int, value: int, width: int) -> int:
-    """Put a number with leading zeros; the place after it."""
-    for place in range(at + width - 1, at - 1, -1):
-        out[place] = np.uint8(0x30 + value % 10)
-        value //= 10
+    """Put a number without sign, with leading zeros; the place after it."""
+    number = np.uint64(value)
+    place = at + width
+    while place >= at + 2:
+        rest = number // _U100
+        pair = np.int64(number - rest * _U100) * 2
+        place -= 2
+        out[place], out[place + 1] = _PAIRS[pair], _PAIRS[pair + 1]
+        number = rest
+    if place > at:
+        out[at] = np.uint8(_ZERO + number % _TEN)
     return at + width
 
 

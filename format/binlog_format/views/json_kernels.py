@@ -243,6 +243,13 @@ def write_lists(
 
 
 @kernel
+def write_same(out: Bytes, cursors: Int64s, text: Bytes) -> None:
+    """Write the same text at each cursor and move it on."""
+    for row in range(cursors.size):
+        cursors[row] = put_bytes(out, cursors[row], text, 0, text.size)
+
+
+@kernel
 def close_rows(out: Bytes, starts: Int64s, cursors: Int64s) -> None:
     """Turn each row's last comma into the closing brace; a row without values becomes `{}`."""
     for row in range(cursors.size):

@@ -8,6 +8,7 @@ order; null values are null; absent ones are left out.
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_format.kernels import empty_bytes
+from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.views import json_kernels as write
 from binlog_format.views import json_size_kernels as size_of
 from binlog_format.writing_kernels import BASE64, BASE64_URL, any_escape
@@ -121,9 +122,13 @@ def json_column(name: str, values: pa.Array, *, style: JsonStyle = _PLAIN, absen
     """
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    key = np.frombuffer((json.dumps(name, ensure_ascii=False) + ":").encode(), dtype=np.uint8).copy()
     sizes, writer = _bound(values, style)
-    return JsonColumn(key, _states(values, absent), sizes, writer)
+    return JsonColumn(_key(name), _states(values, absent), sizes, writer)
+
+
+@functools.lru_cache(maxsize=4096)
+def _key(name: str) -> Bytes:
+    return as_bytes((json.dumps(name, ensure_ascii=False) + ":").encode())
 
 
 def batch_columns(batch: pa.RecordBatch, styles: Mapping[str, JsonStyle]) -> list[JsonColumn]:
@@ -191,7 +196,7 @@ def _integers(values: pa.Array) -> _Bound:
 
 
 def _texts(values: pa.Array) -> _Bound:
-    data, offsets = _texts_of(values, pa.string())
+    data, offsets = text_buffers(values, pa.string())
     sizes = np.empty(len(values), dtype=np.int64)
     if len(values) == 0 or not any_escape(data, int(offsets[0]), int(offsets[-1])):
         np.subtract(offsets[1:], offsets[:-1], out=sizes)
@@ -205,14 +210,14 @@ def _texts(values: pa.Array) -> _Bound:
 
 def _ready(values: pa.Array) -> _Bound:
     is_bytes = pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)
-    data, offsets = _texts_of(values, pa.binary() if is_bytes else pa.string())
+    data, offsets = text_buffers(values, pa.binary() if is_bytes else pa.string())
     sizes = np.diff(offsets).astype(np.int64)
     return sizes, lambda out, cursors, name, states: write.write_plain(out, cursors, name, states, data, offsets, False)
 
 
 def _base64(values: pa.Array, form: BinaryText) -> _Bound:
     letters = BASE64_URL if form is BinaryText.BASE64_URL else BASE64
-    data, offsets = _texts_of(values, pa.binary())
+    data, offsets = text_buffers(values, pa.binary())
     sizes = (np.diff(offsets).astype(np.int64) + 2) // 3 * 4 + 2
     return sizes, lambda out, cursors, name, states: write.write_base64(
         out, cursors, name, states, data, offsets, letters
@@ -220,7 +225,7 @@ def _base64(values: pa.Array, form: BinaryText) -> _Bound:
 
 
 def _hex(values: pa.Array) -> _Bound:
-    data, offsets = _texts_of(values, pa.binary())
+    data, offsets = text_buffers(values, pa.binary())
     sizes = 2 * np.diff(offsets).astype(np.int64) + 2
     return sizes, lambda out, cursors, name, states: write.write_hex(out, cursors, name, states, data, offsets)
 
@@ -289,7 +294,7 @@ def _structs(values: pa.Array, style: JsonStyle) -> _Bound:
 
 def _lists(values: pa.Array) -> _Bound:
     list_offsets = _view(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
-    data, offsets = _texts_of(values.values, pa.string())
+    data, offsets = text_buffers(values.values, pa.string())
     sizes = np.empty(len(values), dtype=np.int64)
     size_of.list_sizes(list_offsets, data, offsets, sizes)
     return sizes, lambda out, cursors, name, states: write.write_lists(
@@ -309,7 +314,8 @@ def _numbers(values: pa.Array) -> Int64s:
     return _view(values.buffers()[1], dtype)[values.offset : values.offset + len(values)].astype(np.int64, copy=False)
 
 
-def _texts_of(values: pa.Array, kind: pa.DataType) -> tuple[Bytes, Int32s]:
+def text_buffers(values: pa.Array, kind: pa.DataType) -> tuple[Bytes, Int32s]:
+    """The bytes of texts, read as *kind* (`string` or `binary`), and where each begins and the last one ends."""
     if values.type != kind:
         values = values.cast(kind)
     _, offsets, data = values.buffers()

@@ -1,0 +1,170 @@
+"""Schemas as Kafka Connect's JSON converter reads them: of a column, of a row, of an envelope; as bytes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from binlog_format.kernels import as_bytes
+from binlog_format.vendor import Vendor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_format.kernels import Bytes
+
+Schema = dict[str, Any]
+
+_SNAPSHOT_VALUES = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
+
+
+def schema_of(
+    kind: str, *, optional: bool = False, name: str | None = None, parameters: dict[str, str] | None = None
+) -> Schema:
+    """The schema of a plain type, or of one with a meaning (*name*), in the order in which the converter has it."""
+    schema: Schema = {"type": kind, "optional": optional}
+    if name is not None:
+        schema |= {"name": name, "version": 1}
+    if parameters:
+        schema["parameters"] = parameters
+    return schema
+
+
+def struct_of(fields: Sequence[Schema], *, name: str, optional: bool = False, version: int | None = None) -> Schema:
+    """The schema of a struct of *fields*."""
+    schema: Schema = {"type": "struct", "fields": list(fields), "optional": optional, "name": name}
+    if version is not None:
+        schema["version"] = version
+    return schema
+
+
+def field_of(name: str, schema: Schema) -> Schema:
+    """*schema* as the field *name* of a struct."""
+    return {**schema, "field": name}
+
+
+def _plain(kind: str, *names: str, optional: bool = False) -> list[Schema]:
+    return [field_of(name, schema_of(kind, optional=optional)) for name in names]
+
+
+def source_schema(vendor: Vendor) -> Schema:
+    """The schema of `source`, as Debezium's connector for that server has it."""
+    snapshot = schema_of(
+        "string", optional=True, name="io.debezium.data.Enum", parameters={"allowed": _SNAPSHOT_VALUES}
+    )
+    fields = [
+        *_plain("string", "version", "connector", "name"),
+        *_plain("int64", "ts_ms"),
+        field_of("snapshot", {**snapshot, "default": "false"}),
+        *_plain("string", "db"),
+        *_plain("string", "sequence", optional=True),
+        *_plain("int64", "ts_us", "ts_ns", optional=True),
+        *_plain("string", "table", optional=True),
+        *_plain("int64", "server_id"),
+        *_plain("string", "gtid", optional=True),
+        *_plain("string", "file"),
+        *_plain("int64", "pos"),
+        *_plain("int32", "row"),
+        *_plain("int64", "thread", optional=True),
+        *_plain("string", "query", optional=True),
+    ]
+    return struct_of(fields, name=f"io.debezium.connector.{connector_name(vendor)}.Source", version=1)
+
+
+def envelope_schema(row_fields: Sequence[Schema], name: str, vendor: Vendor) -> Schema:
+    """The schema of a change.
+
+    Args:
+        row_fields: Columns of the table.
+        name: `<prefix>.<database>.<table>`.
+        vendor: Whose server the log is of.
+    """
+    row = struct_of(row_fields, name=f"{name}.Value", optional=True)
+    block = struct_of(
+        [*_plain("string", "id"), *_plain("int64", "total_order", "data_collection_order")],
+        name="event.block",
+        version=1,
+        optional=True,
+    )
+    fields = [
+        field_of("before", row),
+        field_of("after", row),
+        field_of("source", source_schema(vendor)),
+        field_of("transaction", block),
+        *_plain("string", "op"),
+        *_plain("int64", "ts_ms", "ts_us", "ts_ns", optional=True),
+    ]
+    return struct_of(fields, name=f"{name}.Envelope", version=2)
+
+
+def flat_schema(row_fields: Sequence[Schema], name: str) -> Schema:
+    """The schema of a flat row with its metadata.
+
+    Args:
+        row_fields: Columns of the table.
+        name: `<prefix>.<database>.<table>`.
+    """
+    fields = [
+        *row_fields,
+        *_plain("string", "__db", "__table"),
+        *_plain("int64", "__source_ts_ms"),
+        *_plain("string", "__source_sequence"),
+        *_plain("string", "__source_gtid", optional=True),
+        *_plain("string", "__op", "__deleted"),
+    ]
+    return struct_of(fields, name=f"{name}.Value")
+
+
+def _array_of(item: Schema, *, optional: bool = False) -> Schema:
+    return {"type": "array", "items": item, "optional": optional}
+
+
+_TRANSACTION = "io.debezium.connector.common.TransactionMetadata"
+_COUNT_OF_TABLE = struct_of(
+    [*_plain("string", "data_collection"), *_plain("int64", "event_count")], name="event.collection", version=1
+)
+TRANSACTION_KEY = struct_of(_plain("string", "id"), name=f"{_TRANSACTION}Key", version=1)
+TRANSACTION_VALUE = struct_of(
+    [
+        *_plain("string", "status", "id"),
+        *_plain("int64", "event_count", optional=True),
+        field_of("data_collections", _array_of(_COUNT_OF_TABLE, optional=True)),
+        *_plain("int64", "ts_ms"),
+    ],
+    name=f"{_TRANSACTION}Value",
+    version=1,
+)
+
+HEARTBEAT_KEY = struct_of(_plain("string", "serverName"), name="io.debezium.connector.common.ServerNameKey", version=1)
+HEARTBEAT_VALUE = struct_of(_plain("int64", "ts_ms"), name="io.debezium.connector.common.Heartbeat", version=1)
+
+
+def schema_change_schemas(vendor: Vendor) -> tuple[Schema, Schema]:
+    """The schemas of key and value of a message about a statement."""
+    name = f"io.debezium.connector.{connector_name(vendor)}.SchemaChange"
+    change = struct_of(_plain("string", "type", "id"), name="io.debezium.connector.schema.Change", version=1)
+    fields = [
+        field_of("source", source_schema(vendor)),
+        *_plain("int64", "ts_ms"),
+        *_plain("string", "databaseName", "schemaName", "ddl", optional=True),
+        field_of("tableChanges", _array_of(change)),
+    ]
+    key = struct_of(_plain("string", "databaseName"), name=f"{name}Key", version=1)
+    return key, struct_of(fields, name=f"{name}Value", version=1)
+
+
+def connector_name(vendor: Vendor) -> str:
+    """What Debezium calls its connector for that server."""
+    return "mariadb" if vendor is Vendor.MARIADB else "mysql"
+
+
+def compact(value: object) -> str:
+    """JSON without spaces."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def wrapping(schema: Schema | None) -> tuple[Bytes, Bytes]:
+    """What stands before and after a payload; nothing without a schema."""
+    if schema is None:
+        return as_bytes(b""), as_bytes(b"")
+    return as_bytes(f'{{"schema":{compact(schema)},"payload":'.encode()), as_bytes(b"}")

@@ -1,0 +1,244 @@
+"""Messages of several tables and kinds in one order: `MessageRun` of each, `message_batch` of all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_connector.envelope.message_kernels import copy_texts
+from binlog_format.kernels import empty_bytes
+from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_array, strings_array
+from binlog_format.views.columns import COMMIT_TIME_TYPE, SURE_POSITION_TYPE, PlaceColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_connector.envelope.change_values import ChangeValues
+    from binlog_format.block import Block
+    from binlog_format.kernels import Bytes
+    from binlog_format.views.json_texts import JsonTexts
+
+    Int32s = NDArray[np.int32]
+    Int64s = NDArray[np.int64]
+
+
+class MessageKind(StrEnum):
+    """What a message is about, and so which topic it belongs to."""
+
+    CHANGE = "change"
+    TRANSACTION = "transaction"
+    SCHEMA_CHANGE = "schema_change"
+
+
+class Place(IntEnum):
+    """Where a message stands among those of the same event."""
+
+    BEGIN = 0
+    ROW = 1
+    STATEMENT = 2
+    END = 3
+
+
+def sort_keys(events: Int64s, place: Place) -> Int64s:
+    """What messages of those events are sorted by."""
+    return events * len(Place) + int(place)
+
+
+OPS = ("c", "u", "d")
+NO_OP = -1
+NO_KEY = -1
+
+_KINDS = tuple(MessageKind)
+_NAME_TYPE = pa.dictionary(pa.int32(), pa.string())
+
+MESSAGES_SCHEMA = pa.schema(
+    [
+        pa.field("kind", _NAME_TYPE, nullable=False),
+        ("database", _NAME_TYPE),
+        ("table", _NAME_TYPE),
+        ("op", _NAME_TYPE),
+        ("key", pa.large_binary()),
+        ("value", pa.large_binary()),
+        ("old_key", pa.large_binary()),
+        ("new_key", pa.large_binary()),
+        pa.field("position", SURE_POSITION_TYPE, nullable=False),
+        pa.field("event_no", pa.int32(), nullable=False),
+        pa.field("row_no", pa.int32(), nullable=False),
+        pa.field("commit_time", COMMIT_TIME_TYPE, nullable=False),
+    ]
+)
+"""Messages in the order in which they are to be sent.
+
+A tombstone has a key, no value, and no `op`. `old_key` (of the creation) and `new_key` (of the delete) are for the
+headers `__debezium.oldkey` and `__debezium.newkey` after a change of a key. Messages about transactions have no table.
+`position` is that of the event group: what comes after the last message of a group may be committed with it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRun:
+    """Messages of one kind and table, in order; keys by their number in *keys*, or `NO_KEY`.
+
+    Attributes:
+        kind: What they are about.
+        database: Of the table; None: none.
+        table: Its name; None: none.
+        order: What all runs are sorted by.
+        events: Of each message the row of its event.
+        row_nos: Number of its row in the event.
+        ops: Number in `OPS`, or `NO_OP`.
+        keys: Texts of the keys; None: there are none.
+        key: Of each message its key.
+        old_key: For its header.
+        new_key: For its header.
+        valued: The messages that have values.
+        values: Theirs.
+    """
+
+    kind: MessageKind
+    database: str | None
+    table: str | None
+    order: Int64s
+    events: Int64s
+    row_nos: Int32s
+    ops: Int32s
+    keys: JsonTexts | None
+    key: Int64s
+    old_key: Int64s
+    new_key: Int64s
+    valued: Int64s
+    values: ChangeValues
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    @classmethod
+    def of_texts(
+        cls,
+        kind: MessageKind,
+        database: str | None,
+        table: str | None,
+        order: Int64s,
+        events: Int64s,
+        keys: JsonTexts,
+        values: JsonTexts,
+    ) -> MessageRun:
+        """Messages whose keys and values are texts already, one of each for every event."""
+        count = len(events)
+        numbers, none = np.arange(count, dtype=np.int64), np.full(count, NO_KEY, dtype=np.int64)
+        return cls(
+            kind,
+            database,
+            table,
+            order,
+            events,
+            row_nos=np.zeros(count, dtype=np.int32),
+            ops=np.full(count, NO_OP, dtype=np.int32),
+            keys=keys,
+            key=numbers,
+            old_key=none,
+            new_key=none,
+            valued=numbers,
+            values=TextValues(values),
+        )
+
+
+class TextValues:
+    """Values that are texts already.
+
+    Args:
+        texts: One for each value.
+    """
+
+    def __init__(self, texts: JsonTexts) -> None:
+        self._texts = texts
+        self.sizes: Int64s = texts.sizes
+
+    def write(self, out: Bytes, starts: Int64s) -> None:
+        """Write value i at `out[starts[i]:starts[i] + sizes[i]]`."""
+        copy_texts(out, starts, self._texts.data, self._texts.offsets, np.arange(len(starts), dtype=np.int64))
+
+
+def message_batch(block: Block, runs: Sequence[MessageRun]) -> pa.RecordBatch:
+    """All messages of *runs*, of which there is at least one, in one order: `MESSAGES_SCHEMA`."""
+    order = np.concatenate([run.order for run in runs])
+    sorting = np.argsort(order, kind="stable")
+    ranks = np.empty_like(sorting)
+    ranks[sorting] = np.arange(len(sorting))
+    of_runs = np.split(ranks, np.cumsum([len(run) for run in runs])[:-1])
+    owners = np.repeat(np.arange(len(runs), dtype=np.int32), [len(run) for run in runs])[sorting]
+    events = np.concatenate([run.events for run in runs])[sorting]
+    places = PlaceColumns(block.events, block.groups, events, block.gtid_sources)
+    kinds = np.array([_KINDS.index(run.kind) for run in runs], dtype=np.int32)
+    columns = {
+        "kind": _names(kinds[owners], _KINDS),
+        "database": _names_of_runs([run.database for run in runs], owners),
+        "table": _names_of_runs([run.table for run in runs], owners),
+        "op": _names(np.concatenate([run.ops for run in runs])[sorting], OPS),
+        "key": _keys(runs, of_runs, [run.key for run in runs]),
+        "value": _values(runs, of_runs, len(order)),
+        "old_key": _keys(runs, of_runs, [run.old_key for run in runs]),
+        "new_key": _keys(runs, of_runs, [run.new_key for run in runs]),
+        "position": places.position(SURE_POSITION_TYPE),
+        "event_no": places.event_no(),
+        "row_no": numbers_array(np.concatenate([run.row_nos for run in runs])[sorting]),
+        "commit_time": places.commit_time(),
+    }
+    return pa.RecordBatch.from_arrays([columns[name] for name in MESSAGES_SCHEMA.names], schema=MESSAGES_SCHEMA)
+
+
+def _names(codes: Int32s, names: Sequence[str]) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(fixed_array(pa.int32(), codes, codes >= 0), strings_array(names))
+
+
+def _names_of_runs(names: Sequence[str | None], owners: Int32s) -> pa.Array:
+    known = sorted({name for name in names if name is not None})
+    codes = np.array([-1 if name is None else known.index(name) for name in names], dtype=np.int32)
+    return _names(np.ascontiguousarray(codes[owners]), known)
+
+
+def _values(runs: Sequence[MessageRun], of_runs: Sequence[Int64s], count: int) -> pa.Array:
+    sizes = np.zeros(count, dtype=np.int64)
+    for run, ranks in zip(runs, of_runs, strict=True):
+        sizes[ranks[run.valued]] = run.values.sizes
+    offsets = _offsets(sizes)
+    out = empty_bytes(int(offsets[-1]))
+    for run, ranks in zip(runs, of_runs, strict=True):
+        run.values.write(out, offsets[ranks[run.valued]])
+    return _binary_array(sizes, offsets, out)
+
+
+def _keys(runs: Sequence[MessageRun], of_runs: Sequence[Int64s], keys: Sequence[Int64s]) -> pa.Array:
+    count = sum(map(len, keys))
+    if max(key.max() for key in keys if len(key)) < 0:
+        return pa.nulls(count, pa.large_binary())
+    sizes = np.zeros(count, dtype=np.int64)
+    for run, ranks, key in zip(runs, of_runs, keys, strict=True):
+        if run.keys is not None:
+            there = key >= 0
+            sizes[ranks[there]] = run.keys.sizes[key[there]]
+    offsets = _offsets(sizes)
+    out = empty_bytes(int(offsets[-1]))
+    for run, ranks, key in zip(runs, of_runs, keys, strict=True):
+        if run.keys is not None:
+            copy_texts(out, offsets[ranks], run.keys.data, run.keys.offsets, key)
+    return _binary_array(sizes, offsets, out)
+
+
+def _offsets(sizes: Int64s) -> Int64s:
+    offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets
+
+
+def _binary_array(sizes: Int64s, offsets: Int64s, data: Bytes) -> pa.Array:
+    there = sizes > 0  # no text is empty
+    validity = None if there.all() else mask_array(there).buffers()[1]
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(sizes), buffers)

@@ -1,0 +1,209 @@
+"""Kernels that put keys, values and what is around them at their places in a batch of messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_format.kernels import kernel
+from binlog_format.memory_kernels import copy_bytes
+from binlog_format.writing_kernels import COMMA, put_bytes, put_null
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from binlog_format.kernels import Bytes
+
+    Int32s = NDArray[np.int32]
+    Int64s = NDArray[np.int64]
+    Uint64s = NDArray[np.uint64]
+
+NO_IMAGE = -1
+CREATE, UPDATE, DELETE, TOMBSTONE = range(4)
+_NULL_SIZE = 4
+_U0 = np.uint64(0)
+_SHIFTS = np.arange(0, 64, 8, dtype=np.uint64)
+_BYTE = np.uint64(0xFF)
+
+
+@kernel
+def plan_messages(
+    before: Int64s, after: Int64s, key_changed: Bytes, tombstones: bool, op: Bytes, numbers: Int64s
+) -> int:
+    """Find the messages of changes.
+
+    Args:
+        before: Of each change its image before, or `NO_IMAGE`.
+        after: Its image after.
+        key_changed: Not 0 for an update that changes the key.
+        tombstones: Whether a delete is followed by one.
+        op: Gets `CREATE`, `UPDATE`, `DELETE` or `TOMBSTONE` of each message; room for three of each change.
+        numbers: Shape (6, room); gets `MessagePlan.change`, `before`, `after`, `key`, `old_key` and `new_key`.
+
+    Returns:
+        The number of messages.
+    """
+    count = 0
+    for change in range(len(before)):
+        old, new = before[change], after[change]
+        moves = key_changed[change] != 0
+        numbers[:, count] = NO_IMAGE
+        numbers[0, count] = change
+        if old >= 0 and new >= 0 and not moves:
+            op[count] = UPDATE
+            numbers[1, count], numbers[2, count], numbers[3, count] = old, new, new
+            count += 1
+            continue
+        if old >= 0:
+            op[count] = DELETE
+            numbers[1, count], numbers[3, count] = old, old
+            if moves:
+                numbers[5, count] = new
+            count += 1
+            if tombstones:
+                numbers[:, count] = NO_IMAGE
+                numbers[0, count], numbers[3, count] = change, old
+                op[count] = TOMBSTONE
+                count += 1
+        if new >= 0:
+            op[count] = CREATE
+            numbers[:, count] = NO_IMAGE
+            numbers[0, count], numbers[2, count], numbers[3, count] = change, new, new
+            if moves:
+                numbers[4, count] = old
+            count += 1
+    return count
+
+
+@kernel
+def image_pair_sizes(before: Int64s, after: Int64s, image_sizes: Int64s, around: int, sizes: Int64s) -> None:
+    """Bytes that `write_image_pairs` writes for each message.
+
+    Args:
+        before: Of each message: its image before, or `NO_IMAGE`.
+        after: Its image after.
+        image_sizes: Bytes of each image.
+        around: Bytes of *head* and *between*, and of the comma after them.
+        sizes: Gets the bytes.
+    """
+    for row in range(len(sizes)):
+        size = around
+        size += image_sizes[before[row]] if before[row] >= 0 else _NULL_SIZE
+        size += image_sizes[after[row]] if after[row] >= 0 else _NULL_SIZE
+        sizes[row] = size
+
+
+@kernel
+def write_image_pairs(
+    out: Bytes,
+    cursors: Int64s,
+    head: Bytes,
+    between: Bytes,
+    before: Int64s,
+    after: Int64s,
+    image_sizes: Int64s,
+    image_starts: Int64s,
+) -> None:
+    """Write what is around the images of each message, leave room for them, and tell where that is.
+
+    Args:
+        out: Where to write.
+        cursors: Where each message starts; moved on to the byte after the comma that ends the images.
+        head: Stands before the first image.
+        between: Stands between the images.
+        before: Of each message: its image before, or `NO_IMAGE`: null.
+        after: Its image after.
+        image_sizes: Bytes of each image.
+        image_starts: Gets the place of each image.
+    """
+    for row in range(len(cursors)):
+        at = put_bytes(out, cursors[row], head, 0, head.size)
+        image = before[row]
+        if image >= 0:
+            image_starts[image] = at
+            at += image_sizes[image]
+        else:
+            at = put_null(out, at)
+        at = put_bytes(out, at, between, 0, between.size)
+        image = after[row]
+        if image >= 0:
+            image_starts[image] = at
+            at += image_sizes[image]
+        else:
+            at = put_null(out, at)
+        out[at] = COMMA
+        cursors[row] = at + 1
+
+
+@kernel
+def copy_texts(out: Bytes, starts: Int64s, data: Bytes, offsets: Int64s, texts: Int64s) -> None:
+    """Copy to each start one of some texts.
+
+    Args:
+        out: Where to write.
+        starts: Of each row.
+        data: The texts.
+        offsets: Where each begins, and the last one ends.
+        texts: Of each row its text; below 0: none.
+    """
+    for row in range(len(starts)):
+        text = texts[row]
+        if text >= 0:
+            copy_bytes(out, starts[row], data, offsets[text], offsets[text + 1] - offsets[text])
+
+
+@kernel
+def different_texts(data: Bytes, offsets: Int64s, first: Int64s, second: Int64s, different: Bytes) -> None:
+    """Which pairs of texts differ; a pair without one of them does not.
+
+    Args:
+        data: The texts.
+        offsets: Where each begins, and the last one ends.
+        first: Of each pair; below 0: none.
+        second: Of each pair.
+        different: Gets 1 where they differ, else 0.
+    """
+    for row in range(len(first)):
+        different[row] = 0
+        if first[row] < 0 or second[row] < 0:
+            continue
+        one, other = offsets[first[row]], offsets[second[row]]
+        size = offsets[first[row] + 1] - one
+        if size != offsets[second[row] + 1] - other:
+            different[row] = 1
+            continue
+        for k in range(size):
+            if data[one + k] != data[other + k]:
+                different[row] = 1
+                break
+
+
+@kernel
+def write_unscaled(words: Uint64s, present: Bytes, offsets: Int32s, out: Bytes) -> None:
+    """Write numbers as the fewest bytes that hold them in two's complement, high byte first (Java's `BigInteger`).
+
+    Args:
+        words: Shape (count, words of a number): the lowest first.
+        present: 0 for a null, which takes no bytes.
+        offsets: Gets where each begins, and the last one ends; one longer than *present*.
+        out: Room for all bytes of all words.
+    """
+    width = words.shape[1]
+    at = 0
+    offsets[0] = 0
+    for row in range(len(present)):
+        if present[row] != 0:
+            filler = _BYTE if (words[row, width - 1] >> np.uint64(63)) != _U0 else _U0
+            sign = filler >> np.uint64(7)
+            leading = True
+            for place in range(8 * width - 1, -1, -1):
+                byte = (words[row, place // 8] >> _SHIFTS[place % 8]) & _BYTE
+                if leading and byte == filler and place > 0:
+                    below = (words[row, (place - 1) // 8] >> _SHIFTS[(place - 1) % 8]) & _BYTE
+                    if (below >> np.uint64(7)) == sign:
+                        continue
+                leading = False
+                out[at] = np.uint8(byte)
+                at += 1
+        offsets[row + 1] = at

@@ -1,0 +1,175 @@
+"""A log's changes as messages, in the order in which they are to be sent: `MessagesView`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_connector.envelope.change_messages import ChangeMessages
+from binlog_connector.envelope.group_threads import GroupThreads
+from binlog_connector.envelope.message_batch import NO_OP, MessageKind, MessageRun, Place, message_batch, sort_keys
+from binlog_connector.envelope.message_kernels import TOMBSTONE
+from binlog_connector.envelope.message_template import EventTexts, op_texts
+from binlog_connector.envelope.occasion import Occasion
+from binlog_connector.envelope.options import Operation
+from binlog_connector.envelope.schema_changes import SchemaChanges
+from binlog_connector.envelope.table_envelope import TableEnvelope
+from binlog_connector.envelope.transactions import Transactions
+from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding, TimeType
+from binlog_format.rows.images import read_images
+from binlog_format.views.bounded import bounded
+from binlog_format.views.event_texts import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES, StatementTexts
+from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
+from binlog_format.views.selection import Selection
+from binlog_format.views.table_filter import TableFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from binlog_connector.envelope.change_messages import Orders
+    from binlog_connector.envelope.options import EnvelopeOptions
+    from binlog_format.block import Block
+    from binlog_format.events.table_map import TableLayout
+    from binlog_format.rows.images import Images
+    from binlog_format.rows.table_events import TableEvents
+    from binlog_format.views.json_texts import JsonTexts
+
+    Int64s = NDArray[np.int64]
+
+_EVENT_TYPES = {
+    Operation.CREATE: WRITE_TYPES,
+    Operation.UPDATE: UPDATE_TYPES,
+    Operation.DELETE: DELETE_TYPES,
+}
+_LAYOUTS_MAX = 10_000
+"""Table layouts whose envelopes are kept."""
+
+
+class MessagesView:
+    """Messages for the changed rows of a log, and for its transactions and DDL where they are wanted.
+
+    One object reads one run of blocks in order: of a large group it counts the changes over its pieces.
+
+    Args:
+        options: What messages look like.
+        tables: Which tables are wanted; default: all.
+        decoding: What the log leaves open; TIME is always read as microseconds.
+        groups: Which event groups are wanted; default: all.
+        clock_ns: Tells the time at which a block's messages are made, nanoseconds since 1970 UTC.
+    """
+
+    def __init__(
+        self,
+        options: EnvelopeOptions,
+        *,
+        tables: TableFilter | None = None,
+        decoding: Decoding = DEFAULT_DECODING,
+        groups: GroupFilter = ALL_GROUPS,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._options = options
+        self._decoding = replace(decoding, time_type=TimeType.MICROS)
+        tables = tables or TableFilter()
+        wanted = [types for op, types in _EVENT_TYPES.items() if op not in options.skipped_operations]
+        self._selection = Selection(
+            tables,
+            groups,
+            event_types=frozenset(int(kind) for types in wanted for kind in types),
+            decoding=self._decoding,
+        )
+        self._clock_ns = clock_ns
+        self._envelopes: dict[tuple[str, ...], TableEnvelope] = {}
+        self._threads = GroupThreads()
+        self._queries = StatementTexts() if options.query else None
+        self._transactions = Transactions(options) if options.transaction_metadata else None
+        self._schema_changes = SchemaChanges(options, tables, groups)
+
+    def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
+        """The messages of *blocks* (`MESSAGES_SCHEMA`), one batch (rarely more) for a block that has any.
+
+        Raises:
+            SchemaError: `NO_COLUMN_METADATA`.
+            UnsupportedError: `COLUMN_TYPE`; `ROW_IMAGE`: an image lacks a column; `MESSAGE_VALUE`: a value that the
+                message's type cannot hold.
+            BinlogError: As `read_images`.
+        """
+        for block in blocks:
+            queries = None if self._queries is None else self._queries.of_rows(block)
+            occasion = Occasion(block, self._options, self._threads.of_groups(block), queries, self._clock_ns())
+            if self._transactions is not None:
+                self._transactions.enter(block)
+            yield from self._batches_of(occasion)
+
+    def _batches_of(self, occasion: Occasion) -> Iterator[pa.RecordBatch]:
+        block = occasion.block
+        statements = self._schema_changes.runs(occasion)
+        touched = self._selection.of(block)
+        texts = self._texts(occasion, touched)
+        parts = self._parts(block, touched)
+        ends = [min(int(one.table["event"][0]) for one in part) for part in parts[1:]] + [len(block.events)]
+        for part, end in zip(parts, ends, strict=True):
+            runs = self._change_runs(part, occasion, texts, end)
+            runs += [run for run in statements if run.events[0] < end]
+            statements = [run for run in statements if run.events[0] >= end]
+            if runs:
+                yield message_batch(block, runs)
+
+    def _texts(self, occasion: Occasion, touched: list[TableEvents]) -> EventTexts | None:
+        if not touched:
+            return None
+        return EventTexts.of(occasion, [(self._envelope(one.layout).template, one.events) for one in touched])
+
+    def _parts(self, block: Block, touched: list[TableEvents]) -> list[list[Images]]:
+        # At least one, in which there may be nothing: a transaction may end here whose rows came before.
+        images = [
+            read_images(block.data, block.events, one.events, one.layout, place=block.place, decoding=self._decoding)
+            for one in touched
+        ]
+        parts = [[one for one in part if len(one)] for part in bounded(images)]
+        return [part for part in parts if part] or [[]]
+
+    def _change_runs(
+        self, images: list[Images], occasion: Occasion, texts: EventTexts | None, end: int
+    ) -> list[MessageRun]:
+        changes = [ChangeMessages(self._envelope(one.layout), one, self._options) for one in images]
+        orders: list[Orders] | list[None] = [None] * len(changes)
+        messages: list[MessageRun] = []
+        if self._transactions is not None:
+            orders, messages = self._transactions.count(occasion, changes, end)
+        ops = op_texts(self._options, occasion.now_ns)
+        return [_run(one, texts, ops, order) for one, order in zip(changes, orders, strict=True)] + messages
+
+    def _envelope(self, layout: TableLayout) -> TableEnvelope:
+        key = layout.database, layout.table, layout.digest, layout.completion
+        found = self._envelopes.get(key)
+        if found is None:
+            if len(self._envelopes) >= _LAYOUTS_MAX:
+                self._envelopes.clear()
+            found = self._envelopes[key] = TableEnvelope.of(layout, self._options, self._decoding)
+        return found
+
+
+def _run(changes: ChangeMessages, texts: EventTexts | None, ops: JsonTexts, orders: Orders | None) -> MessageRun:
+    assert texts is not None, "changes are of events"
+    layout, plan = changes.envelope.layout, changes.plan
+    return MessageRun(
+        MessageKind.CHANGE,
+        layout.database,
+        layout.table,
+        sort_keys(changes.events, Place.ROW),
+        changes.events,
+        changes.row_nos,
+        np.where(plan.op == TOMBSTONE, np.int32(NO_OP), plan.op.astype(np.int32)),
+        changes.keys,
+        plan.key,
+        plan.old_key,
+        plan.new_key,
+        changes.valued,
+        changes.values(texts, ops, orders),
+    )

@@ -1,0 +1,48 @@
+"""What all messages of a block share: `Occasion`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.kernels import empty_bytes
+from binlog_format.views.json_rows import text_buffers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from binlog_connector.envelope.options import EnvelopeOptions
+    from binlog_format.block import Block
+    from binlog_format.kernels import Bytes
+
+    Int32s = NDArray[np.int32]
+    EventQueries = tuple[Int32s, pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """What all messages of a block share.
+
+    Attributes:
+        block: Where the changes are.
+        options: What messages look like.
+        threads: `GroupThreads.of_groups`.
+        queries: `StatementTexts.of_rows`: of each event its statement (or -1), and the statements; None: not wanted.
+        now_ns: When the messages are made, nanoseconds since 1970 UTC.
+    """
+
+    block: Block
+    options: EnvelopeOptions
+    threads: NDArray[np.int64]
+    queries: EventQueries | None
+    now_ns: int
+
+    def query_texts(self) -> tuple[Int32s, Bytes, Int32s]:
+        """Of each event its statement (or -1); the statements, and where each begins and the last one ends."""
+        if self.queries is None:
+            none = np.full(len(self.block.events), -1, dtype=np.int32)
+            return none, empty_bytes(0), np.zeros(1, dtype=np.int32)
+        return self.queries[0], *text_buffers(self.queries[1], pa.string())

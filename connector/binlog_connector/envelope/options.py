@@ -1,0 +1,104 @@
+"""What messages look like: `EnvelopeOptions`, with Debezium's names and defaults where the meaning is the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class EnvelopeFormat(StrEnum):
+    """What the value of a change is."""
+
+    DEBEZIUM = "debezium"
+    FLAT = "flat"
+
+
+class DecimalHandling(StrEnum):
+    """What DECIMAL columns become: bytes with a scale in the schema, floating point, or digits as text."""
+
+    PRECISE = "precise"
+    DOUBLE = "double"
+    STRING = "string"
+
+
+class UnsignedBigintHandling(StrEnum):
+    """What BIGINT UNSIGNED columns become: a number of 64 bits with a sign, or a decimal without fraction."""
+
+    LONG = "long"
+    PRECISE = "precise"
+
+
+class BinaryHandling(StrEnum):
+    """What binary columns become; in JSON `bytes` are base64 too, but the schema says that they are bytes."""
+
+    BYTES = "bytes"
+    BASE64 = "base64"
+    BASE64_URL_SAFE = "base64-url-safe"
+    HEX = "hex"
+
+
+class TimePrecision(StrEnum):
+    """What DATE, TIME and DATETIME columns become; TIMESTAMP is always text in UTC."""
+
+    ADAPTIVE_TIME_MICROSECONDS = "adaptive_time_microseconds"
+    CONNECT = "connect"
+    MICROSECONDS = "microseconds"
+    NANOSECONDS = "nanoseconds"
+
+
+class Operation(StrEnum):
+    """Debezium's letter for what happened to a row."""
+
+    CREATE = "c"
+    UPDATE = "u"
+    DELETE = "d"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeOptions:
+    """What messages look like.
+
+    Attributes:
+        topic_prefix: Name of the source, Debezium's `topic.prefix`.
+        format: What the value of a change is.
+        schemas: Each key and value carries the schema that Kafka Connect's JSON converter reads.
+        decimal_handling: See `DecimalHandling`; Debezium's `decimal.handling.mode`.
+        unsigned_bigint_handling: See `UnsignedBigintHandling`; Debezium's `bigint.unsigned.handling.mode`.
+        binary_handling: See `BinaryHandling`; Debezium's `binary.handling.mode`.
+        time_precision: See `TimePrecision`; Debezium's `time.precision.mode`.
+        tombstones: A delete is followed by a message with the same key and no value (where there is a key).
+        skipped_operations: Changes that give no messages.
+        transaction_metadata: Changes say where in their transaction they are, and each transaction has a message for
+            its begin and its end; Debezium's `provide.transaction.metadata`.
+        schema_changes: Statements that change tables as a whole, TRUNCATE too, have messages; Debezium's
+            `include.schema.changes`.
+        query: Changes carry the text of their statement where the log has it; Debezium's `include.query`.
+        key_columns: Names of the columns that make the key, by `database.table`; default: the primary key.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: no topic prefix.
+    """
+
+    topic_prefix: str
+    format: EnvelopeFormat = EnvelopeFormat.DEBEZIUM
+    schemas: bool = False
+    decimal_handling: DecimalHandling = DecimalHandling.PRECISE
+    unsigned_bigint_handling: UnsignedBigintHandling = UnsignedBigintHandling.LONG
+    binary_handling: BinaryHandling = BinaryHandling.BYTES
+    time_precision: TimePrecision = TimePrecision.ADAPTIVE_TIME_MICROSECONDS
+    tombstones: bool = True
+    skipped_operations: frozenset[Operation] = frozenset()
+    transaction_metadata: bool = False
+    schema_changes: bool = False
+    query: bool = False
+    key_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.topic_prefix:
+            raise OptionError("INVALID_VALUE", "option topic_prefix is empty", hint="Name the source, for example shop")

@@ -1,0 +1,118 @@
+"""What is the same in all messages of one table layout, made once: `TableEnvelope`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_connector.envelope.connect_schema import envelope_schema, flat_schema, struct_of, wrapping
+from binlog_connector.envelope.connect_values import connect_column
+from binlog_connector.envelope.message_template import METADATA_NAMES, MessageTemplate
+from binlog_connector.envelope.options import EnvelopeFormat
+from binlog_format.errors import OptionError, UnsupportedError
+from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.views.json_rows import json_column
+
+if TYPE_CHECKING:
+    from binlog_connector.envelope.connect_values import ConnectColumn
+    from binlog_connector.envelope.options import EnvelopeOptions
+    from binlog_format.events.table_map import TableLayout
+    from binlog_format.kernels import Bytes
+    from binlog_format.rows.decoding import Decoding
+    from binlog_format.rows.images import Images
+    from binlog_format.views.json_rows import JsonColumn
+
+
+@dataclass(frozen=True, slots=True)
+class TableEnvelope:
+    """How the rows of a layout become keys and values.
+
+    Attributes:
+        layout: What the table looks like.
+        columns: Of the table.
+        key: Indices of the key's columns; empty: messages have no key.
+        key_wrapping: Before and after each key.
+        value_wrapping: Before and after each value.
+        template: What comes after the rows.
+    """
+
+    layout: TableLayout
+    columns: tuple[ConnectColumn, ...]
+    key: tuple[int, ...]
+    key_wrapping: tuple[Bytes, Bytes]
+    value_wrapping: tuple[Bytes, Bytes]
+    template: MessageTemplate
+
+    @classmethod
+    def of(cls, layout: TableLayout, options: EnvelopeOptions, decoding: Decoding) -> TableEnvelope:
+        """What *options* make of *layout*.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: the table does not have a column that is to be in its key.
+            SchemaError: `NO_COLUMN_METADATA`.
+            UnsupportedError: `COLUMN_TYPE`.
+        """
+        kinds = arrow_schema(layout, decoding).types
+        columns = tuple(
+            connect_column(layout, index, kind, options, decoding.zero_dates) for index, kind in enumerate(kinds)
+        )
+        key = _key(layout, options)
+        taken = METADATA_NAMES.intersection(column.name for column in columns)
+        if options.format is EnvelopeFormat.FLAT and taken:
+            raise UnsupportedError(
+                "COLUMN_TYPE",
+                f"{layout.full_name}: columns {', '.join(sorted(taken))} have names that flat rows use for metadata",
+                hint="Leave the table out, or take the debezium envelope",
+            )
+        template = MessageTemplate.of(layout.database, layout.table, layout.vendor, options)
+        if not options.schemas:
+            return cls(layout, columns, key, wrapping(None), wrapping(None), template)
+        name = f"{options.topic_prefix}.{layout.full_name}"
+        fields = [column.schema for column in columns]
+        key_schema = struct_of([fields[index] for index in key], name=f"{name}.Key")
+        is_flat = options.format is EnvelopeFormat.FLAT
+        value_schema = flat_schema(fields, name) if is_flat else envelope_schema(fields, name, layout.vendor)
+        return cls(layout, columns, key, wrapping(key_schema), wrapping(value_schema), template)
+
+    def row_columns(self, images: Images) -> list[JsonColumn]:
+        """All columns of *images*, ready to be written.
+
+        Raises:
+            UnsupportedError: `ROW_IMAGE`: an image lacks a column; `MESSAGE_VALUE`: see `ConnectColumn.values`.
+            BinlogError: As `Images.column`.
+        """
+        if images.has_absent():
+            raise self._incomplete(images)
+        return [self.column(images, index) for index in range(len(self.columns))]
+
+    def column(self, images: Images, index: int) -> JsonColumn:
+        """One of them.
+
+        Raises:
+            BinlogError: As `row_columns`.
+        """
+        column = self.columns[index]
+        return json_column(column.name, column.values(images.column(index)), style=column.style)
+
+    def _incomplete(self, images: Images) -> UnsupportedError:
+        names = [column.name for index, column in enumerate(self.columns) if images.absent_mask(index).any()]
+        return UnsupportedError(
+            "ROW_IMAGE",
+            f"{self.layout.full_name}: row images without {', '.join(names)}; a message is about the whole row",
+            hint="Set binlog_row_image=FULL on the server, and start after the rows that were logged before",
+        )
+
+
+def _key(layout: TableLayout, options: EnvelopeOptions) -> tuple[int, ...]:
+    wanted = options.key_columns.get(layout.full_name)
+    if wanted is None:
+        return layout.primary_key
+    numbers = {column.name: index for index, column in enumerate(layout.columns)}
+    unknown = [name for name in wanted if name not in numbers]
+    if unknown:
+        raise OptionError(
+            "INVALID_VALUE",
+            f"option message.key.columns: {layout.full_name} has no column {', '.join(unknown)}",
+            hint=f"Its columns are {', '.join(name for name in numbers if name)}",
+        )
+    return tuple(numbers[name] for name in wanted)

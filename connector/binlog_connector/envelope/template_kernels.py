@@ -1,0 +1,355 @@
+"""Kernels that fill in what messages say beside their rows: once an event, and then once a message.
+
+A template is a row of literals with a field after each. Fields of the event are filled in once for each event; where a
+field of the message comes, the text is cut, so that an event's text is some segments.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from binlog_format.kernels import kernel
+from binlog_format.writing_kernels import (
+    QUOTE,
+    digit_count,
+    escaped_size,
+    put_bytes,
+    put_digits,
+    put_escaped,
+    put_fixed,
+    put_null,
+    put_signed,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Table
+    from binlog_format.kernels import Bytes
+
+    Int32s = NDArray[np.int32]
+    Int64s = NDArray[np.int64]
+
+# Fields of an event.
+NOTHING = 0
+MILLISECONDS = 1  # three zeros after the seconds, and three more for each of the next two
+MICROSECONDS = 2
+NANOSECONDS = 3
+SEQUENCE_START = 4  # all of the total order but the number of the row
+SERVER_ID = 5
+GTID = 6
+FILE = 7
+POSITION = 8
+THREAD = 9
+QUERY = 10
+TRANSACTION_ID = 11
+# Fields of a message; from here on.
+SEQUENCE_ROW = 12
+ROW = 13
+TOTAL_ORDER = 14
+TABLE_ORDER = 15
+OP = 16
+
+SEQUENCE_WIDTHS = (10, 10, 5, 10, 10)
+"""Digits of file_no, page, chunk, event_no and row_no."""
+_GROUP_SIZE = sum(SEQUENCE_WIDTHS[:3]) + 3  # of a sequence, with its dots
+_FIELD_SIZE_MAX = 64  # of every field without a text: three numbers of 20 digits, or a sequence
+_DOT = 0x2E
+_BRACE = 0x7D
+_ZERO = 0x30
+_U0 = np.uint64(0)
+
+_FILE_IS = np.frombuffer(b'"file=', dtype=np.uint8).copy()
+_POSITION_IS = np.frombuffer(b",pos=", dtype=np.uint8).copy()
+
+
+class EventSources(NamedTuple):
+    """What the fields of events are filled in from; texts one after the other, with where each begins and ends.
+
+    Attributes:
+        literals: Of all templates, each with as many as there are *fields*.
+        literal_offsets: Of these.
+        fields: The field after each literal of a template.
+        gtids: Of each group.
+        gtid_offsets: Of these.
+        files: Names of files, as JSON.
+        file_offsets: Of these.
+        group_files: Of each group its file.
+        threads: Of each group its thread; below 0: unknown.
+        queries: Statements.
+        query_offsets: Of these.
+        event_queries: Of each event of the block its statement; below 0: unknown.
+    """
+
+    literals: Bytes
+    literal_offsets: Int64s
+    fields: Int64s
+    gtids: Bytes
+    gtid_offsets: Int32s
+    files: Bytes
+    file_offsets: Int64s
+    group_files: Int64s
+    threads: Int64s
+    queries: Bytes
+    query_offsets: Int32s
+    event_queries: Int32s
+
+
+@kernel
+def room_for_events(sources: EventSources, rows: Int64s, literal_sizes: Int64s) -> int:
+    """How many bytes `fill_events` writes at most.
+
+    Args:
+        sources: As there.
+        rows: As there.
+        literal_sizes: Bytes of all literals of each event.
+    """
+    gtid_max = 0
+    for group in range(len(sources.group_files)):
+        gtid_max = max(gtid_max, sources.gtid_offsets[group + 1] - sources.gtid_offsets[group])
+    room: int = len(rows) * (len(sources.fields) * _FIELD_SIZE_MAX + 2 * (gtid_max + 2 + sources.file_offsets[-1]))
+    for slot in range(len(rows)):
+        room += literal_sizes[slot]
+        query = sources.event_queries[rows[slot]]
+        if query >= 0:
+            room += escaped_size(sources.queries, sources.query_offsets[query], sources.query_offsets[query + 1])
+    return room
+
+
+@kernel
+def _put_position(out: Bytes, at: int, file_no: int, page: int, chunk: int) -> int:
+    at = put_fixed(out, at, file_no, SEQUENCE_WIDTHS[0])
+    out[at] = _DOT
+    at = put_fixed(out, at + 1, page, SEQUENCE_WIDTHS[1])
+    out[at] = _DOT
+    at = put_fixed(out, at + 1, chunk, SEQUENCE_WIDTHS[2])
+    out[at] = _DOT
+    return at + 1
+
+
+@kernel
+def _put_event_no(out: Bytes, at: int, number: int) -> int:
+    at = put_fixed(out, at, number, SEQUENCE_WIDTHS[3])
+    out[at] = _DOT
+    return at + 1
+
+
+@kernel
+def _put_time(out: Bytes, at: int, seconds: int, field: int) -> int:
+    at = put_digits(out, at, np.uint64(seconds))
+    for _ in range(3 * field if seconds != 0 else 0):
+        out[at] = _ZERO
+        at += 1
+    return at
+
+
+@kernel
+def _put_gtid(out: Bytes, at: int, sources: EventSources, group: int) -> int:
+    out[at] = QUOTE
+    at = put_bytes(out, at + 1, sources.gtids, sources.gtid_offsets[group], sources.gtid_offsets[group + 1])
+    out[at] = QUOTE
+    return at + 1
+
+
+@kernel
+def _put_file(out: Bytes, at: int, sources: EventSources, group: int) -> int:
+    file = sources.group_files[group]
+    return put_bytes(out, at, sources.files, sources.file_offsets[file], sources.file_offsets[file + 1])
+
+
+@kernel
+def _put_place(out: Bytes, at: int, sources: EventSources, group: int, position: int) -> int:
+    # "file=mysql-bin.000001,pos=4": the name is JSON already, with quotes.
+    file = sources.group_files[group]
+    at = put_bytes(out, at, _FILE_IS, 0, _FILE_IS.size)
+    at = put_bytes(out, at, sources.files, sources.file_offsets[file] + 1, sources.file_offsets[file + 1] - 1)
+    at = put_bytes(out, at, _POSITION_IS, 0, _POSITION_IS.size)
+    at = put_signed(out, at, position)
+    out[at] = QUOTE
+    return at + 1
+
+
+@kernel
+def _put_number(out: Bytes, at: int, number: int) -> int:
+    return put_signed(out, at, number) if number >= 0 else put_null(out, at)
+
+
+@kernel
+def _put_query(out: Bytes, at: int, sources: EventSources, query: int) -> int:
+    if query < 0:
+        return put_null(out, at)
+    return put_escaped(out, at, sources.queries, sources.query_offsets[query], sources.query_offsets[query + 1])
+
+
+@kernel
+def fill_events(
+    events: Table, groups: Table, sources: EventSources, rows: Int64s, templates: Int64s, out: Bytes, segments: Int64s
+) -> int:
+    """Fill in the fields of events.
+
+    Args:
+        events: `EVENT_DTYPE`.
+        groups: `GROUP_DTYPE`.
+        sources: What they are filled in from.
+        rows: Which events, by their row.
+        templates: Of each of *rows* its template.
+        out: Room for what `room_for_events` says.
+        segments: Gets where each segment begins, and the last one ends; for each field of messages one, and one more.
+
+    Returns:
+        The byte after the last segment.
+    """
+    event_groups, event_nos, seconds = events["group"], events["event_no"], events["timestamp"]
+    file_nos, pages, chunks, positions = groups["file_no"], groups["page"], groups["chunk"], groups["file_offset"]
+    has_gtid, fields, offsets = groups["has_gtid"], sources.fields, sources.literal_offsets
+    at, cut = 0, 0
+    known_group, known_start = -1, 0  # of the sequence written last
+    for slot in range(len(rows)):
+        event = rows[slot]
+        group = event_groups[event]
+        literal = templates[slot] * len(fields)
+        segments[cut] = at
+        cut += 1
+        for field in fields:
+            at = put_bytes(out, at, sources.literals, offsets[literal], offsets[literal + 1])
+            literal += 1
+            if field >= SEQUENCE_ROW:
+                segments[cut] = at
+                cut += 1
+            elif field == SEQUENCE_START:
+                if group == known_group:
+                    at = put_bytes(out, at, out, known_start, known_start + _GROUP_SIZE)
+                else:
+                    known_group, known_start = group, at
+                    at = _put_position(out, at, file_nos[group], pages[group], chunks[group])
+                at = _put_event_no(out, at, event_nos[event])
+            elif field <= NANOSECONDS:
+                at = _put_time(out, at, seconds[event], field) if field != NOTHING else at
+            elif field == SERVER_ID:
+                at = put_digits(out, at, np.uint64(events["server_id"][event]))
+            elif field == POSITION:
+                at = _put_number(out, at, positions[group])
+            elif field == THREAD:
+                at = _put_number(out, at, sources.threads[group])
+            elif field == QUERY:
+                at = _put_query(out, at, sources, sources.event_queries[event])
+            elif field == FILE:
+                at = _put_file(out, at, sources, group)
+            elif has_gtid[group]:
+                at = _put_gtid(out, at, sources, group)
+            elif field == GTID:
+                at = put_null(out, at)
+            else:
+                at = _put_place(out, at, sources, group, positions[group])
+    segments[cut] = at
+    return at
+
+
+@kernel
+def _order_size(number: int) -> int:
+    return digit_count(np.uint64(number))
+
+
+@kernel
+def add_message_sizes(
+    message_fields: Int64s,
+    segments: Int64s,
+    slots: Int64s,
+    events: Int64s,
+    row_nos: Int32s,
+    total_orders: Int64s,
+    table_orders: Int64s,
+    ops: Int64s,
+    op_offsets: Int64s,
+    around: int,
+    sizes: Int64s,
+) -> None:
+    """Add the bytes that `write_messages` writes for each message; as its arguments of these names.
+
+    Args:
+        message_fields: As below, and so on.
+        segments: As below.
+        slots: As below.
+        events: As below.
+        row_nos: As below.
+        total_orders: As below.
+        table_orders: As below.
+        ops: As below.
+        op_offsets: As below.
+        around: Bytes of the closing brace and *tail*.
+        sizes: Gets more.
+    """
+    for row in range(len(sizes)):
+        first = slots[events[row]] * (len(message_fields) + 1)
+        size = around + segments[first + len(message_fields) + 1] - segments[first]
+        for k in range(len(message_fields)):
+            field = message_fields[k]
+            if field == SEQUENCE_ROW:
+                size += SEQUENCE_WIDTHS[4]
+            elif field == ROW:
+                size += _order_size(row_nos[row])
+            elif field == TOTAL_ORDER:
+                size += _order_size(total_orders[row])
+            elif field == TABLE_ORDER:
+                size += _order_size(table_orders[row])
+            else:
+                size += op_offsets[ops[row] + 1] - op_offsets[ops[row]]
+        sizes[row] += size
+
+
+@kernel
+def write_messages(
+    out: Bytes,
+    cursors: Int64s,
+    message_fields: Int64s,
+    texts: Bytes,
+    segments: Int64s,
+    slots: Int64s,
+    events: Int64s,
+    row_nos: Int32s,
+    total_orders: Int64s,
+    table_orders: Int64s,
+    ops: Int64s,
+    op_data: Bytes,
+    op_offsets: Int64s,
+    tail: Bytes,
+) -> None:
+    """Write what comes after the row of each message, a closing brace and *tail*.
+
+    Args:
+        out: Where to write.
+        cursors: Where each message has come to; moved on.
+        message_fields: The fields of messages in the template.
+        texts: What `fill_events` has written.
+        segments: Where its segments are.
+        slots: Of each event of the block its number in *segments*.
+        events: Of each message its event.
+        row_nos: Number of its row in the event.
+        total_orders: Its number in the transaction.
+        table_orders: Its number among those of the same table.
+        ops: Number of its operation.
+        op_data: What is written for the operations.
+        op_offsets: Where each begins, and the last one ends.
+        tail: Comes after the brace.
+    """
+    for row in range(len(cursors)):
+        segment = slots[events[row]] * (len(message_fields) + 1)
+        at = put_bytes(out, cursors[row], texts, segments[segment], segments[segment + 1])
+        for k in range(len(message_fields)):
+            field = message_fields[k]
+            if field == SEQUENCE_ROW:
+                at = put_fixed(out, at, row_nos[row], SEQUENCE_WIDTHS[4])
+            elif field == ROW:
+                at = put_digits(out, at, np.uint64(row_nos[row]))
+            elif field == TOTAL_ORDER:
+                at = put_digits(out, at, np.uint64(total_orders[row]))
+            elif field == TABLE_ORDER:
+                at = put_digits(out, at, np.uint64(table_orders[row]))
+            else:
+                at = put_bytes(out, at, op_data, op_offsets[ops[row]], op_offsets[ops[row] + 1])
+            segment += 1
+            at = put_bytes(out, at, texts, segments[segment], segments[segment + 1])
+        out[at] = _BRACE
+        cursors[row] = put_bytes(out, at + 1, tail, 0, tail.size)

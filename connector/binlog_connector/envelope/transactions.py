@@ -1,0 +1,206 @@
+"""Messages about transactions, and where changes are in theirs: `Transactions`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog_connector.envelope.change_messages import ChangeMessages, Orders
+from binlog_connector.envelope.connect_schema import TRANSACTION_KEY, TRANSACTION_VALUE, compact, wrapping
+from binlog_connector.envelope.event_groups import EventGroups
+from binlog_connector.envelope.message_batch import MessageKind, MessageRun, Place, sort_keys
+from binlog_format.rows.arrow_arrays import numbers_array, strings_array
+from binlog_format.views.json_rows import JsonRows, JsonStyle, json_column
+from binlog_format.views.json_texts import JsonTexts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_connector.envelope.occasion import Occasion
+    from binlog_connector.envelope.options import EnvelopeOptions
+    from binlog_format.block import Block
+
+    Int64s = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    # A transaction that has had messages and goes on.
+    group: int  # row in the group table of the current block
+    counts: Counter[str]  # values by `database.table`
+
+
+@dataclass(frozen=True, slots=True)
+class _Tally:
+    # How many values the transactions have, by group and table; ascending.
+    groups: Int64s
+    tables: Int64s
+    counts: Int64s
+
+
+class Transactions:
+    """Counts the values of transactions; give it the blocks of one log in order.
+
+    Args:
+        options: What messages look like.
+    """
+
+    def __init__(self, options: EnvelopeOptions) -> None:
+        schemas = options.schemas
+        self._key_wrapping = wrapping(TRANSACTION_KEY if schemas else None)
+        self._value_wrapping = wrapping(TRANSACTION_VALUE if schemas else None)
+        self._open: _Open | None = None
+
+    def enter(self, block: Block) -> None:
+        """Go on to the next block; a group that was open is its first one."""
+        if self._open is not None and len(block.groups):
+            self._open = None if block.groups["begins"][0] else _Open(0, self._open.counts)
+
+    def count(
+        self, occasion: Occasion, changes: Sequence[ChangeMessages], end: int
+    ) -> tuple[list[Orders], list[MessageRun]]:
+        """Where the values of *changes* are in their transactions, and the messages about these.
+
+        Args:
+            occasion: The block.
+            changes: Of each table, those that follow the ones before.
+            end: Row of the first event whose changes come later.
+
+        Returns:
+            For each of *changes* the orders of its values; the messages that begin and end transactions.
+        """
+        block = occasion.block
+        earlier = () if self._open is None else self._open.counts
+        names = sorted({one.envelope.layout.full_name for one in changes}.union(earlier))
+        sizes = [len(one.valued) for one in changes]
+        events = np.concatenate([np.empty(0, np.int64), *(one.events[one.valued] for one in changes)])
+        numbers = np.array([names.index(one.envelope.layout.full_name) for one in changes], dtype=np.int64)
+        tables = np.repeat(numbers, sizes)
+        sorting = np.argsort(events, kind="stable")
+        events, tables = events[sorting], tables[sorting]
+        groups: Int64s = block.events["group"][events]
+        orders = self._orders(groups, tables, names)
+        ranks = np.empty_like(sorting)
+        ranks[sorting] = np.arange(len(sorting))
+        split = np.split(ranks, np.cumsum(sizes)[:-1]) if sizes else []
+        of_changes = [Orders(orders.total[one], orders.of_table[one]) for one in split]
+        return of_changes, self._messages(block, events, groups, self._tally(groups, tables, names), names, end)
+
+    def _orders(self, groups: Int64s, tables: Int64s, names: list[str]) -> Orders:
+        total = _numbers_in_runs(groups)
+        of_both = groups * len(names) + tables
+        sorting = np.argsort(of_both, kind="stable")
+        of_table = np.empty_like(total)
+        of_table[sorting] = _numbers_in_runs(of_both[sorting])
+        if self._open is not None:
+            goes_on = groups == self._open.group
+            total[goes_on] += self._open.counts.total()
+            earlier = np.array([self._open.counts[name] for name in names], dtype=np.int64)
+            of_table[goes_on] += earlier[tables[goes_on]]
+        return Orders(total, of_table)
+
+    def _tally(self, groups: Int64s, tables: Int64s, names: list[str]) -> _Tally:
+        of_both, weights = groups * len(names) + tables, np.ones(len(groups), dtype=np.int64)
+        if self._open is not None:
+            earlier = [self._open.group * len(names) + names.index(name) for name in self._open.counts]
+            of_both = np.concatenate([np.array(earlier, dtype=np.int64), of_both])
+            weights = np.concatenate([np.array([*self._open.counts.values()], dtype=np.int64), weights])
+        found, codes = np.unique(of_both, return_inverse=True)
+        counts = np.zeros(len(found), dtype=np.int64)
+        np.add.at(counts, codes, weights)
+        return _Tally(found // max(len(names), 1), found % max(len(names), 1), counts)
+
+    def _messages(
+        self, block: Block, events: Int64s, groups: Int64s, tally: _Tally, names: list[str], end: int
+    ) -> list[MessageRun]:
+        present = np.unique(tally.groups)
+        last_events = (block.groups["first_event"] + block.groups["event_count"] - 1)[present]
+        closes = block.groups["ends"][present] & (last_events < end)
+        begin_groups, firsts = np.unique(groups, return_index=True)
+        begins = np.ones(len(begin_groups), dtype=np.bool_)
+        if self._open is not None:
+            begins &= begin_groups != self._open.group
+        self._open = self._still_open(present[~closes], tally, names)
+        runs = []
+        if begins.any():
+            runs.append(self._begins(block, events[firsts[begins]]))
+        if closes.any():
+            runs.append(self._ends(block, last_events[closes], _of_groups(tally, present[closes]), names))
+        return runs
+
+    def _still_open(self, groups: Int64s, tally: _Tally, names: list[str]) -> _Open | None:
+        if len(groups) == 0:
+            return None
+        assert len(groups) == 1, "only the last transaction goes on"
+        group = int(groups[0])
+        counts = {
+            names[table]: count
+            for of_group, table, count in zip(
+                tally.groups.tolist(), tally.tables.tolist(), tally.counts.tolist(), strict=True
+            )
+            if of_group == group
+        }
+        return _Open(group, Counter(counts))
+
+    def _begins(self, block: Block, events: Int64s) -> MessageRun:
+        nothing = pa.nulls(len(events), pa.string())
+        ids = EventGroups(block, events).transaction_ids()
+        texts = self._texts("BEGIN", ids, pa.nulls(len(events), pa.int64()), nothing, _milliseconds(block, events))
+        return self._run(ids, events, Place.BEGIN, texts)
+
+    def _ends(self, block: Block, events: Int64s, tally: _Tally, names: list[str]) -> MessageRun:
+        ids = EventGroups(block, events).transaction_ids()
+        starts = np.flatnonzero(np.diff(tally.groups, prepend=-1))
+        counts = np.add.reduceat(tally.counts, starts)
+        labels = strings_array([compact(name) for name in names]).take(numbers_array(tally.tables))
+        entries = pc.binary_join_element_wise(
+            '{"data_collection":', labels, ',"event_count":', numbers_array(tally.counts).cast(pa.string()), "}", ""
+        )
+        bounds = np.append(starts, len(tally.groups)).astype(np.int32)
+        joined = pc.binary_join(pa.ListArray.from_arrays(numbers_array(bounds), entries), ",")
+        collections = pc.binary_join_element_wise("[", joined, "]", "")
+        texts = self._texts("END", ids, numbers_array(counts), collections, _milliseconds(block, events))
+        return self._run(ids, events, Place.END, texts)
+
+    def _texts(
+        self, status: str, ids: pa.Array, counts: pa.Array, collections: pa.Array, milliseconds: pa.Array
+    ) -> JsonTexts:
+        columns = [
+            json_column("status", strings_array([status]).take(numbers_array(np.zeros(len(ids), dtype=np.int64)))),
+            json_column("id", ids),
+            json_column("event_count", counts),
+            json_column("data_collections", collections, style=JsonStyle(ready=True)),
+            json_column("ts_ms", milliseconds),
+        ]
+        return JsonTexts.of_rows(JsonRows(columns, len(ids)), *self._value_wrapping)
+
+    def _run(self, ids: pa.Array, events: Int64s, place: Place, texts: JsonTexts) -> MessageRun:
+        count = len(events)
+        keys = JsonTexts.of_rows(JsonRows([json_column("id", ids)], count), *self._key_wrapping)
+        return MessageRun.of_texts(MessageKind.TRANSACTION, None, None, sort_keys(events, place), events, keys, texts)
+
+
+def _numbers_in_runs(codes: Int64s) -> Int64s:
+    """Of each of *codes*, equal ones together, its number among the equal ones, from 1."""
+    places = np.arange(len(codes), dtype=np.int64)
+    is_first = np.ones(len(codes), dtype=np.bool_)
+    is_first[1:] = codes[1:] != codes[:-1]
+    numbers: Int64s = places - np.maximum.accumulate(np.where(is_first, places, 0)) + 1
+    return numbers
+
+
+def _of_groups(tally: _Tally, groups: Int64s) -> _Tally:
+    chosen = np.isin(tally.groups, groups)
+    return _Tally(tally.groups[chosen], tally.tables[chosen], tally.counts[chosen])
+
+
+def _milliseconds(block: Block, events: Int64s) -> pa.Array:
+    return numbers_array(block.events["timestamp"][events].astype(np.int64) * 1000)

@@ -1,0 +1,111 @@
+"""`docs/kafka.md`: the messages that it shows are those that the program makes."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+from binlog_connector.envelope.heartbeat import heartbeat
+from binlog_connector.envelope.messages import MessagesView
+from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions
+from binlog_format.events.encoding import Origin, QueryContext, encode_query
+from binlog_format.events.table_map_layout import ColumnType
+from tests.docs.markdown import REPO, code_blocks
+from tests.format.rows.plain_blocks import plain_block
+from tests.format.rows.plain_rows import (
+    DELETE,
+    UPDATE,
+    WRITE,
+    PlainColumn,
+    event,
+    gtid_event,
+    rows_event,
+    sized,
+    table_map,
+)
+
+GUIDE = "docs/kafka.md"
+NOW = 1_700_000_001_123_456_789
+OPTIONS = EnvelopeOptions("shop", transaction_metadata=True, schema_changes=True)
+_COLUMNS = [PlainColumn(ColumnType.LONG, unsigned=False), PlainColumn(ColumnType.VARCHAR, b"\x40\x00", collation=45)]
+_FIRST, _OTHER, _MOVED = (
+    [number.to_bytes(4, "little"), sized(text, 1)] for number, text in ((1, b"a"), (1, b"b"), (2, b"b"))
+)
+
+
+def _groups() -> list[list[bytes]]:
+    maps = table_map(_COLUMNS, table="orders", key=(0,))
+    ddl = "CREATE TABLE orders (c0 INT PRIMARY KEY, c1 VARCHAR(16))"
+    changes = [
+        rows_event(WRITE, [_FIRST], 2),
+        rows_event(UPDATE, [_FIRST, _OTHER], 2),
+        rows_event(UPDATE, [_OTHER, _MOVED], 2),
+        rows_event(DELETE, [_MOVED], 2),
+    ]
+    return [
+        [gtid_event(1), encode_query(ddl, Origin(1_700_000_000, 7), QueryContext(database="shop"))],
+        [gtid_event(2), *(part for change in changes for part in (maps, change)), event(16, bytes(8))],
+    ]
+
+
+def _messages(options: EnvelopeOptions) -> list[dict[str, Any]]:
+    block = plain_block(_groups())
+    block.groups["has_gtid"], block.groups["server_id"], block.groups["seqno"] = True, 7, [1, 2]
+    block.groups["file_no"], block.groups["file_offset"], block.groups["chunk"] = 1, [330, 512], [330, 512]
+    block = replace(block, path_of="/var/lib/mysql/mariadb-bin.{:06}".format)
+    found: list[dict[str, Any]] = []
+    for batch in MessagesView(options, clock_ns=lambda: NOW).batches([block]):
+        found += batch.to_pylist()
+    return found
+
+
+def _shown(message: dict[str, Any]) -> str:
+    names = {
+        "key": "key",
+        "value": "value",
+        "new_key": "header __debezium.newkey",
+        "old_key": "header __debezium.oldkey",
+    }
+    parts = [
+        (label, message[name]) for name, label in names.items() if message[name] is not None or name in ("key", "value")
+    ]
+    return "".join(f"{label}: {'null' if part is None else part.decode()}\n" for label, part in parts)
+
+
+def expected() -> str:
+    """The part of the document that is made."""
+    found = _messages(OPTIONS)
+    titles = [
+        "`CREATE TABLE`",
+        "Begin of a transaction",
+        "INSERT",
+        "UPDATE",
+        "UPDATE of the key: delete",
+        "its tombstone",
+        "and create",
+        "DELETE",
+        "its tombstone",
+        "End of the transaction",
+    ]
+    flat = _messages(EnvelopeOptions("shop", format=EnvelopeFormat.FLAT))
+    key, value = heartbeat(OPTIONS, NOW)
+    shown = [(title, _shown(message)) for title, message in zip(titles, found, strict=True)]
+    shown.append(("Heartbeat", f"key: {key.decode()}\nvalue: {value.decode()}\n"))
+    shown.append(("INSERT, flat", _shown(flat[0])))
+    schemas = _messages(replace(OPTIONS, transaction_metadata=False, schema_changes=False, schemas=True))
+    shown.append(("The key of all of these, with its schema", f"key: {schemas[0]['key'].decode()}\n"))
+    return "\n".join(f"{title}:\n\n```json\n{text}```\n" for title, text in shown)
+
+
+def test_messages_are_those_of_the_guide() -> None:
+    text = (REPO / GUIDE).read_text()
+    assert expected() in text
+    assert len(code_blocks(GUIDE, "json")) == 13
+
+
+def test_lines_of_the_guide_are_json() -> None:
+    for block in code_blocks(GUIDE, "json"):
+        for line in block.text.splitlines():
+            json.loads(re.sub(r"^[^:]*: ", "", line))
