@@ -45,10 +45,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
+    from binlog_connector.envelope.message_lines import MessageLines
     from binlog_format import Log
     from binlog_format.views.changefeed import ChangefeedView
     from binlog_format.views.changes import ChangesView
     from binlog_format.views.read_range import ReadRange
+
+    _AnyView = ChangesView | ChangefeedView | MessageLines
 
 TABLE_ROWS = 50
 """Rows printed for people when no limit is given."""
@@ -69,8 +72,11 @@ class ChangesOutput(StrEnum):
     JSONL = "jsonl"
     PARQUET = "parquet"
     ARROW = "arrow"
+    DEBEZIUM = "debezium"
+    FLAT = "flat"
 
 
+_MESSAGES = (ChangesOutput.DEBEZIUM, ChangesOutput.FLAT)
 _TO_FILE = (ChangesOutput.PARQUET, ChangesOutput.ARROW)
 OP_COLORS = {"insert": "green", "update": "yellow", "delete": "red"}
 
@@ -83,8 +89,15 @@ _OutputOption = Annotated[
         "--output",
         "-o",
         help="For people (table), for programs (jsonl: one JSON object a line), or into FILE (parquet; arrow: an "
-        "Arrow IPC file).",
+        "Arrow IPC file). As messages, one JSON object a line: in Debezium's envelope (debezium), or as rows with what "
+        "happened to them (flat).",
     ),
+]
+_TopicPrefixOption = Annotated[
+    str, typer.Option(help="First part of the topics' names, with --output debezium or flat.")
+]
+_SchemasOption = Annotated[
+    bool, typer.Option("--schemas", help="Each key and value carries its schema, with --output debezium or flat.")
 ]
 _ViewOption = Annotated[
     View,
@@ -120,6 +133,8 @@ def changes(  # noqa: PLR0913 - the options of the command
     zero_dates: ZeroDatesOption = ZeroDates.NULL,
     time_type: TimeTypeOption = TimeType.TEXT,
     replace_invalid_text: ReplaceInvalidTextOption = False,
+    topic_prefix: _TopicPrefixOption = "binlog",
+    schemas: _SchemasOption = False,
 ) -> None:
     """Print the changed rows of a log, in commit order, or write them into a Parquet or Arrow file."""
     # Compiled code takes a moment to load: not for --help.
@@ -131,24 +146,29 @@ def changes(  # noqa: PLR0913 - the options of the command
         raise OptionError("MISSING", "--view changefeed needs --table: the table's columns are the row's")
     if (output in _TO_FILE) != (file is not None):
         raise OptionError("MISSING", "--output parquet and --output arrow need a FILE, and nothing else takes one")
+    if output in _MESSAGES and view is View.CHANGEFEED:
+        raise OptionError("INVALID_VALUE", f"--output {output} makes messages of changes: leave out --view")
     check_table_name("--table", table)
-    schemas = SchemaHistory() if schema_file is None else SchemaHistory.from_schema_file(str(schema_file))
-    decoding = Decoding(schemas, zero_dates, time_type, replace_invalid_text)
+    history = SchemaHistory() if schema_file is None else SchemaHistory.from_schema_file(str(schema_file))
+    decoding = Decoding(history, zero_dates, time_type, replace_invalid_text)
     with open_log(path) as log:
         part = ReadRange.of(log, start, end)
         typed_table = table if view is View.CHANGEFEED or file is not None else None
         if table is not None and typed_table is None:
             tables = ",".join(filter(None, (tables, re.escape(table))))
-        selected = _view(view, typed_table, TableFilter(tables, exclude_tables), part, decoding)
+        accepted = TableFilter(tables, exclude_tables)
+        selected: _AnyView = _view(view, typed_table, accepted, part, decoding)
+        if output in _MESSAGES:
+            selected = _messages(output, topic_prefix, schemas, accepted, part, decoding)
         named = re.escape(typed_table) if typed_table is not None else tables
         warnings = RowFormatWarnings(TableFilter(named, exclude_tables))
         blocks = warnings.observed(part.blocks(log), log, part.groups)
-        batches = selected.batches(schemas.following(blocks, path, part.start))
+        batches = selected.batches(history.following(blocks, path, part.start))
         if file is None and limit != 0 and (tables or table):
             batches = _some(batches, table, tables, is_all=start is None and end is None)
         if file is not None:
             _write_file(limited(batches, limit), selected, table, FileFormat(output.value), file)
-        elif output is ChangesOutput.JSONL:
+        elif output is not ChangesOutput.TABLE:
             write_batches(batches, selected, limit)
         else:
             _print_table(batches, selected, TABLE_ROWS if limit is None else limit, log)
@@ -183,9 +203,25 @@ def _view(
     return ChangesView(table=table, tables=tables, groups=part.groups, decoding=decoding)
 
 
+def _messages(
+    output: ChangesOutput,
+    topic_prefix: str,
+    schemas: bool,
+    tables: TableFilter,
+    part: ReadRange,
+    decoding: Decoding,
+) -> MessageLines:
+    from binlog_connector.envelope.message_lines import MessageLines
+    from binlog_connector.envelope.messages import MessagesView
+    from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions
+
+    options = EnvelopeOptions(topic_prefix, format=EnvelopeFormat(output.value), schemas=schemas)
+    return MessageLines(MessagesView(options, tables=tables, groups=part.groups, decoding=decoding), topic_prefix)
+
+
 def _write_file(
     batches: Iterator[pa.RecordBatch],
-    view: ChangesView | ChangefeedView,
+    view: _AnyView,
     table: str | None,
     file_format: FileFormat,
     file: Path,
@@ -203,7 +239,7 @@ def _write_file(
     output_console().print(f"{rows:,} rows written to {escaped(str(file))}")
 
 
-def _print_table(batches: Iterator[pa.RecordBatch], view: ChangesView | ChangefeedView, limit: int, log: Log) -> None:
+def _print_table(batches: Iterator[pa.RecordBatch], view: _AnyView, limit: int, log: Log) -> None:
     # One row more than is shown tells whether there are more.
     rows = list(itertools.islice(json_rows(batches, view), limit + 1))
     console = output_console()
