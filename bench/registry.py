@@ -14,6 +14,7 @@ MODULES = (
     "bench.innodb_container",
     "bench.rows",
     "bench.arrow",
+    "bench.envelope",
     "bench.spark_source",
     "bench.spark_planning",
     "bench.spark_latency",

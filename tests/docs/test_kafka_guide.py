@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -103,6 +106,15 @@ def test_messages_are_those_of_the_guide() -> None:
     text = (REPO / GUIDE).read_text()
     assert expected() in text
     assert len(code_blocks(GUIDE, "json")) == 13
+
+
+def test_messages_are_the_same_without_the_compiler() -> None:
+    """The kernels are Python too, and then check every bound."""
+    program = "from tests.docs.test_kafka_guide import expected; print(expected(), end='')"
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(REPO)}
+    command = [sys.executable, "-W", "error", "-c", program]
+    run = subprocess.run(command, env=environment, cwd=REPO, capture_output=True, text=True, check=False)
+    assert (run.stdout, run.returncode) == (expected(), 0), run.stderr
 
 
 def test_lines_of_the_guide_are_json() -> None:

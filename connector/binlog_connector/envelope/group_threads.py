@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
-from binlog_format.events.query_layout import QUERY_FIXED_SIZE
+from binlog_connector.envelope.message_kernels import UNKNOWN_THREAD, find_threads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from binlog_format.block import Block
 
     Int64s = NDArray[np.int64]
-
-UNKNOWN_THREAD = -1
 
 
 class GroupThreads:
@@ -32,11 +29,7 @@ class GroupThreads:
     def of_groups(self, block: Block) -> Int64s:
         """Of each group of *block* the thread of its first query event; `UNKNOWN_THREAD` without one."""
         threads = np.full(len(block.groups), UNKNOWN_THREAD, dtype=np.int64)
-        events = block.events
-        is_query = (events["type"] == EventType.QUERY) & (events["size"] >= QUERY_FIXED_SIZE)
-        queries = np.flatnonzero(is_query)[::-1]  # the last assignment to a group counts: that of its first query
-        places = events["start"][queries][:, np.newaxis] + np.arange(EVENT_HEADER_SIZE, EVENT_HEADER_SIZE + 4)
-        threads[events["group"][queries]] = np.ascontiguousarray(block.data[places]).view("<u4")[:, 0]
+        find_threads(block.data, block.events, threads)
         if len(threads):
             if not block.groups["begins"][0]:
                 threads[0] = self._open

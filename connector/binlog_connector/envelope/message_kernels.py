@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
+from binlog_format.events.query_layout import QUERY_FIXED_SIZE
 from binlog_format.kernels import kernel
-from binlog_format.memory_kernels import copy_bytes
+from binlog_format.memory_kernels import copy_bytes, load_u32
 from binlog_format.writing_kernels import COMMA, put_bytes, put_null
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from binlog_format.block import Table
     from binlog_format.kernels import Bytes
 
     Int32s = NDArray[np.int32]
@@ -20,11 +23,28 @@ if TYPE_CHECKING:
     Uint64s = NDArray[np.uint64]
 
 NO_IMAGE = -1
+UNKNOWN_THREAD = -1
+_QUERY = int(EventType.QUERY)
 CREATE, UPDATE, DELETE, TOMBSTONE = range(4)
 _NULL_SIZE = 4
 _U0 = np.uint64(0)
 _SHIFTS = np.arange(0, 64, 8, dtype=np.uint64)
 _BYTE = np.uint64(0xFF)
+
+
+@kernel
+def find_threads(data: Bytes, events: Table, threads: Int64s) -> None:
+    """Find the sessions that the first query event of each group names.
+
+    Args:
+        data: What the events point into.
+        events: `EVENT_DTYPE`.
+        threads: Of each group; gets the thread where it is `UNKNOWN_THREAD`.
+    """
+    types, starts, sizes, groups = events["type"], events["start"], events["size"], events["group"]
+    for event in range(len(events)):
+        if types[event] == _QUERY and sizes[event] >= QUERY_FIXED_SIZE and threads[groups[event]] == UNKNOWN_THREAD:
+            threads[groups[event]] = load_u32(data, starts[event] + EVENT_HEADER_SIZE)
 
 
 @kernel

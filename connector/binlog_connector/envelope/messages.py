@@ -76,11 +76,12 @@ class MessagesView:
         self._options = options
         self._decoding = replace(decoding, time_type=TimeType.MICROS)
         tables = tables or TableFilter()
-        wanted = [types for op, types in _EVENT_TYPES.items() if op not in options.skipped_operations]
+        kinds = [types for op, types in _EVENT_TYPES.items() if op not in options.skipped_operations]
+        wanted = frozenset(int(kind) for types in kinds for kind in types)
         self._selection = Selection(
             tables,
             groups,
-            event_types=frozenset(int(kind) for types in wanted for kind in types),
+            event_types=wanted if options.skipped_operations else None,
             decoding=self._decoding,
         )
         self._clock_ns = clock_ns
