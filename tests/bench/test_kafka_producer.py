@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.registry import chosen, set_share
-from binlog_streaming.demo.kafka_broker import JARS
+from binlog_streaming.demo.servers.fetch import KAFKA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ def small() -> Iterator[None]:
 
 @pytest.mark.parametrize("client", ["confluent", "python"])
 def test_a_run(client: str) -> None:
-    if not (JARS / ".fetched").exists():
-        pytest.skip("there is no Kafka broker: `make kafka` fetches it")
+    if not KAFKA.file.exists():
+        pytest.skip("there is no Kafka broker: `make servers` fetches it")
     (one,) = chosen([f"kafka.producer.{client}.rows_per_s"])
     assert one.measure() > 0
