@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_streaming.lake.key_kernels import SPREAD, find_candidates
+from binlog_streaming.lake.sorting import distinct, whole_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +91,7 @@ class _Integers:
     # table takes: there is a flag for each of more places than there are keys, set where a key falls.
 
     def __init__(self, keys: pa.Array | pa.ChunkedArray) -> None:
-        self._values, self.of_keys = np.unique(_whole(keys), return_inverse=True)
+        self._values, self.of_keys = distinct(whole_numbers(keys))
         bits = int(np.clip(np.ceil(np.log2(_PLACES * max(len(self._values), 1))), _BITS_MIN, _BITS_MAX))
         self._shift = np.uint64(64 - bits)
         is_taken = np.zeros(1 << bits, np.bool_)
@@ -99,7 +100,7 @@ class _Integers:
 
     def find(self, column: pa.Array) -> tuple[Indices, Indices]:
         """See `_Values`."""
-        values = _whole(column)
+        values = whole_numbers(column)
         rows = np.empty(len(values), np.int64)
         count = find_candidates(values.view(np.uint64), self._flags, self._shift, rows)
         assert count >= 0, "there is a flag for each place"
@@ -110,12 +111,6 @@ class _Integers:
         if column.null_count:
             known &= column.is_valid().to_numpy(zero_copy_only=False)[rows]
         return rows[known], numbers[known]
-
-
-def _whole(column: pa.Array | pa.ChunkedArray) -> Indices:
-    # A copy, as kernels need it; null is any number.
-    values: Indices = pc.fill_null(column, 0).to_numpy().astype(np.int64)
-    return values
 
 
 _PLACES = 16

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array
+from binlog_streaming.lake.sorting import distinct, integers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,6 +55,9 @@ def row_ids(rows: pa.Table) -> tuple[Indices, int]:
     Args:
         rows: Columns of types that Arrow groups.
     """
+    if rows.num_columns == 1 and (values := integers(rows.column(0))) is not None:
+        known, numbers = distinct(values)
+        return numbers, len(known)
     names = [f"c{number}" for number in range(rows.num_columns)]
     numbered = pa.Table.from_arrays([*rows.columns, pa.array(np.arange(rows.num_rows))], names=[*names, "row"])
     lists = one_array(numbered.group_by(names, use_threads=False).aggregate([("row", "list")]).column("row_list"))

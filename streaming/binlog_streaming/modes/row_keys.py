@@ -12,6 +12,7 @@ from binlog_format.errors import SchemaError, TableError, UnsupportedError
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.row_values import row_ids
+from binlog_streaming.lake.sorting import ascending, integers
 from binlog_streaming.modes.absent_columns import WHOLE_IMAGES_HINT, with_default
 
 if TYPE_CHECKING:
@@ -87,6 +88,9 @@ class KeyTable:
         Args:
             ranks: A permutation: the place of each image in the order that counts; None: as they stand.
         """
+        if ranks is None and self.rows.num_columns == 1 and (values := integers(self.rows.column(0))) is not None:
+            places, begins = ascending(values)
+            return np.sort(places[np.append(begins[1:], True)[: len(places)]])
         order = np.arange(self.rows.num_rows, dtype=np.int64) if ranks is None else ranks
         ranked = self.rows.append_column("rank", numbers_array(order))
         last = ranked.group_by(self.rows.column_names).aggregate([("rank", "max")]).column("rank_max").to_numpy()
