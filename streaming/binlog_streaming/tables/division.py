@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings import Sink, TableRule
     from binlog_streaming.tables.tasks import Tasks
 
-PART_CHANGES = 50_000
+PART_CHANGES = 250_000
 """Row changes of a part, at least, unless they are large: fewer are merged before others have begun to help."""
 
 WHOLE_BYTES = 384 << 20

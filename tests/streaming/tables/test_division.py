@@ -377,8 +377,8 @@ def test_rows_that_are_dealt_out_by_key_take_three(rule: TableRule, merge: Merge
 
 
 def test_step_is_divided_where_it_is_worth_it_or_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(division, "PART_CHANGES", 50_000)
-    small, hot, huge = _component(90_000, 1 << 20), _component(200_000, 1 << 24), _component(10, 1 << 30)
+    monkeypatch.setattr(division, "PART_CHANGES", 250_000)
+    small, hot, huge = _component(450_000, 1 << 20), _component(1_000_000, 1 << 24), _component(10, 1 << 30)
     steps = [component.steps[0] for component in (small, hot, huge)]
     assert [part_count(step, 8) for step in steps if isinstance(step, RowsStep)] == [1, 4, 16]
     assert [is_divided(one, 8, "delta") for one in (small, hot, huge)] == [False, True, True]
