@@ -50,13 +50,14 @@ def _groups() -> list[list[bytes]]:
     return [
         [gtid_event(1), encode_query(ddl, Origin(1_700_000_000, 7), QueryContext(database="shop"))],
         [gtid_event(2), *(part for change in changes for part in (maps, change)), event(16, bytes(8))],
+        [gtid_event(3), encode_query("TRUNCATE orders", Origin(1_700_000_000, 7), QueryContext(database="shop"))],
     ]
 
 
 def _messages(options: EnvelopeOptions) -> list[dict[str, Any]]:
     block = plain_block(_groups())
-    block.groups["has_gtid"], block.groups["server_id"], block.groups["seqno"] = True, 7, [1, 2]
-    block.groups["file_no"], block.groups["file_offset"], block.groups["chunk"] = 1, [330, 512], [330, 512]
+    block.groups["has_gtid"], block.groups["server_id"], block.groups["seqno"] = True, 7, [1, 2, 3]
+    block.groups["file_no"], block.groups["file_offset"], block.groups["chunk"] = 1, [330, 512, 990], [330, 512, 990]
     block = replace(block, path_of="/var/lib/mysql/mariadb-bin.{:06}".format)
     found: list[dict[str, Any]] = []
     for batch in MessagesView(options, clock_ns=lambda: NOW).batches([block]):
@@ -91,6 +92,8 @@ def expected() -> str:
         "DELETE",
         "its tombstone",
         "End of the transaction",
+        "TRUNCATE, among the schema changes",
+        "and in the topic of the table",
     ]
     flat = _messages(EnvelopeOptions("shop", format=EnvelopeFormat.FLAT))
     key, value = heartbeat(OPTIONS, NOW)
@@ -105,7 +108,7 @@ def expected() -> str:
 def test_messages_are_those_of_the_guide() -> None:
     text = (REPO / GUIDE).read_text()
     assert expected() in text
-    assert len(code_blocks(GUIDE, "json")) == 13
+    assert len(code_blocks(GUIDE, "json")) == 15
 
 
 def test_messages_are_the_same_without_the_compiler() -> None:

@@ -50,7 +50,7 @@ def sort_keys(events: Int64s, place: Place) -> Int64s:
     return events * len(Place) + int(place)
 
 
-OPS = ("c", "u", "d")
+OPS = ("c", "u", "d", "t")
 NO_OP = -1
 NO_KEY = -1
 

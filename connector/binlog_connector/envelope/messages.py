@@ -18,6 +18,7 @@ from binlog_connector.envelope.options import Operation
 from binlog_connector.envelope.schema_changes import SchemaChanges
 from binlog_connector.envelope.table_envelope import TableEnvelope
 from binlog_connector.envelope.transactions import Transactions
+from binlog_connector.envelope.truncates import Truncates
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding, TimeType
 from binlog_format.rows.images import read_images
 from binlog_format.views.bounded import bounded
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from binlog_format.views.json_texts import JsonTexts
 
     Int64s = NDArray[np.int64]
+    TopicOf = Callable[[MessageKind, str | None, str | None], str]
 
 _EVENT_TYPES = {
     Operation.CREATE: WRITE_TYPES,
@@ -62,6 +64,7 @@ class MessagesView:
         decoding: What the log leaves open; TIME is always read as microseconds.
         groups: Which event groups are wanted; default: all.
         clock_ns: Tells the time at which a block's messages are made, nanoseconds since 1970 UTC.
+        topic_of: The topic of messages, by their kind, database and table: then a batch holds messages of one topic.
     """
 
     def __init__(
@@ -72,8 +75,10 @@ class MessagesView:
         decoding: Decoding = DEFAULT_DECODING,
         groups: GroupFilter = ALL_GROUPS,
         clock_ns: Callable[[], int] = time.time_ns,
+        topic_of: TopicOf | None = None,
     ) -> None:
         self._options = options
+        self._topic_of = topic_of
         self._decoding = replace(decoding, time_type=TimeType.MICROS)
         tables = tables or TableFilter()
         kinds = [types for op, types in _EVENT_TYPES.items() if op not in options.skipped_operations]
@@ -90,9 +95,10 @@ class MessagesView:
         self._queries = StatementTexts() if options.query else None
         self._transactions = Transactions(options) if options.transaction_metadata else None
         self._schema_changes = SchemaChanges(options, tables, groups)
+        self._truncates = Truncates(options, tables, groups)
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
-        """The messages of *blocks* (`MESSAGES_SCHEMA`), one batch (rarely more) for a block that has any.
+        """The messages of *blocks* (`MESSAGES_SCHEMA`), a batch (rarely more) for each block, or for each topic in it.
 
         Raises:
             SchemaError: `NO_COLUMN_METADATA`.
@@ -109,7 +115,7 @@ class MessagesView:
 
     def _batches_of(self, occasion: Occasion) -> Iterator[pa.RecordBatch]:
         block = occasion.block
-        statements = self._schema_changes.runs(occasion)
+        statements = self._schema_changes.runs(occasion) + self._truncates.runs(occasion)
         touched = self._selection.of(block)
         texts = self._texts(occasion, touched)
         parts = self._parts(block, touched)
@@ -118,8 +124,16 @@ class MessagesView:
             runs = self._change_runs(part, occasion, texts, end)
             runs += [run for run in statements if run.events[0] < end]
             statements = [run for run in statements if run.events[0] >= end]
-            if runs:
-                yield message_batch(block, runs)
+            for together in self._by_topic(runs):
+                yield message_batch(block, together)
+
+    def _by_topic(self, runs: list[MessageRun]) -> Iterable[list[MessageRun]]:
+        if self._topic_of is None:
+            return [runs] if runs else []
+        topics: dict[str, list[MessageRun]] = {}
+        for run in runs:
+            topics.setdefault(self._topic_of(run.kind, run.database, run.table), []).append(run)
+        return topics.values()
 
     def _texts(self, occasion: Occasion, touched: list[TableEvents]) -> EventTexts | None:
         if not touched:

@@ -58,6 +58,8 @@ class Operation(StrEnum):
     CREATE = "c"
     UPDATE = "u"
     DELETE = "d"
+    TRUNCATE = "t"
+    """All rows at once."""
 
 
 @dataclass(frozen=True, slots=True)

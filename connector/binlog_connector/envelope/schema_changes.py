@@ -82,7 +82,7 @@ class SchemaChanges:
         database = changes[0][1].database if changes else statement.database
         table = changes[0][1].table if changes else None
         events = np.array([event], dtype=np.int64)
-        source = _source(occasion, events, database, table)
+        source = source_text(occasion, events, database, table)
         listed = [{"type": kind, "id": f'"{name.database}"."{name.table}"'} for kind, name in changes]
         columns = [
             json_column("source", strings_array([source]), style=JsonStyle(ready=True)),
@@ -105,7 +105,8 @@ class SchemaChanges:
         )
 
 
-def _source(occasion: Occasion, events: Int64s, database: str, table: str | None) -> str:
+def source_text(occasion: Occasion, events: Int64s, database: str, table: str | None) -> str:
+    """The object `source` of a message about a statement: that of the one event in *events*."""
     template = source_template(database, table, occasion.block.vendor, occasion.options)
     texts = EventTexts.of(occasion, [(template, events)])
     segments = [bytes(texts.data[start:end]).decode() for start, end in itertools.pairwise(texts.segments)]
