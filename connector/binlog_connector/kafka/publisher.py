@@ -30,6 +30,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from binlog_connector.crash_points import reached
+from binlog_connector.kafka.delivery import Delivery
 from binlog_connector.kafka.failures import is_transient
 from binlog_connector.kafka.offset_store import NOTHING, OffsetRecord, OffsetStore
 from binlog_connector.kafka.producer import ProducerSettings, open_producer
@@ -47,14 +48,6 @@ if TYPE_CHECKING:
     from binlog_connector.kafka.producer import Producer
 
 _RETRY_SECONDS = 0.5
-
-
-class Delivery(StrEnum):
-    """What a consumer can rely on."""
-
-    EXACTLY_ONCE = "exactly-once"
-    AT_LEAST_ONCE = "at-least-once"
-    """For brokers without transactions: after an error or a kill all messages since the last record come again."""
 
 
 class Step(StrEnum):

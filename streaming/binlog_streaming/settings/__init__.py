@@ -1,4 +1,6 @@
-"""A job as its TOML file says: `load_job(path)` -> `Job`.
+"""A job as its TOML file says: `load_job(path)` -> `Job`, `load_publish_job(path)` -> `PublishJob`.
+
+The section `[sink]` says which of the two it is.
 
 A name or a value that cannot be is an error of one line, which names the file, the line, the key and the nearest name
 that exists.
@@ -6,15 +8,10 @@ that exists.
 
 from __future__ import annotations
 
-import datetime
-import difflib
 import os
 import re
 import tomllib
-import types
 import typing
-from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import cast
 
@@ -22,12 +19,14 @@ import msgspec
 
 from binlog_format.errors import OptionError, StartError, storage_error
 from binlog_format.position import Place
-from binlog_streaming.settings.checks import Mistake, check_values
+from binlog_streaming.settings.checks import Mistake, check_publish_values, check_values
+from binlog_streaming.settings.job_file import AnyJob, JobFile, TomlTable
 from binlog_streaming.settings.lines import KeyPath, key_lines, key_text
 from binlog_streaming.settings.model import (
     Begin,
     Deletes,
     Job,
+    LogSource,
     Merge,
     Metrics,
     Mode,
@@ -45,11 +44,13 @@ from binlog_streaming.settings.model import (
     UnknownValues,
     parse_milliseconds,
 )
+from binlog_streaming.settings.publish_model import FILES_OF_SECURITY, KafkaSink, PublishJob
 
 __all__ = [
     "Begin",
     "Deletes",
     "Job",
+    "KafkaSink",
     "Merge",
     "Metrics",
     "Mode",
@@ -58,6 +59,7 @@ __all__ = [
     "OnPartitionDrop",
     "OnRowStatement",
     "OnStatement",
+    "PublishJob",
     "Sink",
     "Source",
     "Spark",
@@ -67,15 +69,42 @@ __all__ = [
     "UnknownValues",
     "check_job_values",
     "job_from",
+    "load_any_job",
     "load_job",
+    "load_publish_job",
     "parse_job",
     "parse_milliseconds",
 ]
 
-TomlTable = dict[str, object]
+_SourceT = typing.TypeVar("_SourceT", bound=LogSource)
+
+
+_COMMANDS = {"tables": "binlog-stream run", "kafka": "binlog-stream publish"}
+"""What runs a job, by the kind of its sink."""
 
 
 def load_job(path: Path) -> Job:
+    """Read a job file whose sink are tables.
+
+    Raises:
+        BinlogError: As `load_any_job`; `INVALID_VALUE`: its sink is another one.
+    """
+    return _tables_job(load_any_job(path), path)
+
+
+def load_publish_job(path: Path) -> PublishJob:
+    """Read a job file whose sink is Kafka.
+
+    Raises:
+        BinlogError: As `load_any_job`; `INVALID_VALUE`: its sink is another one.
+    """
+    job = load_any_job(path)
+    if isinstance(job, PublishJob):
+        return job
+    raise _other_sink(job, "kafka", path)
+
+
+def load_any_job(path: Path) -> AnyJob:
     """Read a job file; relative paths in it start at its folder, `${NAME}` and `${NAME:-default}` are filled in.
 
     Raises:
@@ -92,11 +121,16 @@ def load_job(path: Path) -> Job:
         raise OptionError("INVALID_VALUE", f"not a job file: {error}", at=Place(str(path))) from error
     except OSError as error:
         raise storage_error(path, "read", error) from error
-    return parse_job(text, file=path)
+    return parse_any_job(text, file=path)
 
 
 def parse_job(text: str, *, file: Path) -> Job:
     """`load_job` for text; *file* is named in errors, and relative paths start at its folder."""
+    return _tables_job(parse_any_job(text, file=file), file)
+
+
+def parse_any_job(text: str, *, file: Path) -> AnyJob:
+    """`load_any_job` for text; *file* is named in errors, and relative paths start at its folder."""
     try:
         content: TomlTable = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -107,10 +141,15 @@ def parse_job(text: str, *, file: Path) -> Job:
             line, reason = int(told["line"]), f"{told['reason']} at column {told['column']}"
         reason = f"not TOML: {reason[:1].lower()}{reason[1:]}"
         raise OptionError("INVALID_VALUE", reason, at=Place(f"{file}:{line}"), hint=_toml_hint(text, line)) from error
-    return job_from(content, file=file, lines=key_lines(text))
+    return _any_job_from(content, file=file, lines=key_lines(text))
 
 
-def job_from(content: TomlTable, *, file: Path, lines: typing.Mapping[KeyPath, int] | None = None) -> Job:
+def job_from(content: TomlTable, *, file: Path) -> Job:
+    """`load_job` for parsed TOML; *file* is named in errors, and relative paths start at its folder."""
+    return _tables_job(_any_job_from(content, file=file), file)
+
+
+def _any_job_from(content: TomlTable, *, file: Path, lines: typing.Mapping[KeyPath, int] | None = None) -> AnyJob:
     """Make a job of parsed TOML.
 
     Args:
@@ -118,30 +157,66 @@ def job_from(content: TomlTable, *, file: Path, lines: typing.Mapping[KeyPath, i
         file: Named in errors; relative paths start at its folder.
         lines: In which line keys stand; None: errors name no lines.
     """
-    job_file = _JobFile(file, {} if lines is None else lines)
+    job_file = JobFile(file, dict(lines or {}))
     content = cast("TomlTable", job_file.expand(content, ()))
+    job_file.choose_root(content)
+    is_publish = job_file.root is PublishJob
+    if is_publish:
+        content["sink"] = job_file.with_own_names(cast("TomlTable", content["sink"]))
     if isinstance(content.get("tables"), dict):
         content["tables"] = [content["tables"]]
         job_file.single_tables = True
-    job_file.check_names(Job, content, ())
+    job_file.check_names(job_file.root, content, ())
     try:
+        if is_publish:
+            publish_job = msgspec.convert({"name": file.stem, **content}, PublishJob)
+            check_publish_values(publish_job)
+            return _resolved_publish_job(publish_job, file.absolute().parent)
         job = msgspec.convert({"name": file.stem, **content}, Job)
         check_values(job)
+        return _resolved_job(job, file.absolute().parent)
     except msgspec.ValidationError as error:
         raise job_file.type_error(error) from error
     except Mistake as mistake:
         raise job_file.error("INVALID_VALUE", mistake.path, mistake.reason, mistake.hint) from mistake
-    folder = file.absolute().parent
-    schema_file = job.source.schema_file
+
+
+def _resolved_job(job: Job, folder: Path) -> Job:
     return msgspec.structs.replace(
         job,
         checkpoint=_resolve(job.checkpoint, folder),
-        source=msgspec.structs.replace(
-            job.source,
-            path=_resolve(job.source.path, folder),
-            schema_file=None if schema_file is None else _resolve(schema_file, folder),
-        ),
+        source=_resolved_source(job.source, folder),
         sink=msgspec.structs.replace(job.sink, directory=_resolve(job.sink.directory, folder)),
+    )
+
+
+def _resolved_publish_job(job: PublishJob, folder: Path) -> PublishJob:
+    security = job.sink.security
+    given = {name: getattr(security, name) for name in FILES_OF_SECURITY}
+    files = {name: _resolve(path, folder) for name, path in given.items() if path is not None}
+    return msgspec.structs.replace(
+        job,
+        checkpoint=_resolve(job.checkpoint, folder),
+        source=_resolved_source(job.source, folder),
+        sink=msgspec.structs.replace(job.sink, security=msgspec.structs.replace(security, **files)),
+    )
+
+
+def _resolved_source(source: _SourceT, folder: Path) -> _SourceT:
+    schema_file = None if source.schema_file is None else _resolve(source.schema_file, folder)
+    return msgspec.structs.replace(source, path=_resolve(source.path, folder), schema_file=schema_file)
+
+
+def _tables_job(job: AnyJob, file: Path) -> Job:
+    if isinstance(job, Job):
+        return job
+    raise _other_sink(job, "tables", file)
+
+
+def _other_sink(job: AnyJob, expected: str, file: Path) -> OptionError:
+    hint = f"This job is for {_COMMANDS[job.sink.kind]} {file}"
+    return OptionError(
+        "INVALID_VALUE", f"sink.kind: expected {expected}, got {job.sink.kind}", at=Place(str(file)), hint=hint
     )
 
 
@@ -164,166 +239,6 @@ def check_job_values(job: Job, names: typing.Mapping[str, str]) -> None:
 
 
 _TOML_PLACE = re.compile(r"(?P<reason>.*) \(at line (?P<line>\d+), column (?P<column>\d+)\)", re.DOTALL)
-_AT_PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
-_PATH_PART = re.compile(r"\[(?P<number>\d+)\]|(?P<name>[^.\[\]]+)")
-_ENUM_VALUE = re.compile(r"nvalid enum value '(?P<value>.*)'")
-_MSGSPEC_WORDS = {
-    "`object`": "a table",
-    "`array`": "a list",
-    "`str`": "a text in quotes",
-    "`int`": "a whole number",
-    "`float`": "a number",
-    "`bool`": "true or false",
-    "`null`": "nothing",
-}
-_NAMES_SHOWN_MAX = 20
-
-
-@dataclass(slots=True)
-class _JobFile:
-    """Where keys stand, for errors."""
-
-    path: Path
-    lines: typing.Mapping[KeyPath, int]
-    single_tables: bool = field(default=False)
-
-    def error(self, subclass: str, path: KeyPath, reason: str, hint: str | None = None) -> OptionError:
-        """An error about the key *path*, at its line, or at that of the section that it should be in."""
-        # Without an own section for each rule there is [tables] where errors speak of tables[0].
-        found = path[:1] + path[2:] if self.single_tables and path[:2] == ("tables", 0) else path
-        while found and found not in self.lines:
-            found = found[:-1]
-        line = f":{self.lines[found]}" if found else ""
-        return OptionError(subclass, f"{key_text(path)}: {reason}", at=Place(f"{self.path}{line}"), hint=hint)
-
-    def check_names(self, section: type[msgspec.Struct], content: TomlTable, path: KeyPath) -> None:
-        """See that all names exist, and that what has no default is there."""
-        fields = {field.encode_name: field for field in msgspec.structs.fields(section)}
-        for name, value in content.items():
-            here = (*path, name)
-            if name not in fields:
-                raise self.error("UNKNOWN", here, "no such setting", _hint_for(name, fields, path))
-            inner = _section_of(fields[name].type)
-            if inner is None:
-                continue
-            if isinstance(value, dict):
-                self.check_names(inner, value, here)
-            elif isinstance(value, list):
-                for number, item in enumerate(value):
-                    if isinstance(item, dict):
-                        self.check_names(inner, item, (*here, number))
-        for name, known in fields.items():
-            if known.required and name not in content:
-                where = f"in [{key_text(path)}]" if path else "at the top of the file, before the first [section]"
-                is_section = _section_of(known.type) is not None
-                hint = f"Add a section [{name}]" if is_section else f"Add {name} = ... {where}"
-                raise self.error("MISSING", (*path, name), "it is not there, and has no default", hint)
-
-    def type_error(self, error: msgspec.ValidationError) -> OptionError:
-        """What msgspec says, in the words of the file."""
-        match = _AT_PATH.match(str(error))
-        assert match is not None
-        path: KeyPath = tuple(
-            int(part["number"]) if part["number"] is not None else part["name"]
-            for part in _PATH_PART.finditer(match["path"] or "")
-        )
-        what = match["what"]
-        for word, plain in _MSGSPEC_WORDS.items():
-            what = what.replace(word, plain)
-        reason = f"{what[:1].lower()}{what[1:]}".replace(" | ", " or ")
-        wrong = _ENUM_VALUE.search(match["what"])
-        hint = None
-        if wrong is not None:
-            choices = _choices(path)
-            reason = f"expected {' or '.join(choices)}, got {wrong['value']!r}"
-            hint = _did_you_mean(wrong["value"], choices)
-        return self.error("INVALID_VALUE", path, reason, hint)
-
-    def expand(self, value: object, path: KeyPath) -> object:
-        """*value* with the environment's variables in it, and with times as text."""
-        if isinstance(value, dict):
-            return {name: self.expand(item, (*path, name)) for name, item in value.items()}
-        if isinstance(value, list):
-            return [self.expand(item, (*path, number)) for number, item in enumerate(value)]
-        if isinstance(value, datetime.date | datetime.time):
-            return value.isoformat()
-        if not isinstance(value, str):
-            return value
-
-        def fill(match: re.Match[str]) -> str:
-            found = os.environ.get(match["name"], match["default"])
-            if found is None:
-                name = match["name"]
-                hint = f"Set it, or give a default: ${{{name}:-value}}"
-                raise self.error("MISSING", path, f"the environment has no variable {name}", hint)
-            return found
-
-        return _VARIABLE.sub(fill, value)
-
-
-_VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
-
-
-def _section_of(field_type: object) -> type[msgspec.Struct] | None:
-    # The section that a field holds: itself, or the items of a tuple.
-    for candidate in (field_type, *typing.get_args(field_type)):
-        if isinstance(candidate, type) and not isinstance(candidate, types.GenericAlias):
-            found = candidate if issubclass(candidate, msgspec.Struct) else None
-            if found is not None:
-                return found
-    return None
-
-
-_REMOVED: dict[KeyPath, str] = {
-    (
-        "sink",
-        "writer",
-    ): "Leave it out: there is one writer, which needs no jars. Tables that Spark wrote go on, with the "
-    "same checkpoint",
-}
-"""Settings that former versions had, and what to do now."""
-
-
-def _choices(path: KeyPath) -> list[str]:
-    # The words that the setting at *path* knows.
-    section: type[msgspec.Struct] = Job
-    words: list[str] = []
-    for part in path:
-        if isinstance(part, int):
-            continue
-        known = {field.encode_name: field.type for field in msgspec.structs.fields(section)}
-        inner = _section_of(known[part])
-        if inner is not None:
-            section = inner
-            continue
-        kinds = (known[part], *typing.get_args(known[part]))
-        words = [str(word) for kind in kinds if isinstance(kind, type) and issubclass(kind, StrEnum) for word in kind]
-    return words
-
-
-def _hint_for(name: str, fields: typing.Iterable[str], path: KeyPath) -> str:
-    if (*path, name) in _REMOVED:
-        return _REMOVED[*path, name]
-    meant = _did_you_mean(name, fields)
-    if meant is None:
-        # It may stand in the wrong section: behind a [header] all keys belong to it.
-        for section in msgspec.structs.fields(Job):
-            inner = _section_of(section.type)
-            others = [] if inner is None else [field.encode_name for field in msgspec.structs.fields(inner)]
-            if name in others and path[:1] != (section.name,):
-                return f"It belongs into [{section.name}]"
-            if section.name == name and path:
-                is_section = inner is not None
-                return (
-                    f"It is a section: [{name}]" if is_section else "It belongs to the top, before the first [section]"
-                )
-    return meant or f"Known here: {', '.join(sorted(fields)[:_NAMES_SHOWN_MAX])}"
-
-
-def _did_you_mean(name: str, valid: typing.Iterable[str]) -> str | None:
-    by_lower = {word.lower().replace("_", ""): word for word in valid}
-    close = difflib.get_close_matches(name.lower().replace("_", "").replace("-", ""), by_lower, n=1, cutoff=0.5)
-    return f"Did you mean `{by_lower[close[0]]}`?" if close else None
 
 
 def _toml_hint(text: str, line: int) -> str | None:

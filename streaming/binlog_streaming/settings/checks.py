@@ -13,9 +13,21 @@ from binlog_streaming.settings.model import Deletes, Merge, Mode, TableFormat, U
 
 if TYPE_CHECKING:
     from binlog_streaming.settings.lines import KeyPath
-    from binlog_streaming.settings.model import Job, Sink, TableRule
+    from binlog_streaming.settings.model import Job, LogSource, Metrics, Sink, TableRule
+    from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, Security
 
 FILE_SIZE_MIN = 1 << 20
+TOPIC_PLACES = {
+    "topic": ("prefix", "database", "table"),
+    "transaction_topic": ("prefix",),
+    "schema_topic": ("prefix",),
+    "heartbeat_topic": ("prefix",),
+    "offsets_topic": ("prefix",),
+}
+"""What stands in braces in the names of topics."""
+
+_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]]+):\d{1,5}")
+_TOPIC_PART = re.compile(r"[A-Za-z0-9._-]{1,249}")
 PORT_MAX = 65_535
 
 
@@ -49,9 +61,8 @@ def check_values(job: Job) -> None:
     if job.sink.target_file_size < FILE_SIZE_MIN:
         size = job.sink.target_file_size
         raise Mistake(("sink", "target_file_size"), f"expected at least {FILE_SIZE_MIN} bytes, got {size}")
-    if job.metrics.port is not None and not 0 <= job.metrics.port <= PORT_MAX:
-        raise Mistake(("metrics", "port"), f"expected a number from 0 to {PORT_MAX}, got {job.metrics.port}")
-    _check_source(job)
+    _check_metrics(job.metrics)
+    _check_source(job.source)
     _check_catalog(job.sink)
     _check_merge(job.sink)
     if not job.tables:
@@ -66,6 +77,65 @@ def check_values(job: Job) -> None:
                 f"expected changelog beside sink.format parquet, got {kept}",
                 "Rows in plain Parquet files cannot be replaced: use format delta or iceberg for mirror and scd2",
             )
+
+
+def check_publish_values(job: PublishJob) -> None:
+    """The same for a job whose sink is Kafka.
+
+    Raises:
+        Mistake: The first value that cannot be.
+    """
+    _check_metrics(job.metrics)
+    _check_source(job.source, "changes")
+    _check_topics(job.sink)
+    _check_security(job.sink.security)
+    if not job.tables:
+        raise Mistake(("tables",), "expected at least one rule, got none")
+    for number, rule in enumerate(job.tables):
+        _check_select(rule.select, ("tables", number))
+
+
+def _check_topics(sink: KafkaSink) -> None:
+    for server in sink.bootstrap_servers.split(","):
+        if _SERVER.fullmatch(server.strip()) is None:
+            raise Mistake(
+                ("sink", "bootstrap_servers"), f"expected host:port,host:port, got {sink.bootstrap_servers!r}"
+            )
+    if _TOPIC_PART.fullmatch(sink.topic_prefix) is None:
+        reason = f"expected a name of letters, digits, dots, _ and -, got {sink.topic_prefix!r}"
+        raise Mistake(("sink", "topic_prefix"), reason)
+    for name, known in TOPIC_PLACES.items():
+        template: str = getattr(sink, name)
+        try:
+            filled = template.format_map(dict.fromkeys(known, "x"))
+        except (KeyError, IndexError, ValueError) as error:
+            told = " and ".join(f"{{{place}}}" for place in known)
+            raise Mistake(("sink", name), f"expected only {told} in braces, got {template!r}") from error
+        if _TOPIC_PART.fullmatch(filled) is None:
+            raise Mistake(("sink", name), f"a topic has letters, digits, dots, _ and -, got {template!r}")
+    for name, count in (("partitions", sink.partitions), ("replication", sink.replication)):
+        if count is not None and count < 1:
+            raise Mistake(("sink", name), f"expected at least 1, got {count}")
+    if sink.partitions is None and (sink.replication is not None or sink.topic_settings):
+        name = "topic_settings" if sink.topic_settings else "replication"
+        raise Mistake(("sink", name), "it is for topics that the job creates", "Ask for them with partitions = 1")
+    if sink.heartbeat is not None:
+        try:
+            parse_milliseconds(sink.heartbeat)
+        except ValueError as error:
+            raise Mistake(("sink", "heartbeat"), str(error)) from error
+
+
+def _check_security(security: Security) -> None:
+    path = ("sink", "security")
+    has_password = (security.password_variable is not None) + (security.password_file is not None)
+    if has_password != (security.user is not None):
+        hint = "A user has a password: name its environment variable or its file, one of them"
+        raise Mistake((*path, "user"), "expected a user with password_variable or password_file", hint)
+    if not security.tls:
+        of_tls = (name for name in ("ca_file", "certificate_file", "key_file") if getattr(security, name) is not None)
+        for name in of_tls:
+            raise Mistake((*path, name), "expected tls = true beside it", "Without tls nothing is encrypted")
 
 
 def _check_partitions(rule: TableRule, table_format: TableFormat, path: KeyPath) -> None:
@@ -113,9 +183,14 @@ def _check_merge(sink: Sink) -> None:
 _OPTION_NAMED = re.compile(r"option (\w+)(: )?")
 
 
-def _check_source(job: Job) -> None:
+def _check_metrics(metrics: Metrics) -> None:
+    if metrics.port is not None and not 0 <= metrics.port <= PORT_MAX:
+        raise Mistake(("metrics", "port"), f"expected a number from 0 to {PORT_MAX}, got {metrics.port}")
+
+
+def _check_source(source: LogSource, view: str = "tables") -> None:
     try:
-        options = SourceOptions.parse({"path": job.source.path, "view": "tables", **job.source.options()})
+        options = SourceOptions.parse({"path": source.path, "view": view, **source.options()})
         options.check_streaming()
     except (OptionError, StartError) as error:
         named = _OPTION_NAMED.match(error.reason)
@@ -124,12 +199,16 @@ def _check_source(job: Job) -> None:
         raise Mistake(path, reason, error.hint) from error
 
 
-def _check_rule(rule: TableRule, path: KeyPath) -> None:
+def _check_select(select: str, path: KeyPath) -> None:
     try:
-        TableFilter(rule.select)
+        TableFilter(select)
     except OptionError as error:
         reason = error.reason.removeprefix("option tables: ")
         raise Mistake((*path, "select"), reason, error.hint) from error
+
+
+def _check_rule(rule: TableRule, path: KeyPath) -> None:
+    _check_select(rule.select, path)
     if not rule.modes:
         raise Mistake((*path, "mode"), "expected at least one mode, got none")
     if len(set(rule.modes)) < len(rule.modes):

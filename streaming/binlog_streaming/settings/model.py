@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -114,7 +116,7 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """What every table of the file has in common."""
 
 
-class Source(Section, frozen=True, rename="camel"):
+class LogSource(Section, frozen=True, rename="camel"):
     """`[source]`: the log; options have the names that they have in Spark's `format("binlog-stream")`.
 
     Those that a job decides itself are left out (`view`, `table`, `tables`), and those that a stream has not
@@ -127,15 +129,10 @@ class Source(Section, frozen=True, rename="camel"):
     starting_offsets: str | dict[str, int | str] | None = None
     starting_gtid: str | None = None
     starting_timestamp: str | int | None = None
-    max_bytes_per_trigger: int | str = "256m"
-    max_files_per_trigger: int | None = None
-    min_partitions: int | None = None
-    bound: str | None = None
     fail_on_data_loss: bool | None = None
     ignore_domain_ids: tuple[int, ...] | int | str | None = None
     ignore_server_ids: tuple[int, ...] | int | str | None = None
     schema_file: str | None = None
-    time_type: TimeType | None = None
     zero_dates: ZeroDates | None = None
     replace_invalid_text: bool | None = None
 
@@ -156,10 +153,22 @@ class Source(Section, frozen=True, rename="camel"):
     def decoding(self) -> Decoding:
         """How rows become values; schemas are completed where the log is read."""
         return Decoding(
-            zero_dates=self.zero_dates or ZeroDates.NULL,
-            time_type=self.time_type or TimeType.TEXT,
-            replace_invalid_text=bool(self.replace_invalid_text),
+            zero_dates=self.zero_dates or ZeroDates.NULL, replace_invalid_text=bool(self.replace_invalid_text)
         )
+
+
+class Source(LogSource, frozen=True, rename="camel"):
+    """`[source]` of a job that Spark runs."""
+
+    max_bytes_per_trigger: int | str = "256m"
+    max_files_per_trigger: int | None = None
+    min_partitions: int | None = None
+    bound: str | None = None
+    time_type: TimeType | None = None
+
+    def decoding(self) -> Decoding:
+        """How rows become values; schemas are completed where the log is read."""
+        return replace(super().decoding(), time_type=self.time_type or TimeType.TEXT)
 
 
 class TableRule(Section, frozen=True):
@@ -205,6 +214,7 @@ class Sink(Section, frozen=True):
     """`[sink]`: where the tables go.
 
     Attributes:
+        kind: What kind of sink this is; `publish_model.KafkaSink` is the other one.
         directory: Folder or URL.
         format: Kind of the tables.
         merge: How superseded rows go.
@@ -216,6 +226,7 @@ class Sink(Section, frozen=True):
     """
 
     directory: str
+    kind: Literal["tables"] = "tables"
     format: TableFormat = TableFormat.DELTA
     merge: Merge = Merge.AUTO
     storage: dict[str, str] = {}
@@ -261,7 +272,7 @@ class Spark(Section, frozen=True):
 
 
 class Job(Section, frozen=True):
-    """A job file.
+    """A job file whose sink are tables; `publish_model.PublishJob` is one whose sink is Kafka.
 
     Attributes:
         name: What the job is called in Spark and in messages; default: the file's name.

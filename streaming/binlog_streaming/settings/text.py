@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 _WIDTH = 100
 _HEAD = """\
-# A job: one log kept as tables. See what it would do, and run it:
+# A job: one log {what}. See what it would do, and run it:
 #
 #     binlog-stream check job.toml
-#     binlog-stream run job.toml
+#     binlog-stream {command} job.toml
 #
-# Relative paths start at this file's folder. ${NAME} is taken from the environment, ${NAME:-value} with a default.
+# Relative paths start at this file's folder. ${{NAME}} is taken from the environment, ${{NAME:-value}} with a default.
 # Settings that are commented out show their defaults, or an example where there is none. All of them are here."""
 
 
@@ -65,8 +65,8 @@ SOURCE = (
     ),
     Setting(
         "startingOffsets",
-        "Where a new checkpoint starts: earliest (what is still there of the log), latest (what comes from now on), or "
-        "a place such as { file_no = 3, page = 12, chunk = 0 }. An old checkpoint goes on where it was.",
+        "Where a new job starts: earliest (what is still there of the log), latest (what comes from now on), or a "
+        "place such as { file_no = 3, page = 12, chunk = 0 }. A job that has begun goes on where it was.",
         '"earliest"',
     ),
     Setting("startingGtid", "Or behind these transactions: 0-1-100,1-2-7 (MariaDB), uuid:1-77 (MySQL).", '"0-1-100"'),
@@ -160,6 +160,7 @@ TABLES = (
     ),
 )
 SINK = (
+    Setting("kind", "tables; or kafka, whose settings are others: binlog-stream init LOG --for kafka."),
     Setting("directory", "Folder or URL; with its tables, and nothing else, in it."),
     Setting("format", "Kind of the tables: delta, iceberg, or parquet (in a folder, for changelogs only)."),
     Setting(
@@ -195,7 +196,7 @@ SPARK = (
     Setting("master", "Where Spark runs, when the job starts a session of its own."),
     Setting("settings", "Spark's settings.", '{ "spark.driver.memory" = "1g" }'),
 )
-_RULES_COMMENT = (
+RULES_COMMENT = (
     "Which tables, and how. The first entry that matches a table counts: put exceptions first. Tables that none "
     "matches are left out."
 )
@@ -210,19 +211,19 @@ def job_text(job: Job, *, rule_comments: Mapping[int, Sequence[str]] | None = No
         exclude_comment: Why tables are left out.
     """
     comments = rule_comments or {}
-    parts = [_HEAD, _settings(TOP, job, always=("checkpoint",))]
+    parts = [head_text("kept as tables", "run"), settings_text(TOP, job, always=("checkpoint",))]
     source: tuple[Setting, ...] = SOURCE
     if exclude_comment:
         source = tuple(
             Setting(one.name, f"{one.comment} {exclude_comment}", one.example) if one.name == "excludeTables" else one
             for one in SOURCE
         )
-    parts += ["[source]", _settings(source, job.source, always=("path",))]
-    parts += [_comment(_RULES_COMMENT)]
+    parts += ["[source]", settings_text(source, job.source, always=("path",))]
+    parts += [comment_text(RULES_COMMENT)]
     for number, rule in enumerate(job.tables):
-        lines = [line for text in comments.get(number, ()) for line in _comment(text).splitlines()]
+        lines = [line for text in comments.get(number, ()) for line in comment_text(text).splitlines()]
         parts += ["\n".join([*lines, "[[tables]]"])]
-        parts += [_settings(TABLES, rule, always=("select", "mode", "target"), told=number == 0)]
+        parts += [settings_text(TABLES, rule, always=("select", "mode", "target"), told=number == 0)]
     sections: tuple[tuple[str, tuple[Setting, ...], msgspec.Struct, tuple[str, ...]], ...] = (
         ("sink", SINK, job.sink, ("directory", "format")),
         ("trigger", TRIGGER, job.trigger, ()),
@@ -230,10 +231,24 @@ def job_text(job: Job, *, rule_comments: Mapping[int, Sequence[str]] | None = No
         ("spark", SPARK, job.spark, ()),
     )
     for name, settings, section, always in sections:
-        parts += [f"[{name}]", _settings(settings, section, always=always)]
-    # A header belongs to what comes below it.
+        parts += [f"[{name}]", settings_text(settings, section, always=always)]
+    return joined_parts(parts)
+
+
+def joined_parts(parts: Iterable[str]) -> str:
+    """A job file of its parts; a header belongs to what comes below it."""
     text = "\n".join(part if part.endswith("]") else f"{part}\n" for part in parts)
     return f"{text.rstrip()}\n"
+
+
+def head_text(what: str, command: str) -> str:
+    """The first lines of a job file.
+
+    Args:
+        what: What the job does with its log.
+        command: What runs it.
+    """
+    return _HEAD.format(what=what, command=command)
 
 
 def toml_text(text: str) -> str:
@@ -243,7 +258,17 @@ def toml_text(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _settings(settings: Iterable[Setting], section: msgspec.Struct, *, always: Sequence[str], told: bool = True) -> str:
+def settings_text(
+    settings: Iterable[Setting], section: msgspec.Struct, *, always: Sequence[str], told: bool = True
+) -> str:
+    """The lines of a section.
+
+    Args:
+        settings: What is explained, in order.
+        section: The values.
+        always: What is shown also where it has its default.
+        told: Explain everything; else only what is not the default is shown, without a word.
+    """
     fields = {field.encode_name: field for field in msgspec.structs.fields(section)}
     paragraphs: list[str] = []
     for setting in settings:
@@ -257,7 +282,7 @@ def _settings(settings: Iterable[Setting], section: msgspec.Struct, *, always: S
             continue
         shown = setting.example if setting.example is not None and not is_given else _toml(value)
         line = f"{'' if is_given else '# '}{setting.name} = {shown}"
-        paragraphs.append(f"{_comment(setting.comment)}\n{line}" if told else line)
+        paragraphs.append(f"{comment_text(setting.comment)}\n{line}" if told else line)
     return ("\n\n" if told else "\n").join(paragraphs)
 
 
@@ -273,7 +298,8 @@ def _toml(value: object) -> str:
     return str(value)
 
 
-def _comment(text: str) -> str:
+def comment_text(text: str) -> str:
+    """*text* as lines of a comment."""
     lines, line = [], "#"
     for word in text.split():
         if len(line) + 1 + len(word) > _WIDTH:

@@ -1,0 +1,235 @@
+"""A job file's keys: do they exist, where do they stand, and what is said when one is wrong: `JobFile`."""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import os
+import re
+import types
+import typing
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import msgspec
+
+from binlog_format.errors import OptionError
+from binlog_format.position import Place
+from binlog_streaming.settings import debezium
+from binlog_streaming.settings.lines import KeyPath, key_text
+from binlog_streaming.settings.model import Job
+from binlog_streaming.settings.publish_model import PublishJob
+
+if typing.TYPE_CHECKING:
+    from pathlib import Path
+
+AnyJob = Job | PublishJob
+TomlTable = dict[str, object]
+_ROOTS: dict[object, type[AnyJob]] = {"tables": Job, "kafka": PublishJob}
+"""By the kind of the sink."""
+
+_AT_PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
+_PATH_PART = re.compile(r"\[(?P<number>\d+)\]|(?P<name>[^.\[\]]+)")
+_ENUM_VALUE = re.compile(r"nvalid enum value '(?P<value>.*)'")
+_MSGSPEC_WORDS = {
+    "`object`": "a table",
+    "`array`": "a list",
+    "`str`": "a text in quotes",
+    "`int`": "a whole number",
+    "`float`": "a number",
+    "`bool`": "true or false",
+    "`null`": "nothing",
+}
+_NAMES_SHOWN_MAX = 20
+
+
+@dataclass(slots=True)
+class JobFile:
+    """Where keys stand, for errors."""
+
+    path: Path
+    lines: dict[KeyPath, int]
+    root: type[AnyJob] = Job
+    single_tables: bool = field(default=False)
+
+    def error(self, subclass: str, path: KeyPath, reason: str, hint: str | None = None) -> OptionError:
+        """An error about the key *path*, at its line, or at that of the section that it should be in."""
+        # Without an own section for each rule there is [tables] where errors speak of tables[0].
+        found = path[:1] + path[2:] if self.single_tables and path[:2] == ("tables", 0) else path
+        while found and found not in self.lines:
+            found = found[:-1]
+        line = f":{self.lines[found]}" if found else ""
+        return OptionError(subclass, f"{key_text(path)}: {reason}", at=Place(f"{self.path}{line}"), hint=hint)
+
+    def choose_root(self, content: TomlTable) -> None:
+        """Find out what kind of job this is."""
+        sink = content.get("sink")
+        kind = sink.get("kind", "tables") if isinstance(sink, dict) else "tables"
+        if kind not in _ROOTS:
+            hint = _did_you_mean(kind, map(str, _ROOTS)) if isinstance(kind, str) else None
+            raise self.error(
+                "INVALID_VALUE", ("sink", "kind"), f"expected {' or '.join(map(str, _ROOTS))}, got {kind!r}", hint
+            )
+        self.root = _ROOTS[kind]
+
+    def with_own_names(self, sink: TomlTable) -> TomlTable:
+        """`[sink]` with our names in the place of Debezium's."""
+        try:
+            own, places = debezium.with_own_names(sink)
+        except debezium.Conflict as conflict:
+            reason = f"it is the same as {conflict.name}, which is there too"
+            raise self.error("INVALID_VALUE", ("sink", *conflict.path), reason, "Leave one of them") from conflict
+        for name, path in places.items():
+            if ("sink", *path) in self.lines:
+                self.lines["sink", name] = self.lines["sink", *path]
+        return own
+
+    def check_names(self, section: type[msgspec.Struct], content: TomlTable, path: KeyPath) -> None:
+        """See that all names exist, and that what has no default is there."""
+        fields = {field.encode_name: field for field in msgspec.structs.fields(section)}
+        for name, value in content.items():
+            here = (*path, name)
+            if name not in fields:
+                raise self.error("UNKNOWN", here, "no such setting", _hint_for(self.root, name, fields, path))
+            inner = _section_of(fields[name].type)
+            if inner is None:
+                continue
+            if isinstance(value, dict):
+                self.check_names(inner, value, here)
+            elif isinstance(value, list):
+                for number, item in enumerate(value):
+                    if isinstance(item, dict):
+                        self.check_names(inner, item, (*here, number))
+        for name, known in fields.items():
+            if known.required and name not in content:
+                where = f"in [{key_text(path)}]" if path else "at the top of the file, before the first [section]"
+                is_section = _section_of(known.type) is not None
+                hint = f"Add a section [{name}]" if is_section else f"Add {name} = ... {where}"
+                raise self.error("MISSING", (*path, name), "it is not there, and has no default", hint)
+
+    def type_error(self, error: msgspec.ValidationError) -> OptionError:
+        """What msgspec says, in the words of the file."""
+        match = _AT_PATH.match(str(error))
+        assert match is not None
+        path: KeyPath = tuple(
+            int(part["number"]) if part["number"] is not None else part["name"]
+            for part in _PATH_PART.finditer(match["path"] or "")
+        )
+        what = match["what"]
+        for word, plain in _MSGSPEC_WORDS.items():
+            what = what.replace(word, plain)
+        reason = f"{what[:1].lower()}{what[1:]}".replace(" | ", " or ")
+        wrong = _ENUM_VALUE.search(match["what"])
+        hint = None
+        if wrong is not None:
+            choices = _choices(self.root, path)
+            reason = f"expected {' or '.join(choices)}, got {wrong['value']!r}"
+            hint = _did_you_mean(wrong["value"], choices)
+        return self.error("INVALID_VALUE", path, reason, hint)
+
+    def expand(self, value: object, path: KeyPath) -> object:
+        """*value* with the environment's variables in it, and with times as text."""
+        if isinstance(value, dict):
+            return {name: self.expand(item, (*path, name)) for name, item in value.items()}
+        if isinstance(value, list):
+            return [self.expand(item, (*path, number)) for number, item in enumerate(value)]
+        if isinstance(value, datetime.date | datetime.time):
+            return value.isoformat()
+        if not isinstance(value, str):
+            return value
+
+        def fill(match: re.Match[str]) -> str:
+            found = os.environ.get(match["name"], match["default"])
+            if found is None:
+                name = match["name"]
+                hint = f"Set it, or give a default: ${{{name}:-value}}"
+                raise self.error("MISSING", path, f"the environment has no variable {name}", hint)
+            return found
+
+        return _VARIABLE.sub(fill, value)
+
+
+_VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
+
+
+def _section_of(field_type: object) -> type[msgspec.Struct] | None:
+    # The section that a field holds: itself, or the items of a tuple.
+    for candidate in (field_type, *typing.get_args(field_type)):
+        if isinstance(candidate, type) and not isinstance(candidate, types.GenericAlias):
+            found = candidate if issubclass(candidate, msgspec.Struct) else None
+            if found is not None:
+                return found
+    return None
+
+
+_NO_SETTINGS: dict[KeyPath, str] = {
+    ("sink", "security", "password"): "A password does not stand in a job file: name its environment variable with "
+    "password_variable, or its file with password_file",
+    (
+        "sink",
+        "writer",
+    ): "Leave it out: there is one writer, which needs no jars. Tables that Spark wrote go on, with the "
+    "same checkpoint",
+}
+"""What there is not (any more), and what to do in its place."""
+
+
+def _choices(root: type[msgspec.Struct], path: KeyPath) -> list[str]:
+    # The words that the setting at *path* knows.
+    section = root
+    words: list[str] = []
+    for part in path:
+        if isinstance(part, int):
+            continue
+        known = {field.encode_name: field.type for field in msgspec.structs.fields(section)}
+        inner = _section_of(known[part])
+        if inner is not None:
+            section = inner
+            continue
+        kinds = (known[part], *typing.get_args(known[part]))
+        words = [str(word) for kind in kinds if isinstance(kind, type) and issubclass(kind, StrEnum) for word in kind]
+    return words
+
+
+def _hint_for(root: type[AnyJob], name: str, fields: typing.Iterable[str], path: KeyPath) -> str:
+    if (*path, name) in _NO_SETTINGS:
+        return _NO_SETTINGS[*path, name]
+    other = _hint_of_other_kind(root, name, path)
+    if other is not None:
+        return other
+    meant = _did_you_mean(name, fields)
+    if meant is None:
+        # It may stand in the wrong section: behind a [header] all keys belong to it.
+        for section in msgspec.structs.fields(root):
+            inner = _section_of(section.type)
+            others = [] if inner is None else [field.encode_name for field in msgspec.structs.fields(inner)]
+            if name in others and path[:1] != (section.name,):
+                return f"It belongs into [{section.name}]"
+            if section.name == name and path:
+                is_section = inner is not None
+                return (
+                    f"It is a section: [{name}]" if is_section else "It belongs to the top, before the first [section]"
+                )
+    return meant or f"Known here: {', '.join(sorted(fields)[:_NAMES_SHOWN_MAX])}"
+
+
+def _hint_of_other_kind(root: type[AnyJob], name: str, path: KeyPath) -> str | None:
+    # It may be a setting of jobs with another sink, or of Debezium.
+    if root is PublishJob and path == ("sink",) and (hint := debezium.hint_for(name)) is not None:
+        return hint
+    kind, other = ("kafka", PublishJob) if root is Job else ("tables", Job)
+    section: type[msgspec.Struct] = other
+    for part in path:
+        if not isinstance(part, int):
+            inner = {field.encode_name: _section_of(field.type) for field in msgspec.structs.fields(section)}.get(part)
+            if inner is None:
+                return None
+            section = inner
+    known = {field.encode_name for field in msgspec.structs.fields(section)}
+    return f'Leave it out: it is a setting of jobs with sink.kind = "{kind}"' if name in known else None
+
+
+def _did_you_mean(name: str, valid: typing.Iterable[str]) -> str | None:
+    by_lower = {word.lower().replace("_", ""): word for word in valid}
+    close = difflib.get_close_matches(name.lower().replace("_", "").replace("-", ""), by_lower, n=1, cutoff=0.5)
+    return f"Did you mean `{by_lower[close[0]]}`?" if close else None

@@ -1,0 +1,172 @@
+"""What a job is whose sink is Kafka: `PublishJob` and its sections; `model.Job` is the one whose sink are tables."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+from binlog_connector.envelope.options import (
+    BinaryHandling,
+    DecimalHandling,
+    EnvelopeFormat,
+    Operation,
+    TimePrecision,
+    UnsignedBigintHandling,
+)
+from binlog_connector.kafka.delivery import Delivery
+from binlog_streaming.settings.model import LogSource, Metrics, Section, parse_milliseconds
+
+
+class Client(StrEnum):
+    """The package that talks to Kafka."""
+
+    AUTO = "auto"
+    """The faster one of those that are installed."""
+    KAFKA_PYTHON = "kafka-python"
+    CONFLUENT_KAFKA = "confluent-kafka"
+
+
+class Compression(StrEnum):
+    """How record batches are compressed."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    ZSTD = "zstd"
+
+
+class SaslMechanism(StrEnum):
+    """How a user proves who he is."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+
+
+class FollowedSource(LogSource, frozen=True, rename="camel"):
+    """`[source]` of a job that follows the log in its own process."""
+
+    fail_on_statement: bool | None = None
+
+
+class TopicRule(Section, frozen=True):
+    """`[[tables]]`: which tables are published; the first rule that matches a table counts.
+
+    Attributes:
+        select: Comma separated regular expressions on `database.table`, each for the whole name.
+        keys: Columns that make the key of a message; default: the primary key, or none.
+    """
+
+    select: str = ".*"
+    keys: tuple[str, ...] = ()
+
+
+class Security(Section, frozen=True):
+    """`[sink.security]`: how brokers are trusted, and who we are for them.
+
+    Attributes:
+        tls: Whether connections are encrypted, and the broker's certificate is verified.
+        ca_file: PEM file of certificates to trust; None: those that the system trusts.
+        certificate_file: PEM file of the client's own certificate, where brokers ask for one.
+        key_file: PEM file of its key.
+        user: Name for SASL; None: no SASL.
+        mechanism: Of SASL.
+        password_variable: Environment variable with the password.
+        password_file: File with the password, in place of the variable.
+    """
+
+    tls: bool = False
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    user: str | None = None
+    mechanism: SaslMechanism = SaslMechanism.PLAIN
+    password_variable: str | None = None
+    password_file: str | None = None
+
+
+FILES_OF_SECURITY = ("ca_file", "certificate_file", "key_file", "password_file")
+
+
+class KafkaSink(Section, frozen=True):
+    """`[sink]`: the brokers, the topics, and what messages look like.
+
+    Attributes:
+        kind: What kind of sink this is.
+        bootstrap_servers: Some of the brokers: `host:port,host:port`.
+        topic_prefix: Name of the source; one job publishes under it.
+        topic: Name of a table's topic; `{prefix}`, `{database}` and `{table}` are filled in.
+        partitions: Of topics that the job creates; None: it creates none but that of its offsets.
+        replication: Copies of each of these partitions; None: as many as the brokers make.
+        topic_settings: Settings of topics that the job creates, under Kafka's names.
+        envelope: What the value of a change is.
+        schemas_enable: Each key and value carries its schema.
+        tombstones: A delete is followed by a message with its key and no value.
+        skipped_operations: Changes that give no messages.
+        query: Changes carry the text of their statement, where the log has it.
+        transaction_metadata: Changes tell their place in their transaction; transactions have messages of their own.
+        transaction_topic: Where these go.
+        schema_changes: Statements that change tables have messages.
+        schema_topic: Where these go.
+        heartbeat: A message comes so often when nothing else does; None: none.
+        heartbeat_topic: Where it goes.
+        decimal_handling: What DECIMAL becomes.
+        unsigned_bigint_handling: What BIGINT UNSIGNED becomes.
+        binary_handling: What binary columns become.
+        time_precision: What DATE, TIME and DATETIME become.
+        delivery: What consumers can rely on.
+        offsets_topic: Where the offset of each transaction goes, with it.
+        client: Which package talks to Kafka.
+        compression: Of record batches.
+        security: How brokers are trusted, and who we are for them.
+    """
+
+    kind: Literal["kafka"]
+    bootstrap_servers: str
+    topic_prefix: str
+    topic: str = "{prefix}.{database}.{table}"
+    partitions: int | None = None
+    replication: int | None = None
+    topic_settings: dict[str, str | int] = msgspec.field(default_factory=dict)
+    envelope: EnvelopeFormat = EnvelopeFormat.DEBEZIUM
+    schemas_enable: bool = False
+    tombstones: bool = True
+    skipped_operations: tuple[Operation, ...] = ()
+    query: bool = False
+    transaction_metadata: bool = False
+    transaction_topic: str = "{prefix}.transaction"
+    schema_changes: bool = False
+    schema_topic: str = "{prefix}"
+    heartbeat: str | None = None
+    heartbeat_topic: str = "__debezium-heartbeat.{prefix}"
+    decimal_handling: DecimalHandling = DecimalHandling.PRECISE
+    unsigned_bigint_handling: UnsignedBigintHandling = UnsignedBigintHandling.LONG
+    binary_handling: BinaryHandling = BinaryHandling.BYTES
+    time_precision: TimePrecision = TimePrecision.ADAPTIVE_TIME_MICROSECONDS
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    offsets_topic: str = "{prefix}.offsets"
+    client: Client = Client.AUTO
+    compression: Compression = Compression.NONE
+    security: Security = Security()
+
+    @property
+    def heartbeat_seconds(self) -> float | None:
+        """`heartbeat` in seconds."""
+        return None if self.heartbeat is None else parse_milliseconds(self.heartbeat) / 1000
+
+
+class PublishJob(Section, frozen=True):
+    """A job file whose sink is Kafka.
+
+    Attributes:
+        name: What the job is called in messages and metrics; default: the file's name.
+        checkpoint: Folder in which the job remembers that it has begun, and with what; how far it has come is in Kafka.
+    """
+
+    source: FollowedSource
+    sink: KafkaSink
+    checkpoint: str
+    name: str = "binlog-stream"
+    tables: tuple[TopicRule, ...] = (TopicRule(),)
+    metrics: Metrics = Metrics()

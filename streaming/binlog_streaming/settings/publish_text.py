@@ -1,0 +1,137 @@
+"""A job that publishes, as a commented job file: `publish_job_text(job)`; `settings.load_any_job` reads it back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from binlog_streaming.settings.model import Metrics
+from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, PublishJob, Security, TopicRule
+from binlog_streaming.settings.text import (
+    METRICS,
+    RULES_COMMENT,
+    SOURCE,
+    Setting,
+    comment_text,
+    head_text,
+    joined_parts,
+    settings_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import msgspec
+
+TOP = (
+    Setting("name", "What the job is called in messages and in metrics; default: the name of this file.", '"shop"'),
+    Setting(
+        "checkpoint",
+        "A folder. How far the job has come is in Kafka, written by the same transactions as the messages; here is "
+        "only that it has begun, and with what: if the offsets in Kafka are lost, the job stops, and does not begin "
+        "anew.",
+    ),
+)
+_SPARKS_OWN = ("maxBytesPerTrigger", "maxFilesPerTrigger", "minPartitions", "bound", "timeType")
+FOLLOWED_SOURCE = (
+    *(one for one in SOURCE if one.name not in _SPARKS_OWN),
+    Setting(
+        "failOnStatement",
+        "Stop before a statement that changes rows of a selected table without row events (binlog_format=MIXED or "
+        "STATEMENT); false: leave these changes out.",
+        "true",
+    ),
+)
+RULES = (
+    Setting("select", "Regular expressions on database.table, separated by commas, each for the whole name."),
+    Setting("keys", "Columns that make the key of a message; default: the primary key, or no key.", '["id"]'),
+)
+SINK = (
+    Setting("kind", "kafka; or tables, whose settings are others: binlog-stream init LOG."),
+    Setting("bootstrap_servers", "Some of the brokers: host:port,host:port."),
+    Setting("topic_prefix", "Name of the source, in topics and messages. One job publishes under it."),
+    Setting("topic", "Topic of a table; other characters than letters, digits, dots, _ and - become _."),
+    Setting("partitions", "Create topics that are not there, with so many partitions; default: none is created.", "1"),
+    Setting("replication", "Copies of each of these partitions; default: as the brokers are set.", "3"),
+    Setting("topic_settings", "Settings of topics that are created.", '{ "cleanup.policy" = "compact" }'),
+    Setting("envelope", "What the value of a change is: debezium (before, after, op, source, ...), or flat (the row)."),
+    Setting("schemas_enable", "Each key and value carries its schema, as Kafka Connect's JSON converter writes it."),
+    Setting("tombstones", "A delete is followed by a message with its key and without a value."),
+    Setting("skipped_operations", "Changes that give no messages: c (create), u (update), d (delete).", '["c"]'),
+    Setting("query", "Changes carry the text of their statement, where the log has it (annotated rows)."),
+    Setting(
+        "transaction_metadata",
+        "Changes tell their place in their transaction, and each transaction has a message for its begin and its end.",
+    ),
+    Setting("transaction_topic", "Where these go."),
+    Setting("schema_changes", "Statements that change tables (CREATE, ALTER, TRUNCATE, ...) have messages."),
+    Setting("schema_topic", "Where these go."),
+    Setting("heartbeat", "A message comes so often when nothing else does: 10s, 1m, ...; default: none.", '"10s"'),
+    Setting("heartbeat_topic", "Where it goes."),
+    Setting("decimal_handling", "DECIMAL: precise (bytes, with the scale in the schema), double, or string."),
+    Setting("unsigned_bigint_handling", "BIGINT UNSIGNED: long, or precise (as a decimal)."),
+    Setting("binary_handling", "Binary columns: bytes (base64 in JSON), base64, base64-url-safe, or hex."),
+    Setting(
+        "time_precision",
+        "DATE, TIME and DATETIME: adaptive_time_microseconds, connect, microseconds, or nanoseconds.",
+    ),
+    Setting(
+        "delivery",
+        "exactly-once: consumers that read with isolation.level=read_committed see each change once. at-least-once: "
+        "for brokers without transactions; after a failure the last changes come again.",
+    ),
+    Setting("offsets_topic", "Where the offset of each transaction goes, with it; compacted, created if need be."),
+    Setting(
+        "client", "kafka-python, confluent-kafka (binlog-stream[rdkafka]; faster), or auto: the faster one there is."
+    ),
+    Setting("compression", "none, gzip or zstd."),
+)
+SECURITY = (
+    Setting("tls", "Encrypt connections, and verify the broker's certificate."),
+    Setting("ca_file", "PEM file of certificates to trust; default: those that the system trusts.", '"ca.pem"'),
+    Setting("certificate_file", "PEM file of the client's own certificate.", '"client.pem"'),
+    Setting("key_file", "PEM file of its key.", '"client.key"'),
+    Setting("user", "Name for SASL; default: no SASL.", '"binlog-stream"'),
+    Setting("mechanism", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."),
+    Setting("password_variable", "Environment variable with the password.", '"KAFKA_PASSWORD"'),
+    Setting("password_file", "Or a file with it.", '"/run/secrets/kafka"'),
+)
+
+
+def publish_job_text(
+    job: PublishJob, *, rule_comments: Mapping[int, Sequence[str]] | None = None, exclude_comment: str = ""
+) -> str:
+    """Write *job* down.
+
+    Args:
+        job: The job; what has its default is commented out.
+        rule_comments: Lines above a rule, by its number.
+        exclude_comment: Why tables are left out.
+    """
+    comments = rule_comments or {}
+    source = tuple(
+        replace(one, comment=f"{one.comment} {exclude_comment}".rstrip()) if one.name == "excludeTables" else one
+        for one in FOLLOWED_SOURCE
+    )
+    parts = [head_text("published to Kafka", "publish"), settings_text(TOP, job, always=("checkpoint",))]
+    parts += ["[source]", settings_text(source, job.source, always=("path",)), comment_text(RULES_COMMENT)]
+    for number, rule in enumerate(job.tables):
+        lines = [line for text in comments.get(number, ()) for line in comment_text(text).splitlines()]
+        parts += ["\n".join([*lines, "[[tables]]"])]
+        parts += [settings_text(RULES, rule, always=("select",), told=number == 0)]
+    always = ("kind", "bootstrap_servers", "topic_prefix")
+    parts += ["[sink]", settings_text(SINK, job.sink, always=always)]
+    parts += ["[sink.security]", settings_text(SECURITY, job.sink.security, always=())]
+    parts += ["[metrics]", settings_text(METRICS, job.metrics, always=())]
+    return joined_parts(parts)
+
+
+PUBLISH_SECTIONS: dict[type[msgspec.Struct], tuple[Setting, ...]] = {
+    PublishJob: TOP,
+    FollowedSource: FOLLOWED_SOURCE,
+    TopicRule: RULES,
+    KafkaSink: SINK,
+    Security: SECURITY,
+    Metrics: METRICS,
+}
+"""All settings, as they are explained."""
