@@ -34,6 +34,7 @@ CONNECTOR_LIBRARIES = {
 STREAMING_LIBRARIES = {
     "numpy",
     "pyarrow",
+    "kafka",
     "msgspec",
     "pyspark",
     "py4j",

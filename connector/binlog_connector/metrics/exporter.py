@@ -6,6 +6,7 @@ They are worked out when somebody asks for them, in the thread of the answer: al
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,23 @@ PREFIX = "binlog_stream_"
 
 
 @dataclass(slots=True)
+class TopicTotals:
+    """What a follower has published in Kafka.
+
+    Attributes:
+        records: Messages by topic.
+        sizes: Bytes of their keys and values by topic.
+        committed: Transactions that consumers see.
+        aborted: Transactions that were begun and had to be done again.
+    """
+
+    records: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[str] = field(default_factory=Counter)
+    committed: int = 0
+    aborted: int = 0
+
+
+@dataclass(slots=True)
 class Progress:
     """What a follower has done; it sets this, the exporter reads it.
 
@@ -41,6 +59,7 @@ class Progress:
         size: Bytes of the log taken.
         transactions: Event groups taken.
         set_aside: Tables that do not go on, while the others do.
+        topics: What it has published; None: it does not publish.
     """
 
     consumed: Consumed | None = None
@@ -48,6 +67,7 @@ class Progress:
     size: Rate = field(default_factory=Rate)
     transactions: int = 0
     set_aside: tuple[str, ...] = ()
+    topics: TopicTotals | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +180,7 @@ class MetricsExporter:
         yield from _rates(followers)
         yield from _places(followers, lags)
         yield _set_aside(followers)
+        yield from _topics(followers)
 
 
 def lag_of(follower: Follower) -> Lag | None:
@@ -264,6 +285,32 @@ def _set_aside(followers: list[Follower]) -> Metric:
         for table in follower.progress.set_aside:
             family.add_metric([follower.name, table], 1)
     return family
+
+
+def _topics(followers: list[Follower]) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily
+
+    records = CounterMetricFamily(
+        f"{PREFIX}topic_records", "Messages published since the start of the process.", labels=["name", "topic"]
+    )
+    sizes = CounterMetricFamily(
+        f"{PREFIX}topic_bytes", "Bytes of the keys and values of these messages.", labels=["name", "topic"]
+    )
+    transactions = CounterMetricFamily(
+        f"{PREFIX}kafka_transactions",
+        "Transactions of Kafka since the start of the process. outcome: committed, or aborted: they were done again.",
+        labels=["name", "outcome"],
+    )
+    for follower in followers:
+        totals = follower.progress.topics
+        if totals is None:
+            continue
+        for family, counts in ((records, totals.records), (sizes, totals.sizes)):
+            for topic, count in list(counts.items()):
+                family.add_metric([follower.name, topic], count)
+        transactions.add_metric([follower.name, "committed"], totals.committed)
+        transactions.add_metric([follower.name, "aborted"], totals.aborted)
+    yield from (records, sizes, transactions)
 
 
 def _sequence_numbers(point: GtidPoint) -> Iterator[tuple[str, int]]:

@@ -46,12 +46,13 @@ COMMAND_MODULES = (
     "jobs.check",
     "jobs.run",
     "jobs.mirror",
+    "jobs.publish",
     "jobs.replay",
     "jobs.versions",
     "jobs.demo",
 )
 
-JOB_COMMANDS = ("init", "check", "run", "replay", "versions")
+JOB_COMMANDS = ("init", "check", "run", "publish", "replay", "versions")
 """Commands whose settings stand in a job file."""
 
 _SIGNALLED: dict[object, str] = {128 + signal.SIGINT: "interrupted", 128 + signal.SIGTERM: "terminated"}

@@ -128,7 +128,7 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     options.check_streaming()
     checkpoint = read_checkpoint(state_of(job))
     with WatchedLog(job.source.path, options.format, bound=options.bound) as watched:
-        log = _log_report(watched)
+        log = log_report(watched)
         are_cascades_logged = are_logged(watched.log, end_of_log(watched).position.file_no)
         start, begins_at, warnings = _start(watched, job, options, checkpoint)
     found = find_tables(
@@ -167,7 +167,8 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     return JobReport(log, start, reports, left_out, found.size, tuple(warnings), changed, others)
 
 
-def _log_report(watched: WatchedLog) -> LogReport:
+def log_report(watched: WatchedLog) -> LogReport:
+    """What there is of a log."""
     files = watched.log.files()
     return LogReport(
         path=watched.log.path,
@@ -202,13 +203,14 @@ def _start(
         is_repeated=checkpoint is not None and checkpoint.pending is not None,
         position=str(offset.position),
         gtid=str(offset.gtid),
-        size_behind=_size_behind(watched, offset),
+        size_behind=size_behind(watched, offset),
         said_by=said_by,
     )
     return report, offset.position, warnings
 
 
-def _size_behind(watched: WatchedLog, offset: SourceOffset) -> int:
+def size_behind(watched: WatchedLog, offset: SourceOffset) -> int:
+    """Bytes of the log after *offset*."""
     meter = LagMeter(watched.log.path, watched.log.format_name)
     try:
         return meter.size_between(offset.position, end_of_log(watched).position)

@@ -1,4 +1,4 @@
-"""A job for a log, chosen by what is in it: `init_text(path)`, the text of a commented job file."""
+"""A job for a log, chosen by what is in it: `init_text(path)`, `publish_init_text(path)`, a commented job file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.jobs.mirror import absolute_path
 from binlog_streaming.settings.model import Job, Mode, Sink, Source, TableFormat, TableRule
+from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, PublishJob
+from binlog_streaming.settings.publish_text import publish_job_text
 from binlog_streaming.settings.text import job_text
 
 if TYPE_CHECKING:
@@ -41,10 +43,7 @@ def init_text(
     """
     log = find_tables(path, schema_file=schema_file, scan_size=scan_size, on_progress=on_progress)
     found = log.tables
-    system = [table for table in found if table.layout.database in SYSTEM_DATABASES]
-    users = [table for table in found if table not in system]
-    unknown = [table for table in users if _unknown_reason(table) is not None]
-    known = [table for table in users if table not in unknown]
+    system, unknown, known = _sorted_out(found)
     keyed = [table for table in known if _is_mirrored(table, table_format)]
     keyless = [table for table in known if table not in keyed]
     rules: list[TableRule] = []
@@ -62,13 +61,11 @@ def init_text(
         ]
         comments[len(rules)] += _statements(log.tally)
         rules.append(TableRule(mode=Mode.MIRROR if is_mirror else Mode.CHANGELOG))
-    excluded = sorted({rf"{re.escape(table.layout.database)}\..*" for table in system})
-    excluded += [_expression(table) for table in unknown]
     job = Job(
         name="binlog-stream",
         source=Source(
             path=absolute_path(path),
-            exclude_tables=",".join(excluded) or None,
+            exclude_tables=_excluded(system, unknown),
             schema_file=None if schema_file is None else absolute_path(schema_file),
         ),
         sink=Sink(directory="tables", format=table_format),
@@ -76,6 +73,52 @@ def init_text(
         tables=tuple(rules),
     )
     return job_text(job, rule_comments=comments, exclude_comment=_why_excluded(unknown, system))
+
+
+def publish_init_text(
+    path: str, *, schema_file: str | None = None, scan_size: int, on_progress: OnProgress | None = None
+) -> str:
+    """A job file that publishes the log at *path* to Kafka; the brokers are for the user to name.
+
+    Tables whose columns nobody knows are left out; comments say why, and which tables have no key.
+
+    Raises:
+        BinlogError: The log cannot be read.
+    """
+    log = find_tables(path, schema_file=schema_file, scan_size=scan_size, on_progress=on_progress)
+    system, unknown, known = _sorted_out(log.tables)
+    comments = [_listed(known) if known else "The log has no changes of tables yet: all that will come."]
+    comments += ["Tables that are created later are taken too."]
+    keyless = [table for table in known if not table.layout.primary_key]
+    if keyless:
+        comments.append(
+            f"The log knows no primary key of {_names(keyless)}: their messages have no key, and all of a topic go to "
+            'one partition. Where columns tell rows apart, name them in a rule of their own: keys = ["..."].'
+        )
+    comments += _statements(log.tally)
+    job = PublishJob(
+        source=FollowedSource(
+            path=absolute_path(path),
+            exclude_tables=_excluded(system, unknown),
+            schema_file=None if schema_file is None else absolute_path(schema_file),
+        ),
+        sink=KafkaSink(kind="kafka", bootstrap_servers="127.0.0.1:9092", topic_prefix="binlog"),
+        checkpoint="checkpoint",
+    )
+    return publish_job_text(job, rule_comments={0: comments}, exclude_comment=_why_excluded(unknown, system))
+
+
+def _sorted_out(found: Sequence[FoundTable]) -> tuple[list[FoundTable], list[FoundTable], list[FoundTable]]:
+    # Tables of the server's own, those whose columns nobody knows, and all others.
+    system = [table for table in found if table.layout.database in SYSTEM_DATABASES]
+    users = [table for table in found if table not in system]
+    unknown = [table for table in users if _unknown_reason(table) is not None]
+    return system, unknown, [table for table in users if table not in unknown]
+
+
+def _excluded(system: Sequence[FoundTable], unknown: Sequence[FoundTable]) -> str | None:
+    excluded = sorted({rf"{re.escape(table.layout.database)}\..*" for table in system})
+    return ",".join([*excluded, *(_expression(table) for table in unknown)]) or None
 
 
 def _unknown_reason(table: FoundTable) -> str | None:

@@ -17,7 +17,7 @@ from binlog_format.errors import OptionError
 from binlog_format.position import Place
 from binlog_streaming.jobs.checkpoint import read_checkpoint
 from binlog_streaming.jobs.state_files import StateFolder, state_of
-from binlog_streaming.settings import check_job_values, load_job, parse_job
+from binlog_streaming.settings import PublishJob, check_job_values, load_any_job, load_job, parse_job
 from binlog_streaming.settings.model import Job, Mode, OnError, Sink, Source, TableFormat, TableRule
 from binlog_streaming.settings.text import job_text
 
@@ -100,14 +100,25 @@ def remembered(directory: str) -> Job | None:
 
 
 def job_at(place: str) -> Job:
-    """The job of a job file; or the one that a folder or URL of `mirror` belongs to.
+    """The job of a job file whose sink are tables; or the one that a folder or URL of `mirror` belongs to.
 
     Raises:
-        OptionError: `INVALID_VALUE`: it is no job.
+        OptionError: `INVALID_VALUE`: it is no such job.
         BinlogError: It cannot be read.
     """
-    if "://" not in place and not Path(place).is_dir():
-        return load_job(Path(place))
+    return load_job(Path(place)) if _is_job_file(place) else _job_of_folder(place)
+
+
+def any_job_at(place: str) -> Job | PublishJob:
+    """The same for jobs with any sink."""
+    return load_any_job(Path(place)) if _is_job_file(place) else _job_of_folder(place)
+
+
+def _is_job_file(place: str) -> bool:
+    return "://" not in place and not Path(place).is_dir()
+
+
+def _job_of_folder(place: str) -> Job:
     job = remembered(absolute_path(place))
     if job is None:
         raise OptionError(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.jobs.check import JobReport
     from binlog_streaming.jobs.tables import TableReport
-    from binlog_streaming.settings import Job
+    from binlog_streaming.settings import Job, PublishJob
 
 COLUMNS_SHOWN_MAX = 12
 MIB = 1 << 20
@@ -46,23 +46,46 @@ def check(
     """Say what a job would do: read its file, look at its log, tables and checkpoint, and change nothing.
 
     Shown are the log (format, files, GTIDs), where the job would start (its checkpoint, or fresh), and each table with
-    its columns, keys, modes and targets.
+    its columns, keys, modes and targets; of a job that publishes, the brokers are asked for its offset and its topics.
 
     Exit status: 0 it can run (warnings do not count), 1 it could not, 2 a mistake in the job file.
     """
     # Compiled code takes a moment to load: not for --help.
-    from binlog_streaming.jobs.check import check_job
-    from binlog_streaming.jobs.mirror import job_at
+    from binlog_streaming.jobs.mirror import any_job_at
+    from binlog_streaming.settings import PublishJob
 
-    checked = job_at(job)
-    with progress_bar("Looking for tables") as on_progress:
-        report = check_job(checked, scan_size=scan * MIB, on_progress=on_progress)
-    if output is Output.JSONL:
-        write_json_lines(_json_rows(checked, report))
+    checked = any_job_at(job)
+    if isinstance(checked, PublishJob):
+        can_run = _check_publish(checked, output, scan * MIB)
     else:
-        _print(output_console(), checked, report)
-    if report.problems:
+        can_run = _check_tables(checked, output, scan * MIB)
+    if not can_run:
         raise typer.Exit(1)
+
+
+def _check_tables(job: Job, output: Output, scan_size: int) -> bool:
+    from binlog_streaming.jobs.check import check_job
+
+    with progress_bar("Looking for tables") as on_progress:
+        report = check_job(job, scan_size=scan_size, on_progress=on_progress)
+    if output is Output.JSONL:
+        write_json_lines(_json_rows(job, report))
+    else:
+        _print(output_console(), job, report)
+    return not report.problems
+
+
+def _check_publish(job: PublishJob, output: Output, scan_size: int) -> bool:
+    from binlog_streaming.cli.jobs.publish_check import json_rows, print_report
+    from binlog_streaming.jobs.publish_check import check_publish_job
+
+    with progress_bar("Looking for tables") as on_progress:
+        report = check_publish_job(job, scan_size=scan_size, on_progress=on_progress)
+    if output is Output.JSONL:
+        write_json_lines(json_rows(job, report))
+    else:
+        print_report(output_console(), job, report)
+    return not report.problems
 
 
 def _json_rows(job: Job, report: JobReport) -> list[dict[str, object]]:

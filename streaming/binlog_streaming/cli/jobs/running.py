@@ -48,7 +48,7 @@ def run_job(
     printer = _JsonPrinter() if output is Output.JSONL else LinePrinter()
     with contextlib.ExitStack() as stack:
         metrics = stack.enter_context(exported(job))
-        reader = _Reader()
+        reader = OutputReader()
 
         def listen(batch: BatchProgress) -> None:
             if metrics is not None:
@@ -113,7 +113,7 @@ def _ended_by_signals() -> Iterator[None]:
         raise typer.Exit(SIGNALLED + caught[0])
 
 
-class _Reader:
+class OutputReader:
     """Whoever reads our lines; without one, as behind `| head`, the job ends behind the running batch, in order.
 
     Attributes:

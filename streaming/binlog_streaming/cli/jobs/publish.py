@@ -1,0 +1,199 @@
+"""`binlog-stream publish JOB.toml`: publish a log to Kafka, as a job file says."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from binlog_streaming.cli.help_text import PANEL, help_of
+from binlog_streaming.cli.jobs.run import OnceOption  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.jobs.running import SIGNALLED, OutputReader
+from binlog_streaming.cli.output import Output, write_json_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_streaming.settings import PublishJob
+    from binlog_streaming.topics.job import TopicsJob
+    from binlog_streaming.topics.progress import Published, PublishProgress
+
+LINE_SECONDS = 1.0
+"""A line tells of all transactions of so long: there may be hundreds."""
+
+PublishArgument = Annotated[Path, typer.Argument(metavar="JOB.toml", help='A job file with sink.kind = "kafka".')]
+LineOption = Annotated[
+    Output,
+    typer.Option("--output", "-o", help="A line for each second with changes: for people (table) or as JSON (jsonl)."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("publish", help=help_of(publish), rich_help_panel=PANEL)(publish)
+
+
+def publish(job: PublishArgument, once: OnceOption = False, output: LineOption = Output.TABLE) -> None:
+    """Publish the changes of a log to topics of Kafka, exactly once, as a job file says.
+
+    It follows the log until it is stopped (SIGINT or SIGTERM: it ends after the transaction under way). Started again
+    it goes on where it was: the offset is in Kafka, written by the same transactions as the messages. What cannot be
+    read or sent ends the job before anything of it is visible.
+
+    Exit status: 0 ended as asked, 1 a named error (docs/operations.md has them all), 2 a mistake in the job file; 143
+    (SIGTERM) or 130 (SIGINT) stopped before it had taken what --once was to take.
+    """
+    from binlog_streaming.settings import load_publish_job
+
+    settings = load_publish_job(job)
+    # Kafka's client takes a second to import: not for a mistake in the file.
+    from binlog_streaming.jobs.publish_metrics import exported
+    from binlog_streaming.topics.job import TopicsJob
+
+    lines = _JsonLines() if output is Output.JSONL else _Lines()
+    reader = OutputReader()
+    with exported(settings) as metrics:
+
+        def started(offset: SourceOffset) -> None:
+            if metrics is not None:
+                metrics.started(offset)
+            with reader.may_leave():
+                lines.started(settings, offset, None if metrics is None else metrics.address)
+
+        def published(one: Published) -> None:
+            if metrics is not None:
+                metrics.published(one)
+            with reader.may_leave():
+                lines.published(one)
+            if reader.left is not None:
+                running.stop()
+
+        running = TopicsJob(settings, once=once, listener=published)
+        with _stopped_by_signals(running) as stopped_by:
+            running.run(started)
+    if reader.left is not None:
+        raise reader.left  # now that the transaction under way is done
+    lines.ended(running.progress, stopped=bool(stopped_by))
+    if stopped_by and once:
+        raise typer.Exit(SIGNALLED + stopped_by[0])
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(running: TopicsJob) -> Iterator[list[int]]:
+    """SIGINT and SIGTERM end it after the transaction under way; a second one ends it at once."""
+    caught: list[int] = []
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        caught.append(number)
+        running.stop()
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Lines:
+    """A line for all that was published within a second; for people.
+
+    Args:
+        clock: Seconds that only go forward.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._waiting: list[Published] = []
+        self._since = clock()
+
+    def started(self, job: PublishJob, offset: SourceOffset, metrics: str | None) -> None:
+        """Say what runs."""
+        typer.echo(f"{job.name}: {job.source.path} -> {job.sink.bootstrap_servers} ({job.sink.topic_prefix})")
+        typer.echo(f"from {offset.position}{f', after GTID {offset.gtid}' if offset.gtid else ''}")
+        if metrics is not None:
+            typer.echo(f"metrics: {metrics}")
+        self._since = self._clock()
+
+    def published(self, one: Published) -> None:
+        """Take one more transaction."""
+        self._waiting.append(one)
+        if self._clock() - self._since >= LINE_SECONDS:
+            self._say_waiting()
+
+    def ended(self, progress: PublishProgress, *, stopped: bool) -> None:
+        """Sum up."""
+        if self._waiting:
+            self._say_waiting()
+        how = "stopped" if stopped else "ended"
+        typer.echo(f"{how}: {progress.records:,} messages, {progress.groups:,} transactions of the log")
+
+    def _say_waiting(self) -> None:
+        records: Counter[str] = Counter()
+        for one in self._waiting:
+            records.update(one.records.counts)
+        now = self._clock()
+        self._say(self._waiting, records, now - self._since)
+        self._waiting, self._since = [], now
+
+    def _say(self, published: list[Published], records: Counter[str], seconds: float) -> None:
+        last = published[-1]
+        parts = [
+            f"{sum(one.groups for one in published):,} transactions of the log in {len(published):,} of Kafka",
+            f"{records.total():,} messages in {len(records)} topics",
+            f"{records.total() / max(seconds, 1e-9):,.0f} messages/s",
+            f"up to {last.offset.position}",
+        ]
+        if last.last_timestamp is not None:
+            parts.append(f"committed {max(time.time() - last.last_timestamp, 0):.1f} s before")
+        typer.echo("  ".join(parts))
+
+
+class _JsonLines(_Lines):
+    """Lines for programs: events `started`, `published`, and `ended` or `stopped`."""
+
+    def started(self, job: PublishJob, offset: SourceOffset, metrics: str | None) -> None:
+        """Say what runs."""
+        facts = {
+            "event": "started",
+            "name": job.name,
+            "source": job.source.path,
+            "bootstrap_servers": job.sink.bootstrap_servers,
+            "topic_prefix": job.sink.topic_prefix,
+            "offset": offset.to_json(),
+            "metrics": metrics,
+        }
+        write_json_lines([facts])
+
+    def ended(self, progress: PublishProgress, *, stopped: bool) -> None:
+        """Sum up."""
+        if self._waiting:
+            self._say_waiting()
+        facts = {
+            "event": "stopped" if stopped else "ended",
+            "messages": progress.records,
+            "transactions": progress.groups,
+            "kafka_transactions": progress.transactions,
+        }
+        write_json_lines([facts])
+
+    def _say(self, published: list[Published], records: Counter[str], seconds: float) -> None:
+        facts = {
+            "event": "published",
+            "messages": dict(records),
+            "transactions": sum(one.groups for one in published),
+            "kafka_transactions": len(published),
+            "bytes": sum(one.size for one in published),
+            "seconds": round(seconds, 3),
+            "offset": published[-1].offset.to_json(),
+            "commit_time": published[-1].last_timestamp,
+        }
+        write_json_lines([facts])

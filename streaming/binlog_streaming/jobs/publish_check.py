@@ -1,0 +1,222 @@
+"""What a job would do that publishes, without doing it: `check_publish_job(job)` -> `PublishReport`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_connector.following.offsets import SourceOffset
+from binlog_connector.following.resume import compare
+from binlog_connector.following.starts import initial_offset
+from binlog_connector.following.watched import WatchedLog
+from binlog_connector.kafka.offset_store import OffsetStore
+from binlog_connector.kafka.topics import Topics
+from binlog_connector.spark.options import SourceOptions
+from binlog_format.errors import BrokerError, OptionError
+from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.jobs.check import LogReport, log_report, size_behind
+from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
+from binlog_streaming.topics.connecting import connection_of
+from binlog_streaming.topics.names import TopicNames
+from binlog_streaming.topics.record import begun_with, differences
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from binlog_connector.kafka.connection import Connection
+    from binlog_streaming.jobs.log_tables import FoundTable, OnProgress
+    from binlog_streaming.settings.publish_model import PublishJob, TopicRule
+
+
+@dataclass(frozen=True, slots=True)
+class PublishStart:
+    """Where the job would begin.
+
+    Attributes:
+        is_new: Nothing was published yet: `starting...` options count.
+        position: Where it would begin.
+        gtid: What has been published up to there.
+        size_behind: Bytes of the log after that place.
+    """
+
+    is_new: bool
+    position: str
+    gtid: str
+    size_behind: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReport:
+    """A topic that the job would write to.
+
+    Attributes:
+        topic: Its name.
+        table: Whose changes go there; None: it is for messages of another kind.
+        keys: Columns that make the key of a message.
+        partitions: How many it has; None: it is not there.
+        changes: Of the table, in the part of the log that was looked at.
+        problems: Why the job could not go on with it.
+    """
+
+    topic: str
+    table: str | None
+    keys: tuple[str, ...]
+    partitions: int | None
+    changes: int
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishReport:
+    """What a job would do.
+
+    Attributes:
+        log: What it would read.
+        start: Where from.
+        topics: Where messages would go.
+        left_out: Names of tables that no rule selects.
+        scan_size: Bytes of the log that were looked at for tables.
+        warnings: What may surprise.
+        changed: What the job file sets otherwise than when the job began, and must not.
+        statements: Statements, and lost events, that would stop the job.
+    """
+
+    log: LogReport
+    start: PublishStart
+    topics: tuple[TopicReport, ...]
+    left_out: tuple[str, ...]
+    scan_size: int
+    warnings: tuple[str, ...]
+    changed: tuple[str, ...]
+    statements: tuple[str, ...]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why the job could not run; none: it can."""
+        return (*self.changed, *(problem for topic in self.topics for problem in topic.problems), *self.statements)
+
+
+def check_publish_job(
+    job: PublishJob, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress | None = None
+) -> PublishReport:
+    """See what *job* would do; nothing is written, in Kafka neither.
+
+    Args:
+        job: The settings.
+        scan_size: Bytes of the log, from its end, that are looked at for tables.
+        on_progress: Called with the bytes looked at and the bytes there are.
+
+    Raises:
+        BinlogError: What the job itself would say at its start: about its options, the brokers, the log, its offsets.
+    """
+    names, connection = TopicNames(job.sink), connection_of(job.sink)
+    record = begun_with(job)
+    is_other = record is None or bool(differences(record, job))
+    offset = _published_offset(connection, names, job, may_be_new=is_other)
+    source = job.source
+    options = SourceOptions.parse({"path": source.path, **source.options()})
+    with WatchedLog(source.path, options.format) as watched:
+        log = log_report(watched)
+        begin, warnings = _begin(watched, options, offset)
+        start = PublishStart(offset is None, str(begin.position), str(begin.gtid), size_behind(watched, begin))
+    found = find_tables(
+        source.path,
+        options.format,
+        schema_file=options.schema_file,
+        scan_size=scan_size,
+        on_progress=on_progress,
+        tally_from=begin.position,
+    )
+    selected = TableFilter(",".join(rule.select for rule in job.tables), source.exclude_tables)
+    tables = [table for table in found.tables if selected.accepts(table.layout)]
+    if not tables:
+        warnings.append("no table that [[tables]] selects has row changes there")
+    lacking = [
+        count.first.error().reason
+        for (name, _), count in found.tally.counts.items()
+        if name is None or selected.accepts_name(*name)
+    ]
+    if not options.fail_on_statement:
+        warnings += lacking
+    return PublishReport(
+        log=log,
+        start=start,
+        topics=tuple(_topics(job, names, connection, tables)),
+        left_out=tuple(table.name for table in found.tables if not selected.accepts(table.layout)),
+        scan_size=found.size,
+        warnings=tuple(warnings),
+        changed=() if record is None else tuple(differences(record, job)),
+        statements=tuple(lacking) if options.fail_on_statement else (),
+    )
+
+
+def _published_offset(
+    connection: Connection, names: TopicNames, job: PublishJob, *, may_be_new: bool
+) -> SourceOffset | None:
+    store = OffsetStore(connection, names.offsets, job.sink.topic_prefix)
+    with Topics(connection) as topics:
+        is_there = topics.partition_count(names.offsets) is not None
+    newest = store.newest(waits=False) if is_there else None
+    if newest is None and not may_be_new:
+        raise store.lost("it has no record" if is_there else "the topic is not there")
+    if newest is None or newest.offset is None:
+        return None
+    return SourceOffset.from_json(json.loads(newest.offset))
+
+
+def _begin(watched: WatchedLog, options: SourceOptions, offset: SourceOffset | None) -> tuple[SourceOffset, list[str]]:
+    if offset is None:
+        return initial_offset(watched, options.start), []
+    decision = compare(watched, offset)
+    if decision.loss is None:
+        return decision.offset, []
+    if options.fail_on_data_loss:
+        raise decision.loss
+    return decision.offset, [f"data is lost, and failOnDataLoss is false: {decision.loss.reason}"]
+
+
+def _topics(
+    job: PublishJob, names: TopicNames, connection: Connection, tables: list[FoundTable]
+) -> Iterator[TopicReport]:
+    rules = [(TableFilter(rule.select), rule) for rule in job.tables]
+    with Topics(connection) as topics:
+        for table in tables:
+            rule = next(rule for wanted, rule in rules if wanted.accepts(table.layout))
+            problems = [] if table.problem is None else [f"{table.name}: {table.problem.reason}"]
+            problems += _lacking_keys(table, rule)
+            try:
+                topic = names.of_table(table.layout.database, table.layout.table)
+            except OptionError as error:
+                yield TopicReport("", table.name, (), None, table.changes, (*problems, error.reason))
+                continue
+            report = _topic(job, topics, topic)
+            keys = rule.keys or tuple(str(table.layout.columns[index].name) for index in table.layout.primary_key)
+            yield TopicReport(topic, table.name, keys, report.partitions, table.changes, (*problems, *report.problems))
+        sink = job.sink
+        wanted = (
+            (sink.transaction_metadata, names.transactions),
+            (sink.schema_changes, names.schema_changes),
+            (sink.heartbeat is not None, names.heartbeat),
+        )
+        for is_wanted, topic in wanted:
+            if is_wanted:
+                yield _topic(job, topics, topic)
+
+
+def _topic(job: PublishJob, topics: Topics, topic: str) -> TopicReport:
+    partitions, problems = None, []
+    try:
+        partitions = topics.partition_count(topic)
+    except BrokerError as error:
+        problems.append(str(error))
+    else:
+        if partitions is None and job.sink.partitions is None:
+            problems.append(f"{topic}: there is no such topic: create it, or let the job do it (sink.partitions = 1)")
+    return TopicReport(topic, None, (), partitions, 0, tuple(problems))
+
+
+def _lacking_keys(table: FoundTable, rule: TopicRule) -> list[str]:
+    columns = {column.name for column in table.layout.columns}
+    lacking = [] if table.problem is not None else [key for key in rule.keys if key not in columns]
+    return [f"{table.name}: it has no column {', '.join(lacking)} for the key of its messages"] if lacking else []

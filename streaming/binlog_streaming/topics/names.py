@@ -1,0 +1,79 @@
+"""What topics are called: `TopicNames`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from binlog_connector.envelope.message_batch import MessageKind
+from binlog_format.errors import OptionError
+
+if TYPE_CHECKING:
+    from binlog_streaming.settings.publish_model import KafkaSink
+
+NAME_SIZE_MAX = 249
+"""Characters of a topic's name, for Kafka."""
+
+_NOT_ALLOWED = re.compile(r"[^A-Za-z0-9._-]")
+
+
+class TopicNames:
+    """Names of the topics of one job; what Kafka does not allow in them becomes `_`, as Debezium has it.
+
+    Args:
+        sink: The job's.
+
+    Attributes:
+        offsets: Topic of the offsets.
+        heartbeat: Topic of the heartbeat.
+        transactions: Topic of messages about transactions.
+        schema_changes: Topic of messages about statements that change tables.
+    """
+
+    def __init__(self, sink: KafkaSink) -> None:
+        prefix = sink.topic_prefix
+        self._prefix, self._template = prefix, sink.topic
+        self.transactions = sink.transaction_topic.format(prefix=prefix)
+        self.schema_changes = sink.schema_topic.format(prefix=prefix)
+        self.offsets = sink.offsets_topic.format(prefix=prefix)
+        self.heartbeat = sink.heartbeat_topic.format(prefix=prefix)
+        own = (self.offsets, self.heartbeat, self.transactions, self.schema_changes)
+        self._spelled = {name: name for name in own}  # by topic, what it is called without replacements
+        self._of_tables: dict[tuple[str, str], str] = {}
+
+    def of(self, kind: MessageKind, database: str | None, table: str | None) -> str:
+        """The topic of a message.
+
+        Raises:
+            OptionError: As `of_table`.
+        """
+        if kind is MessageKind.CHANGE:
+            assert database is not None
+            assert table is not None
+            return self.of_table(database, table)
+        return self.transactions if kind is MessageKind.TRANSACTION else self.schema_changes
+
+    def of_table(self, database: str, table: str) -> str:
+        """The topic of a table's changes.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: it is the topic of something else too, which nobody could tell apart; or its
+                name is too long.
+        """
+        found = self._of_tables.get((database, table))
+        if found is None:
+            spelled = self._template.format(prefix=self._prefix, database=database, table=table)
+            found = self._of_tables[database, table] = self._checked(spelled, f"{database}.{table}")
+        return found
+
+    def _checked(self, spelled: str, table: str) -> str:
+        topic = _NOT_ALLOWED.sub("_", spelled)
+        if len(topic) > NAME_SIZE_MAX:
+            reason = f"the topic of {table} would have {len(topic)} characters; Kafka takes {NAME_SIZE_MAX}"
+            raise OptionError("INVALID_VALUE", f"option sink.topic: {reason}", hint="Shorten the template")
+        other = self._spelled.setdefault(topic, spelled)
+        if other != spelled or topic in (self.offsets, self.heartbeat, self.transactions, self.schema_changes):
+            reason = f"{table} would go to the topic {topic}, which is that of {other}"
+            hint = "Tell them apart: name the topics with {prefix}, {database} and {table}"
+            raise OptionError("INVALID_VALUE", f"option sink.topic: {reason}", hint=hint)
+        return topic

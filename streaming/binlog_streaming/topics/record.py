@@ -1,0 +1,116 @@
+"""What a publishing job was begun with, in its checkpoint: `PublishRecord`, `begun_with`, `remember`.
+
+How far it has come is in Kafka, with the messages. The record only states that the job has begun: offsets that are not
+in Kafka after that are lost, and no new start.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from binlog_format.errors import OptionError
+from binlog_format.position import Place
+from binlog_streaming.jobs.record import START_OPTIONS
+from binlog_streaming.jobs.record_keeper import RECORD_FILE
+from binlog_streaming.jobs.state_files import StateFolder
+from binlog_streaming.topics.names import TopicNames
+
+if TYPE_CHECKING:
+    from binlog_streaming.settings.publish_model import PublishJob
+
+_CONTENT_OPTIONS = ("ignoreDomainIds", "ignoreServerIds")
+
+
+class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a job belongs to its checkpoint.
+
+    Attributes:
+        kind: Of the job's sink.
+        path: Of the log.
+        topic_prefix: Of the topics.
+        offsets_topic: Where the offsets are.
+        options: Options of the source that say where the job began, and which transactions it takes.
+    """
+
+    kind: Literal["kafka"] = "kafka"
+    path: str
+    topic_prefix: str
+    offsets_topic: str
+    options: dict[str, str]
+
+    @staticmethod
+    def of(job: PublishJob) -> PublishRecord:
+        """The record of *job*."""
+        given = job.source.options()
+        return PublishRecord(
+            path=job.source.path,
+            topic_prefix=job.sink.topic_prefix,
+            offsets_topic=TopicNames(job.sink).offsets,
+            options={name: given[name] for name in (*START_OPTIONS, *_CONTENT_OPTIONS) if name in given},
+        )
+
+
+def begun_with(job: PublishJob) -> PublishRecord | None:
+    """What the job's checkpoint was begun with; None: it is a new one.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: the checkpoint is that of another kind of job.
+        BinlogError: It cannot be read.
+    """
+    state = StateFolder(job.checkpoint, {})
+    content = state.read(RECORD_FILE)
+    if content is None:
+        return None
+    try:
+        return msgspec.json.decode(content, type=PublishRecord)
+    except msgspec.DecodeError as error:
+        raise OptionError(
+            "INVALID_VALUE",
+            f"not the checkpoint of a job that publishes: {error}",
+            at=Place(f"{job.checkpoint}/{RECORD_FILE}"),
+            hint="Name another directory as checkpoint; a new one begins a new job",
+        ) from error
+
+
+def differences(record: PublishRecord, job: PublishJob) -> list[str]:
+    """What *job* sets otherwise than its checkpoint was begun with, and must not."""
+    now = PublishRecord.of(job)
+    pairs = [
+        ("source.path", record.path, now.path),
+        ("sink.topic_prefix", record.topic_prefix, now.topic_prefix),
+        ("sink.offsets_topic", record.offsets_topic, now.offsets_topic),
+    ]
+    names = (*START_OPTIONS, *_CONTENT_OPTIONS)
+    pairs += [(f"source.{name}", record.options.get(name, ""), now.options.get(name, "")) for name in names]
+    return [
+        f"{setting}: this checkpoint was begun with {was or 'nothing'!r}, now it is {is_now or 'nothing'!r}"
+        for setting, was, is_now in pairs
+        if was != is_now
+    ]
+
+
+def check_same(record: PublishRecord, job: PublishJob) -> None:
+    """See that *job* is the one that *record* is of.
+
+    Raises:
+        OptionError: `INVALID_VALUE`.
+    """
+    found = differences(record, job)
+    if found:
+        raise OptionError(
+            "INVALID_VALUE",
+            found[0],
+            at=Place(f"{job.checkpoint}/{RECORD_FILE}"),
+            hint="Set it back, or begin a new job: another checkpoint and another topic_prefix",
+        )
+
+
+def remember(job: PublishJob) -> None:
+    """Write down that *job* has begun.
+
+    Raises:
+        StorageError, AccessError: It cannot be written.
+    """
+    StateFolder(job.checkpoint, {}).write(RECORD_FILE, msgspec.json.encode(PublishRecord.of(job)))

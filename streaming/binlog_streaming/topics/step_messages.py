@@ -1,0 +1,129 @@
+"""The messages of a step of the log: `StepMessages`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from binlog_connector.envelope.heartbeat import heartbeat
+from binlog_connector.envelope.message_batch import MessageKind
+from binlog_connector.envelope.messages import MessagesView
+from binlog_connector.envelope.options import EnvelopeOptions
+from binlog_connector.kafka.messages import Messages
+from binlog_connector.schema.row_format import RowFormat, only_rows
+from binlog_connector.schema.server_runs import ServerRuns
+from binlog_connector.spark.known_scopes import scope_before
+from binlog_connector.spark.options import SourceOptions
+from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
+from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.topics.routing import messages_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from binlog_connector.following.steps import Step
+    from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, TopicRule
+    from binlog_streaming.topics.names import TopicNames
+    from binlog_streaming.topics.routing import PartitionCount
+
+
+class KeyColumns(Mapping[str, tuple[str, ...]]):
+    """Columns of keys by `database.table`, as the first rule that matches a table names them.
+
+    Args:
+        rules: `[[tables]]`.
+    """
+
+    def __init__(self, rules: Sequence[TopicRule]) -> None:
+        self._rules = [(TableFilter(rule.select), rule.keys) for rule in rules]
+
+    def __getitem__(self, name: str) -> tuple[str, ...]:
+        database, _, table = name.partition(".")
+        keys = next((keys for wanted, keys in self._rules if wanted.accepts_name(database, table)), ())
+        if not keys:
+            raise KeyError(name)
+        return keys
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())  # rules do not name tables one by one
+
+    def __len__(self) -> int:
+        return 0
+
+
+class StepMessages:
+    """Makes the messages of steps of one log.
+
+    Args:
+        job: The settings.
+        names: Of the topics.
+        partition_count: Tells how many partitions a topic has; called in the thread that makes the messages.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: the schema file cannot be read.
+        SchemaError: `DDL_NOT_PARSED`: nor understood.
+    """
+
+    def __init__(self, job: PublishJob, names: TopicNames, partition_count: PartitionCount) -> None:
+        self._partition_count = partition_count
+        source = job.source
+        self._source = SourceOptions.parse({"path": source.path, **source.options()})
+        self._decoding = source.decoding()
+        self._schema_file = None if source.schema_file is None else SchemaFile.read(source.schema_file)
+        self._tables = TableFilter(",".join(rule.select for rule in job.tables), source.exclude_tables)
+        self._names = names
+        self.options = envelope_options(job.sink, job.tables)
+
+    def of(self, step: Step) -> Iterator[Messages]:
+        """The messages of *step*, topic by topic, block by block; may be called again.
+
+        Raises:
+            BinlogError: As `MessagesView.batches`; `STATEMENT_FORMAT`, `LOST_EVENTS`: the log lacks changed rows.
+        """
+        source = self._source
+        groups = replace(step.groups, ignored_domains=source.ignored_domains, ignored_servers=source.ignored_servers)
+        schemas = RangeSchemas(step.watched, step.start.position, self._schema_file)
+        blocks = schemas.observed(step.blocks())
+        if source.fail_on_statement:
+            before = partial(scope_before, step.watched, step.start.position)
+            row_format = RowFormat(self._tables, scope_before=before)
+            blocks = only_rows(blocks, row_format, groups, ServerRuns(step.watched.log))
+        view = MessagesView(
+            self.options,
+            tables=self._tables,
+            decoding=replace(self._decoding, schemas=schemas),
+            groups=groups,
+            topic_of=self._names.of,
+        )
+        for batch in view.batches(blocks):
+            kind, database, table = (batch.column(name)[0].as_py() for name in ("kind", "database", "table"))
+            yield from messages_of(batch, self._names.of(MessageKind(kind), database, table), self._partition_count)
+
+    def heartbeat(self) -> Messages:
+        """The message that comes when no other does."""
+        key, value = heartbeat(self.options, time.time_ns())
+        return Messages(self._names.heartbeat, pa.array([key]), pa.array([value]))
+
+
+def envelope_options(sink: KafkaSink, rules: Sequence[TopicRule]) -> EnvelopeOptions:
+    """What the messages of a job look like."""
+    return EnvelopeOptions(
+        sink.topic_prefix,
+        format=sink.envelope,
+        schemas=sink.schemas_enable,
+        decimal_handling=sink.decimal_handling,
+        unsigned_bigint_handling=sink.unsigned_bigint_handling,
+        binary_handling=sink.binary_handling,
+        time_precision=sink.time_precision,
+        tombstones=sink.tombstones,
+        skipped_operations=frozenset(sink.skipped_operations),
+        transaction_metadata=sink.transaction_metadata,
+        schema_changes=sink.schema_changes,
+        query=sink.query,
+        key_columns=KeyColumns(rules),
+    )

@@ -1,0 +1,178 @@
+"""`publish`, `check` and `init --for kafka` as a user meets them, with a real broker."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from binlog_streaming.demo.servers.kafka_broker import GUEST, USER
+from binlog_streaming.settings.publish_text import publish_job_text
+from tests.program import PROGRAM, run_program
+from tests.streaming.topics.publishing import LogWriting, Recording, assert_topics_hold, publish_job, recorded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from binlog_streaming.settings import PublishJob
+    from tests.faults.kafka_broker import KafkaBroker
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return recorded(tmp_path_factory.mktemp("recorded") / "log", 1500)
+
+
+@pytest.fixture
+def job(kafka_broker: KafkaBroker, recording: Recording, tmp_path: Path) -> PublishJob:
+    return publish_job(tmp_path, recording.directory, kafka_broker)
+
+
+@pytest.fixture
+def job_file(job: PublishJob, tmp_path: Path) -> Path:
+    file = tmp_path / "job.toml"
+    file.write_text(publish_job_text(job))
+    return file
+
+
+def json_lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_check_publish_and_check_again(job: PublishJob, job_file: Path, recording: Recording) -> None:
+    before = run_program("check", job_file)
+    assert before.returncode == 0, before.stdout + before.stderr
+    assert "it has published nothing yet" in before.stdout
+    assert "not there yet" in before.stdout
+    published = run_program("publish", job_file, "--once")
+    assert (published.returncode, published.stderr) == (0, "")
+    assert re.search(r"^ended: [\d,]+ messages, [\d,]+ transactions of the log$", published.stdout, re.MULTILINE)
+    assert_topics_hold(job, recording)
+    after = json_lines(run_program("check", job_file, "-o", "jsonl").stdout)
+    start = next(line for line in after if line["kind"] == "start")
+    assert (start["is_new"], start["size_behind"]) == (False, 0)
+    topics = {line["topic"]: line for line in after if line["kind"] == "topic"}
+    lines = topics[f"{job.sink.topic_prefix}.shop.order_lines"]
+    assert (lines["keys"], lines["partitions"]) == (["order_id", "line_no"], 3)
+
+
+def test_lines_for_programs(job_file: Path) -> None:
+    lines = json_lines(run_program("publish", job_file, "--once", "-o", "jsonl").stdout)
+    assert [line["event"] for line in lines] == ["started", *["published"] * (len(lines) - 2), "ended"]
+    counts = [count for line in lines if line["event"] == "published" for count in line["messages"].values()]
+    assert sum(counts) == lines[-1]["messages"] > 0
+
+
+def test_check_names_what_is_missing(job_file: Path) -> None:
+    job_file.write_text(job_file.read_text().replace("partitions = 3", "# partitions = 3"))
+    checked = run_program("check", job_file)
+    assert checked.returncode == 1
+    assert "there is no such topic: create it, or let the job do it" in " ".join(checked.stdout.split())
+
+
+def test_a_job_of_init_publishes(kafka_broker: KafkaBroker, recording: Recording, tmp_path: Path) -> None:
+    made = run_program("init", recording.directory, "--for", "kafka")
+    assert (made.returncode, made.stderr) == (0, "")
+    text = made.stdout.replace("127.0.0.1:9092", kafka_broker.servers)
+    text = text.replace('topic_prefix = "binlog"', 'topic_prefix = "init"\npartitions = 1')
+    text = text.replace('# unsigned_bigint_handling = "long"', 'unsigned_bigint_handling = "precise"')
+    (tmp_path / "job.toml").write_text(text)
+    assert run_program("check", tmp_path / "job.toml").returncode == 0
+    assert run_program("publish", tmp_path / "job.toml", "--once").returncode == 0
+
+
+def test_init_refuses_a_format_of_topics(recording: Recording) -> None:
+    assert run_program("init", recording.directory, "--for", "kafka", "--format", "delta").returncode == 2
+
+
+def test_run_says_which_command_publishes(job_file: Path) -> None:
+    done = run_program("run", job_file)
+    assert done.returncode == 2
+    assert "binlog-stream publish" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["publish", "check"])
+@pytest.mark.parametrize("client", ["kafka-python", "confluent-kafka"])
+def test_a_wrong_password_is_named_and_not_shown(
+    kafka_broker: KafkaBroker, recording: Recording, tmp_path: Path, command: str, client: str
+) -> None:
+    security = f"[sink.security]\ntls = true\nca_file = '{kafka_broker.ca_file}'\nuser = '{USER}'\n"
+    security += "password_variable = 'THE_PASSWORD'\n"
+    job = publish_job(tmp_path, recording.directory, kafka_broker, client=client, more=security)
+    text = publish_job_text(job).replace(kafka_broker.servers, kafka_broker.secure_servers)
+    (tmp_path / "job.toml").write_text(text)
+    wrong = run_program(command, tmp_path / "job.toml", environment={"THE_PASSWORD": "correct horse"})
+    assert wrong.returncode == 1
+    assert "BINLOG_KAFKA.AUTHENTICATION" in wrong.stderr
+    assert "correct horse" not in wrong.stdout + wrong.stderr
+    password = kafka_broker.passwords[USER]
+    right = run_program(command, tmp_path / "job.toml", "--once", environment={"THE_PASSWORD": password})
+    if command == "publish":
+        assert right.returncode == 0, right.stderr
+        assert password not in right.stdout + right.stderr
+
+
+def test_who_may_not_write_is_told(kafka_broker: KafkaBroker, recording: Recording, tmp_path: Path) -> None:
+    security = f"[sink.security]\ntls = true\nca_file = '{kafka_broker.ca_file}'\nuser = '{GUEST}'\n"
+    security += "password_variable = 'THE_PASSWORD'\n"
+    job = publish_job(tmp_path, recording.directory, kafka_broker, more=security)
+    text = publish_job_text(job).replace(kafka_broker.servers, kafka_broker.secure_servers)
+    (tmp_path / "job.toml").write_text(text)
+    password = {"THE_PASSWORD": kafka_broker.passwords[GUEST]}
+    done = run_program("publish", tmp_path / "job.toml", "--once", environment=password)
+    assert (done.returncode, "BINLOG_KAFKA.DENIED" in done.stderr) == (1, True), done.stderr
+
+
+def test_metrics_tell_of_topics_and_transactions(job: PublishJob, job_file: Path) -> None:
+    job_file.write_text(job_file.read_text().replace("# port = 9187", "port = 0"))
+    with subprocess.Popen(
+        [PROGRAM, "publish", str(job_file), "-o", "jsonl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        started = json.loads(process.stdout.readline())
+        json.loads(process.stdout.readline())  # all of the log is published
+        with urllib.request.urlopen(str(started["metrics"]), timeout=10) as answer:
+            text = answer.read().decode()
+        process.send_signal(signal.SIGTERM)
+        rest, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
+    assert json_lines(rest)[-1]["event"] == "stopped"
+    prefix = job.sink.topic_prefix
+    for line in (
+        rf'topic_records_total\{{name="job",topic="{prefix}\.shop\.orders"\}} [1-9]',
+        rf'topic_bytes_total\{{name="job",topic="{prefix}\.shop\.orders"\}} [1-9]',
+        r'kafka_transactions_total\{name="job",outcome="committed"\} [1-9]',
+        r'kafka_transactions_total\{name="job",outcome="aborted"\} 0',
+        r'lag_bytes\{name="job"\} 0',
+        r'lag_seconds\{name="job"\} 0',
+    ):
+        assert re.search(f"^binlog_stream_{line}", text, re.MULTILINE), line
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(30, marks=pytest.mark.thorough)])
+def test_the_program_is_killed_while_the_log_is_written(kafka_broker: KafkaBroker, tmp_path: Path, kills: int) -> None:
+    with LogWriting(tmp_path / "log", 1500 * kills) as writing:
+        writing.write(50)
+        job = publish_job(tmp_path, writing.directory, kafka_broker)
+        (tmp_path / "job.toml").write_text(publish_job_text(job))
+        is_more, killed = True, 0
+        while is_more or killed < kills:
+            with subprocess.Popen(
+                [PROGRAM, "publish", str(tmp_path / "job.toml"), "-o", "jsonl"], stdout=subprocess.PIPE
+            ) as process:
+                assert process.stdout is not None
+                assert b"started" in process.stdout.readline()
+                for _ in range(40):
+                    is_more = writing.write(40)
+                process.kill()
+            killed += 1
+        recording = writing.recording()
+    assert run_program("publish", tmp_path / "job.toml", "--once").returncode == 0
+    assert_topics_hold(job, recording)

@@ -1,0 +1,143 @@
+"""Jobs that publish a recorded workload, and what a consumer finds in their topics."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from binlog_format.gtid import Gtid
+from binlog_format.innodb.writer.options import WriterOptions
+from binlog_format.innodb.writer.server import BinlogWriter
+from binlog_streaming.demo.alterations import ALTERATIONS, final_tables
+from binlog_streaming.demo.proof.topics import compare_topic, read_topic
+from binlog_streaming.demo.recorder import Recorder
+from binlog_streaming.demo.shop import TABLES
+from binlog_streaming.demo.workload import Workload
+from binlog_streaming.settings import PublishJob, parse_any_job
+from binlog_streaming.topics.job import TopicsJob
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from binlog_streaming.demo.actions import Action
+    from binlog_streaming.demo.proof.truth import TableTruth
+    from tests.faults.kafka_broker import KafkaBroker
+
+STEP_SIZE = 64 << 10
+FILE_SIZE = 256 << 10
+FIRST_SECOND = 1_790_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A log of many small files with the workload in it, altered tables and rolled back transactions too.
+
+    Attributes:
+        directory: Of the log.
+        truths: What its tables hold in the end.
+    """
+
+    directory: Path
+    truths: Sequence[TableTruth]
+
+
+class LogWriting:
+    """The workload's log while it is written, part by part; a context manager."""
+
+    def __init__(self, directory: Path, changes: int, seed: int = 7) -> None:
+        self.directory = directory
+        self._workload = Workload(changes, seed=seed, first_gtid=Gtid(0, 1, 100), alterations=ALTERATIONS)
+        self._actions: Iterator[Action] = self._workload.actions()
+        seconds = itertools.count(FIRST_SECOND * 20)
+        self._writer = BinlogWriter(directory, WriterOptions(max_binlog_size=FILE_SIZE, sync=False))
+        self._recorder = Recorder(self._writer, server_id=1, clock=lambda: next(seconds) / 20)
+
+    def __enter__(self) -> LogWriting:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+    def write(self, actions: int | None = None) -> bool:
+        """Write so many actions of sessions, or all that are left; whether any were left."""
+        some = list(itertools.islice(self._actions, actions))
+        for action in some:
+            self._recorder.record(action)
+        self._writer.checkpoint()
+        return bool(some)
+
+    def recording(self) -> Recording:
+        """What is in the log, when all has been written."""
+        return Recording(self.directory, self._workload.truths(self._recorder.committed_at))
+
+
+def recorded(directory: Path, changes: int) -> Recording:
+    """The whole workload in a log."""
+    with LogWriting(directory, changes) as writing:
+        writing.write()
+        return writing.recording()
+
+
+def publish_job(folder: Path, log: Path, broker: KafkaBroker, *, client: str = "auto", more: str = "") -> PublishJob:
+    """A job of its own, whose topics are new, and decoded by `read_topic`."""
+    job = parse_any_job(
+        f"""
+checkpoint = "state"
+[source]
+path = "{log}"
+[sink]
+kind = "kafka"
+bootstrap_servers = "{broker.servers}"
+topic_prefix = "t{uuid.uuid4().hex[:12]}"
+client = "{client}"
+partitions = 3
+decimal_handling = "string"
+unsigned_bigint_handling = "precise"
+time_precision = "microseconds"
+{more}
+""",
+        file=folder / "job.toml",
+    )
+    assert isinstance(job, PublishJob)
+    return job
+
+
+def publish(job: PublishJob) -> TopicsJob:
+    """Publish what is in the log now, in small transactions."""
+    running = TopicsJob(job, once=True, step_size_max=STEP_SIZE)
+    running.run()
+    return running
+
+
+def assert_topics_hold(job: PublishJob, recording: Recording) -> None:
+    """The topics give exactly the workload's tables: each change is there once, in the order of the log."""
+    for truth in recording.truths:
+        altered = [alteration for alteration in ALTERATIONS if alteration.after.full_name == truth.name]
+        named = replace(
+            truth,
+            added={name: value for alteration in altered for name, value in alteration.added.items()},
+            renamed={name: new for alteration in altered for name, new in alteration.renamed.items()},
+        )
+        specs = [spec for spec in (*final_tables(), *TABLES) if spec.full_name == truth.name]
+        changes = list(read_topic(job.sink.bootstrap_servers, f"{job.sink.topic_prefix}.{truth.name}"))
+        comparison = compare_topic(named, specs, changes)
+        assert comparison.is_equal, comparison
+        assert comparison.expected > 0
+        assert len(changes) == changes_in(truth)
+
+
+def changes_in(truth: TableTruth) -> int:
+    """Messages that its changes give, without tombstones: a changed key gives two, a row image each."""
+    assert truth.changes is not None
+    rows = truth.changes.select([*truth.key, "_change_type"]).to_pylist()
+    count, before = 0, None
+    for row in rows:
+        kind, key = row["_change_type"], tuple(row[name] for name in truth.key)
+        if kind == "update_preimage":
+            before = key
+        else:
+            count += 2 if kind == "update_postimage" and key != before else 1
+    return count
