@@ -55,7 +55,7 @@ java:
 
 setup: $(INSTALLED) java ## Make the virtual environment and see that Java is there
 
-demo: setup ## Run the main job on a live log, kill it, and compare every table with the truth (SOURCE=mariadb, SINK=iceberg, STORE=s3)
+demo: setup ## Run the main job on a live log, kill it, and compare every table with the truth (SOURCE=mariadb, SINK=iceberg or kafka, STORE=s3)
 	@$(BIN)/binlog-stream demo --source $(SOURCE) --sink $(SINK) --store $(STORE)
 
 # Kernels are compiled once, not by every process of pytest; the cache that they go to is beside their source.

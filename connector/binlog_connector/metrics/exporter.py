@@ -301,16 +301,15 @@ def _topics(followers: list[Follower]) -> Iterator[Metric]:
         "Transactions of Kafka since the start of the process. outcome: committed, or aborted: they were done again.",
         labels=["name", "outcome"],
     )
-    for follower in followers:
-        totals = follower.progress.topics
-        if totals is None:
-            continue
+    publishing = [(one.name, one.progress.topics) for one in followers if one.progress.topics is not None]
+    for name, totals in publishing:
         for family, counts in ((records, totals.records), (sizes, totals.sizes)):
             for topic, count in list(counts.items()):
-                family.add_metric([follower.name, topic], count)
-        transactions.add_metric([follower.name, "committed"], totals.committed)
-        transactions.add_metric([follower.name, "aborted"], totals.aborted)
-    yield from (records, sizes, transactions)
+                family.add_metric([name, topic], count)
+        transactions.add_metric([name, "committed"], totals.committed)
+        transactions.add_metric([name, "aborted"], totals.aborted)
+    if publishing:
+        yield from (records, sizes, transactions)
 
 
 def _sequence_numbers(point: GtidPoint) -> Iterator[tuple[str, int]]:

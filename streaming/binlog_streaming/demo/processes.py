@@ -15,7 +15,7 @@ import msgspec
 import psutil
 
 from binlog_streaming.demo.failures import DemoError
-from binlog_streaming.demo.reports import JobReport, WriterReport
+from binlog_streaming.demo.reports import JobReport, PublishReport, WriterReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -190,6 +190,32 @@ class JobProcess(LineProcess[JobReport]):
         command = [sys.executable, "-c", program, "run", str(job_file), "--output", "jsonl"]
         name = f"binlog-stream run {job_file.name}"
         super().__init__(command, name=name, report=JobReport, log_file=log_file, listener=listener, own_session=True)
+
+
+class PublishProcess(LineProcess[PublishReport]):
+    """`binlog-stream publish` on a job file.
+
+    Args:
+        job_file: The job.
+        log_file: Where its standard error goes.
+        listener: Called with each report, on a thread of this object's.
+        once: Whether it ends at what is in the log when it starts.
+    """
+
+    def __init__(
+        self, job_file: Path, *, log_file: Path, listener: Callable[[PublishReport], None], once: bool = False
+    ) -> None:
+        program = "from binlog_streaming.cli import main; main()"
+        command = [sys.executable, "-c", program, "publish", str(job_file), "--output", "jsonl"]
+        name = f"binlog-stream publish {job_file.name}"
+        super().__init__(
+            [*command, "--once"] if once else command,
+            name=name,
+            report=PublishReport,
+            log_file=log_file,
+            listener=listener,
+            own_session=True,
+        )
 
 
 def kill_family(pid: int) -> int:

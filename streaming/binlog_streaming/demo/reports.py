@@ -1,4 +1,4 @@
-"""What the demo's processes say, a line of JSON each: `WriterReport`, `JobReport`."""
+"""What the demo's processes say, a line of JSON each: `WriterReport`, `JobReport`, `PublishReport`."""
 
 from __future__ import annotations
 
@@ -77,3 +77,17 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
         for (table, _), changes in by_target.items():
             counts[table] = max(changes, counts.get(table, 0))
         return counts
+
+
+class PublishReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `binlog-stream publish --output jsonl`.
+
+    Attributes:
+        event: `started`, `published`, `ended` or `stopped`.
+        messages: By topic, of what was published; at the end all that the process has published.
+        kafka_transactions: In which they came.
+    """
+
+    event: str
+    messages: dict[str, int] | int = 0
+    kafka_transactions: int = 0

@@ -106,7 +106,7 @@ def run_demo(options: DemoOptions, view: DemoView | None = None) -> bool:
     """
     view = view or DemoView()
     directory = options.directory.resolve()
-    source = _source(options, directory)
+    source = log_source(options.source, directory, rows=options.rows, seconds=options.seconds)
     state = DemoState()
     prepare_directory(directory)
     tables = _TABLES[options.sink, options.store]
@@ -226,7 +226,18 @@ def _rule(job: Job, database: str, table: str) -> TableRule:
     return next(rule for rule in job.tables if TableFilter(rule.select).accepts_name(database, table))
 
 
-def _source(options: DemoOptions, directory: Path) -> LogSource:
+def log_source(source: Source, directory: Path, *, rows: int, seconds: float) -> LogSource:
+    """What writes the live log.
+
+    Args:
+        source: Which one.
+        directory: The demo's.
+        rows: Row changes of the workload, about.
+        seconds: Time in which they are written, or for which a server is under load.
+
+    Raises:
+        DemoError: `NO_CHECKOUT`.
+    """
     real = find_real_log()
     if real is None or not JOB_FILE.exists():
         raise DemoError(
@@ -234,11 +245,11 @@ def _source(options: DemoOptions, directory: Path) -> LogSource:
             "the demo runs from a checkout of the project: it replays a log that is not part of the package",
             hint="Clone the repository and run: make demo",
         )
-    if options.source is Source.MARIADB:
+    if source is Source.MARIADB:
         from binlog_streaming.demo.mariadb.source import MariaDbSource
 
-        return MariaDbSource(directory, seconds=options.seconds)
-    return WorkloadSource(directory, real, rows=options.rows, seconds=options.seconds)
+        return MariaDbSource(directory, seconds=seconds)
+    return WorkloadSource(directory, real, rows=rows, seconds=seconds)
 
 
 @contextlib.contextmanager

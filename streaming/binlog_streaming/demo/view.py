@@ -47,10 +47,10 @@ class DemoView:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False)
 
-    def title(self, source: str, tables: str) -> None:
-        """What is going to happen."""
+    def title(self, source: str, target: str, *, by: str = "Spark") -> None:
+        """What is going to happen: *by* takes the log of *source* to *target*."""
         self.console.print()
-        self.console.print(f"[bold]binlog-stream demo[/]  {source} [dim]→ .ibb log → Spark →[/] {tables}")
+        self.console.print(f"[bold]binlog-stream demo[/]  {source} [dim]→ .ibb log → {by} →[/] {target}")
         self.console.print()
 
     @contextlib.contextmanager

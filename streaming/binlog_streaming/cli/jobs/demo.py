@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # Names of `binlog_streaming.demo.run.Source`, which takes Spark with it: not for --help.
 _SOURCES = ("workload", "mariadb")
-_SINKS = ("delta", "iceberg")
+_SINKS = ("delta", "iceberg", "kafka")
 _STORES = ("folder", "s3")
 
 
@@ -32,7 +32,7 @@ def demo(
             help="The project's own workload, or a MariaDB server from PATH under load.",
         ),
     ] = "workload",
-    sink: Annotated[str, typer.Option(metavar="|".join(_SINKS), help="Format of the tables.")] = "delta",
+    sink: Annotated[str, typer.Option(metavar="|".join(_SINKS), help="Format of the tables; or topics.")] = "delta",
     store: Annotated[
         str,
         typer.Option(
@@ -53,14 +53,25 @@ def demo(
 
     On the way tables are altered, and the job is killed in the middle of a batch and started again. Exit status 0 only
     if all rows are equal. A picture of rates and lag stays at DIRECTORY/demo.png.
+
+    With --sink kafka the log is published to a Kafka broker, the publisher is killed again and again, and the tables
+    are rebuilt from the topics.
     """
     for name, value, known in (("--source", source, _SOURCES), ("--sink", sink, _SINKS), ("--store", store, _STORES)):
         if value not in known:
             raise typer.BadParameter(f"{value!r} is not one of {', '.join(known)}", param_hint=name)
+    if sink == "kafka" and store != "folder":
+        raise typer.BadParameter("topics are in a broker of the demo's own", param_hint="--store")
     # Spark takes a second to import: only where it is needed.
     from binlog_streaming.demo.run import DemoOptions, Source, Store, run_demo
     from binlog_streaming.settings import TableFormat
 
+    if sink == "kafka":
+        from binlog_streaming.demo.publish_run import run_publish_demo
+
+        with _ended_by_signals():
+            is_equal = run_publish_demo(Source(source), directory, rows=rows, seconds=seconds, keep=keep)
+        raise typer.Exit(int(not is_equal))
     options = DemoOptions(
         source=Source(source),
         sink=TableFormat(sink),

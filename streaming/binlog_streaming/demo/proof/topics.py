@@ -17,11 +17,14 @@ import pyarrow as pa
 from kafka import KafkaConsumer, TopicPartition
 
 from binlog_format.events.table_encoding import TableSpec
+from binlog_streaming.demo.alterations import ALTERATIONS, final_tables
 from binlog_streaming.demo.proof.comparison import DETAILS_MAX, Comparison, Difference, compare_changelog
 from binlog_streaming.demo.proof.truth import CHANGE_TYPE, GTID, TableTruth, to_arrow
+from binlog_streaming.demo.real_log import table_spec
+from binlog_streaming.demo.shop import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from binlog_format.events.table_encoding import ColumnSpec
 
@@ -94,6 +97,22 @@ def read_values(servers: str, topic: str) -> Iterator[tuple[int, bytes | None]]:
     finally:
         reader.close()
         to_the_end.close()
+
+
+def compare_topics(servers: str, prefix: str, truths: Iterable[TableTruth]) -> Iterator[Comparison]:
+    """Each table of the demo against its topic, `prefix.database.table`.
+
+    Raises:
+        TimeoutError: A transaction stays open in one.
+    """
+    for truth in truths:
+        altered = [alteration for alteration in ALTERATIONS if alteration.after.full_name == truth.name]
+        added = {name: value for alteration in altered for name, value in alteration.added.items()}
+        renamed = {name: new for alteration in altered for name, new in alteration.renamed.items()}
+        specs = [spec for spec in (*final_tables(), *TABLES) if spec.full_name == truth.name]
+        specs = specs or [table_spec(truth.name.partition(".")[2])]
+        changes = list(read_topic(servers, f"{prefix}.{truth.name}"))
+        yield compare_topic(replace(truth, added=added, renamed=renamed), specs, changes)
 
 
 def compare_topic(truth: TableTruth, specs: Sequence[TableSpec], changes: Sequence[Change]) -> Comparison:
