@@ -25,6 +25,7 @@ MODULES = (
     "bench.target_limits",
     "bench.cascades",
     "bench.kafka_producer",
+    "bench.kafka_publish",
 )
 """Imported to fill the list; the order here is the order of the table."""
 
