@@ -1,7 +1,7 @@
 """A log into Kafka, as `binlog-stream publish` does it: `kafka.confluent.rows_per_s`, `kafka.python.rows_per_s`.
 
-Exactly-once, acks=all, Debezium's envelope without schemas, tombstones after deletes; one process, one broker. The split
-between decoding, envelope and producer goes to standard error, in processor time.
+Exactly-once, acks=all, Debezium's envelope without schemas, tombstones after deletes; one process, one broker.
+The split between decoding, envelope and producer goes to standard error, in processor time.
 """
 
 from __future__ import annotations

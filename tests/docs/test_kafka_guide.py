@@ -10,11 +10,16 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from binlog_connector.envelope.heartbeat import heartbeat
 from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions
 from binlog_format.events.encoding import Origin, QueryContext, encode_query
 from binlog_format.events.table_map_layout import ColumnType
+from binlog_streaming.settings import PublishJob, parse_any_job
+from binlog_streaming.settings.debezium import OWN_NAMES
+from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, Security, TopicRule
 from tests.docs.markdown import REPO, code_blocks
 from tests.format.rows.plain_blocks import plain_block
 from tests.format.rows.plain_rows import (
@@ -109,6 +114,18 @@ def test_messages_are_those_of_the_guide() -> None:
     text = (REPO / GUIDE).read_text()
     assert expected() in text
     assert len(code_blocks(GUIDE, "json")) == 15
+
+
+def test_every_setting_is_in_the_guide() -> None:
+    text = (REPO / GUIDE).read_text()
+    for section in (FollowedSource, TopicRule, KafkaSink, Security):
+        for field in msgspec.structs.fields(section):
+            assert f"`{field.encode_name}`" in text or f"[sink.{field.name}]" in text, field.name
+    rows = dict(re.findall(r"^\| `([a-z.]+)` \| `(\w+)", text, re.MULTILINE))
+    assert {name: own for name, own in rows.items() if name in OWN_NAMES} == OWN_NAMES
+    (sink,) = code_blocks(GUIDE, "toml")
+    text = f'checkpoint = "state"\n[source]\npath = "log"\n{sink.text}'
+    assert isinstance(parse_any_job(text, file=REPO / "job.toml"), PublishJob)
 
 
 def test_messages_are_the_same_without_the_compiler() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -92,7 +93,8 @@ def _stopped_by_signals(running: TopicsJob) -> Iterator[list[int]]:
 
     def stop(number: int, _frame: FrameType | None) -> None:
         caught.append(number)
-        running.stop()
+        # In a thread: this one may be holding the lock that `stop` needs.
+        threading.Thread(target=running.stop).start()
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}

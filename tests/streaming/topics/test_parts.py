@@ -1,0 +1,104 @@
+"""The parts of a publishing job, without a broker."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from binlog_connector.envelope.message_batch import MessageKind
+from binlog_format.errors import OptionError
+from binlog_streaming.settings.publish_model import KafkaSink, TopicRule
+from binlog_streaming.topics.ahead import ahead
+from binlog_streaming.topics.names import TopicNames
+from binlog_streaming.topics.step_messages import envelope_options
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+SINK = KafkaSink(kind="kafka", bootstrap_servers="a:1", topic_prefix="shop")
+
+
+def test_items_come_in_their_order_and_are_made_ahead() -> None:
+    made = [threading.Event() for _ in range(5)]
+
+    def items() -> Iterator[int]:
+        for number, event in enumerate(made):
+            event.set()
+            yield number
+
+    with ahead(items(), 2) as taken:
+        assert made[2].wait(10), "two wait, one is in the making"
+        assert list(taken) == list(range(5))
+
+
+def test_what_making_raises_comes_out_after_the_items_before_it() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise ValueError("in the making")
+
+    with ahead(items(), 1) as taken:
+        assert next(taken) == 1
+        with pytest.raises(ValueError, match="in the making"):
+            next(taken)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_nothing_is_made_any_more_when_it_is_left(count: int) -> None:
+    ended = threading.Event()
+
+    def items() -> Generator[int]:
+        try:
+            yield from range(1_000_000)
+        finally:
+            ended.set()
+
+    made = items()
+    with ahead(made, count) as taken:
+        assert next(taken) == 0
+    made.close()  # would raise if it were running
+    assert ended.is_set()
+    assert "ahead" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_topics_are_named_as_debezium_does() -> None:
+    names = TopicNames(SINK)
+    assert names.of(MessageKind.CHANGE, "db", "orders") == "shop.db.orders"
+    assert names.of(MessageKind.CHANGE, "d b", "größe") == "shop.d_b.gr__e"
+    assert names.of(MessageKind.TRANSACTION, None, None) == "shop.transaction"
+    assert names.of(MessageKind.SCHEMA_CHANGE, "db", None) == "shop"
+    assert (names.heartbeat, names.offsets) == ("__debezium-heartbeat.shop", "shop.offsets")
+
+
+def test_two_tables_that_kafka_cannot_tell_apart_are_refused() -> None:
+    names = TopicNames(SINK)
+    assert names.of_table("db", "a b") == "shop.db.a_b"
+    with pytest.raises(OptionError, match=r"db\.a_b would go to .* shop\.db\.a_b, which is that of shop\.db\.a b"):
+        names.of_table("db", "a_b")
+
+
+def test_tables_share_a_topic_where_the_settings_name_one() -> None:
+    names = TopicNames(replace(SINK, topic="{prefix}.all"))
+    assert names.of_table("db", "a") == names.of_table("db", "b") == "shop.all"
+
+
+@pytest.mark.parametrize("table", ["transaction", "offsets"])
+def test_a_table_does_not_go_to_a_topic_of_the_jobs_own(table: str) -> None:
+    names = TopicNames(replace(SINK, topic="{prefix}.{table}"))
+    with pytest.raises(OptionError, match="which is that of"):
+        names.of_table("db", table)
+
+
+def test_a_name_that_is_too_long_is_refused() -> None:
+    with pytest.raises(OptionError, match="256 characters; Kafka takes 249"):
+        TopicNames(SINK).of_table("d" * 186, "t" * 64)
+
+
+def test_the_first_rule_that_matches_names_the_key() -> None:
+    rules = (TopicRule(select=r"db\.a", keys=("x", "y")), TopicRule(select=r"db\..*"), TopicRule(keys=("z",)))
+    keys = envelope_options(SINK, rules).key_columns
+    assert keys.get("db.a") == ("x", "y")
+    assert keys.get("db.b") is None, "its primary key"
+    assert keys.get("other.c") == ("z",)
