@@ -18,7 +18,7 @@ from binlog_format.rows.images import IMAGE_DTYPE, Images, read_images
 from binlog_format.views.changefeed import commit_versions
 from binlog_format.views.columns import COMMIT_TIME_TYPE
 from binlog_format.views.table_index import TableIndex
-from binlog_streaming.lake.ahead import ahead
+from binlog_streaming.ahead import ahead
 from binlog_streaming.modes.absent_columns import NO_FACTS, AbsentFacts, absent_facts
 from binlog_streaming.modes.place_texts import place_texts
 

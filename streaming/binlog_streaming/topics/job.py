@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from binlog_connector.following.starts import Moment
 from binlog_connector.following.tailer import STEP_SIZE_MAX, Following, Tailer
 from binlog_connector.kafka.publisher import Publisher
 from binlog_connector.spark.options import SourceOptions
-from binlog_streaming.topics.ahead import ahead
+from binlog_streaming.ahead import ahead
 from binlog_streaming.topics.connecting import connection_of, publishing_of
 from binlog_streaming.topics.job_topics import JobTopics
 from binlog_streaming.topics.names import TopicNames
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from binlog_streaming.topics.progress import PublishListener
 
 BATCHES_AHEAD = 2
-"""Batches of messages, each of a block of the log, that wait for the producer; one more is in the making."""
+"""Batches of messages, each of a block of the log, that are made while the producer sends one."""
 
 LOOK_SECONDS = 1.0
 """How often a job that waits for the log sees whether a heartbeat is due."""
@@ -167,7 +167,7 @@ class TopicsJob:
         self._note(step, attempts, time.monotonic() - started)
 
     def _made(self, step: Step, records: Records) -> Generator[Messages]:
-        with ahead(self._messages.of(step), BATCHES_AHEAD) as made:
+        with closing(ahead(self._messages.of(step), BATCHES_AHEAD)) as made:
             for some in made:
                 self._topics.ensure(some.topic)
                 records.counts[some.topic] += len(some)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from binlog_format.errors import TableError
-from binlog_streaming.lake.ahead import ahead
+from binlog_streaming.ahead import ahead
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE, identifier, open_catalog

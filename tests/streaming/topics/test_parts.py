@@ -2,65 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING
-
 import pytest
 from msgspec.structs import replace
 
 from binlog_connector.envelope.message_batch import MessageKind
 from binlog_format.errors import OptionError
 from binlog_streaming.settings.publish_model import KafkaSink, TopicRule
-from binlog_streaming.topics.ahead import ahead
 from binlog_streaming.topics.names import TopicNames
 from binlog_streaming.topics.step_messages import envelope_options
 
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
 SINK = KafkaSink(kind="kafka", bootstrap_servers="a:1", topic_prefix="shop")
-
-
-def test_items_come_in_their_order_and_are_made_ahead() -> None:
-    made = [threading.Event() for _ in range(5)]
-
-    def items() -> Iterator[int]:
-        for number, event in enumerate(made):
-            event.set()
-            yield number
-
-    with ahead(items(), 2) as taken:
-        assert made[2].wait(10), "two wait, one is in the making"
-        assert list(taken) == list(range(5))
-
-
-def test_what_making_raises_comes_out_after_the_items_before_it() -> None:
-    def items() -> Iterator[int]:
-        yield 1
-        raise ValueError("in the making")
-
-    with ahead(items(), 1) as taken:
-        assert next(taken) == 1
-        with pytest.raises(ValueError, match="in the making"):
-            next(taken)
-
-
-@pytest.mark.parametrize("count", [1, 2, 7])
-def test_nothing_is_made_any_more_when_it_is_left(count: int) -> None:
-    ended = threading.Event()
-
-    def items() -> Generator[int]:
-        try:
-            yield from range(1_000_000)
-        finally:
-            ended.set()
-
-    made = items()
-    with ahead(made, count) as taken:
-        assert next(taken) == 0
-    made.close()  # would raise if it were running
-    assert ended.is_set()
-    assert "ahead" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_topics_are_named_as_debezium_does() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from msgspec.structs import replace
 
-from binlog_streaming.lake.ahead import ahead
+from binlog_streaming.ahead import ahead
 from binlog_streaming.lake.delta.actions import ChangeFile, Protocol, Transaction, statistics_of, statistics_text
 from binlog_streaming.lake.delta.column_mapping import file_columns
 from binlog_streaming.lake.delta.data_files import DataFiles, key_batches, live_rows, recorded_count, rows_at

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.types import IntegerType, LongType
 
-from binlog_streaming.lake.ahead import ahead
+from binlog_streaming.ahead import ahead
 from binlog_streaming.lake.iceberg.commit import Commit, with_schema
 from binlog_streaming.lake.iceberg.data_files import DataFiles, key_batches, live_rows, remove_files, rows_at
 from binlog_streaming.lake.iceberg.deletes import VectorFile, write_position_deletes

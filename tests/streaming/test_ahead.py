@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_streaming.lake.ahead import ahead
+from binlog_streaming.ahead import ahead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,12 +38,13 @@ def test_all_items_come_in_their_order() -> None:
     assert list(ahead(())) == []
 
 
-def test_the_next_item_is_made_while_the_caller_works() -> None:
-    """By another thread, and not more than that one."""
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_the_next_items_are_made_while_the_caller_works(count: int) -> None:
+    """By another thread, and not more than those."""
     maker = Maker(4)
-    for number in ahead(maker.numbers()):
-        assert maker.begun[number + 1].wait(60)
-        assert not any(begun.is_set() for begun in maker.begun[number + 2 :])
+    for number in ahead(maker.numbers(), count):
+        assert all(begun.wait(60) for begun in maker.begun[number + 1 : number + 1 + count])
+        assert not any(begun.is_set() for begun in maker.begun[number + 1 + count :])
     assert threading.get_ident() not in maker.threads
 
 
@@ -55,12 +56,14 @@ def test_an_error_comes_after_the_items_before_it() -> None:
         next(numbers)
 
 
-def test_who_stops_early_leaves_no_thread() -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_who_stops_early_leaves_no_thread(count: int) -> None:
     """Whether by an error of its own, or for good."""
     before = threading.active_count()
     maker = Maker(4)
-    numbers = ahead(maker.numbers())
+    made = maker.numbers()
+    numbers = ahead(made, count)
     assert next(numbers) == 0
     numbers.close()
     assert threading.active_count() == before
-    assert not maker.begun[2].is_set()
+    assert not maker.begun[count + 1].is_set()
