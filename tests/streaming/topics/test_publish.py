@@ -13,6 +13,7 @@ from kafka.admin import KafkaAdminClient
 from msgspec.structs import replace
 
 from binlog_connector.crash_points import watched
+from binlog_connector.kafka.publisher import Step
 from binlog_format.errors import BinlogError, BrokerError, DataLossError, OptionError
 from binlog_streaming.demo.proof.topics import read_values
 from binlog_streaming.topics.job import TopicsJob
@@ -28,6 +29,7 @@ from tests.streaming.topics.publishing import (
 )
 
 if TYPE_CHECKING:
+    from enum import StrEnum
     from pathlib import Path
 
     from binlog_streaming.settings import PublishJob
@@ -56,7 +58,7 @@ def _publish_until_killed(job: PublishJob, kill: Kill) -> None:
         publish(job)
 
 
-@pytest.mark.parametrize("kills", [8, pytest.param(60, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("kills", [7, pytest.param(60, marks=pytest.mark.thorough)])
 def test_killed_again_and_again(job: PublishJob, recording: Recording, kills: int) -> None:
     """Each process is killed one step later than the one before; after a while each gets a transaction done."""
     ends = [in_a_process(partial(_publish_until_killed, job, Kill(left))) for left in range(1, kills + 1)]
@@ -137,6 +139,31 @@ def test_a_log_that_was_begun_anew_is_named(kafka_broker: KafkaBroker, tmp_path:
         publish(job)
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("freezes", [False, True])
+def test_a_broker_that_goes_away_under_a_transaction(
+    job: PublishJob, recording: Recording, kafka_broker: KafkaBroker, freezes: bool
+) -> None:
+    """Killed and started again; or stopped for longer than any answer may take."""
+    sent = []
+
+    def go_away(step: StrEnum) -> None:
+        sent.append(step is Step.SENT)
+        if sent.count(True) != 3 or not sent[-1]:
+            return
+        if freezes:
+            kafka_broker.freeze()
+            threading.Timer(15, kafka_broker.thaw).start()
+        else:
+            kafka_broker.kill()
+            kafka_broker.start()
+
+    with watched(go_away):
+        publish(job)
+    assert_topics_hold(job, recording)
+
+
+@pytest.mark.thorough
 def test_a_topic_that_nobody_made_is_named(kafka_broker: KafkaBroker, recording: Recording, tmp_path: Path) -> None:
     job = publish_job(tmp_path, recording.directory, kafka_broker)
     with pytest.raises(BrokerError, match=rf"TOPIC_NOT_FOUND.*{job.sink.topic_prefix}\.shop"):
