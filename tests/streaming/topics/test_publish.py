@@ -13,7 +13,9 @@ from kafka.admin import KafkaAdminClient
 from msgspec.structs import replace
 
 from binlog_connector.crash_points import watched
+from binlog_connector.kafka.connection import Connection
 from binlog_connector.kafka.publisher import Step
+from binlog_connector.kafka.topics import Topics
 from binlog_format.errors import BinlogError, BrokerError, DataLossError, OptionError
 from binlog_streaming.demo.proof.topics import read_values
 from binlog_streaming.topics.job import TopicsJob
@@ -106,8 +108,12 @@ def test_lost_offsets_are_no_new_start(kafka_broker: KafkaBroker, recording: Rec
     job = publish_job(tmp_path, recording.directory, kafka_broker)
     publish(job)
     admin = KafkaAdminClient(bootstrap_servers=kafka_broker.servers)
-    admin.delete_topics([f"{job.sink.topic_prefix}.offsets"])
+    offsets = f"{job.sink.topic_prefix}.offsets"
+    admin.delete_topics([offsets])
     admin.close()
+    with Topics(Connection(kafka_broker.servers)) as topics:
+        while topics.partition_count(offsets) is not None:
+            pass
     with pytest.raises(BrokerError, match="OFFSETS_LOST"):
         publish(job)
 
