@@ -13,7 +13,7 @@ from binlog_connector.envelope.group_threads import GroupThreads
 from binlog_connector.envelope.message_batch import NO_OP, MessageKind, MessageRun, Place, message_batch, sort_keys
 from binlog_connector.envelope.message_kernels import TOMBSTONE
 from binlog_connector.envelope.message_template import EventTexts, op_texts
-from binlog_connector.envelope.occasion import Occasion
+from binlog_connector.envelope.occasion import Occasion, logged_statements
 from binlog_connector.envelope.options import Operation
 from binlog_connector.envelope.schema_changes import SchemaChanges
 from binlog_connector.envelope.table_envelope import TableEnvelope
@@ -94,8 +94,9 @@ class MessagesView:
         self._threads = GroupThreads()
         self._queries = StatementTexts() if options.query else None
         self._transactions = Transactions(options) if options.transaction_metadata else None
-        self._schema_changes = SchemaChanges(options, tables, groups)
-        self._truncates = Truncates(options, tables, groups)
+        self._groups = groups
+        self._schema_changes = SchemaChanges(options, tables)
+        self._truncates = Truncates(options, tables)
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
         """The messages of *blocks* (`MESSAGES_SCHEMA`), a batch (rarely more) for each block, or for each topic in it.
@@ -115,7 +116,8 @@ class MessagesView:
 
     def _batches_of(self, occasion: Occasion) -> Iterator[pa.RecordBatch]:
         block = occasion.block
-        statements = self._schema_changes.runs(occasion) + self._truncates.runs(occasion)
+        logged = logged_statements(block, self._groups) if self._asks_for_statements else []
+        statements = self._schema_changes.runs(occasion, logged) + self._truncates.runs(occasion, logged)
         touched = self._selection.of(block)
         texts = self._texts(occasion, touched)
         parts = self._parts(block, touched)
@@ -126,6 +128,10 @@ class MessagesView:
             statements = [run for run in statements if run.events[0] >= end]
             for together in self._by_topic(runs):
                 yield message_batch(block, together)
+
+    @property
+    def _asks_for_statements(self) -> bool:
+        return self._options.schema_changes or Operation.TRUNCATE not in self._options.skipped_operations
 
     def _by_topic(self, runs: list[MessageRun]) -> Iterable[list[MessageRun]]:
         if self._topic_of is None:

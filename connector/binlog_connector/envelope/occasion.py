@@ -1,13 +1,15 @@
-"""What all messages of a block share: `Occasion`."""
+"""What all messages of a block share: `Occasion`; `logged_statements` are those that messages are made of."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from binlog_connector.schema.ddl import parse_ddl
+from binlog_connector.schema.log_ddl import table_statements
 from binlog_format.kernels import empty_bytes
 from binlog_format.views.json_rows import text_buffers
 
@@ -15,8 +17,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.envelope.options import EnvelopeOptions
+    from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_connector.schema.operations import Operation
     from binlog_format.block import Block
     from binlog_format.kernels import Bytes
+    from binlog_format.views.group_filter import GroupFilter
 
     Int32s = NDArray[np.int32]
     EventQueries = tuple[Int32s, pa.Array]
@@ -46,3 +51,31 @@ class Occasion:
             none = np.full(len(self.block.events), -1, dtype=np.int32)
             return none, empty_bytes(0), np.zeros(1, dtype=np.int32)
         return self.queries[0], *text_buffers(self.queries[1], pa.string())
+
+
+class LoggedStatement(NamedTuple):
+    """A statement about tables.
+
+    Attributes:
+        event: Row of its event.
+        statement: Its text, and what it is to be read with.
+        operations: What it does to tables, in order.
+    """
+
+    event: int
+    statement: DdlStatement
+    operations: list[Operation]
+
+
+def logged_statements(block: Block, groups: GroupFilter) -> list[LoggedStatement]:
+    """DDL and TRUNCATE in the wanted event groups of a block, in order.
+
+    Raises:
+        CorruptError: `BAD_EVENT`.
+    """
+    keep = groups.keep(block)
+    return [
+        LoggedStatement(event, statement, parse_ddl(statement.text, statement.session))
+        for event, _, statement in table_statements(block)
+        if keep is None or keep[int(block.events["group"][event])]
+    ]

@@ -12,8 +12,6 @@ from binlog_connector.envelope.connect_schema import compact, schema_change_sche
 from binlog_connector.envelope.message_batch import MessageKind, MessageRun, Place, sort_keys
 from binlog_connector.envelope.message_template import EventTexts, source_template
 from binlog_connector.envelope.template_kernels import SEQUENCE_WIDTHS
-from binlog_connector.schema.ddl import parse_ddl
-from binlog_connector.schema.log_ddl import table_statements
 from binlog_connector.schema.operations import (
     AlterTable,
     CreateSequence,
@@ -28,14 +26,15 @@ from binlog_format.views.json_rows import JsonRows, JsonStyle, json_column
 from binlog_format.views.json_texts import JsonTexts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-    from binlog_connector.envelope.occasion import Occasion
+    from binlog_connector.envelope.occasion import LoggedStatement, Occasion
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.operations import Operation
-    from binlog_format.views.group_filter import GroupFilter
     from binlog_format.views.table_filter import TableFilter
 
     Int64s = NDArray[np.int64]
@@ -49,29 +48,19 @@ class SchemaChanges:
     Args:
         options: What messages look like; none are made unless they ask for them.
         tables: Which tables are wanted.
-        groups: Which event groups are wanted.
     """
 
-    def __init__(self, options: EnvelopeOptions, tables: TableFilter, groups: GroupFilter) -> None:
+    def __init__(self, options: EnvelopeOptions, tables: TableFilter) -> None:
         self._options = options
         self._tables = tables
-        self._groups = groups
 
-    def runs(self, occasion: Occasion) -> list[MessageRun]:
-        """The messages of a block, each a run of its own, in order.
-
-        Raises:
-            CorruptError: `BAD_EVENT`.
-        """
+    def runs(self, occasion: Occasion, statements: Sequence[LoggedStatement]) -> list[MessageRun]:
+        """The messages about *statements* of a block, each a run of its own, in order."""
         if not self._options.schema_changes:
             return []
-        block = occasion.block
-        keep = self._groups.keep(block)
         made = []
-        for event, _, statement in table_statements(block):
-            if keep is not None and not keep[int(block.events["group"][event])]:
-                continue
-            changes = [one for part in parse_ddl(statement.text, statement.session) for one in _changes(part)]
+        for event, statement, operations in statements:
+            changes = [one for operation in operations for one in _changes(operation)]
             if not changes or any(self._tables.accepts_name(*name) for _, name in changes):
                 made.append(self._run(occasion, event, statement, changes))
         return made

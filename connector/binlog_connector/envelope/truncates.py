@@ -12,17 +12,16 @@ from binlog_connector.envelope.connect_schema import compact, envelope_schema, f
 from binlog_connector.envelope.message_batch import NO_KEY, OPS, MessageKind, MessageRun, Place, sort_keys
 from binlog_connector.envelope.options import EnvelopeFormat, Operation
 from binlog_connector.envelope.schema_changes import source_text
-from binlog_connector.schema.ddl import parse_ddl
-from binlog_connector.schema.log_ddl import table_statements
 from binlog_connector.schema.operations import TruncateTable
 from binlog_format.views.json_texts import JsonTexts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from binlog_connector.envelope.connect_schema import Schema
-    from binlog_connector.envelope.occasion import Occasion
+    from binlog_connector.envelope.occasion import LoggedStatement, Occasion
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_connector.schema.definitions import TableName
-    from binlog_format.views.group_filter import GroupFilter
     from binlog_format.views.table_filter import TableFilter
 
 
@@ -32,29 +31,20 @@ class Truncates:
     Args:
         options: What messages look like.
         tables: Which tables are wanted.
-        groups: Which event groups are wanted.
     """
 
-    def __init__(self, options: EnvelopeOptions, tables: TableFilter, groups: GroupFilter) -> None:
+    def __init__(self, options: EnvelopeOptions, tables: TableFilter) -> None:
         self._options = options
         self._tables = tables
-        self._groups = groups
 
-    def runs(self, occasion: Occasion) -> list[MessageRun]:
-        """The messages of a block, each a run of its own, in order.
-
-        Raises:
-            CorruptError: `BAD_EVENT`.
-        """
+    def runs(self, occasion: Occasion, statements: Sequence[LoggedStatement]) -> list[MessageRun]:
+        """The messages about *statements* of a block, each a run of its own, in order."""
         if Operation.TRUNCATE in self._options.skipped_operations:
             return []
-        block = occasion.block
-        keep = self._groups.keep(block)
         return [
             self._run(occasion, event, operation.name)
-            for event, _, statement in table_statements(block)
-            if keep is None or keep[int(block.events["group"][event])]
-            for operation in parse_ddl(statement.text, statement.session)
+            for event, _, operations in statements
+            for operation in operations
             if isinstance(operation, TruncateTable) and self._tables.accepts_name(*operation.name)
         ]
 

@@ -34,12 +34,12 @@ _LOOK_BACK = 64
 
 
 class OffsetRecord(msgspec.Struct, frozen=True):
-    """What a transaction leaves behind.
+    """What a transaction leaves in the topic of offsets.
 
     Attributes:
         session: Of the publisher that committed it; each start is a session.
         number: Of the transaction, counted over all sessions.
-        offset: Behind the last event group that is in the topics; None: none is.
+        offset: After the last event group that is in the topics; None: none is.
         version: Of this record's form.
     """
 

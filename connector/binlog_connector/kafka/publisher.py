@@ -118,7 +118,7 @@ class Publisher:
 
     @property
     def offset(self) -> str | None:
-        """Behind the last event group that is published; None: none is."""
+        """After the last event group that is published; None: none is."""
         return self._known.offset
 
     def __enter__(self) -> Self:
@@ -151,7 +151,7 @@ class Publisher:
 
         Args:
             messages: Gives them; called again, for the same ones, when they have to be sent again.
-            offset: Behind them.
+            offset: After them.
 
         Raises:
             BrokerError: They are not published, or it is not known: another publisher finds out, this one has ended.
@@ -230,7 +230,7 @@ class Publisher:
         raise self._store.lost(f"found {found}, expected transaction {self._known.number}")
 
     def _explained(self, error: BrokerError, topics: set[str], seconds: float) -> BrokerError:
-        """What is behind an error, as far as asking the brokers shows more than it says."""
+        """The reason of an error, as far as asking the brokers shows more than it says."""
         if error.subclass in {"OTHER_PUBLISHER", "OFFSETS_LOST", "OFFSETS_TOPIC", "MESSAGE_TOO_LARGE", "REFUSED"}:
             return error
         try:

@@ -1,9 +1,9 @@
-"""Metrics of a running job for Prometheus, where its file asks for them: `exported(job)`."""
+"""Metrics of a running job for Prometheus, where its file asks for them: `exported(job)`; `exporting` for any job."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from binlog_connector.metrics.exporter import Follower, MetricsExporter
 from binlog_connector.metrics.lag import Consumed, LagMeter
@@ -11,12 +11,15 @@ from binlog_streaming.jobs.checkpoint import read_checkpoint, read_offset
 from binlog_streaming.jobs.state_files import state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from binlog_connector.schema.definitions import TableName
     from binlog_streaming.jobs.state_files import StateFolder
     from binlog_streaming.settings.model import Job
+    from binlog_streaming.settings.publish_model import PublishJob
     from binlog_streaming.tables.progress import BatchProgress
+
+Metrics = TypeVar("Metrics")
 
 
 class JobMetrics:
@@ -65,6 +68,25 @@ def exported(job: Job) -> Iterator[JobMetrics | None]:
         AccessError: `DENIED`: the port is taken, or not allowed.
         StartError: The log is not there.
     """
+    with exporting(
+        job, lambda follower, meter, address: JobMetrics(state_of(job), follower, meter, address)
+    ) as metrics:
+        yield metrics
+
+
+@contextmanager
+def exporting(
+    job: Job | PublishJob, metrics_of: Callable[[Follower, LagMeter, str], Metrics]
+) -> Iterator[Metrics | None]:
+    """What *metrics_of* makes of what is exported, the meter of the log, and the address, while this lasts.
+
+    None: the job's file asks for no metrics.
+
+    Raises:
+        OptionError: `MISSING`: prometheus-client is not installed.
+        AccessError: `DENIED`: the port is taken, or not allowed.
+        StartError: The log is not there.
+    """
     if job.metrics.port is None:
         yield None
         return
@@ -72,8 +94,7 @@ def exported(job: Job) -> Iterator[JobMetrics | None]:
     try:
         with MetricsExporter(job.metrics.port, job.metrics.host) as exporter:
             follower = Follower(job.name, meter)
-            address = f"http://{job.metrics.host}:{exporter.port}/metrics"
-            metrics = JobMetrics(state_of(job), follower, meter, address)
+            metrics = metrics_of(follower, meter, f"http://{job.metrics.host}:{exporter.port}/metrics")
             exporter.add(follower)
             yield metrics
     finally:

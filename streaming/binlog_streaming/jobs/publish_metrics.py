@@ -5,13 +5,15 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from binlog_connector.metrics.exporter import Follower, MetricsExporter, TopicTotals
-from binlog_connector.metrics.lag import Consumed, LagMeter
+from binlog_connector.metrics.exporter import TopicTotals
+from binlog_connector.metrics.lag import Consumed
+from binlog_streaming.jobs.metrics import exporting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.metrics.exporter import Follower
     from binlog_streaming.settings.publish_model import PublishJob
     from binlog_streaming.topics.progress import Published
 
@@ -57,15 +59,5 @@ def exported(job: PublishJob) -> Iterator[PublishMetrics | None]:
         AccessError: `DENIED`: the port is taken, or not allowed.
         StartError: The log is not there.
     """
-    if job.metrics.port is None:
-        yield None
-        return
-    meter = LagMeter(job.source.path, job.source.format)
-    try:
-        with MetricsExporter(job.metrics.port, job.metrics.host) as exporter:
-            follower = Follower(job.name, meter)
-            metrics = PublishMetrics(follower, f"http://{job.metrics.host}:{exporter.port}/metrics")
-            exporter.add(follower)
-            yield metrics
-    finally:
-        meter.close()
+    with exporting(job, lambda follower, _, address: PublishMetrics(follower, address)) as metrics:
+        yield metrics

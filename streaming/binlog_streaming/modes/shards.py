@@ -19,6 +19,7 @@ from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
 from binlog_format.kernels import as_bytes
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
+from binlog_streaming.lake.key_kernels import SPREAD
 from binlog_streaming.lake.row_values import comparable, one_array
 from binlog_streaming.modes.decoded_images import DecodedImages
 from binlog_streaming.modes.pieces import Piece, StepImages
@@ -50,9 +51,6 @@ _PLACE_DTYPE = np.dtype(
     ]
 )
 """What a shard knows of an image beside its values."""
-
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
-"""2**64 by the golden ratio: neighbours fall far from each other."""
 
 
 class IndivisibleError(Exception):
@@ -145,7 +143,7 @@ def shard_numbers(keys: pa.Table, count: int) -> Indices:
     total = np.zeros(keys.num_rows, np.uint64)
     for column in keys.columns:
         for part in comparable(one_array(column)):
-            total = (total ^ _hashes(part)) * _SPREAD
+            total = (total ^ _hashes(part)) * SPREAD
             total ^= total >> np.uint64(32)
     numbers: Indices = (total % np.uint64(count)).astype(np.int64)
     return numbers

@@ -6,7 +6,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,7 @@ import pymysql
 from pymysql.constants import CLIENT
 
 from binlog_format.errors import BinlogError
+from binlog_streaming.demo.servers.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +98,7 @@ class MariaDbServer:
         if not (self._data / "mysql").is_dir():
             self._install()
         self._write_accounts()
-        self.port = _free_port()
+        (self.port,) = free_ports(1)
         # Paths of sockets are limited to about 100 bytes; the directory's own may be longer.
         self._socket_folder = tempfile.TemporaryDirectory(prefix="mariadb-")
         self._process = subprocess.Popen(
@@ -255,12 +255,6 @@ def find_program(name: str) -> str:
 
 def _as_user() -> list[str]:
     return ["--user=root"] if os.geteuid() == 0 else []
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _tail(text: str) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from binlog_streaming.demo.failures import DemoError
 from binlog_streaming.demo.servers.fetch import KAFKA, require_fetched
 from binlog_streaming.demo.servers.java_server import find_java
+from binlog_streaming.demo.servers.ports import free_ports
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +59,7 @@ class KafkaBroker:
         self._jars = require_fetched(KAFKA).parent
         self._java, self._keytool = (find_java(KAFKA.name, program) for program in ("java", "keytool"))
         self.folder = folder
-        self.port, self.secure_port, self.proxied_port, self._controller_port = _free_ports(4)
+        self.port, self.secure_port, self.proxied_port, self._controller_port = free_ports(4)
         self._proxy_port = proxy_port or self.proxied_port
         self.ca_file = folder / "ca.pem"
         self.passwords = {user: secrets.token_urlsafe(12) for user in (USER, GUEST)}
@@ -209,11 +210,3 @@ def _listens(port: int) -> bool:
     with socket.socket() as client:
         client.settimeout(1)
         return client.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _free_ports(count: int) -> list[int]:
-    listening = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in listening]
-    for one in listening:
-        one.close()
-    return ports

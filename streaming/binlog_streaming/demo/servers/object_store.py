@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import socket
 from typing import TYPE_CHECKING
 
 from binlog_streaming.demo.servers.fetch import S3PROXY, require_fetched
 from binlog_streaming.demo.servers.java_server import JavaServer
+from binlog_streaming.demo.servers.ports import free_ports
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ class ObjectStore(JavaServer):
 
     def __init__(self, folder: Path) -> None:
         jar = require_fetched(S3PROXY)
-        self.port = _free_port()
+        (self.port,) = free_ports(1)
         self.bucket = folder / "data" / BUCKET
         self.bucket.mkdir(parents=True, exist_ok=True)
         settings = {
@@ -57,9 +57,3 @@ class ObjectStore(JavaServer):
             "AWS_REGION": "us-east-1",
             "AWS_ALLOW_HTTP": "true",
         }
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-    return port
