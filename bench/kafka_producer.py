@@ -6,6 +6,7 @@ broker there is; all of them are counted by a consumer that reads what is commit
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import tempfile
 import time
@@ -20,14 +21,14 @@ from binlog_connector.kafka.connection import Connection
 from binlog_connector.kafka.messages import Messages
 from binlog_connector.kafka.publisher import Publisher, Publishing
 from binlog_connector.kafka.topics import Topics
-from binlog_streaming.demo.servers.kafka_broker import KafkaBroker
+from binlog_streaming.demo.servers.kafka_broker import AS_SHIPPED, KafkaBroker
 
 MESSAGES = 300_000
 TRANSACTION_MESSAGES = 5_000
 KEY_SIZE, VALUE_SIZE = 20, 430
 _TOPIC = "rows"
-_WARM_UP = 4
-"""Transactions before the clock starts: Java compiles what it runs often."""
+WARM_UP_TRANSACTIONS = 120
+"""Before the clock starts: Java compiles what it runs often."""
 
 
 @benchmark("kafka.producer.confluent.rows_per_s", unit="messages/s")
@@ -44,18 +45,21 @@ def python() -> float:
 
 def _measured(client: str) -> float:
     transactions = max(1, round(share() * MESSAGES / TRANSACTION_MESSAGES))
+    warm_up = max(1, round(share() * WARM_UP_TRANSACTIONS))
     values = pa.array([bytes(VALUE_SIZE)] * TRANSACTION_MESSAGES)
-    with tempfile.TemporaryDirectory(prefix="binlog-stream-bench-") as work, KafkaBroker(Path(work)) as broker:
+    with contextlib.ExitStack() as stack:
+        work = stack.enter_context(tempfile.TemporaryDirectory(prefix="binlog-stream-bench-"))
+        broker = stack.enter_context(KafkaBroker(Path(work), java_options=AS_SHIPPED))
         connection = Connection(broker.servers)
         with Topics(connection) as topics:
             topics.create(_TOPIC, partitions=1, settings={})
         publishing = Publishing("bench", "offsets", is_first_start=True, client=client)
-        batches = [Messages(_TOPIC, _keys(number), values) for number in range(_WARM_UP + transactions)]
+        batches = [Messages(_TOPIC, _keys(number), values) for number in range(warm_up + transactions)]
         with Publisher(connection, publishing) as publisher:
-            for number, batch in enumerate(batches[:_WARM_UP]):
+            for number, batch in enumerate(batches[:warm_up]):
                 publisher.publish(lambda batch=batch: [batch], str(number))  # type: ignore[misc]
             started = time.perf_counter()
-            for number, batch in enumerate(batches[_WARM_UP:], _WARM_UP):
+            for number, batch in enumerate(batches[warm_up:], warm_up):
                 publisher.publish(lambda batch=batch: [batch], str(number))  # type: ignore[misc]
             seconds = time.perf_counter() - started
         assert _committed(broker) == len(batches) * TRANSACTION_MESSAGES

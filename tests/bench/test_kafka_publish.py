@@ -22,7 +22,10 @@ def small() -> Iterator[None]:
     set_share(1)
 
 
-@pytest.mark.parametrize("name", ["kafka.confluent.rows_per_s", "kafka.python.rows_per_s", "kafka.latency_p95_ms"])
+@pytest.mark.parametrize(
+    "name",
+    ["kafka.confluent.rows_per_s", "kafka.python.rows_per_s", "kafka.latency_p95_ms", "kafka.python.latency_p95_ms"],
+)
 def test_a_run(name: str) -> None:
     if not KAFKA.file.exists():
         pytest.skip("there is no Kafka broker: `make servers` fetches it")

@@ -1,4 +1,4 @@
-"""What a publisher asks of a Kafka client: `Producer`, of which `open_producer` gives the better one that is there."""
+"""What a publisher asks of a Kafka client: `Producer`, which `open_producer` makes."""
 
 from __future__ import annotations
 

@@ -209,25 +209,27 @@ class Publisher:
             BrokerError: `OTHER_PUBLISHER`, `OFFSETS_LOST`, or what keeps brokers from being used.
         """
         self._store.ensure(may_create=False)
-        # A new producer would end what another publisher does: see first whether there is one.
-        self._compared(self._store.newest(waits=False), record)
+        # A new producer would end what another publisher does: see first whether there is one. What brokers have agreed
+        # to commit, but have not marked in the topic yet, cannot be read now: an older record says nothing.
+        self._check_alone(self._store.newest(waits=False), record)
         self._producer = self._open()
-        return self._compared(self._store.newest(waits=True), record)
-
-    def _compared(self, newest: OffsetRecord | None, record: OffsetRecord) -> bool:
+        newest = self._store.newest(waits=True)
         if newest == record:
             return True
         if (newest or NOTHING) == self._known:
             return False
-        if newest is not None and newest.number > self._known.number:
+        self._check_alone(newest, record)
+        found = "no record" if newest is None else f"transaction {newest.number}"
+        raise self._store.lost(f"found {found}, expected transaction {self._known.number}")
+
+    def _check_alone(self, newest: OffsetRecord | None, record: OffsetRecord) -> None:
+        if newest is not None and newest != record and newest.number > self._known.number:
             raise BrokerError(
                 "OTHER_PUBLISHER",
                 f"another publisher with the name {self._how.name} has started and goes on in place of this one",
                 at=Place(f"topic {self._how.offsets_topic}"),
                 hint="Stop one of them, or give it another name",
             )
-        found = "no record" if newest is None else f"transaction {newest.number}"
-        raise self._store.lost(f"found {found}, expected transaction {self._known.number}")
 
     def _explained(self, error: BrokerError, topics: set[str], seconds: float) -> BrokerError:
         """The reason of an error, as far as asking the brokers shows more than it says."""

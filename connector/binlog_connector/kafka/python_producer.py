@@ -1,32 +1,43 @@
 """Producing with kafka-python: `PythonProducer`, with guards where that client loses messages or waits for ever.
 
-* `commit_transaction()` succeeds though batches have expired: each message's future is looked at before.
+* `send()` takes tens of microseconds for a message: record batches are made here, whole columns at a time, and laid
+  into its queues.
+* `commit_transaction()` succeeds though batches have expired: what became of each batch is looked at before.
+* `flush()` ends with an error when a batch is split, as those are that a topic does not take whole: what is left of
+  one is waited for here.
 * Nothing bounds what it holds in memory: no more than `WINDOW_SIZE` bytes are under way.
-* Ends of transactions, and `close()`, wait without an end where no broker answers: they are done by parts of it that
-  are not public, with a timeout.
+* Ends of transactions, and `close()`, wait without an end where no broker answers: they are done with a timeout.
+
+For all of that parts of it are used that are not public.
 """
 
 from __future__ import annotations
 
-from itertools import repeat
+import time
 from typing import TYPE_CHECKING, Any
 
-from kafka import KafkaProducer
-from kafka.errors import KafkaError
+from kafka import KafkaProducer, TopicPartition
+from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.producer.future import FutureRecordMetadata
+from kafka.producer.producer_batch import ProducerBatch
+from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.record.memory_records import MemoryRecordsBuilder
 
 from binlog_connector.kafka.failures import broker_error
-from binlog_connector.kafka.key_partitions import key_partitions
 from binlog_connector.kafka.producer import BATCH_SIZE, DELIVERY_TIMEOUTS, LINGER_MS, MESSAGE_SIZE_MAX
+from binlog_connector.kafka.record_batches import RecordBatch, record_batches
 from binlog_connector.kafka.topics import client_failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from kafka.future import Future
-
     from binlog_connector.kafka.connection import Connection
     from binlog_connector.kafka.messages import Messages
     from binlog_connector.kafka.producer import ProducerSettings
+
+_MAGIC = 2
+"""The form of record batches that transactions came with."""
+
+HEADER_SIZE = DefaultRecordBatchBuilder.header_size_in_bytes()
+"""Bytes of what the client writes before records."""
 
 
 class PythonProducer:
@@ -62,29 +73,37 @@ class PythonProducer:
     def send(self, messages: Messages) -> None:
         """Take messages."""
         try:
-            for chunk in messages.chunks():
-                self._window.add(chunk.topic, self._send(chunk), chunk.size)
+            partition_count = len(self._open.partitions_for(messages.topic))
+            for batch in record_batches(messages, partition_count, BATCH_SIZE, before=HEADER_SIZE):
+                if batch.count == 1 and len(batch.records) > MESSAGE_SIZE_MAX:
+                    reason = f"a message of {len(batch.records):,} bytes; no request holds more than 100 MB"
+                    raise broker_error("MESSAGE_TOO_LARGE", reason, at=f"topic {messages.topic}")
+                self._window.add(self._enqueue(TopicPartition(messages.topic, batch.partition), batch))
         except KafkaError as error:
             raise client_failure(error, messages.topic) from error
 
-    def _send(self, messages: Messages) -> list[Future]:
+    def _enqueue(self, partition: TopicPartition, batch: RecordBatch) -> SentBatch:
+        # What send() does with one message.
         client = self._open
-        send, topic = client.send, messages.topic
-        if messages.partition is None:
-            count = len(client.partitions_for(topic))
-            partitions: Iterable[int] = key_partitions(messages.keys, count).tolist()
-        else:
-            partitions = repeat(messages.partition)
-        columns = (messages.values.to_pylist(), messages.keys.to_pylist(), messages.headers or repeat(None), partitions)
-        return [send(topic, value, key, headers, place) for value, key, headers, place in zip(*columns, strict=False)]
+        if client._transaction_manager is not None and client._transaction_manager.is_transactional():
+            client._transaction_manager.maybe_add_partition_to_transaction(partition)
+        accumulator = client._accumulator
+        sent = filled_batch(partition, accumulator.config["compression_attrs"], batch)
+        with accumulator._tp_lock(partition):
+            accumulator._batches[partition].append(sent)
+            accumulator._incomplete.add(sent)
+        client._sender.wakeup()
+        return sent
 
     def flush(self) -> None:
         """Wait until everything sent is acknowledged."""
+        accumulator = self._open._accumulator
+        accumulator.begin_flush()  # batches wait for no others
         try:
-            self._open.flush(self._timeout)
+            self._open._sender.wakeup()
             self._window.finish()
-        except KafkaError as error:
-            raise client_failure(error) from error
+        finally:
+            accumulator._flushes_in_progress.decrement()
 
     def commit(self) -> None:
         """End the transaction, visible."""
@@ -127,37 +146,93 @@ WINDOW_SIZE = 32 << 20
 
 
 class _Window:
-    # Messages under way, in two halves: the older one is acknowledged before the younger one grows beyond its size.
+    # Batches under way, in two halves: the older one is acknowledged before the younger one grows beyond its size.
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
-        self._older: list[tuple[str, list[Future]]] = []
-        self._younger: list[tuple[str, list[Future]]] = []
+        self._older: list[SentBatch] = []
+        self._younger: list[SentBatch] = []
         self._younger_size = 0
 
-    def add(self, topic: str, futures: list[Future], size: int) -> None:
-        """Take messages that have been sent; waits, and raises what became of older ones."""
-        self._younger.append((topic, futures))
-        self._younger_size += size
+    def add(self, batch: SentBatch) -> None:
+        """Take a batch that has been sent; waits, and raises what became of older ones."""
+        self._younger.append(batch)
+        self._younger_size += batch.records.size_in_bytes()
         if self._younger_size >= WINDOW_SIZE // 2:
             self._check(self._older)
             self._older, self._younger, self._younger_size = self._younger, [], 0
 
     def finish(self) -> None:
-        """See that all messages are acknowledged."""
+        """See that all batches are acknowledged."""
         self._check(self._older + self._younger)
         self._older, self._younger, self._younger_size = [], [], 0
 
-    def _check(self, sent: list[tuple[str, list[Future]]]) -> None:
-        for topic, futures in sent:
-            for future in futures:
-                if not future.succeeded():
-                    self._wait(topic, future)
+    def _check(self, batches: list[SentBatch]) -> None:
+        for batch in batches:
+            try:
+                batch.wait(self._timeout)  # since the one before it was acknowledged
+            except KafkaError as error:
+                raise client_failure(error, batch.topic_partition.topic) from error
 
-    def _wait(self, topic: str, future: Future) -> None:
-        try:
-            future.get(timeout=self._timeout)  # since the one before it was acknowledged
-        except KafkaError as error:
-            raise client_failure(error, topic) from error
+
+class SentBatch(ProducerBatch):  # type: ignore[misc] # without types
+    """A batch that is laid whole into the queue of its partition."""
+
+    def __init__(self, partition: TopicPartition, records: MemoryRecordsBuilder) -> None:
+        super().__init__(partition, records)
+        self._record_futures = self._parts = _Parts(self)
+
+    def wait(self, timeout: float) -> None:
+        """Until it is acknowledged, in parts if it had to be split; raises what became of it."""
+        whole = self.produce_future
+        if not whole.wait(timeout):
+            raise KafkaTimeoutError(f"no answer within {timeout:g} s")
+        if not whole.is_done:
+            self._parts.wait(timeout)
+            return
+        if whole.failed():
+            raise whole.exception
+        _, _, error_of_record = whole.value
+        if error_of_record is not None:
+            raise error_of_record(0)
+
+
+class _Parts:
+    # Futures of a batch's records. They are asked for only when it is split, and only then they begin to exist: all of
+    # them at once, since who waits goes on as soon as the first one has become a part's.
+    def __init__(self, batch: SentBatch) -> None:
+        self._batch = batch
+        self._futures: list[FutureRecordMetadata] = []
+
+    def __len__(self) -> int:
+        return int(self._batch.record_count)
+
+    def __getitem__(self, number: int) -> FutureRecordMetadata:
+        if not self._futures:
+            whole, unknown = self._batch.produce_future, (None, None, -1, -1, -1)
+            self._futures = [FutureRecordMetadata(whole, place, *unknown) for place in range(len(self))]
+        return self._futures[number]
+
+    def wait(self, timeout: float) -> None:
+        for future in self._futures:
+            future.get(timeout)
+
+
+def filled_batch(partition: TopicPartition, compression: int, batch: RecordBatch) -> SentBatch:
+    """What kafka-python makes of records, of which it is given all: it adds their header, and compresses them.
+
+    Args:
+        partition: To which they go.
+        compression: Its number in the attributes of a batch.
+        batch: With `HEADER_SIZE` bytes free before the records.
+    """
+    records = MemoryRecordsBuilder(_MAGIC, compression, BATCH_SIZE)
+    records._next_offset = batch.count
+    builder = records._builder
+    builder._buffer = batch.records
+    builder._num_records = batch.count
+    builder._last_offset = batch.count - 1
+    builder._first_timestamp = builder._max_timestamp = int(time.time() * 1000)
+    return SentBatch(partition, records)
 
 
 def _client_settings(connection: Connection, settings: ProducerSettings) -> dict[str, object]:

@@ -23,7 +23,7 @@ class Client(StrEnum):
     """The package that talks to Kafka."""
 
     AUTO = "auto"
-    """The faster one of those that are installed."""
+    """confluent-kafka where it is installed."""
     KAFKA_PYTHON = "kafka-python"
     CONFLUENT_KAFKA = "confluent-kafka"
 

@@ -142,7 +142,7 @@ def test_chunks_are_small_and_whole(sizes: list[int], rows: int, size: int) -> N
     assert all(1 <= len(chunk) <= rows for chunk in chunks)
 
 
-def test_the_faster_client_is_used_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_confluent_kafka_is_used_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     used = []
     for name in KNOWN:
         monkeypatch.setitem(KNOWN, name, lambda *_, name=name: used.append(name))
@@ -152,7 +152,7 @@ def test_the_faster_client_is_used_by_itself(monkeypatch: pytest.MonkeyPatch) ->
     assert used == ["confluent-kafka", "kafka-python"]
 
 
-def test_the_extra_of_the_faster_client_is_named() -> None:
+def test_the_extra_of_confluent_kafka_is_named() -> None:
     error = missing_extra("confluent_kafka")
     assert isinstance(error, OptionError)
     assert "[rdkafka]" in str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -109,6 +110,24 @@ def test_another_publisher_begins_in_the_middle_of_a_transaction(case: Case) -> 
     assert_once_in_order(case, 2)
 
 
+def test_a_commit_that_cannot_be_read_yet_is_not_lost(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that dies right after it has agreed to a commit marks it in the topic only when it is back."""
+    newest = OffsetStore.newest
+    with case.publisher() as publisher:
+        publish_groups(publisher, case, 1)
+        before = newest(OffsetStore(case.connection, case.publishing.offsets_topic, case.publishing.name), waits=True)
+        publish_groups(publisher, case, 2)
+        monkeypatch.setattr(OffsetStore, "newest", lambda self, *, waits: newest(self, waits=True) if waits else before)
+        troubles = [BrokerError("FAILED", "no answer")]
+        publisher.publish(group(case, 2, then=lambda: _raise_once(troubles)), "3")
+    assert_once_in_order(case, 3)
+
+
+def _raise_once(troubles: list[BrokerError]) -> None:
+    while troubles:
+        raise troubles.pop()
+
+
 def test_a_transaction_that_lasts_too_long_is_named(case: Case) -> None:
     short = replace(case, publishing=replace(case.publishing, transaction_timeout=4.0))
     with short.publisher() as publisher, pytest.raises(BrokerError, match="TRANSACTION_TOO_LONG"):
@@ -143,6 +162,24 @@ def test_large_messages_go_where_the_topic_takes_them(case: Case) -> None:
         publisher.publish(lambda: [Messages(f"{case.topic}.large", pa.nulls(12, pa.binary()), values)], "1")
     (records,) = consumed(case.broker, f"{case.topic}.large").values()
     assert [record.value for record in records] == values.to_pylist()
+
+
+def test_a_topic_of_small_batches_takes_them(case: Case) -> None:
+    """Or says that it does not: librdkafka sends a batch as it is, or not at all."""
+    topic = f"{case.topic}.small"
+    with Topics(case.connection) as topics:
+        topics.create(topic, partitions=1, settings={"max.message.bytes": "20000"})
+    values = pa.array([b"%d " % number * 200 for number in range(400)])
+    with case.publisher() as publisher, _refused_by_librdkafka(case):
+        publisher.publish(lambda: [Messages(topic, pa.nulls(len(values), pa.binary()), values)], "1")
+        (records,) = consumed(case.broker, topic).values()
+        assert [record.value for record in records] == values.to_pylist()
+
+
+def _refused_by_librdkafka(case: Case) -> AbstractContextManager[object]:
+    if case.client == "confluent-kafka":
+        return pytest.raises(BrokerError, match=r"MESSAGE_TOO_LARGE.*max\.message\.bytes")
+    return nullcontext()
 
 
 def test_a_deleted_topic_is_named(case: Case) -> None:

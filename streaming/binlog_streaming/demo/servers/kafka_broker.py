@@ -16,6 +16,7 @@ from binlog_streaming.demo.servers.java_server import find_java
 from binlog_streaming.demo.servers.ports import free_ports
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -24,7 +25,12 @@ USER, GUEST = "app", "guest"
 """Who may do everything, and who may do nothing, at the listener with TLS and SASL/PLAIN."""
 
 _STORE_PASSWORD = "changeit"
-_JAVA_OPTIONS = ("-Xms128m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+QUICK_START = ("-Xms128m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Options of Java for a broker that has little to do."""
+
+AS_SHIPPED = ("-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+"""Those that Kafka's own scripts start one with."""
+
 _START_SECONDS = 60.0
 _LOG4J = """status = error
 appender.file.type = File
@@ -43,6 +49,7 @@ class KafkaBroker:
     Args:
         folder: Of its own; its log, settings and certificate are there.
         proxy_port: Of something before the listener at `proxied_port`: clients that come there are told to come there.
+        java_options: `QUICK_START` or `AS_SHIPPED`.
 
     Attributes:
         port: TCP port of the listener without TLS and passwords.
@@ -55,7 +62,9 @@ class KafkaBroker:
         DemoError: `NO_SERVER`.
     """
 
-    def __init__(self, folder: Path, *, proxy_port: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, proxy_port: int | None = None, java_options: Sequence[str] = QUICK_START
+    ) -> None:
         self._jars = require_fetched(KAFKA).parent
         self._java, self._keytool = (find_java(KAFKA.name, program) for program in ("java", "keytool"))
         self.folder = folder
@@ -64,6 +73,7 @@ class KafkaBroker:
         self.ca_file = folder / "ca.pem"
         self.passwords = {user: secrets.token_urlsafe(12) for user in (USER, GUEST)}
         self._settings = folder / "server.properties"
+        self._java_options = java_options
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -172,7 +182,7 @@ class KafkaBroker:
 
     def _command(self, program: str, *arguments: str) -> list[str]:
         log4j = f"-Dlog4j2.configurationFile={self.folder}/log4j2.properties"
-        return [self._java, *_JAVA_OPTIONS, log4j, "-cp", f"{self._jars}/*", program, *arguments]
+        return [self._java, *self._java_options, log4j, "-cp", f"{self._jars}/*", program, *arguments]
 
     def _run(self, program: str, *arguments: str) -> None:
         _checked(self._command(program, *arguments))

@@ -1,0 +1,120 @@
+"""Messages as record batches, the form in which they go to a broker and lie in its log: `record_batches`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from kafka.record.util import encode_varint
+
+from binlog_connector.kafka.key_partitions import key_partitions
+from binlog_connector.kafka.record_kernels import cut_batch, records_size, write_records
+from binlog_format.kernels import as_bytes
+from binlog_format.views.json_rows import text_buffers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_connector.kafka.messages import Headers, Messages
+    from binlog_format.kernels import Bytes
+
+    Int32s = NDArray[np.int32]
+    Int64s = NDArray[np.int64]
+    Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """Records for one partition, without the header that the producer writes before them.
+
+    Attributes:
+        partition: Its number.
+        count: Of records.
+        records: Their bytes, after *before* bytes that are free.
+    """
+
+    partition: int
+    count: int
+    records: bytearray
+
+
+def record_batches(messages: Messages, partition_count: int, size_max: int, before: int) -> Iterator[RecordBatch]:
+    """The batches of *messages*, those for one partition in their order.
+
+    Args:
+        messages: For one topic.
+        partition_count: Of the topic.
+        size_max: Bytes of a batch's records; one record may take more.
+        before: Bytes left free before them.
+    """
+    if not len(messages):
+        return
+    keys, values = _Column.of(messages.keys), _Column.of(messages.values)
+    header_offsets, header_data = _headers(messages.headers, len(messages))
+    for partition, rows in _by_partition(messages, partition_count):
+        bodies, first = np.empty(len(rows), dtype=np.int64), 0
+        while first < len(rows):
+            end = cut_batch(
+                rows, first, size_max, keys.offsets, keys.nulls, values.offsets, values.nulls, header_offsets, bodies
+            )
+            records = bytearray(before + records_size(bodies[first:end]))
+            write_records(
+                rows[first:end],
+                bodies[first:end],
+                keys.offsets,
+                keys.nulls,
+                keys.data,
+                values.offsets,
+                values.nulls,
+                values.data,
+                header_offsets,
+                header_data,
+                np.frombuffer(records, dtype=np.uint8)[before:],
+            )
+            yield RecordBatch(partition, end - first, records)
+            first = end
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    data: Bytes
+    offsets: Int32s
+    nulls: Bools
+
+    @classmethod
+    def of(cls, array: pa.Array) -> _Column:
+        data, offsets = text_buffers(array, pa.binary())
+        return cls(data, offsets, array.is_null().to_numpy(zero_copy_only=False))
+
+
+def _by_partition(messages: Messages, count: int) -> Iterator[tuple[int, Int64s]]:
+    if messages.partition is not None or count == 1:
+        yield messages.partition or 0, np.arange(len(messages))
+        return
+    partitions = key_partitions(messages.keys, count)
+    order = np.argsort(partitions, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(partitions[order])) + 1):
+        yield int(partitions[rows[0]]), rows
+
+
+def _headers(headers: Sequence[Headers] | None, count: int) -> tuple[Int32s, Bytes]:
+    if headers is None:
+        return np.arange(count + 1, dtype=np.int32), np.zeros(count, dtype=np.uint8)
+    written = [_header_bytes(one) for one in headers]
+    offsets = np.zeros(count + 1, dtype=np.int32)
+    np.cumsum([len(one) for one in written], out=offsets[1:])
+    return offsets, as_bytes(b"".join(written))
+
+
+def _header_bytes(headers: Headers) -> bytes:
+    out = bytearray()
+    encode_varint(len(headers), out.append)
+    for name, value in headers:
+        for part in (name.encode(), value):
+            encode_varint(len(part), out.append)
+            out += part
+    return bytes(out)
