@@ -128,6 +128,9 @@ class Log(ABC):
     """
 
     format_name: ClassVar[str]
+    is_indexed: ClassVar[bool] = False
+    """Whether the log itself says, without a scan, where its data ends and which GTIDs lie before a file."""
+
     path: str
     bound: Bound = Bound.VISIBLE
 
@@ -138,6 +141,15 @@ class Log(ABC):
     def file_sizes(self, first: int, behind: int) -> dict[int, int]:
         """Bytes on disk of the files with numbers in [*first*, *behind*), by number; files are not looked into."""
         return {file.file_no: file.size for file in self.files() if first <= file.file_no < behind}
+
+    @abstractmethod
+    def size_before(self, position: Position) -> int:
+        """Bytes of its file up to *position*, or up to the end of its page; nothing is looked for at *position*."""
+
+    def begins_server_run(self, file_no: int) -> bool | None:
+        """Whether a start of the server began the file; None: the heads of files do not say."""
+        del file_no
+        return None
 
     @abstractmethod
     def start_position(self) -> Position:

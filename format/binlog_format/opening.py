@@ -1,4 +1,4 @@
-"""The one entry point to a log: `open_log(path)` -> `Log`."""
+"""The entry points to a log: `open_log(path)` -> `Log`, `open_live_files(path, format_name)` -> `LiveFiles`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from binlog_format.errors import OptionError
 from binlog_format.log import Bound
 
 if TYPE_CHECKING:
+    from binlog_format.live_files import LiveFiles
     from binlog_format.log import Log
 
 
@@ -45,3 +46,26 @@ def open_log(path: str, *, format_name: str | None = None, bound: Bound | str = 
     from binlog_format.classic.reader import ClassicLog
 
     return ClassicLog(directory, only)
+
+
+def open_live_files(path: str, format_name: str) -> LiveFiles:
+    """The files of a log, to look at them again and again.
+
+    Args:
+        path: As for `open_log`.
+        format_name: `Log.format_name`.
+
+    Raises:
+        StartError: `PATH_NOT_FOUND`.
+    """
+    from binlog_format.detect import INNODB
+    from binlog_format.source_file import open_directory
+
+    directory, only = open_directory(path)
+    if format_name == INNODB:
+        from binlog_format.innodb.live_files import InnodbLiveFiles
+
+        return InnodbLiveFiles(directory, only)
+    from binlog_format.classic.live_files import ClassicLiveFiles
+
+    return ClassicLiveFiles(directory, only)

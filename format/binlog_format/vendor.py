@@ -1,8 +1,17 @@
-"""Whose server wrote a log: `Vendor`."""
+"""Whose server wrote a log, and which version of it: `Vendor`, `vendor_of`, `server_version_of`."""
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
+
+Version = tuple[int, int, int]
+
+_MARIADB_MARK = "MariaDB"
+"""Stands in the version of every MariaDB server, and of no MySQL server."""
+
+_VERSION = re.compile(r"(?:5\.5\.5-(?=10\.))?(\d+)\.(\d+)\.(\d+)")
+"""MariaDB before 11 may put `5.5.5-` before its version, for replicas that think that 10 comes before 5."""
 
 
 class Vendor(StrEnum):
@@ -15,3 +24,17 @@ class Vendor(StrEnum):
     def label(self) -> str:
         """The name as it is written in messages."""
         return "MariaDB" if self is Vendor.MARIADB else "MySQL"
+
+
+def vendor_of(server_version: str) -> Vendor:
+    """Whose server has this version."""
+    return Vendor.MARIADB if _MARIADB_MARK in server_version else Vendor.MYSQL
+
+
+def server_version_of(text: str) -> Version:
+    """The numbers of a server's version; zeros where it has none."""
+    match = _VERSION.match(text)
+    if match is None:
+        return 0, 0, 0
+    major, minor, patch = (int(number) for number in match.groups())
+    return major, minor, patch

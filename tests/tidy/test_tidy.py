@@ -63,6 +63,13 @@ LAYOUT_ONLY = re.compile(r"\bstruct\.(Struct|unpack|unpack_from|pack|pack_into|c
 
 SOURCES = sorted(p for root in ROOT_PACKAGES for p in (REPO / root).rglob("*.py"))
 FORMAT_SOURCES = sorted((REPO / "format").rglob("*.py"))
+_OF_ONE_FORMAT = ("cli/logs", "demo", "repack", "simulation", "page_map.py")
+ABOVE_FORMATS = [
+    path
+    for path in SOURCES
+    if path not in FORMAT_SOURCES
+    and not any(path.is_relative_to(REPO / "streaming/binlog_streaming" / part) for part in _OF_ONE_FORMAT)
+]
 
 
 def _name(path: Path) -> str:
@@ -111,6 +118,12 @@ def test_imports_point_one_way(path: Path) -> None:
     package = ROOT_PACKAGES[root]
     outside = _imports(ast.parse(path.read_text())) - sys.stdlib_module_names
     assert outside <= ALLOWED_IMPORTS[package]
+
+
+@pytest.mark.parametrize("path", ABOVE_FORMATS, ids=_name)
+def test_what_follows_and_writes_knows_of_no_format(path: Path) -> None:
+    """A format is a folder and a line in `opening.py`; only commands that show one format's own things know it."""
+    assert re.findall(r"binlog_format\.(?:innodb|classic)\b", path.read_text()) == []
 
 
 @pytest.mark.parametrize("path", FORMAT_SOURCES, ids=_name)

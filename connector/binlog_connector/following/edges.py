@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.skipping import NOTHING_SKIPPED
 from binlog_connector.following.watched import file_start
-from binlog_format.detect import INNODB
 
 if TYPE_CHECKING:
     from binlog_connector.following.skipping import Skip
@@ -55,8 +54,8 @@ def end_of_log(watched: WatchedLog) -> SourceOffset:
 
 
 def end_position(watched: WatchedLog) -> Position:
-    """The place of `end_of_log`; of an `innodb` log the last pages alone are looked at."""
-    if watched.log.format_name == INNODB:
+    """The place of `end_of_log`, without a scan where the log itself says it."""
+    if watched.log.is_indexed:
         return watched.log.end_position()
     found = _last_span(watched)
     return watched.log.start_position() if found is None else found[1].end

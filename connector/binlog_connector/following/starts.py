@@ -13,7 +13,6 @@ from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import compare
 from binlog_connector.following.skipping import Skip, skip_after, skip_at
 from binlog_connector.following.watched import file_start
-from binlog_format.detect import INNODB
 from binlog_format.domain_starts import DomainStarts
 from binlog_format.errors import DataLossError, StartError
 from binlog_format.gtid import GtidPosition
@@ -194,12 +193,12 @@ def advance(
 def _behind_whole_files(watched: WatchedLog, start: SourceOffset, end: Position | None) -> tuple[Position, GtidPoint]:
     """Where to look for the end of a batch without limits, and what is consumed there.
 
-    An `innodb` file says which GTIDs were committed before it, so only the last one has to be scanned. All files up to
-    it must be there: what lacks is found by scanning.
+    Where files say which GTIDs were committed before them, only the last one has to be scanned. All files up to it must
+    be there: what lacks is found by scanning.
     """
     first = start.position.file_no
     # A server makes the next file before it needs it; where there is no more than that, hardly anything can be skipped.
-    if watched.log.format_name != INNODB or watched.last_number() <= first + 1:
+    if not watched.log.is_indexed or watched.last_number() <= first + 1:
         return start.position, start.gtid
     last = (end_position(watched) if end is None else end).file_no
     if last <= first or not all(map(watched.has, range(first, last + 1))):

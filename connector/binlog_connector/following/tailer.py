@@ -23,7 +23,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from binlog_connector.following.edges import end_of_log, offset_at
-from binlog_connector.following.log_end import open_log_end
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import compare
 from binlog_connector.following.skipping import skip_after
@@ -33,6 +32,7 @@ from binlog_connector.following.watch import DirectoryWatch
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
 from binlog_format.gtid_set import GtidPoint
+from binlog_format.opening import open_live_files
 from binlog_format.places import ServerPosition
 from binlog_format.source_file import open_directory
 from binlog_format.transactions.xa import pending_after
@@ -40,7 +40,7 @@ from binlog_format.transactions.xa import pending_after
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from binlog_connector.following.log_end import EndMark
+    from binlog_format.live_files import EndMark
     from binlog_format.log import Log, Span
     from binlog_format.position import Place, Position
     from binlog_format.source_file import Directory
@@ -152,7 +152,7 @@ class Tailer:
             if saved is not None:
                 self._accepted(watched, saved)  # what is wrong with it shows now, not with the first change
             self._target = end_of_log(watched) if how.ends else None
-        self._end = open_log_end(path, self.format_name)
+        self._files = open_live_files(path, self.format_name)
         # From now on nothing is missed: looking and waiting follow each other, and changes in between end the wait.
         self._watch = DirectoryWatch(_folder(path), poll_interval=self._poll_interval)
 
@@ -177,7 +177,7 @@ class Tailer:
         """Let everything go; the last step is not finished by this."""
         self._finish(None)
         self._watch.close()
-        self._end.close()
+        self._files.close()
 
     def steps(self, *, idle_seconds: float | None = None) -> Iterator[Step]:
         """Step after step, until `stop` is called, the end is reached or nothing comes for *idle_seconds*."""
@@ -229,7 +229,7 @@ class Tailer:
         """One look at the log; None: nothing new."""
         try:
             # Before reading: what is written meanwhile changes the mark of the next look.
-            mark = self._end.look()
+            mark = self._files.look()
             step = None if mark == self._seen and self._trouble is None else self._read()
         except (CorruptError, DataLossError, StartError) as error:
             self._judge(error)

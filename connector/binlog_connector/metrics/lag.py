@@ -10,19 +10,19 @@ import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.following.log_end import open_log_end
 from binlog_connector.following.watched import file_start
 from binlog_format import open_log
 from binlog_format.errors import DataLossError, StartError
 from binlog_format.gtid import GtidPosition
 from binlog_format.gtid_set import NO_GTIDS, GtidSet
+from binlog_format.opening import open_live_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from binlog_connector.following.log_end import LogEnd
     from binlog_connector.following.offsets import SourceOffset
     from binlog_format.gtid_set import GtidPoint
+    from binlog_format.live_files import LiveFiles
     from binlog_format.position import Position
 
 
@@ -93,7 +93,7 @@ class LagMeter:
 
     def __init__(self, path: str, format_name: str | None = None) -> None:
         self._log = open_log(path, format_name=format_name)
-        self._files: LogEnd = open_log_end(path, self._log.format_name)
+        self._files: LiveFiles = open_live_files(path, self._log.format_name)
         self._lock = threading.Lock()
         self._measured: _Measured | None = None
         self._first_waiting: tuple[Position, int | None] | None = None

@@ -14,8 +14,7 @@ import msgspec
 from binlog_connector.schema.definitions import TableName  # noqa: TC001 - msgspec looks it up
 from binlog_connector.schema.operations import AlterTable, CreateTable, DropDatabase, DropTables, RenameTables
 from binlog_connector.schema.session import table_name
-from binlog_format.classic.format_description import server_version_of, vendor_of
-from binlog_format.vendor import Vendor
+from binlog_format.vendor import Vendor, server_version_of, vendor_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

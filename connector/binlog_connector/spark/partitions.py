@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from binlog_connector.following.prepared import PreparedHistory
-from binlog_format.classic.layout import VIRTUAL_PAGE_SIZE
 
 if TYPE_CHECKING:
     from binlog_format.domain_starts import Taken
@@ -89,8 +88,7 @@ def partition_count(size: int, *, count_min: int | None, parallelism: int) -> in
 
 def _size_between(log: Log, start: Position, end: Position) -> int:
     whole = sum(log.file_sizes(start.file_no, end.file_no).values())
-    # An estimate: pages of `innodb` are of this size too, except in logs made for tests.
-    return max(0, whole + (end.page - start.page) * VIRTUAL_PAGE_SIZE)
+    return max(0, whole + log.size_before(end) - log.size_before(start))
 
 
 def _parallelism() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ from binlog_format.classic.layout import (
     FORMAT_DESCRIPTION_FIXED_SIZE,
     FORMAT_DESCRIPTION_STRUCT,
     FORMAT_DESCRIPTION_TAIL_SIZE,
-    MARIADB_MARK,
     POST_HEADER_SIZES,
     ChecksumAlgorithm,
 )
@@ -26,21 +24,17 @@ from binlog_format.events.layout import (
     EVENT_HEADER_STRUCT,
     EventType,
 )
-from binlog_format.vendor import Vendor
+from binlog_format.vendor import Vendor, server_version_of, vendor_of
 
 if TYPE_CHECKING:
     from binlog_format.position import Place
-
-    Version = tuple[int, int, int]
+    from binlog_format.vendor import Version
 
 MYSQL_GTID_EVENTS_SINCE: Version = (5, 7, 5)
 """From then on every group begins with a GTID event, anonymous while gtid_mode is OFF."""
 
 _CHECKSUMS_SINCE: dict[Vendor, Version] = {Vendor.MARIADB: (5, 3, 0), Vendor.MYSQL: (5, 6, 1)}
 """From then on the Format_description event has a checksum."""
-
-_VERSION = re.compile(r"(?:5\.5\.5-(?=10\.))?(\d+)\.(\d+)\.(\d+)")
-"""MariaDB before 11 may put `5.5.5-` before its version, for replicas that think that 10 comes before 5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,20 +109,6 @@ def parse_format_description(event: bytes, at: Place) -> FormatDescription:
         algorithm=ChecksumAlgorithm(algorithm),
         post_header_sizes=sizes,
     )
-
-
-def vendor_of(server_version: str) -> Vendor:
-    """Whose server has this version."""
-    return Vendor.MARIADB if MARIADB_MARK in server_version else Vendor.MYSQL
-
-
-def server_version_of(text: str) -> Version:
-    """The numbers of a server's version; zeros where it has none."""
-    match = _VERSION.match(text)
-    if match is None:
-        return 0, 0, 0
-    major, minor, patch = (int(number) for number in match.groups())
-    return major, minor, patch
 
 
 def _check_checksum(event: bytes, server_version: str, at: Place) -> None:

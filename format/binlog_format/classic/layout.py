@@ -61,9 +61,6 @@ VIRTUAL_PAGE_SIZE = 16384
 
 BINLOG_VERSION = 4
 
-MARIADB_MARK = "MariaDB"
-"""Stands in the version of every MariaDB server, and of no MySQL server."""
-
 FORMAT_DESCRIPTION_STRUCT = struct.Struct(
     "<"
     "H"  # binlog version

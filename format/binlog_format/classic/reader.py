@@ -201,6 +201,14 @@ class ClassicLog(Log):
         for piece in self._scan(start or self.start_position(), end, verify=True).pieces():
             yield _block(piece)
 
+    def size_before(self, position: Position) -> int:
+        """See `Log`."""
+        return byte_of(position)
+
+    def begins_server_run(self, file_no: int) -> bool:
+        """See `Log`."""
+        return self.start_event(file_no) is not None
+
     def start_event(self, file_no: int) -> bytes | None:
         """The Format_description event of a file, checksum included, if a server start began the file; else None."""
         entry = self._list().get(file_no)

@@ -15,7 +15,7 @@ from binlog_format.innodb.group_heads import read_heads
 from binlog_format.innodb.group_reader import GroupReader
 from binlog_format.innodb.group_tail import group_tail
 from binlog_format.innodb.gtid_state import read_state
-from binlog_format.innodb.layout import FIRST_DATA_PAGE
+from binlog_format.innodb.layout import FIRST_DATA_PAGE, PAGE_SIZE_DEFAULT
 from binlog_format.innodb.measure import measure
 from binlog_format.innodb.page_runs import PageRuns
 from binlog_format.innodb.pages import PageReader
@@ -55,6 +55,7 @@ class InnodbLog(Log):
     """
 
     format_name: ClassVar[str] = "innodb"
+    is_indexed: ClassVar[bool] = True
 
     def __init__(self, directory: Directory, only: str | None = None, *, bound: Bound = Bound.VISIBLE) -> None:
         self.bound = bound
@@ -85,6 +86,11 @@ class InnodbLog(Log):
         """See `Log`."""
         sizes = {number: self._files.size(number) for number in self._files.numbers() if first <= number < behind}
         return {number: size for number, size in sizes.items() if size is not None}
+
+    def size_before(self, position: Position) -> int:
+        """See `Log`; the page that is being filled counts."""
+        file = self._files.begun(position.file_no)
+        return (position.page + 1) * (PAGE_SIZE_DEFAULT if file is None else file.page_size)
 
     def start_position(self) -> Position:
         """The earliest position that is still there."""

@@ -19,7 +19,6 @@ from pyspark import SparkContext
 
 from binlog_connector.spark.options import SourceOptions
 from binlog_format import open_log
-from binlog_format.classic.layout import VIRTUAL_PAGE_SIZE
 from binlog_format.errors import BinlogError, OptionError
 from binlog_streaming.jobs.checkpoint import read_offset
 from binlog_streaming.jobs.record_keeper import RecordKeeper
@@ -244,7 +243,7 @@ class TablesJob:
             if file.file_no > position.file_no:
                 total += file.used_size
             elif file.file_no == position.file_no:
-                total += max(0, file.used_size - _bytes_before(position, file.header))
+                total += max(0, file.used_size - self._log.size_before(position))
         return total
 
     def _stop_query(self, query: StreamingQuery) -> None:
@@ -269,13 +268,6 @@ def _not_started(error: Py4JJavaError, checkpoint: str, log_file: Path) -> Optio
         hint="The checkpoint is written by Spark: in a folder, or where its jars know their way to (spark.settings); "
         "tables can be in an object store without them, so a job file can name a folder for the checkpoint alone",
     )
-
-
-def _bytes_before(position: Position, header: dict[str, object]) -> int:
-    page_size = header.get("page_size")
-    if isinstance(page_size, int):
-        return (position.page + 1) * page_size  # the page that is being filled is not behind
-    return position.page * VIRTUAL_PAGE_SIZE + position.chunk
 
 
 def _spark_value(value: str | float | bool) -> str:

@@ -200,6 +200,10 @@ class MadeLog(Log):
         """The one file."""
         return [LogFile(0, "made", len(self.file), "active", len(self.file), {})]
 
+    def size_before(self, position: Position) -> int:
+        """Not used by views."""
+        raise NotImplementedError
+
     def span(self, start: Position, *, end: Position | None = None, size_max: int | None = None) -> Span:
         """Of no use to views."""
         raise NotImplementedError

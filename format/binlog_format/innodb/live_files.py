@@ -1,0 +1,155 @@
+"""The `.ibb` files of a log as they are now: `InnodbLiveFiles`.
+
+Sizes and times say nothing: files are made at their full size, and pages are written again until they are full. So the
+last page itself is looked at. Where the log's last file is known, a look costs the same however many files there are.
+"""
+
+from __future__ import annotations
+
+import bisect
+from typing import TYPE_CHECKING
+
+from binlog_format.innodb.checksum import page_checksum, stored_checksum
+from binlog_format.innodb.end_of_data import written_page_count
+from binlog_format.innodb.files import LogFiles
+from binlog_format.innodb.layout import (
+    CHUNK_END_OF_DATA,
+    CHUNK_FILLER,
+    CHUNK_HEADER_SIZE,
+    CHUNK_HEADER_STRUCT,
+    CHUNK_SPACE_MIN,
+    FIRST_DATA_PAGE,
+    PAGE_CHECKSUM_SIZE,
+    PAGE_SIZE_DEFAULT,
+)
+from binlog_format.kernels import empty_bytes
+from binlog_format.live_files import EndMark, LiveFiles
+from binlog_format.position import Position
+
+if TYPE_CHECKING:
+    from binlog_format.innodb.files import OpenFile
+    from binlog_format.source_file import Directory
+
+
+class InnodbLiveFiles(LiveFiles):
+    """See `LiveFiles`."""
+
+    def __init__(self, directory: Directory, only: str | None) -> None:
+        super().__init__(directory, only)
+        self._files = LogFiles(directory, only)
+        self._newest = -1
+        self.page_size = PAGE_SIZE_DEFAULT
+
+    def names(self) -> dict[int, str]:
+        """See `LiveFiles`."""
+        return {number: self._files.name(number) for number in self._files.numbers()}
+
+    def identity(self, file_no: int) -> str:
+        """See `LiveFiles`."""
+        file = self._files.begun(file_no)
+        return "" if file is None else _identity(file)
+
+    def consumed(self, position: Position) -> bytes | None:
+        """See `LiveFiles`."""
+        file = self._files.begun(position.file_no)
+        page = position.page if position.chunk > 0 else position.page - 1
+        data = None if file is None or page < 0 else _read_page(file, page)
+        return None if data is None else _first_chunks(data, position.chunk)
+
+    def end_of(self, file_no: int) -> Position:
+        """See `LiveFiles`."""
+        file = self._files.begun(file_no)
+        if file is None:
+            return Position(file_no, 0, 0)
+        first_byte = empty_bytes(1)
+
+        def is_unwritten(page: int) -> bool:
+            return not file.source.read_into(page * file.page_size, first_byte) or first_byte[0] == CHUNK_END_OF_DATA
+
+        # Pages are written in order.
+        pages = range(FIRST_DATA_PAGE, file.page_count())
+        return Position(file_no, FIRST_DATA_PAGE + bisect.bisect_left(pages, True, key=is_unwritten), 0)
+
+    def look(self) -> EndMark:
+        """See `LiveFiles`."""
+        self._files.refresh()
+        self._newest = self._newest_begun()
+        file = self._files.begun(self._newest) if self._newest >= 0 else None
+        if file is None:
+            return EndMark(-1)
+        self.page_size = file.page_size
+        count = written_page_count(file)
+        page = empty_bytes(file.page_size)
+        file.source.read_into((count - 1) * file.page_size, page)
+        stored, computed = stored_checksum(page.data), page_checksum(page.data)
+        return EndMark(
+            file.file_no,
+            identity=_identity(file),
+            size=count * file.page_size,
+            checksums=(stored, computed),
+            torn=None if stored == computed else file.place(count - 1),
+        )
+
+    def byte_of(self, position: Position) -> int:
+        """See `LiveFiles`."""
+        file = self._files.begun(position.file_no)
+        start = position.page * (self.page_size if file is None else file.page_size)
+        page = None if file is None or position.chunk == 0 else _read_page(file, position.page)
+        return start if page is None else start + len(_first_chunks(page, position.chunk) or b"")
+
+    def size_of(self, file_no: int) -> int:
+        """See `LiveFiles`."""
+        return self._files.size(file_no) or 0
+
+    def oldest_reference(self, file_no: int) -> int:
+        """See `LiveFiles`."""
+        file = self._files.begun(file_no)
+        if file is None:
+            return file_no
+        references = (file_no, file.header.oob_reference_file_no, file.header.xa_reference_file_no)
+        return min(number for number in references if number is not None)
+
+    def close(self) -> None:
+        """See `LiveFiles`."""
+        self._files.close()
+
+    def _newest_begun(self) -> int:
+        """The newest file with something in it; lists the directory only when the one known is not there any more."""
+        newest = self._newest
+        if newest < 0 or self._files.begun(newest) is None:
+            numbers = reversed(self._files.numbers())
+            return next((number for number in numbers if self._files.begun(number) is not None), -1)
+        while self._only is None and self._files.begun(newest + 1) is not None:
+            newest += 1
+        return newest
+
+
+def _identity(file: OpenFile) -> str:
+    # A file is begun once, at an LSN that no other file has; a log that was reset goes on at a higher one.
+    return f"{file.header.lsn}:{file.header.file_no}"
+
+
+def _read_page(file: OpenFile, page: int) -> bytes | None:
+    data = empty_bytes(file.page_size)
+    return data.tobytes() if file.source.read_into(page * file.page_size, data) == file.page_size else None
+
+
+def _first_chunks(page: bytes, chunk_count: int) -> bytes | None:
+    """The bytes of the first *chunk_count* chunks; 0: the whole page.
+
+    The page's checksum is not looked at: what stands after the chunks, and the checksum with it, changes while the
+    server fills the page.
+
+    Returns:
+        None when there are not so many chunks.
+    """
+    end = len(page) - PAGE_CHECKSUM_SIZE
+    if chunk_count == 0:
+        return page[:end] if page[0] != CHUNK_END_OF_DATA else None
+    start = 0
+    for _ in range(chunk_count):
+        if start + CHUNK_SPACE_MIN > end or page[start] in (CHUNK_END_OF_DATA, CHUNK_FILLER):
+            return None
+        _, size = CHUNK_HEADER_STRUCT.unpack_from(page, start)
+        start += CHUNK_HEADER_SIZE + size
+    return page[:start] if start <= end else None
