@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.envelope.change_values import ChangeValues
+    from binlog_connector.envelope.encoding import Texts
     from binlog_format.block import Block
     from binlog_format.kernels import Bytes
-    from binlog_format.views.json_texts import JsonTexts
 
     Int32s = NDArray[np.int32]
     Int64s = NDArray[np.int64]
@@ -93,7 +93,7 @@ class MessageRun:
         events: Of each message the row of its event.
         row_nos: Number of its row in the event.
         ops: Number in `OPS`, or `NO_OP`.
-        keys: Texts of the keys; None: there are none.
+        keys: The keys; None: there are none.
         key: Of each message its key.
         old_key: For its header.
         new_key: For its header.
@@ -108,7 +108,7 @@ class MessageRun:
     events: Int64s
     row_nos: Int32s
     ops: Int32s
-    keys: JsonTexts | None
+    keys: Texts | None
     key: Int64s
     old_key: Int64s
     new_key: Int64s
@@ -126,8 +126,8 @@ class MessageRun:
         table: str | None,
         order: Int64s,
         events: Int64s,
-        keys: JsonTexts,
-        values: JsonTexts,
+        keys: Texts,
+        values: Texts,
     ) -> MessageRun:
         """Messages whose keys and values are texts already, one of each for every event."""
         count = len(events)
@@ -156,7 +156,7 @@ class TextValues:
         texts: One for each value.
     """
 
-    def __init__(self, texts: JsonTexts) -> None:
+    def __init__(self, texts: Texts) -> None:
         self._texts = texts
         self.sizes: Int64s = texts.sizes
 

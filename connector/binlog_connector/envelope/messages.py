@@ -10,9 +10,9 @@ import numpy as np
 
 from binlog_connector.envelope.change_messages import ChangeMessages
 from binlog_connector.envelope.group_threads import GroupThreads
+from binlog_connector.envelope.json_encoding import JsonEncoding
 from binlog_connector.envelope.message_batch import NO_OP, MessageKind, MessageRun, Place, message_batch, sort_keys
 from binlog_connector.envelope.message_kernels import TOMBSTONE
-from binlog_connector.envelope.message_template import EventTexts, op_texts
 from binlog_connector.envelope.occasion import Occasion, logged_statements
 from binlog_connector.envelope.options import Operation
 from binlog_connector.envelope.schema_changes import SchemaChanges
@@ -33,13 +33,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from binlog_connector.envelope.change_messages import Orders
+    from binlog_connector.envelope.encoding import BlockEncoder, MessageEncoding, Orders
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
     from binlog_format.rows.images import Images
     from binlog_format.rows.table_events import TableEvents
-    from binlog_format.views.json_texts import JsonTexts
 
     Int64s = NDArray[np.int64]
     TopicOf = Callable[[MessageKind, str | None, str | None], str]
@@ -65,6 +64,7 @@ class MessagesView:
         groups: Which event groups are wanted; default: all.
         clock_ns: Tells the time at which a block's messages are made, nanoseconds since 1970 UTC.
         topic_of: The topic of messages, by their kind, database and table: then a batch holds messages of one topic.
+        encoding: Makes their bytes; default: as JSON.
     """
 
     def __init__(
@@ -76,8 +76,10 @@ class MessagesView:
         groups: GroupFilter = ALL_GROUPS,
         clock_ns: Callable[[], int] = time.time_ns,
         topic_of: TopicOf | None = None,
+        encoding: MessageEncoding | None = None,
     ) -> None:
         self._options = options
+        self._encoding = encoding = encoding or JsonEncoding(options)
         self._topic_of = topic_of
         self._decoding = replace(decoding, time_type=TimeType.MICROS)
         tables = tables or TableFilter()
@@ -93,10 +95,10 @@ class MessagesView:
         self._envelopes: dict[tuple[str, ...], TableEnvelope] = {}
         self._threads = GroupThreads()
         self._queries = StatementTexts() if options.query else None
-        self._transactions = Transactions(options) if options.transaction_metadata else None
+        self._transactions = Transactions(encoding) if options.transaction_metadata else None
         self._groups = groups
-        self._schema_changes = SchemaChanges(options, tables)
-        self._truncates = Truncates(options, tables)
+        self._schema_changes = SchemaChanges(options, tables, encoding)
+        self._truncates = Truncates(options, tables, encoding)
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
         """The messages of *blocks* (`MESSAGES_SCHEMA`), a batch (rarely more) for each block, or for each topic in it.
@@ -119,11 +121,11 @@ class MessagesView:
         logged = logged_statements(block, self._groups) if self._asks_for_statements else []
         statements = self._schema_changes.runs(occasion, logged) + self._truncates.runs(occasion, logged)
         touched = self._selection.of(block)
-        texts = self._texts(occasion, touched)
+        encoder = self._encoder(occasion, touched)
         parts = self._parts(block, touched)
         ends = [min(int(one.table["event"][0]) for one in part) for part in parts[1:]] + [len(block.events)]
         for part, end in zip(parts, ends, strict=True):
-            runs = self._change_runs(part, occasion, texts, end)
+            runs = self._change_runs(part, occasion, encoder, end)
             runs += [run for run in statements if run.events[0] < end]
             statements = [run for run in statements if run.events[0] >= end]
             for together in self._by_topic(runs):
@@ -141,10 +143,10 @@ class MessagesView:
             topics.setdefault(self._topic_of(run.kind, run.database, run.table), []).append(run)
         return topics.values()
 
-    def _texts(self, occasion: Occasion, touched: list[TableEvents]) -> EventTexts | None:
+    def _encoder(self, occasion: Occasion, touched: list[TableEvents]) -> BlockEncoder | None:
         if not touched:
             return None
-        return EventTexts.of(occasion, [(self._envelope(one.layout).template, one.events) for one in touched])
+        return self._encoding.block(occasion, [(self._envelope(one.layout), one.events) for one in touched])
 
     def _parts(self, block: Block, touched: list[TableEvents]) -> list[list[Images]]:
         # At least one, in which there may be nothing: a transaction may end here whose rows came before.
@@ -156,15 +158,19 @@ class MessagesView:
         return [part for part in parts if part] or [[]]
 
     def _change_runs(
-        self, images: list[Images], occasion: Occasion, texts: EventTexts | None, end: int
+        self, images: list[Images], occasion: Occasion, encoder: BlockEncoder | None, end: int
     ) -> list[MessageRun]:
-        changes = [ChangeMessages(self._envelope(one.layout), one, self._options) for one in images]
+        changes = [self._changes(one, encoder) for one in images]
         orders: list[Orders] | list[None] = [None] * len(changes)
         messages: list[MessageRun] = []
         if self._transactions is not None:
             orders, messages = self._transactions.count(occasion, changes, end)
-        ops = op_texts(self._options, occasion.now_ns)
-        return [_run(one, texts, ops, order) for one, order in zip(changes, orders, strict=True)] + messages
+        return [_run(one, order) for one, order in zip(changes, orders, strict=True)] + messages
+
+    def _changes(self, images: Images, encoder: BlockEncoder | None) -> ChangeMessages:
+        assert encoder is not None, "changes are of events"
+        envelope = self._envelope(images.layout)
+        return ChangeMessages(envelope, images, encoder.changes(envelope, images), tombstones=self._options.tombstones)
 
     def _envelope(self, layout: TableLayout) -> TableEnvelope:
         key = layout.database, layout.table, layout.digest, layout.completion
@@ -176,8 +182,7 @@ class MessagesView:
         return found
 
 
-def _run(changes: ChangeMessages, texts: EventTexts | None, ops: JsonTexts, orders: Orders | None) -> MessageRun:
-    assert texts is not None, "changes are of events"
+def _run(changes: ChangeMessages, orders: Orders | None) -> MessageRun:
     layout, plan = changes.envelope.layout, changes.plan
     return MessageRun(
         MessageKind.CHANGE,
@@ -192,5 +197,5 @@ def _run(changes: ChangeMessages, texts: EventTexts | None, ops: JsonTexts, orde
         plan.old_key,
         plan.new_key,
         changes.valued,
-        changes.values(texts, ops, orders),
+        changes.values(orders),
     )

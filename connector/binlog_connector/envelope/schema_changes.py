@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
-from binlog_connector.envelope.connect_schema import compact, schema_change_schemas, wrapping
+from binlog_connector.envelope.encoding import SchemaChange
 from binlog_connector.envelope.message_batch import MessageKind, MessageRun, Place, sort_keys
-from binlog_connector.envelope.message_template import EventTexts, source_template
-from binlog_connector.envelope.template_kernels import SEQUENCE_WIDTHS
 from binlog_connector.schema.operations import (
     AlterTable,
     CreateSequence,
@@ -21,23 +17,17 @@ from binlog_connector.schema.operations import (
     RenameTables,
     TruncateTable,
 )
-from binlog_format.rows.arrow_arrays import numbers_array, strings_array
-from binlog_format.views.json_rows import JsonRows, JsonStyle, json_column
-from binlog_format.views.json_texts import JsonTexts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from binlog_connector.envelope.encoding import MessageEncoding
     from binlog_connector.envelope.occasion import LoggedStatement, Occasion
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.operations import Operation
     from binlog_format.views.table_filter import TableFilter
-
-    Int64s = NDArray[np.int64]
 
 
 class SchemaChanges:
@@ -48,11 +38,13 @@ class SchemaChanges:
     Args:
         options: What messages look like; none are made unless they ask for them.
         tables: Which tables are wanted.
+        encoding: Makes keys and values.
     """
 
-    def __init__(self, options: EnvelopeOptions, tables: TableFilter) -> None:
+    def __init__(self, options: EnvelopeOptions, tables: TableFilter, encoding: MessageEncoding) -> None:
         self._options = options
         self._tables = tables
+        self._encoding = encoding
 
     def runs(self, occasion: Occasion, statements: Sequence[LoggedStatement]) -> list[MessageRun]:
         """The messages about *statements* of a block, each a run of its own, in order."""
@@ -71,36 +63,10 @@ class SchemaChanges:
         database = changes[0][1].database if changes else statement.database
         table = changes[0][1].table if changes else None
         events = np.array([event], dtype=np.int64)
-        source = source_text(occasion, events, database, table)
-        listed = [{"type": kind, "id": f'"{name.database}"."{name.table}"'} for kind, name in changes]
-        columns = [
-            json_column("source", strings_array([source]), style=JsonStyle(ready=True)),
-            json_column("ts_ms", numbers_array(np.array([occasion.now_ns // 1_000_000], dtype=np.int64))),
-            json_column("databaseName", strings_array([database])),
-            json_column("schemaName", pa.nulls(1, pa.string())),
-            json_column("ddl", strings_array([statement.text])),
-            json_column("tableChanges", strings_array([compact(listed)]), style=JsonStyle(ready=True)),
-        ]
-        key, value = schema_change_schemas(occasion.block.vendor) if self._options.schemas else (None, None)
-        keys = JsonRows([json_column("databaseName", strings_array([database]))], 1)
-        return MessageRun.of_texts(
-            MessageKind.SCHEMA_CHANGE,
-            database or None,
-            table,
-            sort_keys(events, Place.STATEMENT),
-            events,
-            JsonTexts.of_rows(keys, *wrapping(key)),
-            JsonTexts.of_rows(JsonRows(columns, 1), *wrapping(value)),
-        )
-
-
-def source_text(occasion: Occasion, events: Int64s, database: str, table: str | None) -> str:
-    """The object `source` of a message about a statement: that of the one event in *events*."""
-    template = source_template(database, table, occasion.block.vendor, occasion.options)
-    texts = EventTexts.of(occasion, [(template, events)])
-    segments = [bytes(texts.data[start:end]).decode() for start, end in itertools.pairwise(texts.segments)]
-    row_in_sequence, row = "0" * SEQUENCE_WIDTHS[-1], "0"
-    return f"{segments[0]}{row_in_sequence}{segments[1]}{row}{segments[2]}".removeprefix('"source":')
+        change = SchemaChange(event, database, table, statement.text, changes)
+        keys, values = self._encoding.schema_change(occasion, change)
+        order = sort_keys(events, Place.STATEMENT)
+        return MessageRun.of_texts(MessageKind.SCHEMA_CHANGE, database or None, table, order, events, keys, values)
 
 
 def _changes(operation: Operation) -> list[tuple[str, TableName]]:

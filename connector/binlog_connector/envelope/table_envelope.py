@@ -14,6 +14,8 @@ from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.views.json_rows import json_column
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from binlog_connector.envelope.connect_values import ConnectColumn
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_format.events.table_map import TableLayout
@@ -74,8 +76,8 @@ class TableEnvelope:
         value_schema = flat_schema(fields, name) if is_flat else envelope_schema(fields, name, layout.vendor)
         return cls(layout, columns, key, wrapping(key_schema), wrapping(value_schema), template)
 
-    def row_columns(self, images: Images) -> list[JsonColumn]:
-        """All columns of *images*, ready to be written.
+    def values(self, images: Images) -> list[pa.Array]:
+        """What messages hold of all columns of *images*.
 
         Raises:
             UnsupportedError: `ROW_IMAGE`: an image lacks a column; `MESSAGE_VALUE`: see `ConnectColumn.values`.
@@ -83,13 +85,22 @@ class TableEnvelope:
         """
         if images.has_absent():
             raise self._incomplete(images)
-        return [self.column(images, index) for index in range(len(self.columns))]
+        return [column.values(images.column(index)) for index, column in enumerate(self.columns)]
+
+    def row_columns(self, images: Images) -> list[JsonColumn]:
+        """All columns of *images*, ready to be written as JSON.
+
+        Raises:
+            BinlogError: As `values`.
+        """
+        named = zip(self.columns, self.values(images), strict=True)
+        return [json_column(column.name, values, style=column.style) for column, values in named]
 
     def column(self, images: Images, index: int) -> JsonColumn:
         """One of them.
 
         Raises:
-            BinlogError: As `row_columns`.
+            BinlogError: As `values`.
         """
         column = self.columns[index]
         return json_column(column.name, column.values(images.column(index)), style=column.style)

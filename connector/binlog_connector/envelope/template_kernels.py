@@ -119,7 +119,8 @@ def room_for_events(sources: EventSources, rows: Int64s, literal_sizes: Int64s) 
 
 
 @kernel
-def _put_position(out: Bytes, at: int, file_no: int, page: int, chunk: int) -> int:
+def put_position(out: Bytes, at: int, file_no: int, page: int, chunk: int) -> int:
+    """Put the part of a total order that is the position, with its last dot; the place after it."""
     at = put_fixed(out, at, file_no, SEQUENCE_WIDTHS[0])
     out[at] = _DOT
     at = put_fixed(out, at + 1, page, SEQUENCE_WIDTHS[1])
@@ -130,7 +131,8 @@ def _put_position(out: Bytes, at: int, file_no: int, page: int, chunk: int) -> i
 
 
 @kernel
-def _put_event_no(out: Bytes, at: int, number: int) -> int:
+def put_event_no(out: Bytes, at: int, number: int) -> int:
+    """Put the part of a total order that is the event's number, with its dot; the place after it."""
     at = put_fixed(out, at, number, SEQUENCE_WIDTHS[3])
     out[at] = _DOT
     return at + 1
@@ -223,8 +225,8 @@ def fill_events(
                     at = put_bytes(out, at, out, known_start, known_start + _GROUP_SIZE)
                 else:
                     known_group, known_start = group, at
-                    at = _put_position(out, at, file_nos[group], pages[group], chunks[group])
-                at = _put_event_no(out, at, event_nos[event])
+                    at = put_position(out, at, file_nos[group], pages[group], chunks[group])
+                at = put_event_no(out, at, event_nos[event])
             elif field <= NANOSECONDS:
                 at = _put_time(out, at, seconds[event], field) if field != NOTHING else at
             elif field == SERVER_ID:

@@ -8,23 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from binlog_connector.envelope.change_messages import ChangeMessages, Orders
-from binlog_connector.envelope.connect_schema import TRANSACTION_KEY, TRANSACTION_VALUE, compact, wrapping
+from binlog_connector.envelope.encoding import Collections, Orders
 from binlog_connector.envelope.event_groups import EventGroups
 from binlog_connector.envelope.message_batch import MessageKind, MessageRun, Place, sort_keys
-from binlog_format.rows.arrow_arrays import numbers_array, strings_array
-from binlog_format.views.json_rows import JsonRows, JsonStyle, json_column
-from binlog_format.views.json_texts import JsonTexts
+from binlog_format.rows.arrow_arrays import numbers_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from binlog_connector.envelope.change_messages import ChangeMessages
+    from binlog_connector.envelope.encoding import MessageEncoding, Texts
     from binlog_connector.envelope.occasion import Occasion
-    from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_format.block import Block
 
     Int64s = NDArray[np.int64]
@@ -50,13 +47,11 @@ class Transactions:
     """Counts the values of transactions; give it the blocks of one log in order.
 
     Args:
-        options: What messages look like.
+        encoding: Makes keys and values.
     """
 
-    def __init__(self, options: EnvelopeOptions) -> None:
-        schemas = options.schemas
-        self._key_wrapping = wrapping(TRANSACTION_KEY if schemas else None)
-        self._value_wrapping = wrapping(TRANSACTION_VALUE if schemas else None)
+    def __init__(self, encoding: MessageEncoding) -> None:
+        self._encoding = encoding
         self._open: _Open | None = None
 
     def enter(self, block: Block) -> None:
@@ -151,41 +146,22 @@ class Transactions:
         return _Open(group, Counter(counts))
 
     def _begins(self, block: Block, events: Int64s) -> MessageRun:
-        nothing = pa.nulls(len(events), pa.string())
         ids = EventGroups(block, events).transaction_ids()
-        texts = self._texts("BEGIN", ids, pa.nulls(len(events), pa.int64()), nothing, _milliseconds(block, events))
-        return self._run(ids, events, Place.BEGIN, texts)
+        counts = pa.nulls(len(events), pa.int64())
+        values = self._encoding.transaction_values("BEGIN", ids, counts, None, _milliseconds(block, events))
+        return self._run(ids, events, Place.BEGIN, values)
 
     def _ends(self, block: Block, events: Int64s, tally: _Tally, names: list[str]) -> MessageRun:
         ids = EventGroups(block, events).transaction_ids()
         starts = np.flatnonzero(np.diff(tally.groups, prepend=-1))
-        counts = np.add.reduceat(tally.counts, starts)
-        labels = strings_array([compact(name) for name in names]).take(numbers_array(tally.tables))
-        entries = pc.binary_join_element_wise(
-            '{"data_collection":', labels, ',"event_count":', numbers_array(tally.counts).cast(pa.string()), "}", ""
-        )
-        bounds = np.append(starts, len(tally.groups)).astype(np.int32)
-        joined = pc.binary_join(pa.ListArray.from_arrays(numbers_array(bounds), entries), ",")
-        collections = pc.binary_join_element_wise("[", joined, "]", "")
-        texts = self._texts("END", ids, numbers_array(counts), collections, _milliseconds(block, events))
-        return self._run(ids, events, Place.END, texts)
+        counts = numbers_array(np.add.reduceat(tally.counts, starts))
+        collections = Collections(names, tally.tables, tally.counts, np.append(starts, len(tally.groups)))
+        values = self._encoding.transaction_values("END", ids, counts, collections, _milliseconds(block, events))
+        return self._run(ids, events, Place.END, values)
 
-    def _texts(
-        self, status: str, ids: pa.Array, counts: pa.Array, collections: pa.Array, milliseconds: pa.Array
-    ) -> JsonTexts:
-        columns = [
-            json_column("status", strings_array([status]).take(numbers_array(np.zeros(len(ids), dtype=np.int64)))),
-            json_column("id", ids),
-            json_column("event_count", counts),
-            json_column("data_collections", collections, style=JsonStyle(ready=True)),
-            json_column("ts_ms", milliseconds),
-        ]
-        return JsonTexts.of_rows(JsonRows(columns, len(ids)), *self._value_wrapping)
-
-    def _run(self, ids: pa.Array, events: Int64s, place: Place, texts: JsonTexts) -> MessageRun:
-        count = len(events)
-        keys = JsonTexts.of_rows(JsonRows([json_column("id", ids)], count), *self._key_wrapping)
-        return MessageRun.of_texts(MessageKind.TRANSACTION, None, None, sort_keys(events, place), events, keys, texts)
+    def _run(self, ids: pa.Array, events: Int64s, place: Place, values: Texts) -> MessageRun:
+        keys = self._encoding.transaction_keys(ids)
+        return MessageRun.of_texts(MessageKind.TRANSACTION, None, None, sort_keys(events, place), events, keys, values)
 
 
 def _numbers_in_runs(codes: Int64s) -> Int64s:

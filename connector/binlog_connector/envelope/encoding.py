@@ -1,0 +1,176 @@
+"""How messages become bytes: `MessageEncoding`, of which there are `json_encoding.JsonEncoding` and `avro.encoding`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from binlog_connector.envelope.change_values import ChangeValues
+    from binlog_connector.envelope.occasion import Occasion
+    from binlog_connector.envelope.table_envelope import TableEnvelope
+    from binlog_connector.schema.definitions import TableName
+    from binlog_format.kernels import Bytes
+    from binlog_format.rows.images import Images
+
+    Int32s = NDArray[np.int32]
+    Int64s = NDArray[np.int64]
+
+
+class Texts(Protocol):
+    """Keys or values that are encoded, one after the other."""
+
+    @property
+    def data(self) -> Bytes:
+        """All of them."""
+
+    @property
+    def offsets(self) -> Int64s:
+        """Where each begins, and the last one ends."""
+
+    @property
+    def sizes(self) -> Int64s:
+        """Bytes of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """Where values stand in their transaction, counted from 1.
+
+    Attributes:
+        total: Among all of it.
+        of_table: Among those of the same table.
+    """
+
+    total: Int64s
+    of_table: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRows:
+    """What the values of some changes are made of.
+
+    Attributes:
+        events: Of each value its event.
+        row_nos: Number of its row in the event.
+        ops: `message_kernels.CREATE`, `UPDATE` or `DELETE`.
+        before: The image before the change, or `NO_IMAGE`.
+        after: The image after it, or `NO_IMAGE`.
+        orders: Of each value; None: values do not tell them.
+    """
+
+    events: Int64s
+    row_nos: Int32s
+    ops: Int64s
+    before: Int64s
+    after: Int64s
+    orders: Orders | None
+
+
+@dataclass(frozen=True, slots=True)
+class Collections:
+    """How many values of each table transactions have.
+
+    Attributes:
+        names: `database.table`.
+        tables: Of each entry its number in *names*; the entries of a transaction come together.
+        counts: Of each entry.
+        bounds: Where the entries of each transaction begin, and those of the last one end.
+    """
+
+    names: Sequence[str]
+    tables: Int64s
+    counts: Int64s
+    bounds: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """A statement that changes tables as a whole.
+
+    Attributes:
+        event: Row of its event.
+        database: Of the first table, or of the session; may be empty.
+        table: The first one; None: none.
+        statement: Its text.
+        tables: What becomes of which table: `CREATE`, `ALTER`, ... and the name.
+    """
+
+    event: int
+    database: str
+    table: str | None
+    statement: str
+    tables: Sequence[tuple[str, TableName]]
+
+
+class ChangeEncoder(Protocol):
+    """Encodes the changes of one table in a block."""
+
+    @property
+    def keys(self) -> Texts | None:
+        """Of all images; None: the table has no key."""
+
+    def values(self, rows: ValueRows) -> ChangeValues:
+        """Values, which are written later.
+
+        Raises:
+            BinlogError: As `TableEnvelope.values`.
+        """
+
+
+class BlockEncoder(Protocol):
+    """Encodes the changes of one block."""
+
+    def changes(self, envelope: TableEnvelope, images: Images) -> ChangeEncoder:
+        """For those of one table.
+
+        Raises:
+            BinlogError: As `TableEnvelope.values`, and what keeps a schema from being registered.
+        """
+
+
+class MessageEncoding(Protocol):
+    """Makes keys and values of all kinds of messages."""
+
+    def block(self, occasion: Occasion, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> BlockEncoder:
+        """For the changes of a block.
+
+        Args:
+            occasion: The block.
+            tables: Those with changes, at least one, and the rows of their events.
+        """
+
+    def transaction_keys(self, ids: pa.Array) -> Texts:
+        """Keys of messages about transactions."""
+
+    def transaction_values(
+        self, status: str, ids: pa.Array, counts: pa.Array, collections: Collections | None, milliseconds: pa.Array
+    ) -> Texts:
+        """Their values.
+
+        Args:
+            status: `BEGIN` or `END`.
+            ids: Of the transactions.
+            counts: Of their values; null where they begin.
+            collections: The same by table; None: they begin.
+            milliseconds: When that was, since 1970 UTC.
+        """
+
+    def schema_change(self, occasion: Occasion, change: SchemaChange) -> tuple[Texts, Texts]:
+        """Key and value of the message about a statement."""
+
+    def truncate(self, occasion: Occasion, event: int, name: TableName) -> Texts | None:
+        """The value of the message about a TRUNCATE, which has no key; None: there is none."""
+
+    def heartbeat(self, now_ns: int) -> tuple[bytes, bytes]:
+        """Key and value of the message that says that nothing has happened.
+
+        Args:
+            now_ns: Nanoseconds since 1970 UTC.
+        """
