@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from bench.registry import benchmark
 from bench.sysbench_log import sysbench_log
+from binlog_connector.envelope.avro.avro_encoding import AvroEncoding
 from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions
 from binlog_format import open_log
@@ -22,6 +23,7 @@ from binlog_format.views.table_filter import TableFilter
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from binlog_connector.envelope.encoding import MessageEncoding
     from binlog_format.block import Block
 
 RUNS = 7
@@ -40,11 +42,33 @@ def flat() -> float:
     return _rows_per_s(EnvelopeOptions("shop", format=EnvelopeFormat.FLAT))
 
 
-def _rows_per_s(options: EnvelopeOptions) -> float:
+@benchmark("envelope.avro.rows_per_s", unit="rows/s")
+def avro() -> float:
+    """The same into Debezium's envelopes in Avro."""
+    options = EnvelopeOptions("shop")
+    encoding = AvroEncoding(options, _NumberedSchemas(), lambda _, database, table: f"shop.{database}.{table}", "beat")
+    return _rows_per_s(options, encoding)
+
+
+class _NumberedSchemas:
+    # A registry costs its answer once for each schema; here is what comes after that.
+    def __init__(self) -> None:
+        self._schemas: list[tuple[str, str]] = []
+
+    def id_of(self, subject: str, schema: str) -> int:
+        self._schemas.append((subject, schema))
+        return len(self._schemas)
+
+    def latest(self, subject: str) -> tuple[int, str] | None:
+        found = [(number, text) for number, (name, text) in enumerate(self._schemas, start=1) if name == subject]
+        return found[-1] if found else None
+
+
+def _rows_per_s(options: EnvelopeOptions, encoding: MessageEncoding | None = None) -> float:
     with open_log(str(sysbench_log().path)) as log:
         blocks = list(log.committed_blocks())
     changes = sum(_decoded(block, Selection(TableFilter(), ALL_GROUPS)) for block in blocks)
-    decoding, view = Selection(TableFilter(), ALL_GROUPS), MessagesView(options)
+    decoding, view = Selection(TableFilter(), ALL_GROUPS), MessagesView(options, encoding=encoding)
     decode_s = _seconds(blocks, lambda block: _decoded(block, decoding))
     return changes / (_seconds(blocks, lambda block: list(view.batches([block]))) - decode_s)
 

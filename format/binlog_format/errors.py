@@ -241,6 +241,13 @@ class BrokerError(BinlogError):
     )
 
 
+class RegistryError(BrokerError):
+    """The registry of schemas cannot be reached, or refuses a schema."""
+
+    FAMILY = "BINLOG_REGISTRY"
+    SUBCLASSES = frozenset({"UNREACHABLE", "TLS", "AUTHENTICATION", "DENIED", "INCOMPATIBLE", "REFUSED", "FAILED"})
+
+
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_FOUND = frozenset({errno.ENOENT, errno.ENOTDIR})

@@ -8,10 +8,11 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from binlog_connector.envelope.avro.avro_encoding import AvroEncoding
 from binlog_connector.envelope.heartbeat import heartbeat
 from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions
@@ -19,7 +20,7 @@ from binlog_format.events.encoding import Origin, QueryContext, encode_query
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_streaming.settings import PublishJob, parse_any_job
 from binlog_streaming.settings.debezium import OWN_NAMES
-from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, Security, TopicRule
+from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, Registry, Security, TopicRule
 from tests.docs.markdown import REPO, code_blocks
 from tests.format.rows.plain_blocks import plain_block
 from tests.format.rows.plain_rows import (
@@ -33,6 +34,9 @@ from tests.format.rows.plain_rows import (
     sized,
     table_map,
 )
+
+if TYPE_CHECKING:
+    from binlog_connector.envelope.encoding import MessageEncoding
 
 GUIDE = "docs/kafka.md"
 NOW = 1_700_000_001_123_456_789
@@ -59,13 +63,13 @@ def _groups() -> list[list[bytes]]:
     ]
 
 
-def _messages(options: EnvelopeOptions) -> list[dict[str, Any]]:
+def _messages(options: EnvelopeOptions, encoding: MessageEncoding | None = None) -> list[dict[str, Any]]:
     block = plain_block(_groups())
     block.groups["has_gtid"], block.groups["server_id"], block.groups["seqno"] = True, 7, [1, 2, 3]
     block.groups["file_no"], block.groups["file_offset"], block.groups["chunk"] = 1, [330, 512, 990], [330, 512, 990]
     block = replace(block, path_of="/var/lib/mysql/mariadb-bin.{:06}".format)
     found: list[dict[str, Any]] = []
-    for batch in MessagesView(options, clock_ns=lambda: NOW).batches([block]):
+    for batch in MessagesView(options, clock_ns=lambda: NOW, encoding=encoding).batches([block]):
         found += batch.to_pylist()
     return found
 
@@ -110,31 +114,56 @@ def expected() -> str:
     return "\n".join(f"{title}:\n\n```json\n{text}```\n" for title, text in shown)
 
 
+class _Schemas:
+    # A registry, as far as the guide needs one.
+    def __init__(self) -> None:
+        self.known: dict[str, str] = {}
+
+    def id_of(self, subject: str, schema: str) -> int:
+        self.known.setdefault(subject, schema)
+        return [*self.known].index(subject) + 1
+
+    def latest(self, subject: str) -> tuple[int, str] | None:
+        return (self.id_of(subject, ""), self.known[subject]) if subject in self.known else None
+
+
+def expected_avro() -> str:
+    """The part about Avro: the schemas of a table, and the bytes of the INSERT above."""
+    schemas = _Schemas()
+    options = EnvelopeOptions("shop")
+    encoding = AvroEncoding(options, schemas, lambda _kind, database, table: f"shop.{database}.{table}", "")
+    insert = _messages(options, encoding)[0]
+    shown = [f"{subject}: {schema}\n" for subject, schema in schemas.known.items()]
+    bytes_of = "".join(f"{part}: {insert[part].hex()}\n" for part in ("key", "value"))
+    return f"```json\n{''.join(shown)}```\n\nand of the INSERT above the bytes:\n\n```text\n{bytes_of}```\n"
+
+
 def test_messages_are_those_of_the_guide() -> None:
     text = (REPO / GUIDE).read_text()
     assert expected() in text
-    assert len(code_blocks(GUIDE, "json")) == 15
+    assert expected_avro() in text
+    assert len(code_blocks(GUIDE, "json")) == 16
 
 
 def test_every_setting_is_in_the_guide() -> None:
     text = (REPO / GUIDE).read_text()
-    for section in (FollowedSource, TopicRule, KafkaSink, Security):
+    for section in (FollowedSource, TopicRule, KafkaSink, Security, Registry):
         for field in msgspec.structs.fields(section):
             assert f"`{field.encode_name}`" in text or f"[sink.{field.name}]" in text, field.name
     rows = dict(re.findall(r"^\| `([a-z.]+)` \| `(\w+)", text, re.MULTILINE))
     assert {name: own for name, own in rows.items() if name in OWN_NAMES} == OWN_NAMES
-    (sink,) = code_blocks(GUIDE, "toml")
-    text = f'checkpoint = "state"\n[source]\npath = "log"\n{sink.text}'
-    assert isinstance(parse_any_job(text, file=REPO / "job.toml"), PublishJob)
+    for sink in code_blocks(GUIDE, "toml"):
+        text = f'checkpoint = "state"\n[source]\npath = "log"\n{sink.text}'
+        assert isinstance(parse_any_job(text, file=REPO / "job.toml"), PublishJob)
 
 
 def test_messages_are_the_same_without_the_compiler() -> None:
     """The kernels are Python too, and then check every bound."""
-    program = "from tests.docs.test_kafka_guide import expected; print(expected(), end='')"
+    program = "from tests.docs.test_kafka_guide import *; print(expected() + expected_avro(), end='')"
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(REPO)}
     command = [sys.executable, "-W", "error", "-c", program]
     run = subprocess.run(command, env=environment, cwd=REPO, capture_output=True, text=True, check=False)
-    assert (run.stdout, run.returncode) == (expected(), 0), run.stderr
+    assert (run.stdout, run.returncode) == (expected() + expected_avro(), 0), run.stderr
 
 
 def test_lines_of_the_guide_are_json() -> None:

@@ -13,7 +13,7 @@ from binlog_connector.spark.option_table import OPTION_NAMES
 from binlog_format.errors import OptionError
 from binlog_streaming.settings import Job, PublishJob, load_job, load_publish_job, parse_any_job
 from binlog_streaming.settings.debezium import OWN_NAMES, hint_for
-from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, Security, TopicRule
+from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, Registry, Security, TopicRule
 from binlog_streaming.settings.publish_text import PUBLISH_SECTIONS, publish_job_text
 
 MINIMAL = """checkpoint = "state"
@@ -161,7 +161,7 @@ def test_files_of_security_start_at_the_folder_of_the_job(tmp_path: Path) -> Non
 def test_every_setting_is_explained(section: type[msgspec.Struct]) -> None:
     fields = {field.encode_name for field in msgspec.structs.fields(section)}
     explained = {setting.name for setting in PUBLISH_SECTIONS[section]}
-    assert explained == fields - {"source", "sink", "tables", "metrics", "security"}
+    assert explained == fields - {"source", "sink", "tables", "metrics", "security", "registry"}
 
 
 def test_options_of_the_source_are_those_of_spark() -> None:
@@ -196,7 +196,9 @@ def test_defaults_in_a_written_job_are_the_true_ones(tmp_path: Path) -> None:
     for name in others:
         shown = re.sub(rf"^{name} = ", f"# {name} = ", shown, flags=re.MULTILINE)
     shown = shown.replace("tls = false", "tls = true")  # which the examples of certificates need
+    shown = shown.replace('format = "json"', 'format = "avro"')  # and those of a registry
     examples = {"partitions", "replication", "topic_settings", "skipped_operations", "heartbeat", "security"}
+    examples |= {"format", "registry"}
     found = parsed(shown, tmp_path).sink
     given = {field.name for field in msgspec.structs.fields(KafkaSink)} - examples
     assert {name: getattr(found, name) for name in given} == {name: getattr(job.sink, name) for name in given}
@@ -207,3 +209,32 @@ def test_defaults_in_a_written_job_are_the_true_ones(tmp_path: Path) -> None:
 )
 def test_what_debezium_has_and_we_have_not_is_told(name: str) -> None:
     assert hint_for(name)
+
+
+REGISTRY = '[sink.registry]\nurl = "http://registry:8081"\n'
+
+
+def test_avro_has_a_registry(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").touch()
+    job = parsed(f'{MINIMAL}format = "avro"\n{REGISTRY}ca_file = "ca.pem"\n', tmp_path)
+    assert job.sink.registry == Registry(url="http://registry:8081", ca_file=str(tmp_path / "ca.pem"))
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ('format = "avro"\n', r"sink.registry.url: sink.format avro needs a schema registry"),
+        (
+            f'format = "avro"\nenvelope = "flat"\n{REGISTRY}',
+            r"sink.envelope: expected debezium beside",
+        ),
+        (f'format = "avro"\nschemas_enable = true\n{REGISTRY}', r"sink.schemas_enable: expected false beside"),
+        (f'format = "avro"\n{REGISTRY}user = "app"\n', r"sink.registry.user: expected a user with password_variable"),
+        (f'format = "avro"\n{REGISTRY}password = "x"\n', r"A password does not stand in a job file"),
+        ('format = "avro"\n[sink.registry]\nurl = "http://app:pony@registry"\n', r"got 'http://...@registry'"),
+        (REGISTRY, r"sink.registry.url: expected nothing beside sink.format json"),
+    ],
+)
+def test_settings_of_avro_that_cannot_be(tmp_path: Path, more: str, reason: str) -> None:
+    with pytest.raises(OptionError, match=reason):
+        parsed(MINIMAL + more, tmp_path)

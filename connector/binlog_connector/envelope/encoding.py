@@ -139,7 +139,7 @@ class MessageEncoding(Protocol):
     """Makes keys and values of all kinds of messages."""
 
     def block(self, occasion: Occasion, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> BlockEncoder:
-        """For the changes of a block.
+        """For the changes of a block; called before all else that is encoded of it.
 
         Args:
             occasion: The block.

@@ -118,10 +118,10 @@ class MessagesView:
 
     def _batches_of(self, occasion: Occasion) -> Iterator[pa.RecordBatch]:
         block = occasion.block
-        logged = logged_statements(block, self._groups) if self._asks_for_statements else []
-        statements = self._schema_changes.runs(occasion, logged) + self._truncates.runs(occasion, logged)
         touched = self._selection.of(block)
         encoder = self._encoder(occasion, touched)
+        logged = logged_statements(block, self._groups) if self._asks_for_statements else []
+        statements = self._schema_changes.runs(occasion, logged) + self._truncates.runs(occasion, logged)
         parts = self._parts(block, touched)
         ends = [min(int(one.table["event"][0]) for one in part) for part in parts[1:]] + [len(block.events)]
         for part, end in zip(parts, ends, strict=True):

@@ -50,6 +50,26 @@ class Secret:
             raise storage_error(self.file, "read", error) from error
 
 
+def tls_context(ca_file: str | None, certificate_file: str | None, key_file: str | None) -> ssl.SSLContext:
+    """What verifies a server, and shows our certificate where there is one; arguments as those of `Connection`.
+
+    Raises:
+        BinlogError: A file cannot be read.
+        OptionError: `INVALID_VALUE`: it is no certificate.
+    """
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+        if certificate_file is not None:
+            context.load_cert_chain(certificate_file, key_file)
+    except ssl.SSLError as error:
+        files = [file for file in (ca_file, certificate_file, key_file) if file is not None]
+        reason = f"{', '.join(files)}: no certificate in PEM: {error.reason or error}"
+        raise OptionError("INVALID_VALUE", reason) from error
+    except OSError as error:
+        raise storage_error(error.filename or ca_file, "read", error) from error
+    return context
+
+
 @dataclass(frozen=True, slots=True)
 class Connection:
     """Brokers, who we are for them, and how long they may take.
@@ -90,20 +110,9 @@ class Connection:
         """What verifies brokers, and shows our certificate.
 
         Raises:
-            BinlogError: A file cannot be read.
-            OptionError: `INVALID_VALUE`: it is no certificate.
+            BinlogError: As `tls_context`.
         """
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-            if self.certificate_file is not None:
-                context.load_cert_chain(self.certificate_file, self.key_file)
-        except ssl.SSLError as error:
-            files = [file for file in (self.ca_file, self.certificate_file, self.key_file) if file is not None]
-            reason = f"{', '.join(files)}: no certificate in PEM: {error.reason or error}"
-            raise OptionError("INVALID_VALUE", reason) from error
-        except OSError as error:
-            raise storage_error(error.filename or self.ca_file, "read", error) from error
-        return context
+        return tls_context(self.ca_file, self.certificate_file, self.key_file)
 
     def python_settings(self) -> dict[str, object]:
         """The settings that all classes of kafka-python know."""

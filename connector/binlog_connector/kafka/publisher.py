@@ -35,7 +35,7 @@ from binlog_connector.kafka.failures import is_transient
 from binlog_connector.kafka.offset_store import NOTHING, OffsetRecord, OffsetStore
 from binlog_connector.kafka.producer import ProducerSettings, open_producer
 from binlog_connector.kafka.topics import Topics
-from binlog_format.errors import BrokerError
+from binlog_format.errors import BrokerError, RegistryError
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
@@ -233,6 +233,8 @@ class Publisher:
 
     def _explained(self, error: BrokerError, topics: set[str], seconds: float) -> BrokerError:
         """The reason of an error, as far as asking the brokers shows more than it says."""
+        if isinstance(error, RegistryError):
+            return error
         if error.subclass in {"OTHER_PUBLISHER", "OFFSETS_LOST", "OFFSETS_TOPIC", "MESSAGE_TOO_LARGE", "REFUSED"}:
             return error
         try:

@@ -17,6 +17,7 @@ from binlog_format.errors import BrokerError, OptionError
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.jobs.check import LogReport, log_report, size_behind
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
+from binlog_streaming.jobs.registry_check import RegistryCheck
 from binlog_streaming.topics.connecting import connection_of
 from binlog_streaming.topics.names import TopicNames
 from binlog_streaming.topics.record import begun_with, differences
@@ -75,6 +76,8 @@ class PublishReport:
         log: What it would read.
         start: Where from.
         topics: Where messages would go.
+        registry: Address of the registry of schemas; None: the job needs none.
+        subject_count: How many subjects that has.
         left_out: Names of tables that no rule selects.
         scan_size: Bytes of the log that were looked at for tables.
         warnings: What may surprise.
@@ -85,6 +88,8 @@ class PublishReport:
     log: LogReport
     start: PublishStart
     topics: tuple[TopicReport, ...]
+    registry: str | None
+    subject_count: int
     left_out: tuple[str, ...]
     scan_size: int
     warnings: tuple[str, ...]
@@ -111,6 +116,7 @@ def check_publish_job(
         BinlogError: What the job itself would say at its start: about its options, the brokers, the log, its offsets.
     """
     names, connection = TopicNames(job.sink), connection_of(job.sink)
+    registry = RegistryCheck(job)
     record = begun_with(job)
     is_other = record is None or bool(differences(record, job))
     offset = _published_offset(connection, names, job, may_be_new=is_other)
@@ -142,7 +148,9 @@ def check_publish_job(
     return PublishReport(
         log=log,
         start=start,
-        topics=tuple(_topics(job, names, connection, tables)),
+        topics=tuple(_topics(job, names, connection, registry, tables)),
+        registry=registry.url,
+        subject_count=registry.subject_count,
         left_out=tuple(table.name for table in found.tables if not selected.accepts(table.layout)),
         scan_size=found.size,
         warnings=tuple(warnings),
@@ -177,7 +185,7 @@ def _begin(watched: WatchedLog, options: SourceOptions, offset: SourceOffset | N
 
 
 def _topics(
-    job: PublishJob, names: TopicNames, connection: Connection, tables: list[FoundTable]
+    job: PublishJob, names: TopicNames, connection: Connection, registry: RegistryCheck, tables: list[FoundTable]
 ) -> Iterator[TopicReport]:
     rules = [(TableFilter(rule.select), rule) for rule in job.tables]
     with Topics(connection) as topics:
@@ -191,6 +199,8 @@ def _topics(
                 yield TopicReport("", table.name, (), None, table.changes, (*problems, error.reason))
                 continue
             report = _topic(job, topics, topic)
+            if not problems:
+                problems += registry.problems(table.layout, topic)
             keys = rule.keys or tuple(str(table.layout.columns[index].name) for index in table.layout.primary_key)
             yield TopicReport(topic, table.name, keys, report.partitions, table.changes, (*problems, *report.problems))
         sink = job.sink

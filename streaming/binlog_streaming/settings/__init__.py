@@ -44,7 +44,7 @@ from binlog_streaming.settings.model import (
     UnknownValues,
     parse_milliseconds,
 )
-from binlog_streaming.settings.publish_model import FILES_OF_SECURITY, KafkaSink, PublishJob
+from binlog_streaming.settings.publish_model import FILES_OF_SECURITY, KafkaSink, PublishJob, Registry, Security
 
 __all__ = [
     "Begin",
@@ -77,6 +77,7 @@ __all__ = [
 ]
 
 _SourceT = typing.TypeVar("_SourceT", bound=LogSource)
+_SectionT = typing.TypeVar("_SectionT", Security, Registry)
 
 
 _COMMANDS = {"tables": "binlog-stream run", "kafka": "binlog-stream publish"}
@@ -191,15 +192,21 @@ def _resolved_job(job: Job, folder: Path) -> Job:
 
 
 def _resolved_publish_job(job: PublishJob, folder: Path) -> PublishJob:
-    security = job.sink.security
-    given = {name: getattr(security, name) for name in FILES_OF_SECURITY}
-    files = {name: _resolve(path, folder) for name, path in given.items() if path is not None}
+    sink = job.sink
     return msgspec.structs.replace(
         job,
         checkpoint=_resolve(job.checkpoint, folder),
         source=_resolved_source(job.source, folder),
-        sink=msgspec.structs.replace(job.sink, security=msgspec.structs.replace(security, **files)),
+        sink=msgspec.structs.replace(
+            sink, security=_resolved_files(sink.security, folder), registry=_resolved_files(sink.registry, folder)
+        ),
     )
+
+
+def _resolved_files(section: _SectionT, folder: Path) -> _SectionT:
+    given = {name: getattr(section, name) for name in FILES_OF_SECURITY}
+    files = {name: _resolve(path, folder) for name, path in given.items() if path is not None}
+    return msgspec.structs.replace(section, **files)
 
 
 def _resolved_source(source: _SourceT, folder: Path) -> _SourceT:

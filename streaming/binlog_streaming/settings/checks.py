@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from binlog_connector.envelope.options import EnvelopeFormat
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import OptionError, StartError
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.lake.partitioning import partition_rule
 from binlog_streaming.settings.model import Deletes, Merge, Mode, TableFormat, UnknownValues, parse_milliseconds
+from binlog_streaming.settings.publish_model import MessageFormat
 
 if TYPE_CHECKING:
     from binlog_streaming.settings.lines import KeyPath
     from binlog_streaming.settings.model import Job, LogSource, Metrics, Sink, TableRule
-    from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, Security
+    from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, Registry, Security
 
 FILE_SIZE_MIN = 1 << 20
 TOPIC_PLACES = {
@@ -27,6 +29,7 @@ TOPIC_PLACES = {
 """What stands in braces in the names of topics."""
 
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]]+):\d{1,5}")
+_REGISTRY_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 _TOPIC_PART = re.compile(r"[A-Za-z0-9._-]{1,249}")
 PORT_MAX = 65_535
 
@@ -89,6 +92,7 @@ def check_publish_values(job: PublishJob) -> None:
     _check_source(job.source, "changes")
     _check_topics(job.sink)
     _check_security(job.sink.security)
+    _check_registry(job.sink)
     if not job.tables:
         raise Mistake(("tables",), "expected at least one rule, got none")
     for number, rule in enumerate(job.tables):
@@ -128,10 +132,7 @@ def _check_topics(sink: KafkaSink) -> None:
 
 def _check_security(security: Security) -> None:
     path = ("sink", "security")
-    has_password = (security.password_variable is not None) + (security.password_file is not None)
-    if has_password != (security.user is not None):
-        hint = "A user has a password: name its environment variable or its file, one of them"
-        raise Mistake((*path, "user"), "expected a user with password_variable or password_file", hint)
+    _check_user(security, path)
     if not security.tls:
         of_tls = (name for name in ("ca_file", "certificate_file", "key_file") if getattr(security, name) is not None)
         for name in of_tls:
@@ -186,6 +187,40 @@ _OPTION_NAMED = re.compile(r"option (\w+)(: )?")
 def _check_metrics(metrics: Metrics) -> None:
     if metrics.port is not None and not 0 <= metrics.port <= PORT_MAX:
         raise Mistake(("metrics", "port"), f"expected a number from 0 to {PORT_MAX}, got {metrics.port}")
+
+
+def _check_user(section: Security | Registry, path: KeyPath) -> None:
+    has_password = (section.password_variable is not None) + (section.password_file is not None)
+    if has_password != (section.user is not None):
+        hint = "A user has a password: name its environment variable or its file, one of them"
+        raise Mistake((*path, "user"), "expected a user with password_variable or password_file", hint)
+
+
+def _check_registry(sink: KafkaSink) -> None:
+    path, registry = ("sink", "registry"), sink.registry
+    if sink.format is not MessageFormat.AVRO:
+        for field in registry.__struct_fields__:
+            if getattr(registry, field) is not None:
+                raise Mistake(
+                    (*path, field), f"expected nothing beside sink.format {sink.format}", 'Set format = "avro"'
+                )
+        return
+    if sink.envelope is not EnvelopeFormat.DEBEZIUM:
+        raise Mistake(("sink", "envelope"), f"expected debezium beside sink.format avro, got {sink.envelope}")
+    if sink.schemas_enable:
+        hint = "In Avro a message names its schema, which is in the registry"
+        raise Mistake(("sink", "schemas_enable"), "expected false beside sink.format avro", hint)
+    if registry.url is None:
+        raise Mistake((*path, "url"), "sink.format avro needs a schema registry", 'Set url = "http://host:port"')
+    for url in registry.url.split(","):
+        if _REGISTRY_URL.fullmatch(url.strip()) is None:
+            hint = "The user and the password stand apart: user, password_variable"
+            raise Mistake((*path, "url"), f"expected http://host:port, got {_without_user(url)!r}", hint)
+    _check_user(registry, path)
+
+
+def _without_user(url: str) -> str:
+    return re.sub(r"//[^/]*@", "//...@", url)
 
 
 def _check_source(source: LogSource, view: str = "tables") -> None:

@@ -28,6 +28,9 @@ OWN_NAMES: Mapping[str, str] = {
 _TABLES = 'Name tables in [[tables]]: select = "database\\\\.table, ..."; the expressions are the same'
 _FILES = "The log is read from its files, not through the server: [source] path"
 _TOPICS = "Topics are created with partitions, replication and topic_settings of [sink]"
+_CONVERTER = 'format = "json" or "avro" is for keys and values'
+_REGISTRY = "[sink.registry] url is for keys and values"
+_ADJUSTED = "In Avro names are always adjusted, in JSON never"
 _HINTS: Mapping[str, str] = {
     "message.key.columns": 'Name them for each table: [[tables]] select = "...", keys = ["..."]',
     "table.include.list": _TABLES,
@@ -44,6 +47,12 @@ _HINTS: Mapping[str, str] = {
     "topic.heartbeat.prefix": 'heartbeat_topic = "__debezium-heartbeat.{prefix}"',
     "value.converter.schemas.enable": "schemas_enable is for keys and values",
     "key.converter.schemas.enable": "schemas_enable is for keys and values",
+    "key.converter": _CONVERTER,
+    "value.converter": _CONVERTER,
+    "key.converter.schema.registry.url": _REGISTRY,
+    "value.converter.schema.registry.url": _REGISTRY,
+    "schema.name.adjustment.mode": _ADJUSTED,
+    "field.name.adjustment.mode": _ADJUSTED,
     "offset.storage.topic": "offsets_topic: the offset is part of each transaction",
     "column.include.list": "Columns cannot be chosen or masked yet",
     "column.exclude.list": "Columns cannot be chosen or masked yet",

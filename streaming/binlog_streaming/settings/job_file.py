@@ -162,9 +162,13 @@ def _section_of(field_type: object) -> type[msgspec.Struct] | None:
     return None
 
 
+_NO_PASSWORD = (
+    "A password does not stand in a job file: name its environment variable with password_variable, or its file with "
+    "password_file"
+)
 _NO_SETTINGS: dict[KeyPath, str] = {
-    ("sink", "security", "password"): "A password does not stand in a job file: name its environment variable with "
-    "password_variable, or its file with password_file",
+    ("sink", "security", "password"): _NO_PASSWORD,
+    ("sink", "registry", "password"): _NO_PASSWORD,
     (
         "sink",
         "writer",

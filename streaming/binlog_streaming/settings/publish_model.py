@@ -36,6 +36,14 @@ class Compression(StrEnum):
     ZSTD = "zstd"
 
 
+class MessageFormat(StrEnum):
+    """What keys and values are written in."""
+
+    JSON = "json"
+    AVRO = "avro"
+    """Each with the id of its schema, which is in a registry."""
+
+
 class SaslMechanism(StrEnum):
     """How a user proves who he is."""
 
@@ -86,7 +94,30 @@ class Security(Section, frozen=True):
     password_file: str | None = None
 
 
+class Registry(Section, frozen=True):
+    """`[sink.registry]`: where schemas are registered, and who we are for it.
+
+    Attributes:
+        url: Of the registry, `http://host:port` or `https://host:port`; several of the same one with commas.
+        user: Name for HTTP's basic authentication; None: none.
+        password_variable: Environment variable with the password.
+        password_file: File with the password, in place of the variable.
+        ca_file: PEM file of certificates to trust; None: those that the system trusts.
+        certificate_file: PEM file of the client's own certificate, where the registry asks for one.
+        key_file: PEM file of its key.
+    """
+
+    url: str | None = None
+    user: str | None = None
+    password_variable: str | None = None
+    password_file: str | None = None
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+
+
 FILES_OF_SECURITY = ("ca_file", "certificate_file", "key_file", "password_file")
+"""Settings of `Security`, and of `Registry`, that are paths."""
 
 
 class KafkaSink(Section, frozen=True):
@@ -101,7 +132,8 @@ class KafkaSink(Section, frozen=True):
         replication: Copies of each of these partitions; None: as many as the brokers make.
         topic_settings: Settings of topics that the job creates, under Kafka's names.
         envelope: What the value of a change is.
-        schemas_enable: Each key and value carries its schema.
+        format: What keys and values are written in.
+        schemas_enable: In JSON each key and value carries its schema.
         tombstones: A delete is followed by a message with its key and no value.
         skipped_operations: Changes that give no messages.
         query: Changes carry the text of their statement, where the log has it.
@@ -120,6 +152,7 @@ class KafkaSink(Section, frozen=True):
         client: Which package talks to Kafka.
         compression: Of record batches.
         security: How brokers are trusted, and who we are for them.
+        registry: Where the schemas of Avro are.
     """
 
     kind: Literal["kafka"]
@@ -130,6 +163,7 @@ class KafkaSink(Section, frozen=True):
     replication: int | None = None
     topic_settings: dict[str, str | int] = msgspec.field(default_factory=dict)
     envelope: EnvelopeFormat = EnvelopeFormat.DEBEZIUM
+    format: MessageFormat = MessageFormat.JSON
     schemas_enable: bool = False
     tombstones: bool = True
     skipped_operations: tuple[Operation, ...] = ()
@@ -149,6 +183,7 @@ class KafkaSink(Section, frozen=True):
     client: Client = Client.AUTO
     compression: Compression = Compression.NONE
     security: Security = Security()
+    registry: Registry = Registry()
 
     @property
     def heartbeat_seconds(self) -> float | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_streaming.settings.model import Metrics
-from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, PublishJob, Security, TopicRule
+from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, PublishJob, Registry, Security, TopicRule
 from binlog_streaming.settings.text import (
     METRICS,
     RULES_COMMENT,
@@ -55,7 +55,8 @@ SINK = (
     Setting("replication", "Copies of each of these partitions; default: as the brokers are set.", "3"),
     Setting("topic_settings", "Settings of topics that are created.", '{ "cleanup.policy" = "compact" }'),
     Setting("envelope", "What the value of a change is: debezium (before, after, op, source, ...), or flat (the row)."),
-    Setting("schemas_enable", "Each key and value carries its schema, as Kafka Connect's JSON converter writes it."),
+    Setting("format", "json; or avro, with schemas in a registry: [sink.registry]."),
+    Setting("schemas_enable", "In JSON: keys and values carry their schema, as Kafka Connect's converter writes it."),
     Setting("tombstones", "A delete is followed by a message with its key and without a value."),
     Setting("skipped_operations", "Changes that give no messages: c (create), u (update), d (delete).", '["c"]'),
     Setting("query", "Changes carry the text of their statement, where the log has it (annotated rows)."),
@@ -97,6 +98,16 @@ SECURITY = (
     Setting("password_file", "Or a file with it.", '"/run/secrets/kafka"'),
 )
 
+REGISTRY = (
+    Setting("url", 'Of a schema registry, for format = "avro".', '"https://registry:8081"'),
+    Setting("user", "Name for HTTP's basic authentication; default: none.", '"binlog-stream"'),
+    Setting("password_variable", "Environment variable with the password.", '"REGISTRY_PASSWORD"'),
+    Setting("password_file", "Or a file with it.", '"/run/secrets/registry"'),
+    Setting("ca_file", "PEM file of certificates to trust; default: those that the system trusts.", '"ca.pem"'),
+    Setting("certificate_file", "PEM file of the client's own certificate.", '"client.pem"'),
+    Setting("key_file", "PEM file of its key.", '"client.key"'),
+)
+
 
 def publish_job_text(
     job: PublishJob, *, rule_comments: Mapping[int, Sequence[str]] | None = None, exclude_comment: str = ""
@@ -122,6 +133,7 @@ def publish_job_text(
     always = ("kind", "bootstrap_servers", "topic_prefix")
     parts += ["[sink]", settings_text(SINK, job.sink, always=always)]
     parts += ["[sink.security]", settings_text(SECURITY, job.sink.security, always=())]
+    parts += ["[sink.registry]", settings_text(REGISTRY, job.sink.registry, always=())]
     parts += ["[metrics]", settings_text(METRICS, job.metrics, always=())]
     return joined_parts(parts)
 
@@ -132,6 +144,7 @@ PUBLISH_SECTIONS: dict[type[msgspec.Struct], tuple[Setting, ...]] = {
     TopicRule: RULES,
     KafkaSink: SINK,
     Security: SECURITY,
+    Registry: REGISTRY,
     Metrics: METRICS,
 }
 """All settings, as they are explained."""

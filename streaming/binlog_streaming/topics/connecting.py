@@ -1,4 +1,4 @@
-"""From the settings of a sink to the brokers: `connection_of`, `publishing_of`."""
+"""From the settings of a sink to the brokers: `connection_of`, `publishing_of`; to the registry: `registry_of`."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.kafka.connection import Connection, Secret
 from binlog_connector.kafka.publisher import Publishing
-from binlog_streaming.settings.publish_model import Client
+from binlog_connector.kafka.registry import RegistryConnection, SchemaRegistry
+from binlog_streaming.settings.publish_model import Client, MessageFormat
 
 if TYPE_CHECKING:
-    from binlog_streaming.settings.publish_model import KafkaSink
+    from binlog_streaming.settings.publish_model import KafkaSink, Registry, Security
     from binlog_streaming.topics.names import TopicNames
 
 
 def connection_of(sink: KafkaSink) -> Connection:
     """How the brokers of *sink* are reached."""
     security = sink.security
-    password = None
-    if security.user is not None:
-        password = Secret(environment=security.password_variable, file=security.password_file)
     return Connection(
         sink.bootstrap_servers,
         tls=security.tls,
@@ -26,9 +24,32 @@ def connection_of(sink: KafkaSink) -> Connection:
         certificate_file=security.certificate_file,
         key_file=security.key_file,
         user=security.user,
-        password=password,
+        password=_password(security),
         mechanism=security.mechanism,
     )
+
+
+def registry_of(sink: KafkaSink) -> SchemaRegistry | None:
+    """Where the schemas of *sink* are; None: its messages are JSON."""
+    if sink.format is not MessageFormat.AVRO:
+        return None
+    registry = sink.registry
+    assert registry.url is not None, "settings are checked"
+    connection = RegistryConnection(
+        registry.url,
+        user=registry.user,
+        password=_password(registry),
+        ca_file=registry.ca_file,
+        certificate_file=registry.certificate_file,
+        key_file=registry.key_file,
+    )
+    return SchemaRegistry(connection)
+
+
+def _password(section: Security | Registry) -> Secret | None:
+    if section.user is None:
+        return None
+    return Secret(environment=section.password_variable, file=section.password_file)
 
 
 def publishing_of(sink: KafkaSink, names: TopicNames, *, is_first_start: bool) -> Publishing:

@@ -20,7 +20,7 @@ from binlog_connector.following.tailer import STEP_SIZE_MAX, Following, Tailer
 from binlog_connector.kafka.publisher import Publisher
 from binlog_connector.spark.options import SourceOptions
 from binlog_streaming.ahead import ahead
-from binlog_streaming.topics.connecting import connection_of, publishing_of
+from binlog_streaming.topics.connecting import connection_of, publishing_of, registry_of
 from binlog_streaming.topics.job_topics import JobTopics
 from binlog_streaming.topics.names import TopicNames
 from binlog_streaming.topics.progress import Published, PublishProgress, Records
@@ -77,8 +77,9 @@ class TopicsJob:
         self._publisher: Publisher | None = None
         self._tailer: Tailer | None = None
         self.connection = connection_of(job.sink)
+        self._registry = registry_of(job.sink)
         self._topics = JobTopics(self.connection, job.sink)
-        self._messages = StepMessages(job, self._names, self._topics.partition_count)
+        self._messages = StepMessages(job, self._names, self._registry, self._topics.partition_count)
         self.progress = PublishProgress()
 
     def stop(self) -> None:
@@ -96,12 +97,14 @@ class TopicsJob:
             on_start: Told where the log is read from, once everything is ready.
 
         Raises:
-            BrokerError: Kafka cannot be used; nothing that it has not is lost.
+            BrokerError: Kafka, or the registry, cannot be used; nothing that it has not is lost.
             BinlogError: The log cannot be read, or does not tell all changes.
         """
         record = begun_with(self._job)
         if record is not None:
             check_same(record, self._job)
+        if self._registry is not None:
+            self._registry.subjects()  # that it cannot be used is said now, and not at the first change
         publishing = publishing_of(self._job.sink, self._names, is_first_start=record is None)
         with ExitStack() as stack:
             self._publisher = publisher = Publisher(self.connection, publishing)

@@ -15,6 +15,7 @@ from binlog_format.position import Place
 from binlog_streaming.jobs.record import START_OPTIONS
 from binlog_streaming.jobs.record_keeper import RECORD_FILE
 from binlog_streaming.jobs.state_files import StateFolder
+from binlog_streaming.settings.publish_model import MessageFormat
 from binlog_streaming.topics.names import TopicNames
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
         path: Of the log.
         topic_prefix: Of the topics.
         offsets_topic: Where the offsets are.
+        format: What messages are written in: a consumer reads one.
         options: Options of the source that say where the job began, and which transactions it takes.
     """
 
@@ -38,6 +40,7 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     topic_prefix: str
     offsets_topic: str
+    format: MessageFormat = MessageFormat.JSON
     options: dict[str, str]
 
     @staticmethod
@@ -48,6 +51,7 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
             path=job.source.path,
             topic_prefix=job.sink.topic_prefix,
             offsets_topic=TopicNames(job.sink).offsets,
+            format=job.sink.format,
             options={name: given[name] for name in (*START_OPTIONS, *_CONTENT_OPTIONS) if name in given},
         )
 
@@ -81,6 +85,7 @@ def differences(record: PublishRecord, job: PublishJob) -> list[str]:
         ("source.path", record.path, now.path),
         ("sink.topic_prefix", record.topic_prefix, now.topic_prefix),
         ("sink.offsets_topic", record.offsets_topic, now.offsets_topic),
+        ("sink.format", str(record.format), str(now.format)),
     ]
     names = (*START_OPTIONS, *_CONTENT_OPTIONS)
     pairs += [(f"source.{name}", record.options.get(name, ""), now.options.get(name, "")) for name in names]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from binlog_connector.envelope.heartbeat import heartbeat
+from binlog_connector.envelope.avro.avro_encoding import AvroEncoding
+from binlog_connector.envelope.json_encoding import JsonEncoding
 from binlog_connector.envelope.message_batch import MessageKind
 from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeOptions
@@ -26,6 +27,8 @@ from binlog_streaming.topics.routing import messages_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from binlog_connector.envelope.avro.avro_encoding import SchemaIds
+    from binlog_connector.envelope.encoding import MessageEncoding
     from binlog_connector.following.steps import Step
     from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, TopicRule
     from binlog_streaming.topics.names import TopicNames
@@ -62,6 +65,7 @@ class StepMessages:
     Args:
         job: The settings.
         names: Of the topics.
+        registry: Where the schemas of Avro are; None: messages are JSON.
         partition_count: Tells how many partitions a topic has; called in the thread that makes the messages.
 
     Raises:
@@ -69,7 +73,9 @@ class StepMessages:
         SchemaError: `DDL_NOT_PARSED`: nor understood.
     """
 
-    def __init__(self, job: PublishJob, names: TopicNames, partition_count: PartitionCount) -> None:
+    def __init__(
+        self, job: PublishJob, names: TopicNames, registry: SchemaIds | None, partition_count: PartitionCount
+    ) -> None:
         self._partition_count = partition_count
         source = job.source
         self._source = SourceOptions.parse({"path": source.path, **source.options()})
@@ -77,7 +83,10 @@ class StepMessages:
         self._schema_file = None if source.schema_file is None else SchemaFile.read(source.schema_file)
         self._tables = TableFilter(",".join(rule.select for rule in job.tables), source.exclude_tables)
         self._names = names
-        self.options = envelope_options(job.sink, job.tables)
+        self.options = options = envelope_options(job.sink, job.tables)
+        self._encoding: MessageEncoding = JsonEncoding(options)
+        if registry is not None:
+            self._encoding = AvroEncoding(options, registry, names.of, names.heartbeat)
 
     def of(self, step: Step) -> Iterator[Messages]:
         """The messages of *step*, topic by topic, block by block; may be called again.
@@ -99,6 +108,7 @@ class StepMessages:
             decoding=replace(self._decoding, schemas=schemas),
             groups=groups,
             topic_of=self._names.of,
+            encoding=self._encoding,
         )
         for batch in view.batches(blocks):
             kind, database, table = (batch.column(name)[0].as_py() for name in ("kind", "database", "table"))
@@ -106,7 +116,7 @@ class StepMessages:
 
     def heartbeat(self) -> Messages:
         """The message that comes when no other does."""
-        key, value = heartbeat(self.options, time.time_ns())
+        key, value = self._encoding.heartbeat(time.time_ns())
         return Messages(self._names.heartbeat, pa.array([key]), pa.array([value]))
 
 

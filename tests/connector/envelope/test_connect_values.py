@@ -118,13 +118,13 @@ CASES: dict[str, tuple[Column, st.SearchStrategy[Any]]] = {
 }
 
 
-def _arrow_type(column: Column) -> pa.DataType:
+def arrow_kind(column: Column) -> pa.DataType:
     layout = TableLayout("shop", "orders", (column,), (), "", b"")
     return arrow_type(layout, 0, Decoding(time_type=TimeType.MICROS))
 
 
-def _array(column: Column, values: list[Any]) -> pa.Array:
-    kind = _arrow_type(column)
+def column_array(column: Column, values: list[Any]) -> pa.Array:
+    kind = arrow_kind(column)
     if pa.types.is_string(kind) and column.type is T.NEWDECIMAL:
         values = [None if value is None else f"{value:f}" for value in values]
     elif pa.types.is_decimal(kind):
@@ -134,12 +134,12 @@ def _array(column: Column, values: list[Any]) -> pa.Array:
 
 def _connect(column: Column, options: EnvelopeOptions, zero_dates: ZeroDates = ZeroDates.NULL) -> Any:
     layout = TableLayout("shop", "orders", (column,), (), "", b"")
-    return connect_column(layout, 0, _arrow_type(column), options, zero_dates)
+    return connect_column(layout, 0, arrow_kind(column), options, zero_dates)
 
 
 def _written(column: Column, values: list[Any], options: EnvelopeOptions) -> list[str]:
     connect = _connect(column, options)
-    converted = connect.values(_array(column, values))
+    converted = connect.values(column_array(column, values))
     converted.validate(full=True)
     rows = JsonRows([json_column("c", converted, style=connect.style)], len(values))
     ends = np.cumsum(rows.sizes)
@@ -148,7 +148,7 @@ def _written(column: Column, values: list[Any], options: EnvelopeOptions) -> lis
     return [bytes(out[end - size : end]).decode() for end, size in zip(ends, rows.sizes, strict=True)]
 
 
-def _fits(column: Column, value: Any, options: EnvelopeOptions) -> bool:
+def fits(column: Column, value: Any, options: EnvelopeOptions) -> bool:
     """Whether the mode's type holds the value; what happens else is another test's."""
     if isinstance(value, datetime.datetime) and options.time_precision is TimePrecision.NANOSECONDS:
         return value.tzinfo is not None or 1678 <= value.year <= 2261
@@ -162,7 +162,7 @@ def _fits(column: Column, value: Any, options: EnvelopeOptions) -> bool:
 @given(data=st.data())
 def test_values_are_those_of_json_dumps(name: str, options: EnvelopeOptions, data: st.DataObject) -> None:
     column, strategy = CASES[name]
-    fitting = strategy.filter(lambda value: _fits(column, value, options))
+    fitting = strategy.filter(lambda value: fits(column, value, options))
     values = data.draw(st.lists(st.none() | fitting, max_size=6))
     expected = [{"c": message_value(column, value, options)} for value in values]
     written = _written(column, values, options)
@@ -244,7 +244,7 @@ def test_a_date_that_can_be_zero_is_optional_in_a_column_that_cannot_be_null() -
 def test_a_value_that_the_type_does_not_hold_is_an_error(name: str, value: Any, options: EnvelopeOptions) -> None:
     column, _ = CASES[name]
     with pytest.raises(UnsupportedError, match=r"MESSAGE_VALUE\] shop.orders.c: value 1: ") as caught:
-        _connect(column, options).values(_array(column, [None, value]))
+        _connect(column, options).values(column_array(column, [None, value]))
     assert caught.value.hint
 
 
@@ -255,5 +255,5 @@ def test_slices_of_arrays_are_read_from_their_start() -> None:
         if name == "datetime":
             values = [datetime.datetime(2024, 1, day) for day in (1, 2)] + [None]  # noqa: DTZ001
         connect = _connect(column, EnvelopeOptions("p"))
-        whole = connect.values(_array(column, values)).to_pylist()
-        assert connect.values(_array(column, values).slice(1)).to_pylist() == whole[1:]
+        whole = connect.values(column_array(column, values)).to_pylist()
+        assert connect.values(column_array(column, values).slice(1)).to_pylist() == whole[1:]

@@ -95,7 +95,7 @@ def _named(row: tuple[int, str | None] | None) -> dict[str, Any] | None:
     return None if row is None else {"c0": row[0], "c1": row[1]}
 
 
-def _events(changes: list[Any], seqno: int, *, key: tuple[int, ...]) -> list[bytes]:
+def group_events(changes: list[Any], seqno: int, *, key: tuple[int, ...]) -> list[bytes]:
     events = [gtid_event(seqno)]
     for table, (kind, before, after) in changes:
         number = {"orders": 42, "items": 43}[table]
@@ -122,7 +122,7 @@ def test_messages_are_those_of_the_changes_one_by_one(
     groups: list[Any], key: tuple[int, ...], tombstones: bool
 ) -> None:
     names = tuple(f"c{index}" for index in key)
-    block = plain_block([_events(changes, number, key=key) for number, changes in enumerate(groups)])
+    block = plain_block([group_events(changes, number, key=key) for number, changes in enumerate(groups)])
     found = messages([block], EnvelopeOptions("p", tombstones=tombstones))
     shown = [
         (
@@ -144,7 +144,7 @@ def test_messages_are_those_of_the_changes_one_by_one(
 def test_transactions_are_counted_over_pieces(groups: list[Any], data: st.DataObject) -> None:
     """A large group comes in pieces: the same messages, the same numbers, one begin and one end."""
     options = EnvelopeOptions("p", transaction_metadata=True)
-    events = [_events(changes, number, key=(0,)) for number, changes in enumerate(groups)]
+    events = [group_events(changes, number, key=(0,)) for number, changes in enumerate(groups)]
     whole = _without_places(messages([_with_gtids(plain_block(events), 0)], options))
     blocks = []
     for seqno, group in enumerate(events):
@@ -202,7 +202,7 @@ def _check_transactions(found: list[dict[str, Any]], groups: list[Any]) -> None:
 
 def test_sequences_sort_as_the_changes_do() -> None:
     changes = [("orders", (WRITE, None, (1, "a")))] * 12
-    block = plain_block([_events(changes, number, key=(0,)) for number in range(3)])
+    block = plain_block([group_events(changes, number, key=(0,)) for number in range(3)])
     block.groups["page"], block.groups["chunk"] = [9, 10, 10], [3, 2, 11]
     sequences = [message["value"]["source"]["sequence"] for message in messages([block], EnvelopeOptions("p"))]
     assert sequences == sorted(sequences)
@@ -212,13 +212,13 @@ def test_sequences_sort_as_the_changes_do() -> None:
 
 def test_skipped_operations_give_no_messages() -> None:
     changes = [("orders", (WRITE, None, (1, "a"))), ("orders", (DELETE, (1, "a"), None))]
-    block = plain_block([_events(changes, 1, key=(0,))])
+    block = plain_block([group_events(changes, 1, key=(0,))])
     options = EnvelopeOptions("p", skipped_operations=frozenset({Operation.CREATE}))
     assert [message["op"] for message in messages([block], options)] == ["d", None]
 
 
 def test_other_columns_can_make_the_key() -> None:
-    block = plain_block([_events([("orders", (UPDATE, (1, "a"), (1, "b")))], 1, key=(0,))])
+    block = plain_block([group_events([("orders", (UPDATE, (1, "a"), (1, "b")))], 1, key=(0,))])
     options = EnvelopeOptions("p", key_columns={"shop.orders": ("c1",)})
     found = messages([block], options)
     assert [message["key"] for message in found] == [{"c1": "a"}, {"c1": "a"}, {"c1": "b"}]
@@ -252,7 +252,7 @@ def test_a_flat_row_does_not_hide_a_column_of_its_own() -> None:
 
 def test_lines_have_topic_key_value_and_headers() -> None:
     changes = [("orders", (UPDATE, (1, "a"), (2, "a")))]
-    block = plain_block([_events(changes, 1, key=(0,))])
+    block = plain_block([group_events(changes, 1, key=(0,))])
     options = EnvelopeOptions("p", transaction_metadata=True)
     view = MessageLines(MessagesView(options, clock_ns=lambda: NOW), "p")
     lines = [json.loads(line) for batch in view.batches([block]) for line in _lines(batch, view)]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from binlog_format.gtid import Gtid
 from binlog_format.innodb.writer.options import WriterOptions
@@ -18,7 +20,7 @@ from binlog_streaming.settings import PublishJob, parse_any_job
 from binlog_streaming.topics.job import TopicsJob
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from binlog_streaming.demo.actions import Action
@@ -111,14 +113,16 @@ def publish(job: PublishJob) -> TopicsJob:
     return running
 
 
-def assert_topics_hold(job: PublishJob, recording: Recording) -> None:
+def assert_topics_hold(
+    job: PublishJob, recording: Recording, decode: Callable[[bytes], Any] = msgspec.json.decode
+) -> None:
     """The topics give exactly the workload's tables: each change is there once, in the order of the log."""
     servers, prefix = job.sink.bootstrap_servers, job.sink.topic_prefix
-    for comparison in compare_topics(servers, prefix, recording.truths):
+    for comparison in compare_topics(servers, prefix, recording.truths, decode):
         assert comparison.is_equal, comparison
         assert comparison.expected > 0
     for truth in recording.truths:
-        assert len(list(read_topic(servers, f"{prefix}.{truth.name}"))) == changes_in(truth)
+        assert len(list(read_topic(servers, f"{prefix}.{truth.name}", decode))) == changes_in(truth)
 
 
 def changes_in(truth: TableTruth) -> int:

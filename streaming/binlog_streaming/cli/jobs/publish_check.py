@@ -29,6 +29,8 @@ def json_rows(job: PublishJob, report: PublishReport) -> list[dict[str, object]]
         {"kind": "log", **msgspec.to_builtins(report.log)},
         {"kind": "start", **msgspec.to_builtins(report.start)},
     ]
+    if report.registry is not None:
+        rows.append({"kind": "registry", "url": report.registry, "subjects": report.subject_count})
     rows.extend({"kind": "topic", **msgspec.to_builtins(topic)} for topic in report.topics)
     rows.extend({"kind": "left_out", "name": name} for name in report.left_out)
     rows.extend({"kind": "warning", "text": text} for text in report.warnings)
@@ -50,6 +52,8 @@ def print_report(console: Console, job: PublishJob, report: PublishReport) -> No
     facts.add_row("start", escape(f"{start.position}{f' (after GTID {start.gtid})' if start.gtid else ''}: {said_by}"))
     facts.add_row("", f"{start.size_behind:,} bytes of the log come after that")
     facts.add_row("into", escape(f"{sink.bootstrap_servers}, topics {sink.topic_prefix}..., {sink.delivery}"))
+    if report.registry is not None:
+        facts.add_row("schemas", escape(f"{report.registry}: {report.subject_count} subjects"))
     console.print(facts)
     console.print()
     if report.topics:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from binlog_format.events.table_encoding import ColumnSpec
 
     Row = dict[str, Any]
+    Decode = Callable[[bytes], Any]
 
 READ_SECONDS = 120.0
 """After so long without a message, the end of a topic is one that a transaction hides."""
@@ -58,15 +59,20 @@ class Change:
     partition: int
 
 
-def read_topic(servers: str, topic: str) -> Iterator[Change]:
+def read_topic(servers: str, topic: str, decode: Decode = msgspec.json.decode) -> Iterator[Change]:
     """The changes that a consumer of committed messages finds in *topic*, partition by partition in their order.
+
+    Args:
+        servers: Brokers.
+        topic: Its name.
+        decode: Gives a value as JSON would give it.
 
     Raises:
         TimeoutError: A transaction stays open in it.
     """
     for partition, value in read_values(servers, topic):
         if value is not None:
-            message = msgspec.json.decode(value)
+            message = decode(value)
             source = message["source"]
             yield Change(
                 message["op"], message["before"], message["after"], source["gtid"], source["sequence"], partition
@@ -99,8 +105,16 @@ def read_values(servers: str, topic: str) -> Iterator[tuple[int, bytes | None]]:
         to_the_end.close()
 
 
-def compare_topics(servers: str, prefix: str, truths: Iterable[TableTruth]) -> Iterator[Comparison]:
+def compare_topics(
+    servers: str, prefix: str, truths: Iterable[TableTruth], decode: Decode = msgspec.json.decode
+) -> Iterator[Comparison]:
     """Each table of the demo against its topic, `prefix.database.table`.
+
+    Args:
+        servers: Brokers.
+        prefix: Of the topics.
+        truths: Of the tables.
+        decode: As for `read_topic`.
 
     Raises:
         TimeoutError: A transaction stays open in one.
@@ -111,7 +125,7 @@ def compare_topics(servers: str, prefix: str, truths: Iterable[TableTruth]) -> I
         renamed = {name: new for alteration in altered for name, new in alteration.renamed.items()}
         specs = [spec for spec in (*final_tables(), *TABLES) if spec.full_name == truth.name]
         specs = specs or [table_spec(truth.name.partition(".")[2])]
-        changes = list(read_topic(servers, f"{prefix}.{truth.name}"))
+        changes = list(read_topic(servers, f"{prefix}.{truth.name}", decode))
         yield compare_topic(replace(truth, added=added, renamed=renamed), specs, changes)
 
 

@@ -1,0 +1,271 @@
+"""Messages in Avro, each with the id of its schema, as Confluent's serializers write them: `AvroEncoding`.
+
+A message is a zero byte, the id (4 bytes, the high one first), and the value. Schemas are registered before the first
+message that needs them, under the subjects `<topic>-key` and `<topic>-value`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_connector.envelope.avro.avro_schemas import avro_schema
+from binlog_connector.envelope.avro.column_parts import column_part
+from binlog_connector.envelope.avro.parts import (
+    NULL_BRANCH,
+    VALUE_BRANCH,
+    Chosen,
+    Encoded,
+    Longs,
+    PartValues,
+    Same,
+    Texts,
+    array_parts,
+    encoded_long,
+    encoded_text,
+)
+from binlog_connector.envelope.avro.source_parts import EventParts
+from binlog_connector.envelope.connect_schema import (
+    HEARTBEAT_KEY,
+    HEARTBEAT_VALUE,
+    TRANSACTION_KEY,
+    TRANSACTION_VALUE,
+    envelope_schema,
+    schema_change_schemas,
+    struct_of,
+)
+from binlog_connector.envelope.message_batch import OPS, MessageKind
+from binlog_connector.envelope.options import EnvelopeFormat
+from binlog_format.errors import OptionError
+from binlog_format.kernels import as_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_connector.envelope.avro.parts import Part
+    from binlog_connector.envelope.connect_schema import Schema
+    from binlog_connector.envelope.encoding import Collections, SchemaChange, ValueRows
+    from binlog_connector.envelope.occasion import Occasion
+    from binlog_connector.envelope.options import EnvelopeOptions
+    from binlog_connector.envelope.table_envelope import TableEnvelope
+    from binlog_connector.schema.definitions import TableName
+    from binlog_format.rows.images import Images
+
+    Int64s = NDArray[np.int64]
+    TopicOf = Callable[[MessageKind, str | None, str | None], str]
+
+_MAGIC = b"\x00"
+_LAYOUTS_MAX = 10_000
+"""Table layouts whose schemas' ids are kept."""
+
+
+class SchemaIds(Protocol):
+    """A registry of schemas."""
+
+    def id_of(self, subject: str, schema: str) -> int:
+        """The id of *schema*, which is registered under *subject* if it is not yet.
+
+        Raises:
+            RegistryError: It cannot be.
+        """
+
+    def latest(self, subject: str) -> tuple[int, str] | None:
+        """Id and text of the newest schema of *subject*; None: it has none.
+
+        Raises:
+            RegistryError: It cannot be read.
+        """
+
+
+class _Heads(NamedTuple):
+    # What keys and values of a table begin with.
+    key: bytes
+    value: bytes
+
+
+class AvroEncoding:
+    """See `MessageEncoding`; one for all blocks of a log.
+
+    Args:
+        options: What messages look like.
+        ids: Of schemas.
+        topic_of: The topic of messages, by their kind, database and table.
+        heartbeat_topic: That of heartbeats.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: flat rows.
+    """
+
+    def __init__(self, options: EnvelopeOptions, ids: SchemaIds, topic_of: TopicOf, heartbeat_topic: str) -> None:
+        if options.format is not EnvelopeFormat.DEBEZIUM:
+            raise OptionError("INVALID_VALUE", "flat rows are not written in Avro", hint='Set envelope = "debezium"')
+        self._options, self._ids = options, ids
+        self._topic_of, self._heartbeat_topic = topic_of, heartbeat_topic
+        self._heads: dict[tuple[str, ...], _Heads] = {}
+
+    def block(self, occasion: Occasion, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> _AvroBlock:
+        """As `MessageEncoding`."""
+        for envelope, _ in tables:
+            self.heads_of(envelope)  # before a TRUNCATE in the same block asks for them
+        return _AvroBlock(self, occasion, np.concatenate([events for _, events in tables]))
+
+    def transaction_keys(self, ids: pa.Array) -> Encoded:
+        """As `MessageEncoding`."""
+        head = self._head(self._topic_of(MessageKind.TRANSACTION, None, None), "key", TRANSACTION_KEY)
+        return Encoded.of([Same(head), Texts.of(ids, pa.string())], len(ids))
+
+    def transaction_values(
+        self, status: str, ids: pa.Array, counts: pa.Array, collections: Collections | None, milliseconds: pa.Array
+    ) -> Encoded:
+        """As `MessageEncoding`."""
+        head = self._head(self._topic_of(MessageKind.TRANSACTION, None, None), "value", TRANSACTION_VALUE)
+        parts: list[Part] = [Same(head + encoded_text(status)), Texts.of(ids, pa.string())]
+        if collections is None:
+            parts.append(Same(NULL_BRANCH + NULL_BRANCH))
+        else:
+            parts += [Same(VALUE_BRANCH), Longs(counts.to_numpy()), Same(VALUE_BRANCH), *_listed(collections)]
+        return Encoded.of([*parts, Longs(milliseconds.to_numpy())], len(ids))
+
+    def schema_change(self, occasion: Occasion, change: SchemaChange) -> tuple[Encoded, Encoded]:
+        """As `MessageEncoding`."""
+        topic = self._topic_of(MessageKind.SCHEMA_CHANGE, change.database or None, change.table)
+        key_schema, value_schema = schema_change_schemas(occasion.block.vendor)
+        keys = self._head(topic, "key", key_schema) + encoded_text(change.database)
+        changed = [
+            encoded_text(kind) + encoded_text(f'"{name.database}"."{name.table}"') for kind, name in change.tables
+        ]
+        array = encoded_long(len(changed)) + b"".join(changed) if changed else b""
+        rest = (
+            encoded_long(occasion.now_ns // 1_000_000)
+            + (VALUE_BRANCH + encoded_text(change.database) + NULL_BRANCH)
+            + (VALUE_BRANCH + encoded_text(change.statement))
+            + (array + encoded_long(0))
+        )
+        source = _statement_source(occasion, change.event, change.database, change.table)
+        values = [Same(self._head(topic, "value", value_schema)), *source, Same(rest)]
+        return Encoded.of([Same(keys)], 1), Encoded.of(values, 1)
+
+    def truncate(self, occasion: Occasion, event: int, name: TableName) -> Encoded | None:
+        """As `MessageEncoding`: none where no change of the table is published, so there is nothing to remove."""
+        head = self._truncate_head(occasion, name)
+        if head is None:
+            return None
+        source = _statement_source(occasion, event, name.database, name.table)
+        rest = NULL_BRANCH + _op("t", occasion.now_ns)
+        return Encoded.of([Same(head + NULL_BRANCH + NULL_BRANCH), *source, Same(rest)], 1)
+
+    def heartbeat(self, now_ns: int) -> tuple[bytes, bytes]:
+        """As `MessageEncoding`."""
+        key = self._head(self._heartbeat_topic, "key", HEARTBEAT_KEY) + encoded_text(self._options.topic_prefix)
+        value = self._head(self._heartbeat_topic, "value", HEARTBEAT_VALUE) + encoded_long(now_ns // 1_000_000)
+        return key, value
+
+    def heads_of(self, envelope: TableEnvelope) -> _Heads:
+        """What keys and values of a table begin with; its schemas are registered."""
+        layout = envelope.layout
+        identity = layout.database, layout.table, *map(str, (layout.digest, layout.completion))
+        found = self._heads.get(identity)
+        if found is None:
+            if len(self._heads) >= _LAYOUTS_MAX:
+                self._heads.clear()
+            topic = self._topic_of(MessageKind.CHANGE, layout.database, layout.table)
+            key, value = table_schemas(envelope, self._options)
+            key_head = b"" if key is None else self._head(topic, "key", key)
+            found = self._heads[identity] = _Heads(key_head, self._head(topic, "value", value))
+        return found
+
+    def _head(self, topic: str, part: str, schema: Schema) -> bytes:
+        return _head_of(self._ids.id_of(f"{topic}-{part}", avro_schema(schema)))
+
+    def _truncate_head(self, occasion: Occasion, name: TableName) -> bytes | None:
+        # The statement tells nothing about columns. But a value without rows is the same bytes whatever they are: any
+        # schema of this table reads it.
+        subject = f"{self._topic_of(MessageKind.CHANGE, name.database, name.table)}-value"
+        latest = self._ids.latest(subject)
+        if latest is None:
+            return None
+        number, known = latest
+        ours = avro_schema(envelope_schema([], f"{self._options.topic_prefix}.{name}", occasion.block.vendor))
+        if _without_columns(json.loads(known)) == json.loads(ours):
+            return _head_of(number)
+        return _head_of(self._ids.id_of(subject, ours))
+
+
+class _AvroBlock:
+    # See `BlockEncoder`.
+    def __init__(self, encoding: AvroEncoding, occasion: Occasion, rows: Int64s) -> None:
+        self._encoding = encoding
+        self.events = EventParts(occasion, rows)
+        self.ops = _runs([_op(op, occasion.now_ns) for op in OPS])
+
+    def changes(self, envelope: TableEnvelope, images: Images) -> _AvroChanges:
+        return _AvroChanges(self, self._encoding.heads_of(envelope), envelope, images)
+
+
+class _AvroChanges:
+    # See `ChangeEncoder`.
+    def __init__(self, block: _AvroBlock, heads: _Heads, envelope: TableEnvelope, images: Images) -> None:
+        self._block, self._layout, self._head = block, envelope.layout, heads.value
+        columns = zip(envelope.columns, envelope.values(images), strict=True)
+        parts = [column_part(column, values) for column, values in columns]
+        self._images = Encoded.of(parts, len(images))
+        key = [parts[index] for index in envelope.key]
+        self.keys = Encoded.of([Same(heads.key), *key], len(images)) if key else None
+
+    def values(self, rows: ValueRows) -> PartValues:
+        layout, events = self._layout, self._block.events
+        parts: list[Part] = [
+            Same(self._head),
+            Chosen(self._images, rows.before, in_union=True),
+            Chosen(self._images, rows.after, in_union=True),
+            *events.source(layout.database, layout.table, rows.events, rows.row_nos),
+            *events.transaction(rows.events, rows.orders),
+            Chosen(self._block.ops, rows.ops),
+        ]
+        return PartValues(parts, len(rows.events))
+
+
+def table_schemas(envelope: TableEnvelope, options: EnvelopeOptions) -> tuple[Schema | None, Schema]:
+    """The Connect schemas of a table's keys (None: it has none) and values."""
+    name = f"{options.topic_prefix}.{envelope.layout.full_name}"
+    fields = [column.schema for column in envelope.columns]
+    key = struct_of([fields[index] for index in envelope.key], name=f"{name}.Key") if envelope.key else None
+    return key, envelope_schema(fields, name, envelope.layout.vendor)
+
+
+def _head_of(schema_id: int) -> bytes:
+    return _MAGIC + schema_id.to_bytes(4, "big")
+
+
+def _without_columns(envelope: Any) -> Any:
+    for field in envelope["fields"] if isinstance(envelope, dict) else ():
+        if field["name"] == "before" and isinstance(field["type"], list) and isinstance(field["type"][-1], dict):
+            field["type"][-1]["fields"] = []
+    return envelope
+
+
+def _statement_source(occasion: Occasion, event: int, database: str, table: str | None) -> list[Part]:
+    events, row_nos = np.array([event], dtype=np.int64), np.zeros(1, dtype=np.int32)
+    return EventParts(occasion, events).source(database, table, events, row_nos)
+
+
+def _op(op: str, now_ns: int) -> bytes:
+    moments = (now_ns // 1_000_000, now_ns // 1000, now_ns)
+    return encoded_text(op) + b"".join(VALUE_BRANCH + encoded_long(moment) for moment in moments)
+
+
+def _runs(contents: Sequence[bytes]) -> Encoded:
+    offsets = np.cumsum([0, *map(len, contents)], dtype=np.int64)
+    return Encoded(as_bytes(b"".join(contents)), offsets)
+
+
+def _listed(collections: Collections) -> list[Part]:
+    names = _runs([encoded_text(name) for name in collections.names])
+    entries = Encoded.of([Chosen(names, collections.tables), Longs(collections.counts)], len(collections.counts))
+    bounds = collections.bounds
+    return array_parts(np.diff(bounds), Encoded(entries.data, entries.offsets[bounds]))

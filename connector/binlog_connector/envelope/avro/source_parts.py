@@ -1,0 +1,120 @@
+"""What values tell of the event that a change is in: `EventParts`."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_connector.envelope.avro.parts import (
+    NULL_BRANCH,
+    SEQUENCE_SIZE,
+    VALUE_BRANCH,
+    Chosen,
+    Encoded,
+    Longs,
+    Same,
+    Sequences,
+    Texts,
+    encoded_long,
+    encoded_text,
+    union_states,
+)
+from binlog_connector.envelope.connect_schema import connector_name
+from binlog_connector.envelope.event_groups import EventGroups
+from binlog_connector.envelope.message_template import FORMAT_VERSION
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from binlog_connector.envelope.avro.parts import Part
+    from binlog_connector.envelope.encoding import Orders
+    from binlog_connector.envelope.occasion import Occasion
+
+    Int32s = NDArray[np.int32]
+    Int64s = NDArray[np.int64]
+
+_SNAPSHOT = b"\x00" + encoded_text("false")  # the first branch of a union whose default it is
+
+
+class EventParts:
+    """Fields of values, encoded once for each event of a block, and then chosen for each value.
+
+    Args:
+        occasion: The block.
+        rows: The events, by their rows in its event table, each once.
+    """
+
+    def __init__(self, occasion: Occasion, rows: Int64s) -> None:
+        block = occasion.block
+        self._occasion, self._rows = occasion, rows
+        self._groups = EventGroups(block, rows)
+        self._slots = np.empty(len(block.events), dtype=np.int64)
+        self._slots[rows] = np.arange(len(rows))
+        seconds = block.events["timestamp"][rows].astype(np.int64)
+        sure = union_states(np.ones(len(seconds), dtype=np.bool_))
+        fixed = [FORMAT_VERSION, connector_name(block.vendor), occasion.options.topic_prefix]
+        gtids = self._groups.gtids()
+        self._start = self._encoded(Same(b"".join(map(encoded_text, fixed))), Longs(seconds * 1000), Same(_SNAPSHOT))
+        self._times = self._encoded(Longs(seconds * 1_000_000, sure), Longs(seconds * 1_000_000_000, sure))
+        self._place = self._encoded(
+            Longs(block.events["server_id"][rows]),
+            Texts.of(gtids, pa.string(), union_states(gtids.is_valid().to_numpy(zero_copy_only=False))),
+            Texts.of(self._groups.file_names(), pa.string()),
+            Longs(self._groups.file_offsets()),
+        )
+        self._session = self._encoded(self._threads(), self._queries())
+
+    def source(self, database: str, table: str | None, events: Int64s, row_nos: Int32s) -> list[Part]:
+        """The fields of `source`.
+
+        Args:
+            database: Of the values' table; may be empty.
+            table: Its name; None: none.
+            events: Of each value its event.
+            row_nos: Number of its row in the event.
+        """
+        slots = self._slots[events]
+        return [
+            Chosen(self._start, slots),
+            Same(encoded_text(database) + VALUE_BRANCH + encoded_long(SEQUENCE_SIZE)),
+            Sequences(self._occasion.block, events, row_nos),
+            Chosen(self._times, slots),
+            Same(NULL_BRANCH if table is None else VALUE_BRANCH + encoded_text(table)),
+            Chosen(self._place, slots),
+            Longs(row_nos),
+            Chosen(self._session, slots),
+        ]
+
+    def transaction(self, events: Int64s, orders: Orders | None) -> list[Part]:
+        """The field `transaction`.
+
+        Args:
+            events: Of each value its event.
+            orders: Of the values; None: they do not tell them.
+        """
+        if orders is None:
+            return [Same(NULL_BRANCH)]
+        ids = Chosen(self._transaction_ids, self._slots[events])
+        return [Same(VALUE_BRANCH), ids, Longs(orders.total), Longs(orders.of_table)]
+
+    @cached_property
+    def _transaction_ids(self) -> Encoded:
+        return self._encoded(Texts.of(self._groups.transaction_ids(), pa.string()))
+
+    def _encoded(self, *parts: Part) -> Encoded:
+        return Encoded.of(parts, len(self._rows))
+
+    def _threads(self) -> Part:
+        threads = self._occasion.threads[self._groups.rows]
+        return Longs(threads, union_states(threads >= 0))
+
+    def _queries(self) -> Part:
+        queries = self._occasion.queries
+        if queries is None:
+            return Same(NULL_BRANCH)
+        of_events, texts = queries
+        encoded = Encoded.of([Texts.of(texts, pa.string())], len(texts))
+        return Chosen(encoded, of_events[self._rows].astype(np.int64), in_union=True)
