@@ -24,7 +24,7 @@ SERVERS := $(VENV)/.servers
 REST_SECONDS ?= 3600
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?=
-KILLS ?= 50
+KILLS ?=
 
 .DEFAULT_GOAL := help
 
@@ -107,8 +107,13 @@ test-compat: $(COMPAT_INSTALLED) $(SERVERS) java ## Run the tests of the Spark s
 	@PYSPARK_EXPECTED=$(PYSPARK) $(COMPAT)/bin/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder \
 		-m "spark and not thorough" tests/connector tests/streaming/tables/test_spark_tables.py $(PYTEST_ARGS)
 
-soak: setup java ## Kill the Spark driver 50 times while a writer runs, and see that each change arrives exactly once (KILLS=...)
-	@$(BIN)/python -m tests.soak.kills --kills $(KILLS)
+soak: setup java ## Kill the Spark driver 50 times while a writer runs, and see that each change arrives exactly once (KILLS=...; SINK=kafka: a publisher 30 times, and all else that can happen to it)
+ifeq ($(SINK),kafka)
+	@$(BIN)/python -m binlog_streaming.demo.servers.fetch
+	@$(BIN)/python -m tests.soak.topics $(if $(KILLS),--kills $(KILLS))
+else
+	@$(BIN)/python -m tests.soak.kills $(if $(KILLS),--kills $(KILLS))
+endif
 
 fuzz: setup ## Fuzz all that reads bytes with checks of all bounds, a minute (FUZZ_SECONDS=..., FUZZ_TARGETS=...)
 	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m tests.fuzz --seconds $$(( $(FUZZ_SECONDS) / 3 )) $(FUZZ_TARGETS)

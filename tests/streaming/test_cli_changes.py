@@ -194,6 +194,25 @@ def test_wrong_use_is_named() -> None:
         _run(OLTP / "nowhere")
 
 
+def test_messages_of_a_real_log_say_what_its_changes_are() -> None:
+    """`--output debezium` and `flat`, beside the changes as they are."""
+    changes = _lines(OLTP)
+    printed = _run(OLTP, "--output", "debezium", "--topic-prefix", "shop")
+    messages = [json.loads(line) for line in printed.split("\n")[:-1]]
+    values = [message["value"] for message in messages if message["value"] is not None]
+    assert {message["topic"] for message in messages} == {f"shop.{one['database']}.{one['table']}" for one in changes}
+    assert len(changes) > 1000
+    # No change of this log moves a key, so each is one message, and each delete has a tombstone.
+    assert [value["op"] for value in values] == [str(one["op"])[0].replace("i", "c") for one in changes]
+    assert [(value["before"], value["after"]) for value in values] == [(one["before"], one["after"]) for one in changes]
+    assert [value["source"]["gtid"] for value in values] == [one["gtid"] for one in changes]
+    tombstones = [message["key"] for message in messages if message["value"] is None]
+    assert tombstones == [message["key"] for message in messages if (message["value"] or {}).get("op") == "d"]
+    flat = [json.loads(line)["value"] for line in _run(OLTP, "--output", "flat").split("\n")[:-1]]
+    rows = [{name: one for name, one in value.items() if name[:2] != "__"} for value in flat if value is not None]
+    assert rows == [value["after"] or value["before"] for value in values]
+
+
 def test_statements_that_change_rows_are_told_once_for_each_table() -> None:
     app = typer.Typer()
     app.callback()(lambda: None)

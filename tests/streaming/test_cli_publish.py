@@ -7,14 +7,25 @@ import re
 import signal
 import subprocess
 import urllib.request
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from binlog_connector.kafka.connection import Connection
+from binlog_connector.kafka.topics import Topics
+from binlog_streaming.demo.proof.topics import read_topic
 from binlog_streaming.demo.servers.kafka_broker import GUEST, USER
 from binlog_streaming.settings.publish_text import publish_job_text
 from tests.program import PROGRAM, run_program
-from tests.streaming.topics.publishing import LogWriting, Recording, assert_topics_hold, publish_job, recorded
+from tests.streaming.topics.publishing import (
+    LogWriting,
+    Recording,
+    assert_topics_hold,
+    changes_in,
+    publish_job,
+    recorded,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,6 +101,51 @@ def test_a_job_of_init_publishes(kafka_broker: KafkaBroker, recording: Recording
 
 def test_init_refuses_a_format_of_topics(recording: Recording) -> None:
     assert run_program("init", recording.directory, "--for", "kafka", "--format", "delta").returncode == 2
+
+
+def test_a_log_is_published_without_a_job_file(kafka_broker: KafkaBroker, recording: Recording, tmp_path: Path) -> None:
+    home = {"XDG_STATE_HOME": str(tmp_path)}
+    prefix = f"try-{uuid.uuid4().hex[:8]}"
+    command = ["publish", recording.directory, "--to", f"{kafka_broker.servers}/{prefix}", "--once"]
+    done = run_program(*command, "--tables", r"shop\.orders", environment=home)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = re.search(r"^job file: (\S+/job.toml)$", done.stdout, re.MULTILINE)
+    assert told is not None
+    (truth,) = (one for one in recording.truths if one.name == "shop.orders")
+    published = len(list(read_topic(kafka_broker.servers, f"{prefix}.shop.orders")))
+    assert published == changes_in(truth) > 0
+    with Topics(Connection(kafka_broker.servers)) as topics:
+        assert topics.partition_count(f"{prefix}.shop.order_lines") is None
+    again = run_program(*command, "--tables", r"shop\.orders", environment=home)
+    assert "ended: 0 messages" in again.stdout
+    other = run_program("publish", tmp_path, "--to", f"{kafka_broker.servers}/{prefix}", environment=home)
+    assert other.returncode == 1
+    # The file that it writes is the same job, to go on with.
+    assert "ended: 0 messages" in run_program("publish", told[1], "--once").stdout
+    assert run_program("check", told[1]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["LOG"], "Without a job file: binlog-stream publish LOG --to HOST:PORT/PREFIX"),
+        (["LOG", "--to", "broker:9092"], "--to: expected HOST:PORT/PREFIX, got 'broker:9092'. For example"),
+        (["LOG", "--to", "broker/shop"], "--to: expected host:port,host:port, got 'broker'"),
+        (["LOG", "--to", "broker:9092/a b"], "--to: expected a name of letters, digits, dots, _ and -, got 'a b'"),
+        (["LOG", "--to", "broker:9092/shop", "--tables", "("], "--tables: "),
+        (["job.toml", "--tables", "x"], "--tables: it is for --to; a job file says which tables"),
+        (["LOG/nowhere", "--to", "broker:9092/shop"], "there is no such directory or file"),
+    ],
+)
+def test_mistakes_of_publishing_without_a_job_file(
+    recording: Recording, tmp_path: Path, arguments: list[str], told: str
+) -> None:
+    log = str(recording.directory)
+    given = [argument.replace("LOG", log) for argument in arguments]
+    done = run_program("publish", *given, environment={"XDG_STATE_HOME": str(tmp_path)})
+    assert done.returncode in {1, 2}
+    assert told.replace("LOG", log) in " ".join(done.stderr.split())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_run_says_which_command_publishes(job_file: Path) -> None:

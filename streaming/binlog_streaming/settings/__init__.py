@@ -227,7 +227,7 @@ def _other_sink(job: AnyJob, expected: str, file: Path) -> OptionError:
     )
 
 
-def check_job_values(job: Job, names: typing.Mapping[str, str]) -> None:
+def check_job_values(job: AnyJob, names: typing.Mapping[str, str]) -> None:
     """The same look at values, for a job that no file says.
 
     Args:
@@ -238,7 +238,10 @@ def check_job_values(job: Job, names: typing.Mapping[str, str]) -> None:
         OptionError: `INVALID_VALUE`.
     """
     try:
-        check_values(job)
+        if isinstance(job, Job):
+            check_values(job)
+        else:
+            check_publish_values(job)
     except Mistake as mistake:
         key = key_text(mistake.path)
         name = next((name for known, name in names.items() if key.startswith(known)), key)

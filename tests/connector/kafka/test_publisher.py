@@ -368,3 +368,6 @@ def _delete(case: Case, topic: str) -> None:
     client = KafkaAdminClient(bootstrap_servers=case.broker.servers)
     client.delete_topics([topic])
     client.close()
+    with Topics(case.connection) as topics:  # a broker deletes it a moment after it says so
+        while topics.partition_count(topic) is not None:
+            pass

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.demo.actions import Action
     from binlog_streaming.demo.proof.truth import TableTruth
-    from tests.faults.kafka_broker import KafkaBroker
+    from binlog_streaming.demo.servers.kafka_broker import KafkaBroker
 
 STEP_SIZE = 64 << 10
 FILE_SIZE = 256 << 10

@@ -1,4 +1,4 @@
-"""`binlog-stream publish JOB.toml`: publish a log to Kafka, as a job file says."""
+"""`binlog-stream publish JOB.toml`, or `publish LOG --to HOST:PORT/PREFIX`: publish a log to Kafka."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from binlog_format.errors import OptionError
+from binlog_format.position import Place
 from binlog_streaming.cli.help_text import PANEL, help_of
 from binlog_streaming.cli.jobs.run import OnceOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.jobs.running import SIGNALLED, OutputReader
+from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output, write_json_lines
 
 if TYPE_CHECKING:
@@ -29,7 +32,13 @@ if TYPE_CHECKING:
 LINE_SECONDS = 1.0
 """A line tells of all transactions of so long: there may be hundreds."""
 
-PublishArgument = Annotated[Path, typer.Argument(metavar="JOB.toml", help='A job file with sink.kind = "kafka".')]
+PublishArgument = Annotated[
+    str, typer.Argument(metavar="JOB.toml|LOG", help='A job file with sink.kind = "kafka"; with --to: a log.')
+]
+ToOption = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT/PREFIX", help="Without a job file: a broker, and the first part of topics' names."),
+]
 LineOption = Annotated[
     Output,
     typer.Option("--output", "-o", help="A line for each second with changes: for people (table) or as JSON (jsonl)."),
@@ -41,19 +50,34 @@ def register(app: typer.Typer) -> None:
     app.command("publish", help=help_of(publish), rich_help_panel=PANEL)(publish)
 
 
-def publish(job: PublishArgument, once: OnceOption = False, output: LineOption = Output.TABLE) -> None:
-    """Publish the changes of a log to topics of Kafka, exactly once, as a job file says.
+def publish(
+    job: PublishArgument,
+    to: ToOption = None,
+    tables: TablesOption = None,
+    exclude_tables: ExcludeTablesOption = None,
+    once: OnceOption = False,
+    output: LineOption = Output.TABLE,
+) -> None:
+    r"""Publish the changes of a log to topics of Kafka, exactly once, as a job file says.
 
     It follows the log until it is stopped (SIGINT or SIGTERM: it ends after the transaction under way). Started again
     it goes on where it was: the offset is in Kafka, written by the same transactions as the messages. What cannot be
     read or sent ends the job before anything of it is visible.
 
+    For a first try no job file is needed: --to names a broker without TLS and passwords, and a prefix. Topics
+    PREFIX.<database>.<table> are created, with one partition. Called again it goes on. What is not said there is in the
+    job file that it writes beside its checkpoint, whose place it tells.
+
+    For example:
+
+        binlog-stream publish /var/lib/mysql --to 127.0.0.1:9092/shop --tables 'shop\..*' --once
+
     Exit status: 0 ended as asked, 1 a named error (docs/operations.md has them all), 2 a mistake in the job file; 143
     (SIGTERM) or 130 (SIGINT) stopped before it had taken what --once was to take.
     """
-    from binlog_streaming.settings import load_publish_job
-
-    settings = load_publish_job(job)
+    settings = _settings(job, to, tables, exclude_tables)
+    if to is not None:
+        _write_down(settings, output)
     # Kafka's client takes a second to import: not for a mistake in the file.
     from binlog_streaming.jobs.publish_metrics import exported
     from binlog_streaming.topics.job import TopicsJob
@@ -84,6 +108,31 @@ def publish(job: PublishArgument, once: OnceOption = False, output: LineOption =
     lines.ended(running.progress, stopped=bool(stopped_by))
     if stopped_by and once:
         raise typer.Exit(SIGNALLED + stopped_by[0])
+
+
+def _settings(job: str, to: str | None, tables: str | None, exclude_tables: str | None) -> PublishJob:
+    from binlog_streaming.jobs.publish import publish_job
+    from binlog_streaming.settings import load_publish_job
+
+    if to is not None:
+        return publish_job(job, to, tables=tables, exclude_tables=exclude_tables)
+    for name, value in (("--tables", tables), ("--exclude-tables", exclude_tables)):
+        if value is not None:
+            raise typer.BadParameter("it is for --to; a job file says which tables", param_hint=name)
+    if "://" in job or Path(job).is_dir():
+        hint = f"Without a job file: binlog-stream publish {job} --to HOST:PORT/PREFIX"
+        raise OptionError("INVALID_VALUE", "expected a job file, got a folder or a URL", at=Place(job), hint=hint)
+    return load_publish_job(Path(job))
+
+
+def _write_down(settings: PublishJob, output: Output) -> None:
+    from binlog_format import open_log
+    from binlog_streaming.jobs.publish import write_down
+
+    with open_log(settings.source.path):  # what is wrong with it is said before anything is written
+        file = write_down(settings)
+    if output is Output.TABLE:
+        typer.echo(f"job file: {file}")
 
 
 @contextlib.contextmanager
