@@ -75,7 +75,7 @@ servers: setup ## Fetch the S3 server, the Iceberg REST catalog and the Kafka br
 	@$(BIN)/python -m binlog_streaming.demo.servers.fetch
 
 # Tests that need a server which cannot be fetched are left out.
-$(SERVERS): $(wildcard deploy/rest-catalog/* deploy/kafka/*) | setup
+$(SERVERS): $(wildcard deploy/rest-catalog/* deploy/kafka/* deploy/spark-kafka/*) | setup
 	@$(BIN)/python -m binlog_streaming.demo.servers.fetch && touch $@ || true
 
 test: setup $(KERNELS) $(CLASSES) $(SERVERS) ## Run the tests, the same inputs each time: ten minutes on two cores

@@ -90,6 +90,7 @@ THOROUGH = (
     r"docs/test_tables_guide\.py::test_worked_example",
     r"connector/envelope/test_messages\.py::test_messages_of_real.*(False-mysql-9/types|True-mysql-9/json|True-mariadb)",
     r"streaming/test_cli_jobs\.py::test_stopped_is_not_ended.*True",
+    r"streaming/topics/test_spark_messages\.py::test_example",
     r"bench/test_(table_run|published)\.py::test_a_run_",
     r"bench/test_target_limits\.py::test_the_first_commit",
     r"streaming/test_spark_session\.py::test_the_same_workers",

@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from binlog_connector.envelope.options import (
+    BinaryHandling,
+    DecimalHandling,
+    EnvelopeFormat,
+    TimePrecision,
+    UnsignedBigintHandling,
+)
+from binlog_connector.spark.message_options import KAFKA_VALUE, MESSAGE_OPTIONS
+from binlog_connector.spark.message_view import MESSAGE_ROWS_SCHEMA
 from binlog_connector.spark.option_table import OPTIONS
 from binlog_connector.spark.options import SourceOptions, View
 from binlog_connector.spark.schema import to_spark
@@ -51,6 +60,11 @@ def test_table_of_options_is_the_one_in_the_code() -> None:
         ("bound", set(Bound)),
         ("failOnDataLoss", {"true", "false"}),
         ("failOnStatement", {"true", "false"}),
+        ("kafkaValue", {EnvelopeFormat.DEBEZIUM, EnvelopeFormat.FLAT}),
+        ("decimalHandling", set(DecimalHandling)),
+        ("unsignedBigintHandling", set(UnsignedBigintHandling)),
+        ("binaryHandling", set(BinaryHandling)),
+        ("timePrecision", set(TimePrecision)),
     ],
 )
 def test_values_of_an_option_are_those_in_the_code(name: str, values: set[str]) -> None:
@@ -65,8 +79,12 @@ def test_documented_defaults_are_what_holds() -> None:
         for name, row in rows_of_options().items()
         if row[1].startswith("`") and not name.startswith("ending")
     }
+    of_messages = {name: said.pop(name) for name in MESSAGE_OPTIONS if name in said}
     assert SourceOptions.parse(said) == bare
     assert len(said) > 8
+    asked = {"path": "x", KAFKA_VALUE: "flat", "topicPrefix": "x"}
+    assert SourceOptions.parse(asked | of_messages) == SourceOptions.parse(asked)
+    assert len(of_messages) > 5
 
 
 @pytest.mark.parametrize(
@@ -89,6 +107,11 @@ def test_columns_of_a_view_are_those_in_the_code(heading: str, view: View) -> No
     statement = to_spark(pa.schema(list(STATEMENT_TYPE))).simpleString()  # it has a table of its own
     fields = [(field.name, field.dataType.simpleString()) for field in to_spark(schemas[view])]
     assert documented == [(name, kind.replace(statement, "DDL")) for name, kind in fields]
+
+
+def test_columns_of_messages_are_those_in_the_code() -> None:
+    documented = [(plain(row[0]), plain(row[1])) for row in table_rows(GUIDE, "#### Messages for Kafka")]
+    assert documented == [(field.name, field.dataType.simpleString()) for field in to_spark(MESSAGE_ROWS_SCHEMA)]
 
 
 def test_fields_of_a_statement_are_those_in_the_code() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from binlog_connector.spark.message_options import KAFKA_VALUE, MESSAGE_OPTIONS
 from binlog_connector.spark.option_table import BATCH_ONLY, OPTION_NAMES
 from binlog_format.errors import BinlogError, OptionError
 from binlog_format.rows.decoding import TimeType, ZeroDates
@@ -116,6 +117,8 @@ def test_every_option_of_the_source_that_a_stream_has_can_be_set() -> None:
         "tellProblems",
         "endingOffsets",
         "endingGtid",
+        KAFKA_VALUE,
+        *MESSAGE_OPTIONS,
         *BATCH_ONLY,
     }
     assert ours == set(OPTION_NAMES) - decided

@@ -1,4 +1,4 @@
-"""Messages as lines of JSON, for people and for tests: `MessageLines`; `topic_names` of a batch."""
+"""Messages as lines of JSON, for people and for tests: `MessageLines`; `topic_names` and `text_batches` of a batch."""
 
 from __future__ import annotations
 
@@ -53,23 +53,32 @@ class MessageLines:
             BinlogError: As `MessagesView.batches`.
         """
         for batch in self._messages.batches(blocks):
-            yield from self._lines(batch)
+            yield from map(self._lines, text_batches(batch))
 
-    def _lines(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        size = batch.column("value").nbytes
-        if size > TEXT_SIZE_MAX // 2 and batch.num_rows > 1:
-            middle = batch.num_rows // 2
-            yield from self._lines(batch.slice(0, middle))
-            yield from self._lines(batch.slice(middle))
-            return
-        if size > TEXT_SIZE_MAX:
-            raise UnsupportedError("ROW_IMAGE", f"a message of {size} bytes, at most {TEXT_SIZE_MAX} are written")
+    def _lines(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         key, value, old_key, new_key = (
             batch.column(name).cast(pa.binary()) for name in ("key", "value", "old_key", "new_key")
         )
         headers = pc.coalesce(_header(NEW_KEY_HEADER, new_key), _header(OLD_KEY_HEADER, old_key))
         columns = [topic_names(batch, self._prefix), key, value, headers]
-        yield pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+        return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+def text_batches(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The messages of *batch* in parts whose values fit into a column with offsets of 32 bits.
+
+    Raises:
+        UnsupportedError: `ROW_IMAGE`: a message is larger than a text can be.
+    """
+    size = batch.column("value").nbytes
+    if size > TEXT_SIZE_MAX // 2 and batch.num_rows > 1:
+        middle = batch.num_rows // 2
+        yield from text_batches(batch.slice(0, middle))
+        yield from text_batches(batch.slice(middle))
+        return
+    if size > TEXT_SIZE_MAX:
+        raise UnsupportedError("ROW_IMAGE", f"a message of {size} bytes, at most {TEXT_SIZE_MAX} are written")
+    yield batch
 
 
 def topic_names(batch: pa.RecordBatch, prefix: str) -> pa.Array:

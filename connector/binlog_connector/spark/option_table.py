@@ -58,6 +58,15 @@ OPTIONS = (
     Option("timeType", "text"),
     Option("zeroDates", "null"),
     Option("replaceInvalidText", "false"),
+    Option("kafkaValue"),
+    Option("topicPrefix"),
+    Option("topic", "{prefix}.{database}.{table}"),
+    Option("schemasEnable", "false"),
+    Option("tombstones", "true"),
+    Option("decimalHandling", "precise"),
+    Option("unsignedBigintHandling", "long"),
+    Option("binaryHandling", "bytes"),
+    Option("timePrecision", "adaptive_time_microseconds"),
 )
 """All options, in the order of the documentation."""
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.starts import Edge, Moment
+from binlog_connector.spark.message_options import KAFKA_VALUE, MessageOptions
 from binlog_connector.spark.option_table import BATCH_ONLY, OPTION_NAMES
 from binlog_connector.spark.option_values import (
     choice,
@@ -80,6 +81,7 @@ class SourceOptions:
         schema_file: A dump of CREATE TABLEs; None: the log alone counts.
         include_ddl: Rows of `changes` for DDL and TRUNCATE.
         include_query: The column `query` of `changes`.
+        messages: Rows of `changes` are messages for Kafka that look like this; None: they are not.
         time_type: What TIME columns become.
         zero_dates: What becomes of dates that are none.
         replace_invalid_text: Bytes that are no text become U+FFFD; else they are an error.
@@ -107,6 +109,7 @@ class SourceOptions:
     schema_file: str | None = None
     include_ddl: bool = False
     include_query: bool = False
+    messages: MessageOptions | None = None
     time_type: TimeType = TimeType.TEXT
     zero_dates: ZeroDates = ZeroDates.NULL
     replace_invalid_text: bool = False
@@ -156,6 +159,7 @@ class SourceOptions:
             schema_file=given.get("schemaFile") or None,
             include_ddl=include_ddl,
             include_query=_include_query(given, include_ddl=include_ddl),
+            messages=MessageOptions.parse(given, view),
             time_type=TimeType(choice(given, "timeType", TimeType, TimeType.TEXT)),
             zero_dates=ZeroDates(choice(given, "zeroDates", ZeroDates, ZeroDates.NULL)),
             replace_invalid_text=flag(given, "replaceInvalidText", default=False),
@@ -257,7 +261,7 @@ def _check_rows_only(given: Mapping[str, str], view: View) -> None:
 
 def _include_query(given: Mapping[str, str], *, include_ddl: bool) -> bool:
     include_query = flag(given, "includeQuery", default=include_ddl)
-    if include_ddl and not include_query:
+    if include_ddl and not include_query and KAFKA_VALUE not in given:
         hint = "The text of a DDL statement stands in the column query"
         raise invalid("includeQuery", given["includeQuery"], "true or nothing beside includeDdl", hint=hint)
     return include_query

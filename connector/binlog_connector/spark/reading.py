@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from binlog_connector.schema.server_runs import ServerRuns
+    from binlog_connector.spark.message_options import MessageOptions
+    from binlog_connector.spark.message_view import MessageView
     from binlog_connector.spark.partitions import RangePartition
     from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
     from binlog_format.block import Block
@@ -117,7 +119,19 @@ def make_view(
             from binlog_format.views.transactions import TransactionsView
 
             return TransactionsView(tables=None if tables.accepts_all else tables, groups=groups)
+    if options.messages is not None:
+        return _message_view(options.messages, tables, groups, decoding)
     return _changes_view(options, tables, groups, decoding, wanted.ops, image_type)
+
+
+def _message_view(
+    messages: MessageOptions, tables: TableFilter, groups: GroupFilter, decoding: Decoding
+) -> MessageView:
+    from binlog_connector.envelope.messages import MessagesView
+    from binlog_connector.spark.message_view import MessageView
+
+    made = MessagesView(messages.envelope, tables=tables, groups=groups, decoding=decoding)
+    return MessageView(made, messages.topics)
 
 
 def _filters(

@@ -18,14 +18,14 @@ from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.jobs.check import LogReport, log_report, size_behind
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.jobs.registry_check import RegistryCheck
-from binlog_streaming.topics.connecting import connection_of
-from binlog_streaming.topics.names import TopicNames
+from binlog_streaming.topics.connecting import connection_of, names_of
 from binlog_streaming.topics.record import begun_with, differences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_connector.kafka.connection import Connection
+    from binlog_connector.kafka.topic_names import TopicNames
     from binlog_streaming.jobs.log_tables import FoundTable, OnProgress
     from binlog_streaming.settings.publish_model import PublishJob, TopicRule
 
@@ -115,7 +115,7 @@ def check_publish_job(
     Raises:
         BinlogError: What the job itself would say at its start: about its options, the brokers, the log, its offsets.
     """
-    names, connection = TopicNames(job.sink), connection_of(job.sink)
+    names, connection = names_of(job.sink), connection_of(job.sink)
     registry = RegistryCheck(job)
     record = begun_with(job)
     is_other = record is None or bool(differences(record, job))

@@ -1,4 +1,4 @@
-"""From the settings of a sink to the brokers: `connection_of`, `publishing_of`; to the registry: `registry_of`."""
+"""From the settings of a sink to brokers and the registry: `connection_of`, `names_of`, `publishing_of`, `registry_of`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from binlog_connector.kafka.connection import Connection, Secret
 from binlog_connector.kafka.publisher import Publishing
 from binlog_connector.kafka.registry import RegistryConnection, SchemaRegistry
+from binlog_connector.kafka.topic_names import TopicNames
+from binlog_connector.kafka.topic_templates import TopicTemplates
 from binlog_streaming.settings.publish_model import Client, MessageFormat
 
 if TYPE_CHECKING:
     from binlog_streaming.settings.publish_model import KafkaSink, Registry, Security
-    from binlog_streaming.topics.names import TopicNames
 
 
 def connection_of(sink: KafkaSink) -> Connection:
@@ -50,6 +51,20 @@ def _password(section: Security | Registry) -> Secret | None:
     if section.user is None:
         return None
     return Secret(environment=section.password_variable, file=section.password_file)
+
+
+def names_of(sink: KafkaSink) -> TopicNames:
+    """What the topics of *sink* are called."""
+    return TopicNames(
+        TopicTemplates(
+            sink.topic_prefix,
+            tables=sink.topic,
+            transactions=sink.transaction_topic,
+            schema_changes=sink.schema_topic,
+            heartbeat=sink.heartbeat_topic,
+            offsets=sink.offsets_topic,
+        )
+    )
 
 
 def publishing_of(sink: KafkaSink, names: TopicNames, *, is_first_start: bool) -> Publishing:

@@ -20,9 +20,8 @@ from binlog_connector.following.tailer import STEP_SIZE_MAX, Following, Tailer
 from binlog_connector.kafka.publisher import Publisher
 from binlog_connector.spark.options import SourceOptions
 from binlog_streaming.ahead import ahead
-from binlog_streaming.topics.connecting import connection_of, publishing_of, registry_of
+from binlog_streaming.topics.connecting import connection_of, names_of, publishing_of, registry_of
 from binlog_streaming.topics.job_topics import JobTopics
-from binlog_streaming.topics.names import TopicNames
 from binlog_streaming.topics.progress import Published, PublishProgress, Records
 from binlog_streaming.topics.record import begun_with, check_same, remember
 from binlog_streaming.topics.step_messages import StepMessages
@@ -72,7 +71,7 @@ class TopicsJob:
         self._once = once
         self._listener = listener
         self._step_size_max = step_size_max
-        self._names = TopicNames(job.sink)
+        self._names = names_of(job.sink)
         self._stopped = threading.Event()
         self._publisher: Publisher | None = None
         self._tailer: Tailer | None = None

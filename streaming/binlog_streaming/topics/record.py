@@ -16,7 +16,7 @@ from binlog_streaming.jobs.record import START_OPTIONS
 from binlog_streaming.jobs.record_keeper import RECORD_FILE
 from binlog_streaming.jobs.state_files import StateFolder
 from binlog_streaming.settings.publish_model import MessageFormat
-from binlog_streaming.topics.names import TopicNames
+from binlog_streaming.topics.connecting import names_of
 
 if TYPE_CHECKING:
     from binlog_streaming.settings.publish_model import PublishJob
@@ -50,7 +50,7 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
         return PublishRecord(
             path=job.source.path,
             topic_prefix=job.sink.topic_prefix,
-            offsets_topic=TopicNames(job.sink).offsets,
+            offsets_topic=names_of(job.sink).offsets,
             format=job.sink.format,
             options={name: given[name] for name in (*START_OPTIONS, *_CONTENT_OPTIONS) if name in given},
         )

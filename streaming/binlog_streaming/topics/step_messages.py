@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from binlog_connector.envelope.avro.avro_encoding import SchemaIds
     from binlog_connector.envelope.encoding import MessageEncoding
     from binlog_connector.following.steps import Step
+    from binlog_connector.kafka.topic_names import TopicNames
     from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, TopicRule
-    from binlog_streaming.topics.names import TopicNames
     from binlog_streaming.topics.routing import PartitionCount
 
 

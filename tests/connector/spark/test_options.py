@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.starts import Edge, Moment
+from binlog_connector.kafka.topic_templates import TopicTemplates
 from binlog_connector.spark.option_table import BATCH_ONLY, OPTION_NAMES
 from binlog_connector.spark.options import SourceOptions, View
 from binlog_format.errors import BinlogError, OptionError, StartError
@@ -188,3 +192,32 @@ def test_statements_are_refused_where_rows_are_asked_for() -> None:
     assert not parse(view="events").refuses_statements
     with pytest.raises(OptionError, match=r"failOnStatement.*nothing beside view tables"):
         parse(view="tables", failOnStatement="false")
+
+
+def test_messages_have_the_defaults_of_a_publishing_job() -> None:
+    assert parse().messages is None
+    messages = parse(kafkaValue="Flat", topicPrefix="shop", includeDdl="true").messages
+    assert messages is not None
+    assert messages.envelope == EnvelopeOptions("shop", format=EnvelopeFormat.FLAT, schema_changes=True)
+    assert messages.topics == TopicTemplates("shop", setting="topic")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"kafkaValue": "avro", "topicPrefix": "a"}, "option kafkaValue: expected debezium or flat"),
+        ({"kafkaValue": "flat"}, "option topicPrefix: messages name their source"),
+        ({"kafkaValue": "flat", "topicPrefix": "a b"}, "option topicPrefix: expected a name of letters"),
+        ({"kafkaValue": "flat", "topicPrefix": "a", "topic": "{schema}"}, "option topic: expected only {prefix} and"),
+        ({"kafkaValue": "flat", "topicPrefix": "a", "topic": "{table}!"}, "option topic: expected letters"),
+        ({"kafkaValue": "flat", "topicPrefix": "a", "view": "events"}, "option kafkaValue: expected nothing beside"),
+        ({"kafkaValue": "flat", "topicPrefix": "a", "table": "a.b"}, "option table: expected nothing beside kafkaV"),
+        ({"kafkaValue": "flat", "topicPrefix": "a", "timeType": "text"}, "option timeType: expected nothing beside"),
+        ({"kafkaValue": "flat", "topicPrefix": "a", "decimalHandling": "x"}, "option decimalHandling: expected prec"),
+        ({"tombstones": "true"}, "option tombstones: expected nothing without kafkaValue"),
+        ({"includeDdl": "true", "includeQuery": "false"}, "option includeQuery: expected true"),
+    ],
+)
+def test_options_of_messages_that_cannot_be_are_named(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(reason)):
+        parse(**options)

@@ -8,14 +8,14 @@ from msgspec.structs import replace
 from binlog_connector.envelope.message_batch import MessageKind
 from binlog_format.errors import OptionError
 from binlog_streaming.settings.publish_model import KafkaSink, TopicRule
-from binlog_streaming.topics.names import TopicNames
+from binlog_streaming.topics.connecting import names_of
 from binlog_streaming.topics.step_messages import envelope_options
 
 SINK = KafkaSink(kind="kafka", bootstrap_servers="a:1", topic_prefix="shop")
 
 
 def test_topics_are_named_as_debezium_does() -> None:
-    names = TopicNames(SINK)
+    names = names_of(SINK)
     assert names.of(MessageKind.CHANGE, "db", "orders") == "shop.db.orders"
     assert names.of(MessageKind.CHANGE, "d b", "größe") == "shop.d_b.gr__e"
     assert names.of(MessageKind.TRANSACTION, None, None) == "shop.transaction"
@@ -24,27 +24,27 @@ def test_topics_are_named_as_debezium_does() -> None:
 
 
 def test_two_tables_that_kafka_cannot_tell_apart_are_refused() -> None:
-    names = TopicNames(SINK)
+    names = names_of(SINK)
     assert names.of_table("db", "a b") == "shop.db.a_b"
     with pytest.raises(OptionError, match=r"db\.a_b would go to .* shop\.db\.a_b, which is that of shop\.db\.a b"):
         names.of_table("db", "a_b")
 
 
 def test_tables_share_a_topic_where_the_settings_name_one() -> None:
-    names = TopicNames(replace(SINK, topic="{prefix}.all"))
+    names = names_of(replace(SINK, topic="{prefix}.all"))
     assert names.of_table("db", "a") == names.of_table("db", "b") == "shop.all"
 
 
 @pytest.mark.parametrize("table", ["transaction", "offsets"])
 def test_a_table_does_not_go_to_a_topic_of_the_jobs_own(table: str) -> None:
-    names = TopicNames(replace(SINK, topic="{prefix}.{table}"))
+    names = names_of(replace(SINK, topic="{prefix}.{table}"))
     with pytest.raises(OptionError, match="which is that of"):
         names.of_table("db", table)
 
 
 def test_a_name_that_is_too_long_is_refused() -> None:
     with pytest.raises(OptionError, match="256 characters; Kafka takes 249"):
-        TopicNames(SINK).of_table("d" * 186, "t" * 64)
+        names_of(SINK).of_table("d" * 186, "t" * 64)
 
 
 def test_the_first_rule_that_matches_names_the_key() -> None:

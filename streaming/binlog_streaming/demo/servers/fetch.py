@@ -76,6 +76,14 @@ KAFKA = Fetched(
     source=_REPOSITORY / "deploy" / "kafka",
 )
 
+SPARK_KAFKA = Fetched(
+    name="Spark's connector for Kafka",
+    size=10,
+    folder=_KEPT / "spark-kafka",
+    program="spark-sql-kafka-0-10_2.13-4.2.0.jar",
+    source=_REPOSITORY / "deploy" / "spark-kafka",
+)
+
 
 def require_fetched(server: Fetched) -> Path:
     """The file that is started.
@@ -144,7 +152,7 @@ def _run(command: list[str], server: Fetched, say: Callable[[str], None]) -> Non
 
 def main() -> None:
     """Fetch those that are named, or all."""
-    servers = {server.folder.name: server for server in (S3PROXY, REST_CATALOG, KAFKA)}
+    servers = {server.folder.name: server for server in (S3PROXY, REST_CATALOG, KAFKA, SPARK_KAFKA)}
     try:
         for name in sys.argv[1:] or servers:
             fetch(servers[name], DemoView())

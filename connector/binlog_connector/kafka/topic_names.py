@@ -9,7 +9,7 @@ from binlog_connector.envelope.message_batch import MessageKind
 from binlog_format.errors import OptionError
 
 if TYPE_CHECKING:
-    from binlog_streaming.settings.publish_model import KafkaSink
+    from binlog_connector.kafka.topic_templates import TopicTemplates
 
 NAME_SIZE_MAX = 249
 """Characters of a topic's name, for Kafka."""
@@ -18,10 +18,10 @@ _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class TopicNames:
-    """Names of the topics of one job; what Kafka does not allow in them becomes `_`, as Debezium has it.
+    """Names of topics under one prefix; what Kafka does not allow in them becomes `_`, as Debezium has it.
 
     Args:
-        sink: The job's.
+        templates: What they are made of.
 
     Attributes:
         offsets: Topic of the offsets.
@@ -30,13 +30,13 @@ class TopicNames:
         schema_changes: Topic of messages about statements that change tables.
     """
 
-    def __init__(self, sink: KafkaSink) -> None:
-        prefix = sink.topic_prefix
-        self._prefix, self._template = prefix, sink.topic
-        self.transactions = sink.transaction_topic.format(prefix=prefix)
-        self.schema_changes = sink.schema_topic.format(prefix=prefix)
-        self.offsets = sink.offsets_topic.format(prefix=prefix)
-        self.heartbeat = sink.heartbeat_topic.format(prefix=prefix)
+    def __init__(self, templates: TopicTemplates) -> None:
+        prefix = templates.prefix
+        self._templates = templates
+        self.transactions = templates.transactions.format(prefix=prefix)
+        self.schema_changes = templates.schema_changes.format(prefix=prefix)
+        self.offsets = templates.offsets.format(prefix=prefix)
+        self.heartbeat = templates.heartbeat.format(prefix=prefix)
         own = (self.offsets, self.heartbeat, self.transactions, self.schema_changes)
         self._spelled = {name: name for name in own}  # by topic, what it is called without replacements
         self._of_tables: dict[tuple[str, str], str] = {}
@@ -62,7 +62,7 @@ class TopicNames:
         """
         found = self._of_tables.get((database, table))
         if found is None:
-            spelled = self._template.format(prefix=self._prefix, database=database, table=table)
+            spelled = self._templates.tables.format(prefix=self._templates.prefix, database=database, table=table)
             found = self._of_tables[database, table] = self._checked(spelled, f"{database}.{table}")
         return found
 
@@ -70,10 +70,12 @@ class TopicNames:
         topic = _NOT_ALLOWED.sub("_", spelled)
         if len(topic) > NAME_SIZE_MAX:
             reason = f"the topic of {table} would have {len(topic)} characters; Kafka takes {NAME_SIZE_MAX}"
-            raise OptionError("INVALID_VALUE", f"option sink.topic: {reason}", hint="Shorten the template")
+            raise OptionError(
+                "INVALID_VALUE", f"option {self._templates.setting}: {reason}", hint="Shorten the template"
+            )
         other = self._spelled.setdefault(topic, spelled)
         if other != spelled or topic in (self.offsets, self.heartbeat, self.transactions, self.schema_changes):
             reason = f"{table} would go to the topic {topic}, which is that of {other}"
             hint = "Tell them apart: name the topics with {prefix}, {database} and {table}"
-            raise OptionError("INVALID_VALUE", f"option sink.topic: {reason}", hint=hint)
+            raise OptionError("INVALID_VALUE", f"option {self._templates.setting}: {reason}", hint=hint)
         return topic

@@ -1,0 +1,116 @@
+"""What messages for Spark's Kafka sink look like: `MessageOptions`, named as in the job file of `publish`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_connector.envelope.options import (
+    BinaryHandling,
+    DecimalHandling,
+    EnvelopeFormat,
+    EnvelopeOptions,
+    TimePrecision,
+    UnsignedBigintHandling,
+)
+from binlog_connector.kafka.topic_templates import TopicTemplates
+from binlog_connector.spark.option_values import choice, flag, invalid
+from binlog_format.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KAFKA_VALUE = "kafkaValue"
+_FORMATS = (EnvelopeFormat.DEBEZIUM, EnvelopeFormat.FLAT)
+MESSAGE_OPTIONS = (
+    "topicPrefix",
+    "topic",
+    "schemasEnable",
+    "tombstones",
+    "decimalHandling",
+    "unsignedBigintHandling",
+    "binaryHandling",
+    "timePrecision",
+)
+"""Options that count beside `kafkaValue` alone."""
+_NOTMESSAGE_OPTIONS = {"table": "Name it in option tables", "timeType": "Option timePrecision says what TIME becomes"}
+_PLACES = ("prefix", "database", "table")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, slots=True)
+class MessageOptions:
+    """What messages look like, and where they go.
+
+    Attributes:
+        envelope: Keys and values.
+        topics: Names of topics.
+    """
+
+    envelope: EnvelopeOptions
+    topics: TopicTemplates
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str], view: str) -> MessageOptions | None:
+        """Read the options that are about messages; None: rows are no messages.
+
+        Raises:
+            OptionError: `INVALID_VALUE` or `MISSING`.
+        """
+        if KAFKA_VALUE not in given:
+            hints = dict.fromkeys(MESSAGE_OPTIONS, "It is about messages: ask for them with kafkaValue")
+            _refuse(given, hints, f"nothing without {KAFKA_VALUE}")
+            return None
+        format_ = EnvelopeFormat(choice(given, KAFKA_VALUE, _FORMATS, ""))
+        if view != "changes":
+            raise invalid(KAFKA_VALUE, given[KAFKA_VALUE], f"nothing beside view {view}", hint="Use view changes")
+        _refuse(given, _NOTMESSAGE_OPTIONS, f"nothing beside {KAFKA_VALUE}")
+        prefix = given.get("topicPrefix", "")
+        if not prefix:
+            raise OptionError(
+                "MISSING", "option topicPrefix: messages name their source", hint="Name it, for example shop"
+            )
+        if _TOPIC.fullmatch(prefix) is None:
+            raise invalid("topicPrefix", prefix, "a name of letters, digits, dots, _ and -")
+        topics = TopicTemplates(prefix, setting="topic")
+        if "topic" in given:
+            topics = TopicTemplates(prefix, _template(given["topic"]), setting="topic")
+        return cls(_envelope(given, prefix, format_), topics)
+
+
+def _envelope(given: Mapping[str, str], prefix: str, format_: EnvelopeFormat) -> EnvelopeOptions:
+    defaults = EnvelopeOptions(prefix)
+    return EnvelopeOptions(
+        prefix,
+        format=format_,
+        schemas=flag(given, "schemasEnable", default=defaults.schemas),
+        tombstones=flag(given, "tombstones", default=defaults.tombstones),
+        decimal_handling=DecimalHandling(
+            choice(given, "decimalHandling", DecimalHandling, defaults.decimal_handling),
+        ),
+        unsigned_bigint_handling=UnsignedBigintHandling(
+            choice(given, "unsignedBigintHandling", UnsignedBigintHandling, defaults.unsigned_bigint_handling),
+        ),
+        binary_handling=BinaryHandling(choice(given, "binaryHandling", BinaryHandling, defaults.binary_handling)),
+        time_precision=TimePrecision(choice(given, "timePrecision", TimePrecision, defaults.time_precision)),
+        schema_changes=flag(given, "includeDdl", default=False),
+        query=flag(given, "includeQuery", default=False),
+    )
+
+
+def _refuse(given: Mapping[str, str], names: Mapping[str, str], expected: str) -> None:
+    for name, hint in names.items():
+        if name in given:
+            raise invalid(name, given[name], expected, hint=hint)
+
+
+def _template(template: str) -> str:
+    try:
+        filled = template.format_map(dict.fromkeys(_PLACES, "x"))
+    except (KeyError, IndexError, ValueError) as error:
+        expected = " and ".join(f"{{{place}}}" for place in _PLACES)
+        raise invalid("topic", template, f"only {expected} in braces") from error
+    if _TOPIC.fullmatch(filled) is None:
+        raise invalid("topic", template, "letters, digits, dots, _ and -")
+    return template
