@@ -93,6 +93,7 @@ class DataLossError(BinlogError):
             "TRUNCATED_TRANSACTION",
             "XA_PREPARE_MISSING",
             "LOST_EVENTS",
+            "MESSAGES_GONE",
         }
     )
 
@@ -153,6 +154,7 @@ class UnsupportedError(BinlogError):
             "FORMAT",
             "XA_TRANSACTION",
             "MESSAGE_VALUE",
+            "MESSAGE",
         }
     )
 

@@ -75,7 +75,10 @@ class TableFilter:
             return False
         if self._names is not None and table not in self._names:
             return False
-        name = f"{database}.{table}"
+        return self.accepts_text(f"{database}.{table}")
+
+    def accepts_text(self, name: str) -> bool:
+        """Whether the expressions accept a name, of a table or of anything else."""
         wanted = not self._tables or any(expression.fullmatch(name) for expression in self._tables)
         return wanted and not any(expression.fullmatch(name) for expression in self._exclude)
 

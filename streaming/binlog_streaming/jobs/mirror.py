@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,9 +18,12 @@ from binlog_format.errors import OptionError
 from binlog_format.position import Place
 from binlog_streaming.jobs.checkpoint import read_checkpoint
 from binlog_streaming.jobs.state_files import StateFolder, state_of
-from binlog_streaming.settings import PublishJob, check_job_values, load_any_job, load_job, parse_job
+from binlog_streaming.settings import check_job_values, load_any_job, load_job, parse_job
 from binlog_streaming.settings.model import Job, Mode, OnError, Sink, Source, TableFormat, TableRule
 from binlog_streaming.settings.text import job_text
+
+if TYPE_CHECKING:
+    from binlog_streaming.settings.job_file import AnyJob
 
 OWN_FOLDER = ".binlog-stream"
 """In the target directory. No database has a dot in its folder's name: there it is written otherwise."""
@@ -109,8 +113,8 @@ def job_at(place: str) -> Job:
     return load_job(Path(place)) if _is_job_file(place) else _job_of_folder(place)
 
 
-def any_job_at(place: str) -> Job | PublishJob:
-    """The same for jobs with any sink."""
+def any_job_at(place: str) -> AnyJob:
+    """The same for jobs with any source and sink."""
     return load_any_job(Path(place)) if _is_job_file(place) else _job_of_folder(place)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -51,7 +51,7 @@ class DecodedImages:
     def select(self, rows: Indices, /) -> DecodedImages:
         """Some of the images."""
         absent = {column: mask[rows] for column, mask in self.absent.items()}
-        return DecodedImages(self.table[rows], self.rows.take(numbers_array(rows)), absent)
+        return replace(self, table=self.table[rows], rows=self.rows.take(numbers_array(rows)), absent=absent)
 
     def has_absent(self) -> bool:
         """Whether a column is missing from a row image."""

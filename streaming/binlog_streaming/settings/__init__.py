@@ -19,7 +19,7 @@ import msgspec
 
 from binlog_format.errors import OptionError, StartError, storage_error
 from binlog_format.position import Place
-from binlog_streaming.settings.checks import Mistake, check_publish_values, check_values
+from binlog_streaming.settings.checks import Mistake, check_publish_values, check_topic_tables_values, check_values
 from binlog_streaming.settings.job_file import AnyJob, JobFile, TomlTable
 from binlog_streaming.settings.lines import KeyPath, key_lines, key_text
 from binlog_streaming.settings.model import (
@@ -45,6 +45,7 @@ from binlog_streaming.settings.model import (
     parse_milliseconds,
 )
 from binlog_streaming.settings.publish_model import FILES_OF_SECURITY, KafkaSink, PublishJob, Registry, Security
+from binlog_streaming.settings.topic_source_model import TopicTablesJob
 
 __all__ = [
     "Begin",
@@ -65,6 +66,7 @@ __all__ = [
     "Spark",
     "TableFormat",
     "TableRule",
+    "TopicTablesJob",
     "Trigger",
     "UnknownValues",
     "check_job_values",
@@ -74,6 +76,7 @@ __all__ = [
     "load_publish_job",
     "parse_job",
     "parse_milliseconds",
+    "tables_job",
 ]
 
 _SourceT = typing.TypeVar("_SourceT", bound=LogSource)
@@ -90,7 +93,7 @@ def load_job(path: Path) -> Job:
     Raises:
         BinlogError: As `load_any_job`; `INVALID_VALUE`: its sink is another one.
     """
-    return _tables_job(load_any_job(path), path)
+    return tables_job(load_any_job(path), path)
 
 
 def load_publish_job(path: Path) -> PublishJob:
@@ -127,7 +130,7 @@ def load_any_job(path: Path) -> AnyJob:
 
 def parse_job(text: str, *, file: Path) -> Job:
     """`load_job` for text; *file* is named in errors, and relative paths start at its folder."""
-    return _tables_job(parse_any_job(text, file=file), file)
+    return tables_job(parse_any_job(text, file=file), file)
 
 
 def parse_any_job(text: str, *, file: Path) -> AnyJob:
@@ -147,7 +150,7 @@ def parse_any_job(text: str, *, file: Path) -> AnyJob:
 
 def job_from(content: TomlTable, *, file: Path) -> Job:
     """`load_job` for parsed TOML; *file* is named in errors, and relative paths start at its folder."""
-    return _tables_job(_any_job_from(content, file=file), file)
+    return tables_job(_any_job_from(content, file=file), file)
 
 
 def _any_job_from(content: TomlTable, *, file: Path, lines: typing.Mapping[KeyPath, int] | None = None) -> AnyJob:
@@ -173,6 +176,10 @@ def _any_job_from(content: TomlTable, *, file: Path, lines: typing.Mapping[KeyPa
             publish_job = msgspec.convert({"name": file.stem, **content}, PublishJob)
             check_publish_values(publish_job)
             return _resolved_publish_job(publish_job, file.absolute().parent)
+        if job_file.root is TopicTablesJob:
+            topic_job = msgspec.convert({"name": file.stem, **content}, TopicTablesJob)
+            check_topic_tables_values(topic_job)
+            return _resolved_topic_job(topic_job, file.absolute().parent)
         job = msgspec.convert({"name": file.stem, **content}, Job)
         check_values(job)
         return _resolved_job(job, file.absolute().parent)
@@ -203,6 +210,15 @@ def _resolved_publish_job(job: PublishJob, folder: Path) -> PublishJob:
     )
 
 
+def _resolved_topic_job(job: TopicTablesJob, folder: Path) -> TopicTablesJob:
+    return msgspec.structs.replace(
+        job,
+        checkpoint=_resolve(job.checkpoint, folder),
+        source=msgspec.structs.replace(job.source, security=_resolved_files(job.source.security, folder)),
+        sink=msgspec.structs.replace(job.sink, directory=_resolve(job.sink.directory, folder)),
+    )
+
+
 def _resolved_files(section: _SectionT, folder: Path) -> _SectionT:
     given = {name: getattr(section, name) for name in FILES_OF_SECURITY}
     files = {name: _resolve(path, folder) for name, path in given.items() if path is not None}
@@ -214,9 +230,21 @@ def _resolved_source(source: _SourceT, folder: Path) -> _SourceT:
     return msgspec.structs.replace(source, path=_resolve(source.path, folder), schema_file=schema_file)
 
 
-def _tables_job(job: AnyJob, file: Path) -> Job:
+def tables_job(job: AnyJob, file: Path) -> Job:
+    """*job*, which keeps tables in step with a log.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: it does not.
+    """
     if isinstance(job, Job):
         return job
+    if isinstance(job, TopicTablesJob):
+        raise OptionError(
+            "INVALID_VALUE",
+            "source.kind: expected log, got kafka",
+            at=Place(str(file)),
+            hint=f"This job is for {_COMMANDS['tables']} {file}",
+        )
     raise _other_sink(job, "tables", file)
 
 
@@ -240,8 +268,10 @@ def check_job_values(job: AnyJob, names: typing.Mapping[str, str]) -> None:
     try:
         if isinstance(job, Job):
             check_values(job)
-        else:
+        elif isinstance(job, PublishJob):
             check_publish_values(job)
+        else:
+            check_topic_tables_values(job)
     except Mistake as mistake:
         key = key_text(mistake.path)
         name = next((name for known, name in names.items() if key.startswith(known)), key)

@@ -10,13 +10,24 @@ from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import OptionError, StartError
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.lake.partitioning import partition_rule
-from binlog_streaming.settings.model import Deletes, Merge, Mode, TableFormat, UnknownValues, parse_milliseconds
+from binlog_streaming.settings.model import (
+    Deletes,
+    Merge,
+    Mode,
+    TableFormat,
+    TableRule,
+    UnknownValues,
+    parse_milliseconds,
+)
 from binlog_streaming.settings.publish_model import MessageFormat
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from binlog_streaming.settings.lines import KeyPath
-    from binlog_streaming.settings.model import Job, LogSource, Metrics, Sink, TableRule
+    from binlog_streaming.settings.model import Job, LogSource, Metrics, Sink
     from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, Registry, Security
+    from binlog_streaming.settings.topic_source_model import TopicTablesJob
 
 FILE_SIZE_MIN = 1 << 20
 TOPIC_PLACES = {
@@ -56,25 +67,33 @@ def check_values(job: Job) -> None:
     Raises:
         Mistake: The first one that cannot.
     """
-    for path, text in ((("trigger", "interval"), job.trigger.interval), (("sink", "retention"), job.sink.retention)):
-        try:
-            parse_milliseconds(text)
-        except ValueError as error:
-            raise Mistake(path, str(error)) from error
-    if job.sink.target_file_size < FILE_SIZE_MIN:
-        size = job.sink.target_file_size
-        raise Mistake(("sink", "target_file_size"), f"expected at least {FILE_SIZE_MIN} bytes, got {size}")
+    _check_duration(("trigger", "interval"), job.trigger.interval)
     _check_metrics(job.metrics)
     _check_source(job.source)
-    _check_catalog(job.sink)
-    _check_merge(job.sink)
-    if not job.tables:
+    _check_tables(job.sink, job.tables)
+
+
+def _check_duration(path: KeyPath, text: str) -> None:
+    try:
+        parse_milliseconds(text)
+    except ValueError as error:
+        raise Mistake(path, str(error)) from error
+
+
+def _check_tables(sink: Sink, rules: Sequence[TableRule]) -> None:
+    _check_duration(("sink", "retention"), sink.retention)
+    if sink.target_file_size < FILE_SIZE_MIN:
+        size = sink.target_file_size
+        raise Mistake(("sink", "target_file_size"), f"expected at least {FILE_SIZE_MIN} bytes, got {size}")
+    _check_catalog(sink)
+    _check_merge(sink)
+    if not rules:
         raise Mistake(("tables",), "expected at least one rule, got none")
-    for number, rule in enumerate(job.tables):
+    for number, rule in enumerate(rules):
         _check_rule(rule, ("tables", number))
-        _check_partitions(rule, job.sink.format, ("tables", number, "partition_by"))
+        _check_partitions(rule, sink.format, ("tables", number, "partition_by"))
         kept = next((mode for mode in rule.modes if mode is not Mode.CHANGELOG), None)
-        if job.sink.format is TableFormat.PARQUET and kept is not None:
+        if sink.format is TableFormat.PARQUET and kept is not None:
             raise Mistake(
                 ("tables", number, "mode"),
                 f"expected changelog beside sink.format parquet, got {kept}",
@@ -91,7 +110,7 @@ def check_publish_values(job: PublishJob) -> None:
     _check_metrics(job.metrics)
     _check_source(job.source, "changes")
     _check_topics(job.sink)
-    _check_security(job.sink.security)
+    _check_security(job.sink.security, "sink")
     _check_registry(job.sink)
     if not job.tables:
         raise Mistake(("tables",), "expected at least one rule, got none")
@@ -99,12 +118,39 @@ def check_publish_values(job: PublishJob) -> None:
         _check_select(rule.select, ("tables", number))
 
 
-def _check_topics(sink: KafkaSink) -> None:
-    for server in sink.bootstrap_servers.split(","):
+def check_topic_tables_values(job: TopicTablesJob) -> None:
+    """The same for a job whose source are topics.
+
+    Raises:
+        Mistake: The first value that cannot be.
+    """
+    _check_servers(job.source.bootstrap_servers, "source")
+    _check_security(job.source.security, "source")
+    try:
+        TableFilter(job.source.topics)
+    except OptionError as error:
+        raise Mistake(("source", "topics"), error.reason.removeprefix("option tables: "), error.hint) from error
+    _check_tables(job.sink, job.tables)
+    default = TableRule()
+    for number, rule in enumerate(job.tables):
+        for name in _OF_LOGS:
+            if getattr(rule, name) != getattr(default, name):
+                hint = "Leave it out: topics do not tell of it"
+                raise Mistake(("tables", number, name), 'expected nothing beside source.kind = "kafka"', hint)
+
+
+_OF_LOGS = ("on_drop", "on_partition_drop", "on_statement", "foreign_keys")
+"""Settings of rules that are about what only a log tells."""
+
+
+def _check_servers(servers: str, section: str) -> None:
+    for server in servers.split(","):
         if _SERVER.fullmatch(server.strip()) is None:
-            raise Mistake(
-                ("sink", "bootstrap_servers"), f"expected host:port,host:port, got {sink.bootstrap_servers!r}"
-            )
+            raise Mistake((section, "bootstrap_servers"), f"expected host:port,host:port, got {servers!r}")
+
+
+def _check_topics(sink: KafkaSink) -> None:
+    _check_servers(sink.bootstrap_servers, "sink")
     if _TOPIC_PART.fullmatch(sink.topic_prefix) is None:
         reason = f"expected a name of letters, digits, dots, _ and -, got {sink.topic_prefix!r}"
         raise Mistake(("sink", "topic_prefix"), reason)
@@ -124,14 +170,11 @@ def _check_topics(sink: KafkaSink) -> None:
         name = "topic_settings" if sink.topic_settings else "replication"
         raise Mistake(("sink", name), "it is for topics that the job creates", "Ask for them with partitions = 1")
     if sink.heartbeat is not None:
-        try:
-            parse_milliseconds(sink.heartbeat)
-        except ValueError as error:
-            raise Mistake(("sink", "heartbeat"), str(error)) from error
+        _check_duration(("sink", "heartbeat"), sink.heartbeat)
 
 
-def _check_security(security: Security) -> None:
-    path = ("sink", "security")
+def _check_security(security: Security, section: str) -> None:
+    path = (section, "security")
     _check_user(security, path)
     if not security.tls:
         of_tls = (name for name in ("ca_file", "certificate_file", "key_file") if getattr(security, name) is not None)

@@ -19,14 +19,18 @@ from binlog_streaming.settings import debezium
 from binlog_streaming.settings.lines import KeyPath, key_text
 from binlog_streaming.settings.model import Job
 from binlog_streaming.settings.publish_model import PublishJob
+from binlog_streaming.settings.topic_source_model import TopicTablesJob
 
 if typing.TYPE_CHECKING:
     from pathlib import Path
 
-AnyJob = Job | PublishJob
+AnyJob = Job | PublishJob | TopicTablesJob
 TomlTable = dict[str, object]
-_ROOTS: dict[object, type[AnyJob]] = {"tables": Job, "kafka": PublishJob}
-"""By the kind of the sink."""
+_ROOTS: dict[object, dict[object, type[AnyJob]]] = {
+    "tables": {"log": Job, "kafka": TopicTablesJob},
+    "kafka": {"log": PublishJob},
+}
+"""By the kind of the sink, and that of the source."""
 
 _AT_PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
 _PATH_PART = re.compile(r"\[(?P<number>\d+)\]|(?P<name>[^.\[\]]+)")
@@ -41,6 +45,7 @@ _MSGSPEC_WORDS = {
     "`null`": "nothing",
 }
 _NAMES_SHOWN_MAX = 20
+_Kind = typing.TypeVar("_Kind")
 
 
 @dataclass(slots=True)
@@ -63,14 +68,17 @@ class JobFile:
 
     def choose_root(self, content: TomlTable) -> None:
         """Find out what kind of job this is."""
-        sink = content.get("sink")
-        kind = sink.get("kind", "tables") if isinstance(sink, dict) else "tables"
-        if kind not in _ROOTS:
-            hint = _did_you_mean(kind, map(str, _ROOTS)) if isinstance(kind, str) else None
-            raise self.error(
-                "INVALID_VALUE", ("sink", "kind"), f"expected {' or '.join(map(str, _ROOTS))}, got {kind!r}", hint
-            )
-        self.root = _ROOTS[kind]
+        sources = self._by_kind(_ROOTS, content, "sink", "tables")
+        self.root = self._by_kind(sources, content, "source", "log")
+
+    def _by_kind(self, known: dict[object, _Kind], content: TomlTable, section: str, default: str) -> _Kind:
+        there = content.get(section)
+        kind = there.get("kind", default) if isinstance(there, dict) else default
+        if kind not in known:
+            hint = _did_you_mean(kind, map(str, known)) if isinstance(kind, str) else None
+            expected = " or ".join(map(str, known))
+            raise self.error("INVALID_VALUE", (section, "kind"), f"expected {expected}, got {kind!r}", hint)
+        return known[kind]
 
     def with_own_names(self, sink: TomlTable) -> TomlTable:
         """`[sink]` with our names in the place of Debezium's."""

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.schema.table_changes import TableRenamed
 from binlog_format.errors import BinlogError, TableError, UnsupportedError
-from binlog_format.views.table_index import TableIndex
 from binlog_streaming.lake.partitioning import partition_rule
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.steps import Step, reached
 from binlog_streaming.lake.target import QUERY_PROPERTY, SET_ASIDE_PROPERTY, Ticket
-from binlog_streaming.modes.pieces import Piece, load_pieces
+from binlog_streaming.modes.pieces import Piece
 from binlog_streaming.plan.batch_plan import RowsStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep
 from binlog_streaming.plan.failures import naming
@@ -32,6 +31,7 @@ from binlog_streaming.tables.cascades.linked_rows import LinkedRows
 from binlog_streaming.tables.log_facts import LogFacts
 from binlog_streaming.tables.looks import Looks
 from binlog_streaming.tables.missing import target_gone
+from binlog_streaming.tables.part_pieces import part_pieces
 from binlog_streaming.tables.positions import BatchPositions
 from binlog_streaming.tables.progress import Note, Outcome, ProgressTally
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 def apply_component(
     run: BatchRun,
     component: Component,
-    log: Log,
+    log: Log | None,
     targets: TargetFactory | None = None,
     division: Division | None = None,
 ) -> list[TableProgress]:
@@ -72,7 +72,7 @@ def apply_component(
     Args:
         run: The batch.
         component: Its tables and steps.
-        log: Where the rows are read from.
+        log: Where the rows are read from; None: all parts have been received, and no step is of foreign keys.
         targets: Makes targets; default: those of the sink's format.
         division: Lets other tasks do large steps; None: all is done here.
 
@@ -101,7 +101,9 @@ def apply_component(
 
 
 class _ComponentRun:
-    def __init__(self, run: BatchRun, component: Component, log: Log, looks: Looks, division: Division | None) -> None:
+    def __init__(
+        self, run: BatchRun, component: Component, log: Log | None, looks: Looks, division: Division | None
+    ) -> None:
         self._looks = looks
         self._division = division
         self._run = run
@@ -204,12 +206,11 @@ class _ComponentRun:
             self._with_target(table, mode, say)
 
     def _apply_rows(self, table: KeptTable, step: RowsStep) -> None:
-        name = str(table.name)
         try:
             outline = None if self._division is None else self._division.outline(step, table)
             content = self._content(table, step) if outline is None else outline
         except BinlogError as error:
-            raise naming(error, name) from error
+            raise naming(error, str(table.name)) from error
         if not content.pieces:
             return
         for mode in table.rule.modes:
@@ -219,6 +220,7 @@ class _ComponentRun:
         return RowsContent(str(table.name), self._pieces_of(step), self._run.decoding, table.rule, self._facts)
 
     def _apply_linked_rows(self, step: LinkedRowsStep) -> None:
+        assert self._log is not None
         assert self._run.cascade_log is not None
         pieces = {rows.table: self._pieces_of(rows) for rows in step.rows}
         pieces |= outside_pieces(step, self._run.cascade_log, self._run.decoding)
@@ -240,7 +242,7 @@ class _ComponentRun:
     def _pieces(self, part: IndexPart) -> list[Piece]:
         pieces = self._read.pop(id(part), None)
         if pieces is None:
-            pieces = load_pieces((TableIndex.from_bytes(part.index),), self._log, self._run.decoding)
+            pieces = part_pieces(part, self._log, self._run.decoding)
         self._uses[id(part)] -= 1
         if self._uses[id(part)]:
             self._read[id(part)] = pieces

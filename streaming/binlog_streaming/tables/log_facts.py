@@ -33,11 +33,11 @@ class LogFacts:
     The log is read for them from its start, the first time that they are asked for; later on from there.
 
     Attributes:
-        log: Where to look.
+        log: Where to look; None: there is none, and images leave nothing out.
         schema_file: What a schema file says of tables before all statements.
     """
 
-    log: Log
+    log: Log | None
     schema_file: SchemaFile | None = None
 
     def definition_before(self, name: TableName, statement: DdlStatement) -> TableDefinition | None:
@@ -46,7 +46,7 @@ class LogFacts:
         Raises:
             SchemaError: `DDL_NOT_PARSED`.
         """
-        with _lock, WatchedLog(self.log.path, self.log.format_name) as watched:
+        with _lock, self._watched() as watched:
             return RangeSchemas(watched, statement.position, self.schema_file).definition_before(name, statement)
 
     def definition_at(self, name: TableName, position: Position) -> TableDefinition | None:
@@ -55,8 +55,12 @@ class LogFacts:
         Raises:
             SchemaError: `DDL_NOT_PARSED`.
         """
-        with _lock, WatchedLog(self.log.path, self.log.format_name) as watched:
+        with _lock, self._watched() as watched:
             return RangeSchemas(watched, position, self.schema_file).definition(name)
+
+    def _watched(self) -> WatchedLog:
+        assert self.log is not None, "only a log has statements"
+        return WatchedLog(self.log.path, self.log.format_name)
 
     def of(self, pieces: Sequence[Piece]) -> AbsentFacts | None:
         """What is known of columns that images of one step leave out; None: none do."""
@@ -80,5 +84,5 @@ class LogFacts:
 
     def _defined(self, piece: Piece) -> TableLayout:
         position, _ = piece.last_change()
-        with _lock, WatchedLog(self.log.path, self.log.format_name) as watched:
+        with _lock, self._watched() as watched:
             return RangeSchemas(watched, position, None).defined(piece.layout, position)

@@ -1,4 +1,4 @@
-"""From the settings of a sink to brokers and the registry: `connection_of`, `names_of`, `publishing_of`, `registry_of`."""
+"""From settings to brokers and registry: `connection_of`, `names_of`, `publishing_of`, `registry_of`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from binlog_streaming.settings.publish_model import Client, MessageFormat
 
 if TYPE_CHECKING:
     from binlog_streaming.settings.publish_model import KafkaSink, Registry, Security
+    from binlog_streaming.settings.topic_source_model import TopicSource
 
 
-def connection_of(sink: KafkaSink) -> Connection:
-    """How the brokers of *sink* are reached."""
-    security = sink.security
+def connection_of(section: KafkaSink | TopicSource) -> Connection:
+    """How the brokers that *section* names are reached."""
+    security = section.security
     return Connection(
-        sink.bootstrap_servers,
+        section.bootstrap_servers,
         tls=security.tls,
         ca_file=security.ca_file,
         certificate_file=security.certificate_file,

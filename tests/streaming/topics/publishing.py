@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_streaming.demo.actions import Action
+    from binlog_streaming.demo.alterations import Alteration
     from binlog_streaming.demo.proof.truth import TableTruth
     from binlog_streaming.demo.servers.kafka_broker import KafkaBroker
 
@@ -48,9 +49,11 @@ class Recording:
 class LogWriting:
     """The workload's log while it is written, part by part; a context manager."""
 
-    def __init__(self, directory: Path, changes: int, seed: int = 7) -> None:
+    def __init__(
+        self, directory: Path, changes: int, seed: int = 7, *, alterations: Sequence[Alteration] = ALTERATIONS
+    ) -> None:
         self.directory = directory
-        self._workload = Workload(changes, seed=seed, first_gtid=Gtid(0, 1, 100), alterations=ALTERATIONS)
+        self._workload = Workload(changes, seed=seed, first_gtid=Gtid(0, 1, 100), alterations=alterations)
         self._actions: Iterator[Action] = self._workload.actions()
         seconds = itertools.count(FIRST_SECOND * 20)
         self._writer = BinlogWriter(directory, WriterOptions(max_binlog_size=FILE_SIZE, sync=False))
@@ -75,9 +78,9 @@ class LogWriting:
         return Recording(self.directory, self._workload.truths(self._recorder.committed_at))
 
 
-def recorded(directory: Path, changes: int) -> Recording:
+def recorded(directory: Path, changes: int, *, alterations: Sequence[Alteration] = ALTERATIONS) -> Recording:
     """The whole workload in a log."""
-    with LogWriting(directory, changes) as writing:
+    with LogWriting(directory, changes, alterations=alterations) as writing:
         writing.write()
         return writing.recording()
 

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from binlog_streaming.cli.help_text import PANEL, help_of
+from binlog_streaming.cli.jobs.topic_tables import check_topic_job
 from binlog_streaming.cli.options import JobArgument  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output, OutputOption, output_console, write_json_lines
 from binlog_streaming.cli.progress import progress_bar
@@ -46,15 +47,19 @@ def check(
     """Say what a job would do: read its file, look at its log, tables and checkpoint, and change nothing.
 
     Shown are the log (format, files, GTIDs), where the job would start (its checkpoint, or fresh), and each table with
-    its columns, keys, modes and targets; of a job that publishes, the brokers are asked for its offset and its topics.
+    its columns, keys, modes and targets; of a job that publishes, the brokers are asked for its offset and its topics,
+    of one that reads topics, for what is in them.
 
     Exit status: 0 it can run (warnings do not count), 1 it could not, 2 a mistake in the job file.
     """
     # Compiled code takes a moment to load: not for --help.
     from binlog_streaming.jobs.mirror import any_job_at
-    from binlog_streaming.settings import PublishJob
+    from binlog_streaming.settings import PublishJob, TopicTablesJob
 
     checked = any_job_at(job)
+    if isinstance(checked, TopicTablesJob):
+        check_topic_job(checked, output)
+        return
     if isinstance(checked, PublishJob):
         can_run = _check_publish(checked, output, scan * MIB)
     else:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_streaming.settings import PublishJob
-    from binlog_streaming.topics.job import TopicsJob
     from binlog_streaming.topics.progress import Published, PublishProgress
 
 LINE_SECONDS = 1.0
@@ -101,7 +100,7 @@ def publish(
                 running.stop()
 
         running = TopicsJob(settings, once=once, listener=published)
-        with _stopped_by_signals(running) as stopped_by:
+        with stopped_by_signals(running.stop) as stopped_by:
             running.run(started)
     if reader.left is not None:
         raise reader.left  # now that the transaction under way is done
@@ -136,14 +135,14 @@ def _write_down(settings: PublishJob, output: Output) -> None:
 
 
 @contextlib.contextmanager
-def _stopped_by_signals(running: TopicsJob) -> Iterator[list[int]]:
-    """SIGINT and SIGTERM end it after the transaction under way; a second one ends it at once."""
+def stopped_by_signals(stop_running: Callable[[], None]) -> Iterator[list[int]]:
+    """SIGINT and SIGTERM let a job end in order, a second one ends it at once; gives those that came."""
     caught: list[int] = []
 
     def stop(number: int, _frame: FrameType | None) -> None:
         caught.append(number)
         # In a thread: this one may be holding the lock that `stop` needs.
-        threading.Thread(target=running.stop).start()
+        threading.Thread(target=stop_running).start()
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}

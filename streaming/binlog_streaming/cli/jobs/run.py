@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from binlog_connector.installing import require
 from binlog_streaming.cli.help_text import PANEL, help_of
 from binlog_streaming.cli.jobs.running import run_job
+from binlog_streaming.cli.jobs.topic_tables import run_topic_job
 from binlog_streaming.cli.options import JobArgument  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output
 
@@ -28,9 +30,9 @@ def run(
     once: OnceOption = False,
     output: BatchOutputOption = Output.TABLE,
 ) -> None:
-    """Keep lakehouse tables in step with a log, exactly once, as a job file says.
+    """Keep lakehouse tables in step with a log, or with topics of Kafka, exactly once, as a job file says.
 
-    It follows the log until it is stopped (SIGINT or SIGTERM: it ends behind the running batch). Started again it goes
+    It follows them until it is stopped (SIGINT or SIGTERM: it ends behind the running batch). Started again it goes
     on where it was: the checkpoint directory of the job knows. A table that cannot be written ends the job before
     anything is counted as done.
 
@@ -39,7 +41,12 @@ def run(
     Exit status: 0 ended as asked, 1 a named error (docs/operations.md has them all), 2 a mistake in the job file; 143
     (SIGTERM) or 130 (SIGINT) stopped before it had taken what --once was to take.
     """
-    from binlog_streaming.jobs.mirror import job_at
+    from binlog_streaming.jobs.mirror import any_job_at
+    from binlog_streaming.settings import TopicTablesJob, tables_job
 
+    settings = any_job_at(job)
+    if isinstance(settings, TopicTablesJob):
+        run_topic_job(settings, once=once, output=output)
+        return
     require("pyspark")  # before anything is written
-    run_job(job_at(job), once=once, output=output)
+    run_job(tables_job(settings, Path(job)), once=once, output=output)

@@ -1,0 +1,200 @@
+"""Columns of messages, as their schema describes them: `received_column`, the counterpart of `envelope.connect_values`.
+
+What a column was on the server a schema does not tell in full: TINYINT and SMALLINT are both `int16`. So it becomes the
+type that holds exactly what the message may hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog_connector.received.binary_values import DECIMAL_DIGITS_MAX, bytes_of, decimals_of, unsigned_of
+from binlog_format.errors import UnsupportedError
+from binlog_format.events.table_map import Column
+from binlog_format.events.table_map_layout import ColumnType
+from binlog_format.rows.arrow_arrays import struct_array
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Schema = dict[str, Any]
+    Convert = Callable[[pa.Array], pa.Array]
+
+_JSON_TYPES = {
+    "boolean": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "bytes": pa.string(),
+}
+_TEXT, _BYTES = {"charset": "utf8mb4"}, {"charset": "binary"}
+_SIGNED = {"unsigned": False}
+_BIGINT_DIGITS = 20
+"""Of a BIGINT UNSIGNED as a decimal: its schema alone names no precision."""
+
+
+def json_type(schema: Schema) -> pa.DataType:
+    """The type that a field's JSON is read with.
+
+    Raises:
+        UnsupportedError: `COLUMN_TYPE`.
+    """
+    kind = schema["type"]
+    if kind == "struct":
+        return pa.struct([(field["field"], json_type(field)) for field in schema["fields"]])
+    if kind == "array":
+        return pa.list_(json_type(schema["items"]))
+    if kind not in _JSON_TYPES:
+        raise _unknown(schema)
+    return _JSON_TYPES[kind]
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedColumn:
+    """A column of the rows in messages.
+
+    Attributes:
+        column: As a table has it; `arrow_type` gives the type of its values.
+        values: Makes these of what the JSON holds.
+    """
+
+    column: Column
+    values: Convert
+
+
+def received_column(schema: Schema) -> ReceivedColumn:
+    """What a field of a row is.
+
+    Raises:
+        UnsupportedError: `COLUMN_TYPE`: nothing that is published has such a schema.
+    """
+    kind, name = schema["type"], schema.get("name")
+    made = _named(kind, name, schema.get("parameters") or {}) if name else None
+    if made is None and (name is None or name in _PLAIN_NAMES):
+        made = _PLAIN.get(kind)
+    if made is None:
+        raise _unknown(schema)
+    type_, metadata, more, values = made
+    column = Column(schema["field"], type_, metadata, nullable=bool(schema.get("optional")), **more)
+    return ReceivedColumn(column, values)
+
+
+def _unknown(schema: Schema) -> UnsupportedError:
+    named = f" ({schema['name']})" if schema.get("name") else ""
+    return UnsupportedError(
+        "COLUMN_TYPE",
+        f"messages have a column {schema.get('field')} of type {schema.get('type')}{named}, which is not read",
+        hint="Leave the table out",
+    )
+
+
+def _as_is(values: pa.Array) -> pa.Array:
+    return values
+
+
+_Made = tuple[ColumnType, int, dict[str, Any], "Convert"]
+
+_PLAIN: dict[str, _Made] = {
+    "boolean": (ColumnType.BIT, 1, {}, _as_is),
+    "int8": (ColumnType.TINY, 0, _SIGNED, _as_is),
+    "int16": (ColumnType.SHORT, 0, _SIGNED, _as_is),
+    "int32": (ColumnType.LONG, 0, _SIGNED, _as_is),
+    "int64": (ColumnType.LONGLONG, 0, _SIGNED, _as_is),
+    "float": (ColumnType.FLOAT, 4, _SIGNED, _as_is),
+    "double": (ColumnType.DOUBLE, 8, _SIGNED, _as_is),
+    "string": (ColumnType.BLOB, 4, _TEXT, _as_is),
+    "bytes": (ColumnType.BLOB, 4, _BYTES, bytes_of),
+}
+_PLAIN_NAMES = {
+    "io.debezium.data.Enum",
+    "io.debezium.data.EnumSet",
+    "io.debezium.data.Json",
+    "io.debezium.data.Uuid",
+}
+"""What else a text may mean; it stays one."""
+
+
+def _named(kind: str, name: str, parameters: dict[str, str]) -> _Made | None:
+    if name == "org.apache.kafka.connect.data.Decimal":
+        return _decimal(parameters)
+    if name == "io.debezium.data.Bits":
+        return _bits(int(parameters["length"]))
+    return _NAMED.get((kind, name))
+
+
+def _decimal(parameters: dict[str, str]) -> _Made:
+    scale = int(parameters["scale"])
+    precision = int(parameters.get("connect.decimal.precision", DECIMAL_DIGITS_MAX if scale else _BIGINT_DIGITS))
+    return (
+        ColumnType.NEWDECIMAL,
+        precision | scale << 8,
+        _SIGNED,
+        lambda texts: decimals_of(bytes_of(texts), precision, scale),
+    )
+
+
+def _bits(count: int) -> _Made:
+    def values(texts: pa.Array) -> pa.Array:
+        numbers = unsigned_of(bytes_of(texts))
+        return numbers.cast(pa.decimal128(_BIGINT_DIGITS, 0)) if count == 64 else numbers.cast(pa.int64())
+
+    return ColumnType.BIT, count % 8 | count // 8 << 8, {}, values
+
+
+def _days(values: pa.Array) -> pa.Array:
+    return values.view(pa.date32())
+
+
+def _datetimes(unit: str) -> Convert:
+    return lambda values: values.view(pa.timestamp(unit)).cast(pa.timestamp("us"))
+
+
+def _zoned(texts: pa.Array) -> pa.Array:
+    return pc.cast(texts, pa.timestamp("us", "UTC"))
+
+
+def _milliseconds(values: pa.Array) -> pa.Array:
+    return pc.multiply(values.cast(pa.int64()), 1000)
+
+
+def _nanoseconds(values: pa.Array) -> pa.Array:
+    return pc.divide(values, 1000)
+
+
+def _geometries(values: pa.Array) -> pa.Array:
+    # Their bytes are whole; what a point has beside them is the same once more.
+    fields = dict(zip(values.type.names, values.flatten(), strict=True))
+    wkb = bytes_of(fields["wkb"])
+    kind = pa.struct([("srid", pa.int32()), ("wkb", pa.binary())])
+    return struct_array(kind, [fields["srid"], wkb], values.is_valid().to_numpy(zero_copy_only=False))
+
+
+_DEBEZIUM, _CONNECT, _DATA = "io.debezium.time.", "org.apache.kafka.connect.data.", "io.debezium.data."
+_DATETIME: tuple[ColumnType, int, dict[str, Any]] = (ColumnType.DATETIME2, 6, {})
+_TIME: tuple[ColumnType, int, dict[str, Any]] = (ColumnType.LONGLONG, 0, _SIGNED)
+"""Microseconds: a message does not tell how many digits the column has."""
+
+_NAMED: dict[tuple[str, str], _Made] = {
+    ("int32", _DEBEZIUM + "Year"): (ColumnType.YEAR, 0, {}, _as_is),
+    ("int32", _DEBEZIUM + "Date"): (ColumnType.DATE, 0, {}, _days),
+    ("int32", _CONNECT + "Date"): (ColumnType.DATE, 0, {}, _days),
+    ("int64", _DEBEZIUM + "Timestamp"): (*_DATETIME, _datetimes("ms")),
+    ("int64", _CONNECT + "Timestamp"): (*_DATETIME, _datetimes("ms")),
+    ("int64", _DEBEZIUM + "MicroTimestamp"): (*_DATETIME, _datetimes("us")),
+    ("int64", _DEBEZIUM + "NanoTimestamp"): (*_DATETIME, _datetimes("ns")),
+    ("string", _DEBEZIUM + "ZonedTimestamp"): (ColumnType.TIMESTAMP2, 6, {}, _zoned),
+    ("int64", _DEBEZIUM + "MicroTime"): (*_TIME, _as_is),
+    ("int64", _DEBEZIUM + "NanoTime"): (*_TIME, _nanoseconds),
+    ("int32", _CONNECT + "Time"): (*_TIME, _milliseconds),
+    ("struct", _DATA + "geometry.Geometry"): (ColumnType.GEOMETRY, 4, {}, _geometries),
+    ("struct", _DATA + "geometry.Point"): (ColumnType.GEOMETRY, 4, {}, _geometries),
+    ("array", _DATA + "FloatVector"): (ColumnType.VECTOR, 4, {}, _as_is),
+}

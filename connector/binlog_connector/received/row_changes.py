@@ -1,0 +1,234 @@
+"""Changes of rows in messages: `received_changes` gives those of each table, with their places in the log."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from binlog_connector.received.connect_columns import json_type, received_column
+from binlog_connector.received.message_error import MessageError
+from binlog_connector.received.payloads import payloads_by_schema
+from binlog_format.events.table_map import TableLayout
+from binlog_format.rows.arrow_arrays import numbers_array
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_connector.received.connect_columns import ReceivedColumn
+    from binlog_connector.received.payloads import Payloads
+
+    Int64s = NDArray[np.int64]
+
+OPS = ("d", "u", "c", "t")
+"""A changed key is a delete and a create at one place of the log, in this order."""
+DELETE, UPDATE, CREATE, TRUNCATE = range(4)
+
+_OTHER_SCHEMAS = (
+    "io.debezium.connector.common.TransactionMetadataValue",
+    "io.debezium.connector.common.Heartbeat",
+    "io.debezium.connector.mariadb.SchemaChangeValue",
+    "io.debezium.connector.mysql.SchemaChangeValue",
+)
+"""Of messages that are about no row."""
+
+_PLACE_FIELDS = ("file_no", "page", "chunk", "event_no", "row_no")
+_SEQUENCE_SLICES = ((0, 10), (11, 21), (22, 27), (28, 38), (39, 49))
+_SEQUENCE = r"^\d{10}\.\d{10}\.\d{5}\.\d{10}\.\d{10}$"
+_SOURCE_FIELDS = ("db", "table", "sequence", "ts_ms", "gtid")
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedChanges:
+    """Changes of one table with one layout, by the numbers of their messages.
+
+    Attributes:
+        layout: The table as the messages describe it; for `TRUNCATE` alone it has no columns.
+        rows: Numbers of the messages, ascending.
+        ops: Number of each operation in `OPS`.
+        places: Of each change `file_no`, `page`, `chunk`, `event_no` and `row_no`, a column for each.
+        seconds: When each statement began, seconds since 1970 UTC.
+        gtids: Of the transactions, as text; null without.
+        before: The rows before; null columns where there was none.
+        after: The rows after, likewise.
+    """
+
+    layout: TableLayout
+    rows: Int64s
+    ops: Int64s
+    places: Int64s
+    seconds: Int64s
+    gtids: pa.Array
+    before: pa.Table
+    after: pa.Table
+
+    def taken(self, rows: Int64s) -> ReceivedChanges:
+        """Some of them, by their numbers here."""
+        numbers = numbers_array(rows)
+        return ReceivedChanges(
+            self.layout,
+            self.rows[rows],
+            self.ops[rows],
+            self.places[rows],
+            self.seconds[rows],
+            self.gtids.take(numbers),
+            self.before.take(numbers),
+            self.after.take(numbers),
+        )
+
+
+def received_changes(keys: pa.Array, values: pa.Array) -> Iterator[ReceivedChanges]:
+    """The changes in messages with schemas; tombstones, and messages about no row, are passed over.
+
+    Args:
+        keys: Large binary; null where a message has none.
+        values: Large binary; null: a tombstone.
+
+    Raises:
+        MessageError: A message is not one of those that are published.
+        UnsupportedError: `COLUMN_TYPE`.
+    """
+    for payloads in payloads_by_schema(values):
+        if payloads.schema is None or payloads.schema.get("name") in _OTHER_SCHEMAS:
+            continue
+        payload = _parsed(payloads)
+        for names, chosen in _by_key(keys.take(numbers_array(payloads.rows))):
+            yield from _changes(payloads, payload.take(numbers_array(chosen)), payloads.rows[chosen], names)
+
+
+def _parsed(payloads: Payloads) -> pa.Table:
+    schema, first = payloads.schema, int(payloads.rows[0])
+    assert schema is not None, "texts have a schema"
+    names = {field.get("field") for field in schema.get("fields", ())}
+    if schema.get("type") != "struct" or not {"before", "after", "source", "op"} <= names:
+        reason = f"expected a change in Debezium's envelope, got a message with the schema {schema.get('name')}"
+        raise MessageError(first, reason)
+    newline, nothing = (pa.scalar(text, payloads.texts.type) for text in (b"\n", b""))
+    lines = pc.binary_join_element_wise(payloads.texts, newline, nothing)
+    offsets = np.frombuffer(lines.buffers()[1], np.int64)[: len(lines) + 1]
+    text = lines.buffers()[2].slice(0, int(offsets[-1]))
+    options = pj.ParseOptions(explicit_schema=pa.schema(list(json_type(schema))), unexpected_field_behavior="error")
+    try:
+        # A text longer than a block would be an error.
+        block_size = max(_BLOCK_SIZE, 2 * int(np.diff(offsets).max()))
+        found = pj.read_json(
+            io.BytesIO(text), read_options=pj.ReadOptions(block_size=block_size), parse_options=options
+        )
+    except pa.ArrowInvalid as error:
+        raise MessageError(first, f"this message, or one after it, is not what its schema says: {error}") from error
+    if len(found) != len(payloads.rows):
+        raise MessageError(first, "this message, or one after it, is not one line of JSON")
+    return found
+
+
+_BLOCK_SIZE = 1 << 20
+
+
+def _by_key(keys: pa.Array) -> Iterator[tuple[tuple[str, ...], Int64s]]:
+    # Names of the columns of keys, and the messages that have such keys.
+    for payloads in payloads_by_schema(keys):
+        fields = () if payloads.schema is None else payloads.schema.get("fields", ())
+        yield tuple(str(field.get("field")) for field in fields), payloads.rows
+
+
+def _changes(payloads: Payloads, payload: pa.Table, rows: Int64s, key: tuple[str, ...]) -> Iterator[ReceivedChanges]:
+    schema = payloads.schema
+    assert schema is not None, "texts have a schema"
+    fields = {field["field"]: field for field in schema["fields"]}
+    columns = [received_column(field) for field in fields["before"]["fields"]]
+    unknown = [name for name in key if name not in {column.column.name for column in columns}]
+    if unknown:
+        raise MessageError(int(rows[0]), f"its key has {', '.join(unknown)}, which its rows have not")
+    source = _struct_columns(payload.column("source"))
+    missing = [name for name in _SOURCE_FIELDS if name not in source]
+    if missing:
+        raise MessageError(int(rows[0]), f"its source has no {', '.join(missing)}")
+    ops = pc.index_in(_one(payload.column("op")), pa.array(OPS))
+    _check(ops, rows, "op is none of d, u, c and t")
+    tables = pc.binary_join_element_wise(source["db"], source["table"], "\0")
+    _check(tables, rows, "its source names no table")
+    _check(source["ts_ms"], rows, "its source has no time")
+    places = _places(source["sequence"], rows)
+    images = {name: _rows(payload.column(name), columns, rows) for name in ("before", "after")}
+    numbers = ops.to_numpy()
+    _check_images(payload, numbers, rows)
+    for table in pc.unique(tables).to_pylist():
+        chosen = np.flatnonzero(pc.equal(tables, table).to_numpy(zero_copy_only=False))
+        taken = numbers_array(chosen)
+        database, name = table.split("\0")
+        yield ReceivedChanges(
+            _layout(database, name, columns, key),
+            rows[chosen],
+            numbers[chosen].astype(np.int64),
+            places[chosen],
+            source["ts_ms"].take(taken).to_numpy() // 1000,
+            source["gtid"].take(taken),
+            images["before"].take(taken),
+            images["after"].take(taken),
+        )
+
+
+def _layout(database: str, table: str, columns: Sequence[ReceivedColumn], key: tuple[str, ...]) -> TableLayout:
+    names = [column.column.name for column in columns]
+    indices = tuple(names.index(name) for name in key)
+    described: Any = ([column.column for column in columns], indices)
+    digest = hashlib.sha256(repr(described).encode()).hexdigest()[:16]
+    return TableLayout(database, table, tuple(column.column for column in columns), indices, digest, b"")
+
+
+def _rows(images: pa.ChunkedArray, columns: Sequence[ReceivedColumn], rows: Int64s) -> pa.Table:
+    made, present = [], images.is_valid().to_numpy()
+    for column, values in zip(columns, _one(images).flatten(), strict=True):
+        name = str(column.column.name)
+        absent = present & values.is_null().to_numpy(zero_copy_only=False)
+        if absent.any() and not column.column.nullable:
+            raise MessageError(int(rows[np.flatnonzero(absent)[0]]), f"column {name} is null, which it may not be")
+        try:
+            made.append(column.values(values))
+        except MessageError as error:
+            raise MessageError(int(rows[error.row]), f"column {name}: {error.reason}") from error
+        except pa.ArrowInvalid as error:
+            raise MessageError(int(rows[0]), f"column {name}, of this message or one after it: {error}") from error
+    return pa.Table.from_arrays(made, names=[str(column.column.name) for column in columns])
+
+
+def _places(sequences: pa.Array, rows: Int64s) -> Int64s:
+    well = pc.match_substring_regex(sequences, _SEQUENCE).fill_null(False).to_numpy(zero_copy_only=False)
+    if not well.all():
+        first = int(np.flatnonzero(~well)[0])
+        raise MessageError(
+            int(rows[first]), f"expected the place of a change in source.sequence, got {sequences[first].as_py()!r}"
+        )
+    parts = [pc.utf8_slice_codeunits(sequences, *ends).cast(pa.int64()).to_numpy() for ends in _SEQUENCE_SLICES]
+    return np.stack(parts, axis=1)
+
+
+def _check_images(payload: pa.Table, ops: Int64s, rows: Int64s) -> None:
+    # A row image that is not there, of an update above all, would leave a row as it was, without a word.
+    has_before, has_after = (payload.column(name).is_valid().to_numpy() for name in ("before", "after"))
+    wrong = (has_before != np.isin(ops, (DELETE, UPDATE))) | (has_after != np.isin(ops, (CREATE, UPDATE)))
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise MessageError(int(rows[row]), f"op {OPS[ops[row]]} with other rows before and after than it has")
+
+
+def _check(values: pa.Array, rows: Int64s, reason: str) -> None:
+    if values.null_count:
+        raise MessageError(int(rows[np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0]]), reason)
+
+
+def _struct_columns(column: pa.ChunkedArray) -> dict[str, pa.Array]:
+    return dict(zip(column.type.names, _one(column).flatten(), strict=True))
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    return found if isinstance(found, pa.Array) else found.chunk(0)

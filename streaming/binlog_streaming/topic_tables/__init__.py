@@ -1,0 +1,1 @@
+"""Tables kept in step with topics, exactly once: start with `job.TopicTablesJob`."""

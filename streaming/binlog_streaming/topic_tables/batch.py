@@ -1,0 +1,188 @@
+"""What is in the messages of a batch: `read_batch`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_connector.received.message_error import MessageError
+from binlog_connector.received.row_changes import TRUNCATE, ReceivedChanges, received_changes
+from binlog_connector.schema.definitions import TableName
+from binlog_format.errors import DataLossError, UnsupportedError
+from binlog_format.position import Place
+from binlog_streaming.topic_tables.state import PartitionState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_connector.kafka.topic_reader import Partition, PartitionMessages
+
+    Int64s = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+    ChangePlace = tuple[int, ...]
+    """file_no, page, chunk, event_no and row_no of a change, and number of its operation: as places sort."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """A TRUNCATE in one partition; there is one in each partition of its topic.
+
+    Attributes:
+        table: Whose rows go.
+        place: Of the statement.
+        seconds: When it began, seconds since 1970 UTC.
+        gtid: Of its transaction.
+        offset: Of the message.
+    """
+
+    table: TableName
+    place: ChangePlace
+    seconds: int
+    gtid: str | None
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicBatch:
+    """Messages, read.
+
+    Attributes:
+        changes: Of rows; none of them twice.
+        truncates: Of each partition that has some, in their order.
+        partitions: Where reading goes on after these messages, and what was seen, by partition.
+        messages: That these were read from.
+    """
+
+    changes: tuple[ReceivedChanges, ...]
+    truncates: Mapping[Partition, tuple[Truncate, ...]]
+    partitions: Mapping[Partition, PartitionState]
+    messages: tuple[PartitionMessages, ...]
+
+    @property
+    def count(self) -> int:
+        """Changes of rows."""
+        return sum(len(one.rows) for one in self.changes)
+
+
+def read_batch(messages: Sequence[PartitionMessages], before: Mapping[Partition, PartitionState]) -> TopicBatch:
+    """What *messages* hold; changes that come again, as at-least-once producers send them, are passed over.
+
+    Args:
+        messages: Of each partition at most one run, which begins where the partition was read up to.
+        before: What was seen of the partitions.
+
+    Raises:
+        UnsupportedError: `MESSAGE`: what stands in a topic is not what is published. `COLUMN_TYPE`.
+        DataLossError: `LOG_RESET`: changes of another log follow.
+    """
+    starts = np.cumsum([0, *map(len, messages)])
+    try:
+        keys, values = (
+            pa.concat_arrays([getattr(one, name) for one in messages] or [pa.array([], pa.large_binary())])
+            for name in ("keys", "values")
+        )
+        found = list(received_changes(keys, values))
+    except MessageError as error:
+        owner = int(np.searchsorted(starts, error.row, side="right")) - 1
+        place = Place(f"{messages[owner].partition}, offset {messages[owner].offsets[error.row - starts[owner]]}")
+        raise UnsupportedError("MESSAGE", error.reason, at=place, hint=_HINT) from error
+    rows = np.concatenate([np.zeros(0, np.int64), *(one.rows for one in found)])
+    places = np.concatenate([np.zeros((0, 6), np.int64), *(np.column_stack([one.places, one.ops]) for one in found)])
+    seconds = np.concatenate([np.zeros(0, np.int64), *(one.seconds for one in found)])
+    order = np.argsort(rows, kind="stable")
+    edges = np.searchsorted(rows[order], starts)
+    is_new = np.zeros(len(rows), dtype=np.bool_)
+    after = {}
+    for one, low, high in zip(messages, edges[:-1], edges[1:], strict=True):
+        chosen = order[low:high]
+        state = before[one.partition]
+        is_new[chosen] = _new(one.partition, places[chosen], seconds[chosen], state)
+        after[one.partition] = _after(state, one, places[chosen[is_new[chosen]]], seconds[chosen])
+    return _batch(found, is_new, messages, starts, after)
+
+
+_HINT = (
+    "Topics are read that binlog-stream publish has written with schemas_enable = true and the debezium envelope: name "
+    "those alone in source.topics"
+)
+
+
+def _new(partition: Partition, places: Int64s, seconds: Int64s, before: PartitionState) -> Mask:
+    # A change is new when it comes after all that came before it.
+    if len(places) == 0:
+        return np.zeros(0, dtype=np.bool_)
+    first = np.full((1, 6), -1) if before.place is None else np.array([before.place])
+    ranks = _ranks(np.concatenate([first, places]))
+    highest = np.maximum.accumulate(ranks)
+    is_new: Mask = ranks[1:] > highest[:-1]
+    # What comes again has been there; what has not, and yet is of an earlier place, is of another log.
+    latest = np.maximum.accumulate(np.append(before.seconds, seconds))[:-1]
+    strange = ~is_new & (seconds > latest)
+    if strange.any():
+        raise DataLossError(
+            "LOG_RESET",
+            "changes follow that were made later, at earlier places of a log: it was begun anew, or is another one",
+            at=Place(str(partition)),
+            hint="Publish each log under a topic_prefix of its own, and begin these tables anew from its topics",
+        )
+    return is_new
+
+
+def _ranks(places: Int64s) -> Int64s:
+    # Numbers that sort as places do; equal ones have the same.
+    order = np.lexsort(places.T[::-1])
+    ordered = places[order]
+    differs = np.zeros(len(order), dtype=np.int64)
+    differs[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.cumsum(differs)
+    return ranks
+
+
+def _after(state: PartitionState, messages: PartitionMessages, places: Int64s, seconds: Int64s) -> PartitionState:
+    return PartitionState(
+        topic=state.topic,
+        partition=state.partition,
+        offset=int(messages.offsets[-1]) + 1,
+        place=state.place if len(places) == 0 else tuple(places[-1].tolist()),
+        seconds=max(state.seconds, int(seconds.max(initial=0))),
+    )
+
+
+def _batch(
+    found: Sequence[ReceivedChanges],
+    is_new: Mask,
+    messages: Sequence[PartitionMessages],
+    starts: Int64s,
+    after: Mapping[Partition, PartitionState],
+) -> TopicBatch:
+    changes, truncates = [], defaultdict(list)
+    first = 0
+    for one in found:
+        kept = is_new[first : first + len(one.rows)]
+        first += len(one.rows)
+        truncated = kept & (one.ops == TRUNCATE)
+        for row in np.flatnonzero(truncated).tolist():
+            owner = int(np.searchsorted(starts, one.rows[row], side="right")) - 1
+            truncates[messages[owner].partition].append(
+                Truncate(
+                    TableName(one.layout.database, one.layout.table),
+                    (*one.places[row].tolist(), TRUNCATE),
+                    int(one.seconds[row]),
+                    one.gtids[row].as_py(),
+                    int(messages[owner].offsets[one.rows[row] - starts[owner]]),
+                )
+            )
+        rows = np.flatnonzero(kept & ~truncated)
+        if len(rows):
+            changes.append(one if len(rows) == len(one.rows) else one.taken(rows))
+    ordered = {
+        partition: tuple(sorted(some, key=lambda truncate: truncate.offset)) for partition, some in truncates.items()
+    }
+    return TopicBatch(tuple(changes), ordered, after, tuple(messages))

@@ -1,0 +1,181 @@
+"""The changes of a batch into their tables: `write_batch`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_connector.received.row_changes import CREATE, DELETE, UPDATE
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.log_ddl import DdlStatement
+from binlog_connector.schema.table_changes import TableTruncated
+from binlog_format.errors import SchemaError
+from binlog_format.position import Position
+from binlog_streaming.plan.batch_plan import ROWS_STEP, STEPS_PER_CHANGE, ChangeStep, Component, RowsStep
+from binlog_streaming.plan.kept import KeptTable, KeptTables
+from binlog_streaming.settings import Mode, UnknownValues
+from binlog_streaming.tables.apply import apply_component
+from binlog_streaming.tables.batch_run import BatchRun
+from binlog_streaming.tables.missing import check_folders
+from binlog_streaming.tables.part_pieces import ReceivedPart
+from binlog_streaming.topic_tables.pieces import received_piece
+from binlog_streaming.topic_tables.state import TableState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from binlog_connector.received.row_changes import ReceivedChanges
+    from binlog_streaming.settings import TableRule, TopicTablesJob
+    from binlog_streaming.tables.progress import TableProgress
+    from binlog_streaming.topic_tables.batch import TopicBatch, Truncate
+    from binlog_streaming.topic_tables.state import JobState
+
+THREADS = 2
+"""Tables that are written at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBatch:
+    """What became of a batch.
+
+    Attributes:
+        progress: Of its targets.
+        tables: All that have been written by now.
+    """
+
+    progress: tuple[TableProgress, ...]
+    tables: tuple[TableState, ...]
+
+
+def write_batch(job: TopicTablesJob, state: JobState, batch: TopicBatch) -> WrittenBatch:
+    """Bring *batch* into the tables; one that is there already changes nothing.
+
+    Args:
+        job: The settings.
+        state: With the batch's number, and the tables before it.
+        batch: Rows, or a TRUNCATE of one table.
+
+    Raises:
+        BinlogError: What one failing table says. Others may have been written; written again they do not change.
+    """
+    kept = KeptTables(job.tables)
+    known = {TableName(one.database, one.table): one for one in state.tables}
+    changes: dict[TableName, list[ReceivedChanges]] = defaultdict(list)
+    for one in batch.changes:
+        name = TableName(one.layout.database, one.layout.table)
+        if kept.rule(name) is not None:
+            changes[name].append(one)
+    components = [_rows_component(name, kept, some, known.get(name)) for name, some in sorted(changes.items())]
+    truncates = {one.table: one for some in batch.truncates.values() for one in some}
+    components += [
+        _truncate_component(name, kept, one, known[name]) for name, one in truncates.items() if name in known
+    ]
+    if not components:
+        return WrittenBatch((), state.tables)
+    check_folders(components, job.sink.directory)
+    places = [tuple(one.places.max(axis=0)[:3].tolist()) for some in changes.values() for one in some]
+    places += [one.place[:3] for one in truncates.values()]
+    run = BatchRun(state.query_id, state.batch_id, job.sink, Position(*max(places)))
+    with ThreadPoolExecutor(THREADS) as pool:
+        results = list(pool.map(lambda component: apply_component(run, component, None), components))
+    progress = tuple(table for tables in results for table in tables)
+    return WrittenBatch(progress, _tables(known, kept, changes))
+
+
+def _rows_component(
+    name: TableName, kept: KeptTables, changes: Sequence[ReceivedChanges], known: TableState | None
+) -> Component:
+    table = _kept(name, kept, known)
+    for one in changes:
+        _check_keys(name, table.rule, one)
+        _check_columns(name, table.rule, one, known or _table_state(name, table.rule, changes[:1], None))
+    parts = tuple(_part(one) for one in changes)
+    return Component({name: table}, (RowsStep(ROWS_STEP, name, parts),))
+
+
+def _truncate_component(name: TableName, kept: KeptTables, truncate: Truncate, known: TableState) -> Component:
+    statement = DdlStatement(
+        Position(*truncate.place[:3]),
+        truncate.place[3],
+        "TRUNCATE",
+        name.database,
+        commit_time=truncate.seconds,
+        gtid=truncate.gtid,
+    )
+    step = ChangeStep(STEPS_PER_CHANGE, TableTruncated(name), statement, (name,))
+    return Component({name: _kept(name, kept, known)}, (step,))
+
+
+def _kept(name: TableName, kept: KeptTables, known: TableState | None) -> KeptTable:
+    rule = kept.rule(name)
+    assert rule is not None, "only tables that a rule selects are written"
+    return KeptTable(name, rule, known=frozenset() if known is None else frozenset(known.modes))
+
+
+def _part(changes: ReceivedChanges) -> ReceivedPart:
+    places = changes.places[np.lexsort(changes.places.T[::-1])[[0, -1]], :3].tolist()
+    creates, updates, deletes = (int((changes.ops == op).sum()) for op in (CREATE, UPDATE, DELETE))
+    return ReceivedPart(
+        Position(*places[0]),
+        Position(*places[1]),
+        index=b"",
+        inserts=creates,
+        updates=updates,
+        deletes=deletes,
+        size=changes.before.nbytes + changes.after.nbytes,
+        pieces=(received_piece(changes),),
+    )
+
+
+def _check_keys(name: TableName, rule: TableRule, changes: ReceivedChanges) -> None:
+    # Messages keep their order by their keys: two changes of a row must not have two of these.
+    key = [str(changes.layout.columns[index].name) for index in changes.layout.primary_key]
+    if rule.keys and not {column.casefold() for column in key} <= {column.casefold() for column in rule.keys}:
+        raise SchemaError(
+            "NO_PRIMARY_KEY",
+            f"{name}: tables.keys names {', '.join(rule.keys)}, and messages have the key {', '.join(key)}: changes of "
+            "one row may be in several partitions, in no order",
+            hint="Name the columns of the messages' key too, or leave tables.keys out",
+        )
+
+
+def _check_columns(name: TableName, rule: TableRule, changes: ReceivedChanges, known: TableState) -> None:
+    # What rows hold in a column that their messages do not have, a message does not tell.
+    if rule.unknown_values is UnknownValues.NULL or set(rule.modes) == {Mode.CHANGELOG}:
+        return
+    now, before = ({one.casefold() for one in names} for names in (_columns(changes), known.columns))
+    if now != before:
+        raise SchemaError(
+            "SCHEMA_CHANGED",
+            f"{name}: messages have the columns {', '.join(_columns(changes))}, and the table was written with "
+            f"{', '.join(known.columns)}; what rows hold in the others no message says",
+            hint='Set unknown_values = "null" for this table to have null there',
+        )
+
+
+def _columns(changes: ReceivedChanges) -> tuple[str, ...]:
+    return tuple(str(column.name) for column in changes.layout.columns)
+
+
+def _tables(
+    known: Mapping[TableName, TableState], kept: KeptTables, changes: Mapping[TableName, Sequence[ReceivedChanges]]
+) -> tuple[TableState, ...]:
+    after = dict(known)
+    for name, some in changes.items():
+        rule = kept.rule(name)
+        assert rule is not None, "only tables that a rule selects are written"
+        after[name] = _table_state(name, rule, some, known.get(name))
+    return tuple(after[name] for name in sorted(after))
+
+
+def _table_state(
+    name: TableName, rule: TableRule, changes: Sequence[ReceivedChanges], known: TableState | None
+) -> TableState:
+    columns = {} if known is None else {column.casefold(): column for column in known.columns}
+    for one in changes:
+        columns |= {column.casefold(): column for column in _columns(one) if column.casefold() not in columns}
+    return TableState(database=name.database, table=name.table, columns=tuple(columns.values()), modes=rule.modes)

@@ -1,0 +1,344 @@
+"""Tables from topics are exactly the workload's, whatever happens to the publisher and to the job that reads them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import uuid
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient
+
+from binlog_connector.crash_points import watched
+from binlog_connector.kafka.connection import Connection
+from binlog_connector.kafka.messages import Messages
+from binlog_connector.kafka.publisher import Publisher, Publishing
+from binlog_connector.kafka.topics import Topics
+from binlog_format.errors import BrokerError, DataLossError, OptionError, SchemaError, TableError, UnsupportedError
+from binlog_streaming.demo.proof.comparison import compare_mirror
+from binlog_streaming.demo.proof.targets import read_target
+from binlog_streaming.settings import TopicTablesJob, parse_any_job
+from binlog_streaming.topic_tables.run import TopicTablesRun
+from tests.connector.kafka.topics import consumed
+from tests.faults.processes import Kill, in_a_process
+from tests.streaming.topics.publishing import Recording, publish, publish_job, recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from binlog_streaming.demo.proof.truth import TableTruth
+    from binlog_streaming.settings import PublishJob
+    from tests.faults.kafka_broker import KafkaBroker
+
+pytestmark = pytest.mark.server
+
+CHANGES = 1500
+RULES = '[[tables]]\nmode = ["mirror", "changelog"]\ntarget = "{mode}/{database}/{table}"\n'
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return recorded(tmp_path_factory.mktemp("recorded") / "log", CHANGES, alterations=())
+
+
+@pytest.fixture(scope="module")
+def published(kafka_broker: KafkaBroker, recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> PublishJob:
+    folder = tmp_path_factory.mktemp("published")
+    job = publish_job(folder, recording.directory, kafka_broker, more="schemas_enable = true")
+    job = msgspec.structs.replace(job, sink=msgspec.structs.replace(job.sink, decimal_handling="precise"))
+    publish(job)
+    return job
+
+
+def back_job(folder: Path, servers: str, prefix: str, *, rules: str = RULES, sink: str = "") -> TopicTablesJob:
+    job = parse_any_job(
+        f'checkpoint = "back"\n[source]\nkind = "kafka"\nbootstrap_servers = "{servers}"\n'
+        f'topics = "{prefix}[.]shop[.].*"\n[sink]\ndirectory = "tables"\n{sink}\n{rules}',
+        file=folder / "back.toml",
+    )
+    assert isinstance(job, TopicTablesJob)
+    return job
+
+
+def bring_back(job: TopicTablesJob, **how: Any) -> TopicTablesRun:
+    running = TopicTablesRun(job, once=True, **{"batch_messages_max": 300} | how)
+    running.run()
+    return running
+
+
+def target(job: TopicTablesJob, mode: str, table: str) -> pa.Table:
+    found = read_target(job.sink, f"{job.sink.directory}/{mode}/{table.replace('.', '/')}")
+    assert found is not None
+    return found
+
+
+def assert_tables_hold(job: TopicTablesJob, recording: Recording) -> None:
+    """The mirrors are the workload's tables, and each change is in the changelogs once."""
+    for truth in recording.truths:
+        comparison = compare_mirror(with_micros(truth), target(job, "mirror", truth.name))
+        assert comparison.is_equal, comparison
+        assert comparison.expected > 0
+        assert truth.changes is not None
+        changes = target(job, "changelog", truth.name)
+        assert len(changes) == len(truth.changes)
+        places = changes.select(["_commit_version", "_event_no", "_row_no", "_change_type"])
+        assert len(places.group_by(places.column_names).aggregate([])) == len(places)
+
+
+def with_micros(truth: TableTruth) -> TableTruth:
+    """A TIME is a number of microseconds: a message does not tell how many digits the column has."""
+    rows = truth.rows
+    for index, name in enumerate(rows.column_names):
+        if name == "duration":
+            micros = [None if text is None else _micros(text) for text in rows.column(name).to_pylist()]
+            rows = rows.set_column(index, name, pa.array(micros, pa.int64()))
+    return dataclasses.replace(truth, rows=rows)
+
+
+def _micros(text: str) -> int:
+    sign = -1 if text.startswith("-") else 1
+    hours, minutes, seconds = text.removeprefix("-").split(":")
+    whole, _, fraction = seconds.partition(".")
+    return sign * ((int(hours) * 60 + int(minutes)) * 60_000_000 + int(whole) * 1_000_000 + int(f"{fraction:0<6}"))
+
+
+@pytest.mark.parametrize("table_format", ["delta", pytest.param("iceberg", marks=pytest.mark.thorough)])
+def test_killed_again_and_again(published: PublishJob, recording: Recording, tmp_path: Path, table_format: str) -> None:
+    """Each process is killed one step later than the one before; after a while each gets a batch done."""
+    sink = f'format = "{table_format}"'
+    job = back_job(tmp_path, published.sink.bootstrap_servers, published.sink.topic_prefix, sink=sink)
+
+    def until_killed(kill: Kill) -> None:
+        with watched(kill):
+            bring_back(job)
+
+    ends = [in_a_process(partial(until_killed, Kill(left))) for left in range(1, 20, 2)]
+    assert set(ends) <= {-9, 0}
+    assert ends[:5] == [-9] * 5
+    bring_back(job)
+    assert_tables_hold(job, recording)
+    assert bring_back(job).progress.changes == 0
+
+
+def test_a_publisher_that_sends_again_doubles_nothing(
+    kafka_broker: KafkaBroker, recording: Recording, tmp_path: Path
+) -> None:
+    """As an at-least-once publisher does that has lost its offset: all comes again, behind what was there."""
+    settings = 'schemas_enable = true\ndelivery = "at-least-once"'
+    job = publish_job(tmp_path, recording.directory, kafka_broker, more=settings)
+    job = msgspec.structs.replace(job, sink=msgspec.structs.replace(job.sink, decimal_handling="precise"))
+    publish(job)
+    back = back_job(tmp_path, kafka_broker.servers, job.sink.topic_prefix)
+    bring_back(back)
+    again = msgspec.structs.replace(
+        job,
+        checkpoint=f"{tmp_path}/again",
+        sink=msgspec.structs.replace(job.sink, offsets_topic="{prefix}.again"),
+    )
+    publish(again)
+    topic = f"{job.sink.topic_prefix}.{recording.truths[0].name}"
+    assert sum(map(len, consumed(kafka_broker, topic).values())) > len(recording.truths[0].rows)
+    bring_back(back)
+    assert_tables_hold(back, recording)
+    whole = back_job(tmp_path / "whole", kafka_broker.servers, job.sink.topic_prefix)
+    bring_back(whole)
+    assert_tables_hold(whole, recording)
+
+
+# --- made messages --------------------------------------------------------------------------------------------------
+
+_FIELDS = [{"type": "int32", "optional": False, "field": "id"}, {"type": "string", "optional": True, "field": "name"}]
+
+
+class Source:
+    """A topic of a table with two columns, and what is sent to it."""
+
+    def __init__(self, broker: KafkaBroker, prefix: str, partitions: int = 2) -> None:
+        self.prefix = prefix
+        self.topic = f"{prefix}.shop.items"
+        self.broker = broker
+        self.fields = list(_FIELDS)
+        with Topics(Connection(broker.servers)) as topics:
+            topics.create(self.topic, partitions=partitions, settings={})
+        self._publisher = Publisher(
+            Connection(broker.servers), Publishing(prefix, f"{prefix}.offsets", is_first_start=True)
+        )
+
+    def __enter__(self) -> Source:
+        self._publisher.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._publisher.__exit__(*error)
+
+    def send(self, partition: int, *values: str | None, key: str | None = None) -> None:
+        """Messages to one partition, in a transaction."""
+        keys = pa.array([None if key is None else key.encode()] * len(values), pa.binary())
+        texts = pa.array([None if value is None else value.encode() for value in values], pa.binary())
+        self._publisher.publish(lambda: [Messages(self.topic, keys, texts, partition=partition)], "x")
+
+    def change(self, place: int, op: str, before: Any = None, after: Any = None, *, seconds: int = 0) -> str:
+        """A change at that byte of the log."""
+        row = {"type": "struct", "fields": [] if op == "t" else self.fields, "optional": True}
+        source = ("db", "table", "sequence", "gtid")
+        texts = [{"type": "string", "optional": True, "field": name} for name in source]
+        time = {"type": "int64", "optional": False, "field": "ts_ms"}
+        schema = {
+            "type": "struct",
+            "fields": [
+                {**row, "field": "before"},
+                {**row, "field": "after"},
+                {"type": "struct", "fields": [*texts, time], "optional": False, "field": "source"},
+                {"type": "string", "optional": False, "field": "op"},
+            ],
+            "name": f"{self.prefix}.shop.items.Envelope",
+        }
+        origin = {
+            "db": "shop",
+            "table": "items",
+            "sequence": f"{1:010}.{0:010}.{place:05}.{2:010}.{0:010}",
+            "gtid": f"0-1-{place}",
+            "ts_ms": (1_700_000_000 + (seconds or place)) * 1000,
+        }
+        payload = {"before": before, "after": after, "source": origin, "op": op}
+        return json.dumps({"schema": schema, "payload": payload}, separators=(",", ":"))
+
+    def key(self, number: int) -> str:
+        """The key of a row."""
+        schema = {"type": "struct", "fields": self.fields[:1], "optional": False, "name": "Key"}
+        return json.dumps({"schema": schema, "payload": {"id": number}}, separators=(",", ":"))
+
+    def insert(self, partition: int, place: int, number: int, **more: Any) -> None:
+        row = {"id": number, "name": f"{number}", **more}
+        self.send(partition, self.change(place, "c", after=row), key=self.key(number))
+
+    def job(self, folder: Path, **how: Any) -> TopicTablesJob:
+        return back_job(folder, self.broker.servers, self.prefix, **how)
+
+
+@pytest.fixture
+def source(kafka_broker: KafkaBroker) -> Iterator[Source]:
+    with Source(kafka_broker, f"m{uuid.uuid4().hex[:12]}") as made:
+        yield made
+
+
+def ids(job: TopicTablesJob) -> list[int]:
+    return sorted(target(job, "mirror", "shop.items").column("id").to_pylist())
+
+
+def test_a_truncate_waits_for_the_rows_before_it_in_other_partitions(source: Source, tmp_path: Path) -> None:
+    job = source.job(tmp_path)
+    source.insert(0, 1, 1)
+    source.send(0, source.change(5, "t"))
+    source.insert(0, 6, 6)
+    with pytest.raises(BrokerError, match=r"a TRUNCATE of shop\.items has not come in all partitions"):
+        bring_back(job, truncate_seconds=0.5)
+    assert ids(job) == [1]
+    source.insert(1, 2, 2)
+    source.send(1, source.change(5, "t"))
+    source.insert(1, 7, 7)
+    bring_back(job)
+    assert ids(job) == [6, 7]
+    kinds = target(job, "changelog", "shop.items").sort_by("_commit_version").column("_change_type").to_pylist()
+    assert kinds == ["insert", "insert", "truncate", "insert", "insert"]
+    assert bring_back(job).progress.batches == 0
+
+
+def test_a_truncate_is_done_once_whenever_the_job_is_killed(source: Source, tmp_path: Path) -> None:
+    job = source.job(tmp_path)
+    for partition in (0, 1):
+        source.insert(partition, 1 + partition, 1 + partition)
+        source.send(partition, source.change(5, "t"))
+        source.insert(partition, 6 + partition, 6 + partition)
+
+    def until_killed(kill: Kill) -> None:
+        with watched(kill):
+            bring_back(job)
+
+    ends = [in_a_process(partial(until_killed, Kill(left))) for left in (8, 9, 10, 11, 12)]
+    assert set(ends) <= {-9, 0}
+    assert -9 in ends
+    bring_back(job)
+    assert ids(job) == [6, 7]
+    kinds = target(job, "changelog", "shop.items").column("_change_type").to_pylist()
+    assert sorted(kinds) == ["insert"] * 4 + ["truncate"]
+
+
+def test_a_new_column_is_not_guessed(source: Source, tmp_path: Path) -> None:
+    source.insert(0, 1, 1)
+    job = source.job(tmp_path)
+    bring_back(job)
+    source.fields.append({"type": "int32", "optional": False, "field": "points"})
+    source.insert(0, 2, 2, points=100)
+    with pytest.raises(SchemaError, match=r"shop\.items: messages have the columns id, name, points"):
+        bring_back(job)
+    assert ids(job) == [1]
+    known = source.job(tmp_path / "other", rules=f'{RULES}unknown_values = "null"\n')
+    bring_back(known)
+    rows = target(known, "mirror", "shop.items").sort_by("id").to_pylist()
+    assert rows == [{"id": 1, "name": "1", "points": None}, {"id": 2, "name": "2", "points": 100}]
+
+
+def test_a_message_of_somebody_else_is_named(source: Source, tmp_path: Path) -> None:
+    source.insert(0, 1, 1)
+    source.send(0, "hello")
+    with pytest.raises(UnsupportedError, match=rf"MESSAGE\] topic {source.topic}, partition 0, offset \d+: expected"):
+        bring_back(source.job(tmp_path))
+
+
+def test_changes_of_another_log_are_not_taken_for_old_ones(source: Source, tmp_path: Path) -> None:
+    source.insert(0, 9, 1)
+    source.send(0, source.change(3, "c", after={"id": 2, "name": "new"}, seconds=99), key=source.key(2))
+    with pytest.raises(DataLossError, match=rf"LOG_RESET\] topic {source.topic}, partition 0"):
+        bring_back(source.job(tmp_path))
+
+
+def test_messages_that_are_gone_are_missed(source: Source, tmp_path: Path) -> None:
+    source.insert(0, 1, 1)
+    job = source.job(tmp_path)
+    bring_back(job)
+    source.insert(0, 2, 2)
+    delete_records(source, 4)
+    with pytest.raises(DataLossError, match=r"MESSAGES_GONE.*and reading goes on at 1"):
+        bring_back(job)
+    with pytest.raises(DataLossError, match=r"MESSAGES_GONE.*it begins at offset 4"):
+        bring_back(source.job(tmp_path / "new"))
+    source.insert(0, 3, 3)
+    empty = source.job(tmp_path / "empty", rules=f'{RULES}begin = "empty"\n')
+    bring_back(empty)
+    assert ids(empty) == [3]
+
+
+def delete_records(source: Source, offset: int) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=source.broker.servers)
+    admin.delete_records({TopicPartition(source.topic, 0): offset})
+    admin.close()
+
+
+def test_other_settings_are_another_job(source: Source, tmp_path: Path) -> None:
+    source.insert(0, 1, 1)
+    job = source.job(tmp_path)
+    bring_back(job)
+    with pytest.raises(OptionError, match=r"sink\.directory: this checkpoint was begun with other settings"):
+        bring_back(msgspec.structs.replace(job, sink=msgspec.structs.replace(job.sink, directory=f"{tmp_path}/other")))
+    with pytest.raises(OptionError, match="tables: this checkpoint"):
+        bring_back(source.job(tmp_path, rules='[[tables]]\nmode = "changelog"\n'))
+    with pytest.raises(TableError, match="OTHER_WRITER"):
+        bring_back(msgspec.structs.replace(job, checkpoint=f"{tmp_path}/lost"))
+
+
+def test_keys_that_messages_do_not_keep_in_order_are_refused(source: Source, tmp_path: Path) -> None:
+    source.insert(0, 1, 1)
+    with pytest.raises(SchemaError, match=r"tables\.keys names name, and messages have the key id"):
+        bring_back(source.job(tmp_path, rules='[[tables]]\nmode = "mirror"\nkeys = ["name"]\n'))
+
+
+def test_topics_that_are_not_there_are_named(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
+    with pytest.raises(BrokerError, match=r"TOPIC_NOT_FOUND\] topics nobody\[\.\]shop"):
+        bring_back(back_job(tmp_path, kafka_broker.servers, "nobody"))
