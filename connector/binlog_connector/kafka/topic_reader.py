@@ -18,7 +18,7 @@ from binlog_format.errors import DataLossError
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -129,11 +129,28 @@ class TopicReader:
             BrokerError: They cannot be asked for.
         """
         wanted = [TopicPartition(*one) for one in partitions]
-        try:
-            starts, ends = self._consumer.beginning_offsets(wanted), self._consumer.end_offsets(wanted)
-        except KafkaError as error:
-            raise client_failure(error) from error
+        starts, ends = (
+            self._asked(self._consumer.beginning_offsets, wanted),
+            self._asked(self._consumer.end_offsets, wanted),
+        )
         return {Partition(one.topic, one.partition): (starts[one], ends[one]) for one in wanted}
+
+    def _asked(
+        self, ask: Callable[[list[TopicPartition]], dict[TopicPartition, int]], wanted: list[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        deadline = time.monotonic() + self._connection.timeout
+        while True:
+            try:
+                return ask(wanted)
+            except KafkaError as error:
+                raise client_failure(error) from error
+            except KeyError as error:
+                # A leader that has just become one may not know yet, and the client is not ready for that.
+                if time.monotonic() > deadline:
+                    raise broker_error(
+                        "FAILED", "the broker knows no offsets", at=f"topic {wanted[0].topic}"
+                    ) from error
+                time.sleep(POLL_MS / 1000)
 
     def go_on_at(self, offsets: Mapping[Partition, int]) -> None:
         """Read these partitions alone, from there."""
