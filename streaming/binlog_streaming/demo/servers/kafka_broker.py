@@ -92,7 +92,9 @@ class KafkaBroker:
         self._settings.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
         (self.folder / "log4j2.properties").write_text(_LOG4J.format(folder=self.folder))
         cluster_id = base64.urlsafe_b64encode(secrets.token_bytes(16)).rstrip(b"=").decode()
-        self._run("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._settings), "--standalone")
+        self._run(
+            "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(self._settings), "--standalone"
+        )
         self.start()
         return self
 
