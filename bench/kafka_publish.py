@@ -1,4 +1,4 @@
-"""A log into Kafka, as `binlog-stream publish` does it: `kafka.confluent.rows_per_s`, `kafka.python.rows_per_s`.
+"""A log into Kafka, as `binlog-stream publish` does it, and out of it: `kafka.confluent.rows_per_s`, `kafka.back...`.
 
 Exactly-once, acks=all, Debezium's envelope without schemas, tombstones after deletes; one process, one broker.
 The split between decoding, envelope, producer and broker goes to standard error, in processor time.
@@ -28,13 +28,17 @@ from binlog_connector.envelope.options import EnvelopeOptions
 from binlog_connector.kafka.topics import Topics
 from binlog_format import open_log
 from binlog_streaming.demo.servers.kafka_broker import AS_SHIPPED, KafkaBroker
+from binlog_streaming.settings.model import Sink
 from binlog_streaming.settings.publish_model import Client, FollowedSource, KafkaSink, PublishJob
 from binlog_streaming.settings.publish_text import publish_job_text
+from binlog_streaming.settings.topic_source_model import TopicSource, TopicTablesJob
+from binlog_streaming.topic_tables.run import TopicTablesRun
 from binlog_streaming.topics.job import TopicsJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from binlog_streaming.tables.progress import BatchProgress
     from binlog_streaming.topics.progress import Published
 
 ROWS_PER_COMMIT = 40
@@ -55,6 +59,29 @@ def confluent() -> float:
 def python() -> float:
     """The same with kafka-python."""
     return _rows_per_s(Client.KAFKA_PYTHON)
+
+
+@benchmark("kafka.back.rows_per_s", unit="rows/s")
+def back() -> float:
+    """Row changes out of four topics, with schemas, into mirrors in Delta, exactly once; without the first batch."""
+    log = sysbench_log(transactions=max(5_000, round(share() * TRANSACTIONS)))
+    batches: list[tuple[BatchProgress, float, float]] = []  # and the time, of the clock and of processors
+
+    def note(batch: BatchProgress) -> None:
+        batches.append((batch, time.perf_counter(), time.process_time()))
+
+    with _broker() as (work, broker):
+        job = _job(work, log.path, broker, Client.AUTO)
+        TopicsJob(
+            msgspec.structs.replace(job, sink=msgspec.structs.replace(job.sink, schemas_enable=True)), once=True
+        ).run()
+        source = TopicSource(kind="kafka", bootstrap_servers=broker.servers, topics=rf"{PREFIX}\..*\.sbtest\d+")
+        tables = TopicTablesJob(source=source, sink=Sink(directory=f"{work}/tables"), checkpoint=f"{work}/back")
+        TopicTablesRun(tables, once=True, listener=note, batch_messages_max=50_000).run()
+    changes = sum(batch.changes for batch, *_ in batches[1:])
+    (_, begun, begun_cpu), (_, ended, ended_cpu) = batches[0], batches[-1]
+    print(f"back: {changes / (ended_cpu - begun_cpu):,.0f} row changes a second of processor time", file=sys.stderr)
+    return changes / (ended - begun)
 
 
 @benchmark("kafka.latency_p95_ms", unit="ms")

@@ -21,6 +21,7 @@ from binlog_format.events.table_map_layout import ColumnType
 from binlog_streaming.settings import PublishJob, parse_any_job
 from binlog_streaming.settings.debezium import OWN_NAMES
 from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, Registry, Security, TopicRule
+from binlog_streaming.settings.topic_source_model import TopicSource, TopicTablesJob
 from tests.docs.markdown import REPO, code_blocks
 from tests.format.rows.plain_blocks import plain_block
 from tests.format.rows.plain_rows import (
@@ -150,9 +151,15 @@ def test_every_setting_is_in_the_guide() -> None:
     for section in (FollowedSource, TopicRule, KafkaSink, Security, Registry):
         for field in msgspec.structs.fields(section):
             assert f"`{field.encode_name}`" in text or f"[sink.{field.name}]" in text, field.name
+    blocks = code_blocks(GUIDE, "toml")
+    (back,) = [block for block in blocks if "[source]" in block.text]
+    sinks = [block for block in blocks if block is not back]
+    for field in msgspec.structs.fields(TopicSource):
+        assert f"\n{field.encode_name} = " in back.text or f"[source.{field.name}]" in text, field.name
+    assert isinstance(parse_any_job(back.text, file=REPO / "back.toml"), TopicTablesJob)
     rows = dict(re.findall(r"^\| `([a-z.]+)` \| `(\w+)", text, re.MULTILINE))
     assert {name: own for name, own in rows.items() if name in OWN_NAMES} == OWN_NAMES
-    for sink in code_blocks(GUIDE, "toml"):
+    for sink in sinks:
         text = f'checkpoint = "state"\n[source]\npath = "log"\n{sink.text}'
         assert isinstance(parse_any_job(text, file=REPO / "job.toml"), PublishJob)
 

@@ -26,6 +26,7 @@ from binlog_streaming.settings import TopicTablesJob, parse_any_job
 from binlog_streaming.topic_tables.run import TopicTablesRun
 from tests.connector.kafka.topics import consumed
 from tests.faults.processes import Kill, in_a_process
+from tests.program import run_program
 from tests.streaming.topics.publishing import Recording, publish, publish_job, recorded
 
 if TYPE_CHECKING:
@@ -342,3 +343,28 @@ def test_keys_that_messages_do_not_keep_in_order_are_refused(source: Source, tmp
 def test_topics_that_are_not_there_are_named(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
     with pytest.raises(BrokerError, match=r"TOPIC_NOT_FOUND\] topics nobody\[\.\]shop"):
         bring_back(back_job(tmp_path, kafka_broker.servers, "nobody"))
+
+
+def test_commands_run_and_check_such_a_job(source: Source, tmp_path: Path) -> None:
+    source.insert(0, 1, 1)
+    source.insert(1, 2, 2)
+    file = tmp_path / "job.toml"
+    file.write_text(
+        f'checkpoint = "back"\n[source]\nkind = "kafka"\nbootstrap_servers = "{source.broker.servers}"\n'
+        f'topics = "{source.topic}"\n[sink]\ndirectory = "tables"\n'
+    )
+    checked = run_program("check", str(file), "-o", "jsonl")
+    assert [json.loads(line).get("end") for line in checked.stdout.splitlines()] == [2, 2, None], checked.stderr
+    assert not (tmp_path / "back").exists()
+    ran = run_program("run", str(file), "--once", "-o", "jsonl")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    started, *batches, ended = (json.loads(line) for line in ran.stdout.splitlines())
+    assert (started["event"], ended) == ("started", {"event": "ended", "batches": len(batches), "changes": 2})
+    assert "It can run." in run_program("check", str(file)).stdout
+    assert "ended: 0 changes in 0 batches" in run_program("run", str(file), "--once").stdout
+    (tmp_path / "log.toml").write_text(file.read_text().replace("kafka", "klog", 1))
+    wrong = run_program("run", str(tmp_path / "log.toml"))
+    assert (wrong.returncode, "source.kind: expected log or kafka, got 'klog'. Did you mean" in wrong.stderr) == (
+        2,
+        True,
+    )

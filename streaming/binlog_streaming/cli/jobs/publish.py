@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -16,13 +13,12 @@ from binlog_format.errors import OptionError
 from binlog_format.position import Place
 from binlog_streaming.cli.help_text import PANEL, help_of
 from binlog_streaming.cli.jobs.run import OnceOption  # noqa: TC001 (typer looks at annotations)
-from binlog_streaming.cli.jobs.running import SIGNALLED, OutputReader
+from binlog_streaming.cli.jobs.running import SIGNALLED, OutputReader, stopped_by_signals
 from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output, write_json_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
+    from collections.abc import Callable
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_streaming.settings import PublishJob
@@ -132,25 +128,6 @@ def _write_down(settings: PublishJob, output: Output) -> None:
         file = write_down(settings)
     if output is Output.TABLE:
         typer.echo(f"job file: {file}")
-
-
-@contextlib.contextmanager
-def stopped_by_signals(stop_running: Callable[[], None]) -> Iterator[list[int]]:
-    """SIGINT and SIGTERM let a job end in order, a second one ends it at once; gives those that came."""
-    caught: list[int] = []
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        caught.append(number)
-        # In a thread: this one may be holding the lock that `stop` needs.
-        threading.Thread(target=stop_running).start()
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield caught
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class _Lines:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,7 +14,7 @@ from binlog_streaming.cli.progress import starting
 from binlog_streaming.tables.progress import NOTE_TEXTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import FrameType
 
     from binlog_streaming.settings import Job
@@ -111,6 +112,25 @@ def _ended_by_signals() -> Iterator[None]:
             raise
     if caught:  # also where somebody on the way has swallowed what was raised
         raise typer.Exit(SIGNALLED + caught[0])
+
+
+@contextlib.contextmanager
+def stopped_by_signals(stop_running: Callable[[], None]) -> Iterator[list[int]]:
+    """SIGINT and SIGTERM let a job end in order, a second one ends it at once; gives those that came."""
+    caught: list[int] = []
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        caught.append(number)
+        # In a thread: this one may be holding the lock that `stop` needs.
+        threading.Thread(target=stop_running).start()
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class OutputReader:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from binlog_streaming.cli.jobs.publish import stopped_by_signals
-from binlog_streaming.cli.jobs.running import SIGNALLED, LinePrinter, OutputReader
+from binlog_streaming.cli.jobs.running import SIGNALLED, LinePrinter, OutputReader, stopped_by_signals
 from binlog_streaming.cli.output import Output, write_json_lines
 
 if TYPE_CHECKING:
