@@ -115,6 +115,7 @@ def test_every_option_of_the_source_that_a_stream_has_can_be_set() -> None:
         "failOnStatement",
         "countOtherTables",
         "tellProblems",
+        "rules",
         "endingOffsets",
         "endingGtid",
         KAFKA_VALUE,
@@ -172,7 +173,7 @@ def test_job_written_down_is_read_back(tmp_path: Path) -> None:
     assert max(len(line) for line in text.splitlines()) <= 120
 
 
-NOT_TOGETHER = ("startingGtid", "startingTimestamp", "schemaFile", "catalog")
+NOT_TOGETHER = ("startingGtid", "startingTimestamp", "schemaFile", "catalog", "columns")
 """These exclude others, or name a file."""
 
 
@@ -180,12 +181,7 @@ def test_defaults_in_a_written_job_are_the_true_ones(tmp_path: Path) -> None:
     job = load_job(written(tmp_path, MINIMAL))
     text = job_text(job)
     shown = re.sub(r"^# (?=[a-zA-Z_]+ = )", "", text, flags=re.MULTILINE)
-    for example in (
-        "startingGtid",
-        "startingTimestamp",
-        "schemaFile",
-        "catalog",
-    ):  # these exclude others, or name a file
+    for example in NOT_TOGETHER:
         shown = re.sub(rf"^{example} = ", f"# {example} = ", shown, flags=re.MULTILINE)
     given = tomllib.loads(shown)
     for name, section in (("sink", job.sink), ("trigger", job.trigger), ("metrics", job.metrics), ("spark", job.spark)):
@@ -244,6 +240,46 @@ MISTAKES = {
         MINIMAL.replace("directory", "format = 'ice'\ndirectory"),
         "INVALID_VALUE",
         "sink.format: expected delta or iceberg or parquet, got 'ice'",
+    ),
+    "mask that there is not": (
+        MINIMAL + "[[tables]]\nmask = { email = 'md5' }",
+        "INVALID_VALUE",
+        r"tables\[0\]\.mask\.email: expected null, sha256, last N .*, got 'md5'",
+    ),
+    "mask of what is not shown": (
+        MINIMAL + "[[tables]]\ndrop_columns = ['Email']\nmask = { email = 'null' }",
+        "INVALID_VALUE",
+        r"tables\[0\]\.mask\.email: email is in drop_columns",
+    ),
+    "hash without salt": (
+        MINIMAL + "[[tables]]\nmask = { email = 'sha256' }",
+        "INVALID_VALUE",
+        r"tables\[0\]\.salt_variable: the mask sha256 needs",
+    ),
+    "salt without hash": (
+        MINIMAL + "[[tables]]\nsalt_variable = 'SALT'",
+        "INVALID_VALUE",
+        r"tables\[0\]\.salt_variable: expected the mask sha256 beside it",
+    ),
+    "predicate that is none": (
+        MINIMAL + "[[tables]]\nwhere = 'age > AND'",
+        "INVALID_VALUE",
+        r"tables\[0\]\.where: at character 7 \(AND\): a text in quotes, a number",
+    ),
+    "columns both ways": (
+        MINIMAL + "[[tables]]\ncolumns = ['id']\ndrop_columns = ['note']",
+        "INVALID_VALUE",
+        r"tables\[0\]\.drop_columns: expected nothing beside columns",
+    ),
+    "foreign keys of what is hidden": (
+        MINIMAL + "[[tables]]\nforeign_keys = 'apply'\n[[tables]]\nwhere = 'id > 5'",
+        "INVALID_VALUE",
+        r"tables\[0\]\.foreign_keys: expected fail or ignore beside columns",
+    ),
+    "partitions of what is hidden": (
+        MINIMAL + "[[tables]]\non_partition_drop = 'apply'\nwhere = 'id > 5'",
+        "INVALID_VALUE",
+        r"tables\[0\]\.on_partition_drop: expected fail or keep beside columns",
     ),
     "mirror in parquet": (
         MINIMAL + "format = 'parquet'\n[[tables]]\nmode = ['mirror']",

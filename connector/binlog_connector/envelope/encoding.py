@@ -98,14 +98,14 @@ class SchemaChange:
         event: Row of its event.
         database: Of the first table, or of the session; may be empty.
         table: The first one; None: none.
-        statement: Its text.
+        statement: Its text; None: not told.
         tables: What becomes of which table: `CREATE`, `ALTER`, ... and the name.
     """
 
     event: int
     database: str
     table: str | None
-    statement: str
+    statement: str | None
     tables: Sequence[tuple[str, TableName]]
 
 

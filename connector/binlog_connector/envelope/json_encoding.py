@@ -94,7 +94,7 @@ class JsonEncoding:
             json_column("ts_ms", numbers_array(np.array([occasion.now_ns // 1_000_000], dtype=np.int64))),
             json_column("databaseName", database),
             json_column("schemaName", pa.nulls(1, pa.string())),
-            json_column("ddl", strings_array([change.statement])),
+            json_column("ddl", pa.array([change.statement], pa.string())),
             json_column("tableChanges", strings_array([compact(listed)]), style=_READY),
         ]
         key, value = schema_change_schemas(occasion.block.vendor) if self._options.schemas else (None, None)

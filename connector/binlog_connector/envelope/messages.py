@@ -20,7 +20,7 @@ from binlog_connector.envelope.table_envelope import TableEnvelope
 from binlog_connector.envelope.transactions import Transactions
 from binlog_connector.envelope.truncates import Truncates
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding, TimeType
-from binlog_format.rows.images import read_images
+from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.views.bounded import bounded
 from binlog_format.views.event_texts import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES, StatementTexts
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
@@ -47,6 +47,11 @@ _EVENT_TYPES = {
     Operation.CREATE: WRITE_TYPES,
     Operation.UPDATE: UPDATE_TYPES,
     Operation.DELETE: DELETE_TYPES,
+}
+_IMAGE_KINDS = {
+    Operation.CREATE: (ImageKind.INSERT,),
+    Operation.UPDATE: (ImageKind.UPDATE_BEFORE, ImageKind.UPDATE_AFTER),
+    Operation.DELETE: (ImageKind.DELETE,),
 }
 _LAYOUTS_MAX = 10_000
 """Table layouts whose envelopes are kept."""
@@ -97,7 +102,7 @@ class MessagesView:
         self._queries = StatementTexts() if options.query else None
         self._transactions = Transactions(encoding) if options.transaction_metadata else None
         self._groups = groups
-        self._schema_changes = SchemaChanges(options, tables, encoding)
+        self._schema_changes = SchemaChanges(options, tables, encoding, tells_text=decoding.rules is None)
         self._truncates = Truncates(options, tables, encoding)
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
@@ -151,11 +156,23 @@ class MessagesView:
     def _parts(self, block: Block, touched: list[TableEvents]) -> list[list[Images]]:
         # At least one, in which there may be nothing: a transaction may end here whose rows came before.
         images = [
-            read_images(block.data, block.events, one.events, one.layout, place=block.place, decoding=self._decoding)
+            self._wanted(
+                read_images(
+                    block.data, block.events, one.events, one.layout, place=block.place, decoding=self._decoding
+                )
+            )
             for one in touched
         ]
         parts = [[one for one in part if len(one)] for part in bounded(images)]
         return [part for part in parts if part] or [[]]
+
+    def _wanted(self, images: Images) -> Images:
+        # Where rules choose rows, types of events do not tell operations.
+        rules, skipped = self._decoding.rules, self._options.skipped_operations
+        if rules is None or not rules.chooses_rows or not skipped:
+            return images
+        unwanted = [int(kind) for op in skipped for kind in _IMAGE_KINDS.get(op, ())]
+        return images.select(~np.isin(images.table["kind"], unwanted))
 
     def _change_runs(
         self, images: list[Images], occasion: Occasion, encoder: BlockEncoder | None, end: int

@@ -39,10 +39,14 @@ class SchemaChanges:
         options: What messages look like; none are made unless they ask for them.
         tables: Which tables are wanted.
         encoding: Makes keys and values.
+        tells_text: Whether the text of a statement, which may hold values of rows, is in its message.
     """
 
-    def __init__(self, options: EnvelopeOptions, tables: TableFilter, encoding: MessageEncoding) -> None:
+    def __init__(
+        self, options: EnvelopeOptions, tables: TableFilter, encoding: MessageEncoding, *, tells_text: bool = True
+    ) -> None:
         self._options = options
+        self._tells_text = tells_text
         self._tables = tables
         self._encoding = encoding
 
@@ -63,7 +67,8 @@ class SchemaChanges:
         database = changes[0][1].database if changes else statement.database
         table = changes[0][1].table if changes else None
         events = np.array([event], dtype=np.int64)
-        change = SchemaChange(event, database, table, statement.text, changes)
+        text = statement.text if self._tells_text else None
+        change = SchemaChange(event, database, table, text, changes)
         keys, values = self._encoding.schema_change(occasion, change)
         order = sort_keys(events, Place.STATEMENT)
         return MessageRun.of_texts(MessageKind.SCHEMA_CHANGE, database or None, table, order, events, keys, values)

@@ -35,11 +35,11 @@ class Lacking(NamedTuple):
     change: RowsChanged | EventsLost
     names: tuple[TableName, ...] | None
 
-    def error(self) -> BinlogError:
-        """For who cannot go on without these rows: `STATEMENT_FORMAT` or `LOST_EVENTS`."""
+    def error(self, *, tells_text: bool = True) -> BinlogError:
+        """For who cannot go on without these rows: `STATEMENT_FORMAT` or `LOST_EVENTS`; *tells_text*: with its text."""
         if isinstance(self.change, EventsLost):
             return events_lost_error(self.statement)
-        return statement_error(self.statement, self.names, self.change)
+        return statement_error(self.statement, self.names, self.change, tells_text=tells_text)
 
 
 class RowFormat:
@@ -108,9 +108,21 @@ class RowFormat:
 
 
 def only_rows(
-    blocks: Iterable[Block], row_format: RowFormat, groups: GroupFilter, server_runs: ServerRuns
+    blocks: Iterable[Block],
+    row_format: RowFormat,
+    groups: GroupFilter,
+    server_runs: ServerRuns,
+    *,
+    tells_text: bool = True,
 ) -> Iterator[Block]:
     """The same *blocks*, of plain events, as long as they tell all changes of wanted tables.
+
+    Args:
+        blocks: Of a log, in order.
+        row_format: Finds what they do not tell.
+        groups: Which event groups are wanted.
+        server_runs: Of the log.
+        tells_text: Whether errors show the text of a statement.
 
     Raises:
         UnsupportedError: `STATEMENT_FORMAT`.
@@ -118,7 +130,7 @@ def only_rows(
     """
     for block in blocks:
         for lacking in row_format.lacking(block, groups, server_runs):
-            raise lacking.error()
+            raise lacking.error(tells_text=tells_text)
         yield block
 
 

@@ -29,6 +29,8 @@ SEQUENCE_HINT = (
 )
 _ABOUT_SEQUENCE = re.compile(r"\s*(?:CREATE|ALTER)\b[^(]*?\bSEQUENCE\b", re.IGNORECASE)
 
+_HIDDEN = "its text is left out, as rules hide values of rows"
+
 MOVED_HINT = (
     "Take the tables anew from the server from a position after the statement; "
     'on_statement = "ignore" for them goes on without these rows'
@@ -36,7 +38,7 @@ MOVED_HINT = (
 
 
 def statement_error(
-    statement: DdlStatement, names: Sequence[TableName] | None, changed: RowsChanged
+    statement: DdlStatement, names: Sequence[TableName] | None, changed: RowsChanged, *, tells_text: bool = True
 ) -> UnsupportedError:
     """The error for a statement that changes rows of which the log has none: `STATEMENT_FORMAT`, `ROWS_NOT_LOGGED`.
 
@@ -44,19 +46,20 @@ def statement_error(
         statement: Of the log.
         names: Tables of the reader that it concerns; None: any.
         changed: What it does.
+        tells_text: Whether the statement, which holds the values that it writes, is in the message.
     """
+    text = shown(statement) if tells_text else _HIDDEN
     about = "any table" if names is None else ", ".join(map(str, names))
     if isinstance(changed, RowsMoved):
         return UnsupportedError(
             "ROWS_NOT_LOGGED",
-            f"{_place(statement)}: {about}: {changed.reason}: {shown(statement)}",
+            f"{_place(statement)}: {about}: {changed.reason}: {text}",
             hint=MOVED_HINT,
         )
     why = f" ({changed.reason})" if changed.reason else ""
     return UnsupportedError(
         "STATEMENT_FORMAT",
-        f"{_place(statement)}: a statement that changes rows of {about}{why} is logged as text, not row by row: "
-        f"{shown(statement)}",
+        f"{_place(statement)}: a statement that changes rows of {about}{why} is logged as text, not row by row: {text}",
         hint=SEQUENCE_HINT if _ABOUT_SEQUENCE.match(statement.text) else STATEMENT_HINT,
     )
 

@@ -53,6 +53,7 @@ OPTIONS = (
     Option("ignoreDomainIds", "none"),
     Option("ignoreServerIds", "none"),
     Option("schemaFile"),
+    Option("rules", "none"),
     Option("includeDdl", "false"),
     Option("includeQuery", "false"),
     Option("timeType", "text"),

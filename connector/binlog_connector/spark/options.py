@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from binlog_connector.following.starts import Start
+    from binlog_connector.rules.row_rules import TableRules
 
 _NAME_BY_LOWER = {name.lower(): name for name in OPTION_NAMES}
 MIN_PARTITIONS_MAX = 100_000
@@ -79,6 +80,7 @@ class SourceOptions:
         ignored_domains: GTID domains (MariaDB) that are left out.
         ignored_servers: Servers whose transactions are left out.
         schema_file: A dump of CREATE TABLEs; None: the log alone counts.
+        rules: What of the tables is hidden; None: nothing is.
         include_ddl: Rows of `changes` for DDL and TRUNCATE.
         include_query: The column `query` of `changes`.
         messages: Rows of `changes` are messages for Kafka that look like this; None: they are not.
@@ -107,6 +109,7 @@ class SourceOptions:
     ignored_domains: tuple[int, ...] = ()
     ignored_servers: tuple[int, ...] = ()
     schema_file: str | None = None
+    rules: TableRules | None = field(default=None, compare=False)
     include_ddl: bool = False
     include_query: bool = False
     messages: MessageOptions | None = None
@@ -157,6 +160,7 @@ class SourceOptions:
             ignored_domains=numbers(given, "ignoreDomainIds"),
             ignored_servers=numbers(given, "ignoreServerIds"),
             schema_file=given.get("schemaFile") or None,
+            rules=_rules(given, view),
             include_ddl=include_ddl,
             include_query=_include_query(given, include_ddl=include_ddl),
             messages=MessageOptions.parse(given, view),
@@ -257,6 +261,20 @@ def _check_rows_only(given: Mapping[str, str], view: View) -> None:
         raise invalid(
             "failOnStatement", given["failOnStatement"], f"nothing beside view {view}", hint=f"It is for {named}"
         )
+
+
+def _rules(given: Mapping[str, str], view: View) -> TableRules | None:
+    if not given.get("rules"):
+        return None
+    if view not in _ROW_VIEWS:
+        hint = "It shows events as they are logged; changes and changefeed show rows under rules"
+        raise invalid("rules", given["rules"], f"nothing beside view {view}", hint=hint)
+    if given.get("includeQuery", "false").lower() != "false":
+        hint = "The text of a statement holds the values that it writes, whatever tables it is about"
+        raise invalid("includeQuery", given["includeQuery"], "nothing beside option rules", hint=hint)
+    from binlog_connector.rules.rule_texts import read_rules  # not all queries have rules
+
+    return read_rules(given["rules"])
 
 
 def _include_query(given: Mapping[str, str], *, include_ddl: bool) -> bool:

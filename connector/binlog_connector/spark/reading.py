@@ -77,7 +77,7 @@ def open_watched(options: SourceOptions, format_name: str | None = None) -> Watc
 
 def make_decoding(options: SourceOptions, schemas: RangeSchemas | None) -> Decoding:
     """How *options* want values."""
-    return Decoding(schemas, options.zero_dates, options.time_type, options.replace_invalid_text)
+    return Decoding(schemas, options.zero_dates, options.time_type, options.replace_invalid_text, options.rules)
 
 
 def make_view(
@@ -170,7 +170,7 @@ def _changes_view(
         from binlog_connector.schema.statement_rows import find_statements
 
         finder = find_statements
-    extras = ChangeExtras(options.include_query, finder, ops, image_type)
+    extras = ChangeExtras(options.include_query, finder, ops, image_type, options.rules is None)
     return ChangesView(table=options.table, tables=tables, decoding=decoding, groups=groups, extras=extras)
 
 
@@ -252,7 +252,8 @@ class RangeReader:
             table=self.options.table,
             scope_before=lambda: scope_before(watched, partition.start),
         )
-        return only_rows(blocks, row_format, groups, ServerRuns(watched.log))
+        tells_text = self.options.rules is None
+        return only_rows(blocks, row_format, groups, ServerRuns(watched.log), tells_text=tells_text)
 
     def _checked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found: pa.Schema | None = None

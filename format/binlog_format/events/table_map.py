@@ -88,6 +88,7 @@ class TableLayout:
         vendor: Whose server wrote it.
         completion: What a schema has said beyond the table map, as JSON (`rows.completion`); empty: nothing.
         problem: Why the table map cannot be read; `columns` is empty then. To be raised by who wants this table.
+        logged: The layout of the row events, where rules show the table otherwise (`Decoding.rules`); None: this one.
     """
 
     database: str
@@ -99,6 +100,7 @@ class TableLayout:
     vendor: Vendor = Vendor.MARIADB
     completion: str = ""
     problem: BinlogError | None = field(default=None, compare=False)
+    logged: TableLayout | None = None
 
     @property
     def has_names(self) -> bool:

@@ -18,7 +18,7 @@ __all__ = ["arrow_schema", "arrow_type"]
 
 
 def arrow_schema(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> pa.Schema:
-    """Names and types of all columns, as `Images.column` gives them.
+    """Names and types of all columns that are shown, as `Images.column` gives them.
 
     Every field can be null: a column may be absent from a row image, and zero dates are null.
 
@@ -29,6 +29,7 @@ def arrow_schema(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> 
     """
     if layout.problem is not None:
         raise layout.problem
+    layout = decoding.shown(layout)
     fields = []
     for index, column in enumerate(layout.columns):
         if column.name is None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from binlog_format.events.table_map import TableLayout
     from binlog_format.position import Position
+    from binlog_format.rows.images import Images
 
 
 class TableSchemas(Protocol):
@@ -24,6 +25,32 @@ class TableSchemas(Protocol):
 
         Raises:
             SchemaError: `COLUMN_COUNT_MISMATCH`: the definition is not that of the table map.
+        """
+
+
+class RowRules(Protocol):
+    """Which rows and columns of tables are shown, and which values are masked; the log's own bytes stay as they are."""
+
+    @property
+    def chooses_rows(self) -> bool:
+        """Whether images may be left out, and updates become inserts or deletes."""
+
+    def shown(self, layout: TableLayout, decoding: Decoding) -> TableLayout:
+        """*layout* as the rules show it, with what was logged as its `logged`; itself where there is no rule for it.
+
+        A layout that is shown already is given back.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: a rule does not fit the table.
+            BinlogError: The layout's columns are not understood.
+        """
+
+    def applied(self, images: Images, layout: TableLayout) -> Images:
+        """*images*, just read, as the rules show them; *layout* is what `shown` gave for theirs, and not theirs.
+
+        Raises:
+            UnsupportedError: `ROW_IMAGE`: an image lacks a column that decides whether its row is shown.
+            BinlogError: A value cannot be read; one that is not shown is not in the message.
         """
 
 
@@ -50,12 +77,22 @@ class Decoding:
         zero_dates: See `ZeroDates`.
         time_type: See `TimeType`.
         replace_invalid_text: Bytes that are no text in their character set become U+FFFD; else they are an error.
+        rules: What of the tables is shown; None: all of it.
     """
 
     schemas: TableSchemas | None = None
     zero_dates: ZeroDates = ZeroDates.NULL
     time_type: TimeType = TimeType.TEXT
     replace_invalid_text: bool = False
+    rules: RowRules | None = None
+
+    def shown(self, layout: TableLayout) -> TableLayout:
+        """*layout* as `rules` show it.
+
+        Raises:
+            BinlogError: As `RowRules.shown`.
+        """
+        return layout if self.rules is None else self.rules.shown(layout, self)
 
 
 DEFAULT_DECODING = Decoding()

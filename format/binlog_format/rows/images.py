@@ -147,31 +147,43 @@ def read_images(
         data: What the events point into; smaller than 2 GiB.
         events: `EVENT_DTYPE`.
         rows: Which of them; all are row events of *layout*.
-        layout: Of the table maps before them.
+        layout: Of the table maps before them, or as the rules of *decoding* show it.
         place: `Block.place`; only lets errors say where in the files the damage is.
         decoding: How the values become Arrow arrays.
+
+    Returns:
+        The images as the rules of *decoding* show them: nobody after this sees more.
 
     Raises:
         CorruptError: `BAD_EVENT`: an event does not fit its table map, or its rows do not fit into it.
         UnsupportedError: `COLUMN_TYPE`: the table has a column whose width the log does not tell; `ROW_IMAGE`: there is
             too much at once.
-        BinlogError: The layout's `problem`.
+        BinlogError: The layout's `problem`; what `RowRules` raises.
     """
     if data.size > _DATA_SIZE_MAX:
         raise UnsupportedError("ROW_IMAGE", f"{data.size} bytes of events at once, at most {_DATA_SIZE_MAX} are read")
     if layout.problem is not None:
         raise layout.problem
+    shown = decoding.shown(layout)
+    layout = layout.logged or layout  # what the events have
+    images = _logged_images(data, events, rows, layout, place, tells_values=shown is layout)
+    images = images if decoding is DEFAULT_DECODING else replace(images, decoding=decoding)
+    return images if decoding.rules is None or shown is layout else decoding.rules.applied(images, shown)
+
+
+def _logged_images(
+    data: Bytes, events: Table, rows: Int64s, layout: TableLayout, place: PlaceOf | None, *, tells_values: bool
+) -> Images:
     widths = value_widths(layout)
     rows = np.ascontiguousarray(rows, dtype=np.int64)
     try:
         images = _whole_images(data, events, rows, layout, widths)
-        if images is None:
-            images = _partial_images(data, events, rows, layout, widths)
-        return images if decoding is DEFAULT_DECODING else replace(images, decoding=decoding)
+        return _partial_images(data, events, rows, layout, widths) if images is None else images
     except _EventError as error:
         event = events[error.row]
         reason = f"{layout.full_name}: event of {int(event['size'])} bytes, row {error.row_no}: "
-        reason += error.reason or _reason(error.code, layout, error.detail)
+        told = error.reason if tells_values or not error.reason else "changes of a JSON value that do not fit"
+        reason += told or _reason(error.code, layout, error.detail)
         raise CorruptError("BAD_EVENT", reason, at=place and place(int(event["start"]))) from error
 
 

@@ -55,7 +55,7 @@ class StatementRows(NamedTuple):
     ops: list[str]
     databases: list[str | None]
     tables: list[str | None]
-    texts: list[str]
+    texts: list[str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,14 @@ class ChangeExtras:
         find_statements: Give rows for statements that change tables as a whole; needs *query*, their text is there.
         ops: Only rows of these operations; None: of all.
         image_type: Of the one typed table, for blocks that hold statements about it and no rows.
+        tells_texts: Whether texts of statements are given; else they are null: they hold values of rows.
     """
 
     query: bool = False
     find_statements: StatementFinder | None = None
     ops: frozenset[str] | None = None
     image_type: pa.DataType | None = None
+    tells_texts: bool = True
 
     @property
     def event_types(self) -> frozenset[int] | None:
@@ -115,7 +117,7 @@ class ChangeExtras:
             [one.op for one in found],
             [one.database or None for one in found],
             [one.table for one in found],
-            [one.text for one in found],
+            [one.text if self.tells_texts else None for one in found],
         )
 
 

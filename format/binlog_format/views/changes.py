@@ -156,9 +156,11 @@ class ChangesView:
             event_types=self._extras.event_types,
             decoding=self._decoding,
         )
-        texts = StatementTexts() if self._extras.query else None
+        texts = StatementTexts() if self._extras.query and self._extras.tells_texts else None
         for block in blocks:
-            said = None if texts is None else texts.of_rows(block)
+            said = None
+            if self._extras.query:
+                said = _no_texts(block) if texts is None else texts.of_rows(block)
             row_batches = self._row_batches(block, selection.of(block))
             if said is not None:
                 row_batches = ((_with_query(batch, events, said), events) for batch, events in row_batches)
@@ -301,6 +303,10 @@ def _with_query(batch: pa.RecordBatch, events: Int64s, said: tuple[NDArray[np.in
     query = texts.take(pa.array(of_rows, mask=of_rows < 0))
     schema = changes_schema(batch.schema.field("before").type, query=True)
     return pa.RecordBatch.from_arrays([*batch.columns, query], schema=schema)
+
+
+def _no_texts(block: Block) -> tuple[NDArray[np.int32], pa.Array]:
+    return np.full(len(block.events), -1, dtype=np.int32), pa.array([], pa.string())
 
 
 def _statement_batch(block: Block, statements: StatementRows, image_type: pa.DataType) -> tuple[pa.RecordBatch, Int64s]:

@@ -53,8 +53,8 @@ class Selection:
         tables: Which tables are wanted.
         groups: Which groups are wanted.
         table: The one table (`database.table`) that is wanted; None: all that *tables* accepts.
-        event_types: Only row events of these types (`EventType`); None: of all.
-        decoding: Its schemas say what table maps leave open.
+        event_types: Only row events of these types (`EventType`), unless rules choose rows; None: of all.
+        decoding: Its schemas say what table maps leave open, its rules what is shown.
         on_problem: Called for events that are left out because of an error of `OF_ONE_TABLE`; default: it is raised.
     """
 
@@ -72,7 +72,10 @@ class Selection:
         self._tables = tables
         self._groups = groups
         self._table = table
-        self._event_types = None if event_types is None else sorted(event_types)
+        # Rules may make a delete of an update: events do not tell then what becomes of their rows.
+        chooses_rows = decoding.rules is not None and decoding.rules.chooses_rows
+        self._event_types = None if event_types is None or chooses_rows else sorted(event_types)
+        self._decoding = decoding
         self._layouts = None if decoding.schemas is None else _CompletedLayouts(decoding.schemas)
         self._maps = TableMaps()
 
@@ -84,7 +87,7 @@ class Selection:
             SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: a schema is not that of a wanted table.
             BinlogError: The `problem` of a wanted table's layout, where schemas should complete it.
         """
-        return self._completed(block, self._kept([one for one in self._maps.resolve(block) if self._wants(one)], block))
+        return self._known(block, self._kept([one for one in self._maps.resolve(block) if self._wants(one)], block))
 
     def parted(self, block: Block) -> tuple[list[TableEvents], list[TableEvents]]:
         """As `of`; and the same of the tables that are not wanted, whose layouts are left as they are.
@@ -94,7 +97,7 @@ class Selection:
         """
         resolved = self._kept(self._maps.resolve(block), block)
         wanted = [touched for touched in resolved if self._wants(touched)]
-        return self._completed(block, wanted), [touched for touched in resolved if not self._wants(touched)]
+        return self._known(block, wanted), [touched for touched in resolved if not self._wants(touched)]
 
     def _kept(self, resolved: list[TableEvents], block: Block) -> list[TableEvents]:
         keep = self._kept_events(block) if resolved else None
@@ -103,13 +106,17 @@ class Selection:
         kept = [replace(touched, events=touched.events[keep[touched.events]]) for touched in resolved]
         return [touched for touched in kept if len(touched.events)]
 
-    def _completed(self, block: Block, wanted: list[TableEvents]) -> list[TableEvents]:
-        if self._layouts is None:
-            return wanted
+    def _known(self, block: Block, wanted: list[TableEvents]) -> list[TableEvents]:
+        completed = wanted if self._layouts is None else self._completed(block, wanted, self._layouts)
+        if self._decoding.rules is None:
+            return completed
+        return [replace(touched, layout=self._decoding.shown(touched.layout)) for touched in completed]
+
+    def _completed(self, block: Block, wanted: list[TableEvents], layouts: _CompletedLayouts) -> list[TableEvents]:
         completed: list[TableEvents] = []
         for touched in wanted:
             try:
-                completed += self._layouts.parts(block, touched)
+                completed += layouts.parts(block, touched)
             except OF_ONE_TABLE as error:
                 self._on_problem(block, touched, error)
         return completed

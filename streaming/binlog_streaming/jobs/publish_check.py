@@ -13,7 +13,7 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.kafka.offset_store import OffsetStore
 from binlog_connector.kafka.topics import Topics
 from binlog_connector.spark.options import SourceOptions
-from binlog_format.errors import BrokerError, OptionError
+from binlog_format.errors import BinlogError, BrokerError, OptionError
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.jobs.check import LogReport, log_report, size_behind
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from binlog_connector.kafka.connection import Connection
     from binlog_connector.kafka.topic_names import TopicNames
+    from binlog_format.events.table_map import TableLayout
+    from binlog_format.rows.decoding import Decoding
     from binlog_streaming.jobs.log_tables import FoundTable, OnProgress
     from binlog_streaming.settings.publish_model import PublishJob, TopicRule
 
@@ -139,7 +141,7 @@ def check_publish_job(
     if not tables:
         warnings.append("no table that [[tables]] selects has row changes there")
     lacking = [
-        count.first.error().reason
+        count.first.error(tells_text=not any(rule.hides for rule in job.tables)).reason
         for (name, _), count in found.tally.counts.items()
         if name is None or selected.accepts_name(*name)
     ]
@@ -187,12 +189,12 @@ def _begin(watched: WatchedLog, options: SourceOptions, offset: SourceOffset | N
 def _topics(
     job: PublishJob, names: TopicNames, connection: Connection, registry: RegistryCheck, tables: list[FoundTable]
 ) -> Iterator[TopicReport]:
-    rules = [(TableFilter(rule.select), rule) for rule in job.tables]
+    rules, decoding = [(TableFilter(rule.select), rule) for rule in job.tables], job.decoding()
     with Topics(connection) as topics:
         for table in tables:
             rule = next(rule for wanted, rule in rules if wanted.accepts(table.layout))
-            problems = [] if table.problem is None else [f"{table.name}: {table.problem.reason}"]
-            problems += _lacking_keys(table, rule)
+            layout, problems = _shown(table, decoding)
+            problems += [] if problems else _lacking_keys(layout, rule)
             try:
                 topic = names.of_table(table.layout.database, table.layout.table)
             except OptionError as error:
@@ -200,8 +202,8 @@ def _topics(
                 continue
             report = _topic(job, topics, topic)
             if not problems:
-                problems += registry.problems(table.layout, topic)
-            keys = rule.keys or tuple(str(table.layout.columns[index].name) for index in table.layout.primary_key)
+                problems += registry.problems(layout, topic)
+            keys = rule.keys or tuple(str(layout.columns[index].name) for index in layout.primary_key)
             yield TopicReport(topic, table.name, keys, report.partitions, table.changes, (*problems, *report.problems))
         sink = job.sink
         wanted = (
@@ -226,7 +228,19 @@ def _topic(job: PublishJob, topics: Topics, topic: str) -> TopicReport:
     return TopicReport(topic, None, (), partitions, 0, tuple(problems))
 
 
-def _lacking_keys(table: FoundTable, rule: TopicRule) -> list[str]:
-    columns = {column.name for column in table.layout.columns}
-    lacking = [] if table.problem is not None else [key for key in rule.keys if key not in columns]
-    return [f"{table.name}: it has no column {', '.join(lacking)} for the key of its messages"] if lacking else []
+def _shown(table: FoundTable, decoding: Decoding) -> tuple[TableLayout, list[str]]:
+    # The table as its rule shows it, and why its rows cannot be published.
+    try:
+        if table.problem is not None:
+            raise table.problem
+        return decoding.shown(table.layout), []
+    except BinlogError as error:
+        reason = error.reason if table.name in error.reason else f"{table.name}: {error.reason}"
+        return table.layout, [reason]
+
+
+def _lacking_keys(layout: TableLayout, rule: TopicRule) -> list[str]:
+    columns = {column.name for column in layout.columns}
+    lacking = [key for key in rule.keys if key not in columns]
+    told = f"{layout.full_name}: it has no column {', '.join(lacking)} for the key of its messages"
+    return [told] if lacking else []

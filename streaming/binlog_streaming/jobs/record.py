@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from binlog_connector.rules.rule_changes import hiding_changes, salt_fingerprints
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.jobs.table_patterns import added_patterns
 from binlog_streaming.lake.target import target_uri
@@ -56,6 +57,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         directory: Of the sink.
         format: Of the sink.
         rules: `[[tables]]`.
+        salts: Fingerprints of their salts, by the environment variables in which these are.
         tables: Those that have been written: database and name.
         targets: Those that are there since: database and name of the table, and mode. Of a table that was dropped, or
             has another name now, none is: whoever likes may remove them.
@@ -72,6 +74,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     directory: str
     format: str
     rules: tuple[TableRule, ...]
+    salts: dict[str, str] = {}
     tables: tuple[tuple[str, str], ...] = ()
     targets: tuple[tuple[str, str, str], ...] = ()
     from_first: bool | None = None
@@ -82,7 +85,11 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(job: Job) -> JobRecord:
-        """The record of *job*, before it has written anything."""
+        """The record of *job*, before it has written anything.
+
+        Raises:
+            OptionError: `MISSING`: the salt of a rule is not in the environment.
+        """
         given = job.source.options()
         return JobRecord(
             path=job.source.path,
@@ -91,6 +98,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
             directory=job.sink.directory,
             format=str(job.sink.format),
             rules=job.tables,
+            salts=salt_fingerprints(job.tables),
         )
 
 
@@ -152,7 +160,7 @@ def _changed_tables(record: JobRecord, now: JobRecord) -> list[Change]:
         after = _rule_of(now, database, table)
         if before is None or after is None:
             continue  # no longer kept, which takes nothing away; taken again, it is new below
-        for change in _changed_rule(record.rules[before], now, after, (database, table)):
+        for change in _changed_rule(record, record.rules[before], now, after, (database, table)):
             if change.setting not in seen:  # a rule is for many tables
                 seen.add(change.setting)
                 changes.append(change)
@@ -166,7 +174,9 @@ def _rule_of(record: JobRecord, database: str, table: str) -> int | None:
     return None
 
 
-def _changed_rule(before: TableRule, now: JobRecord, number: int, name: tuple[str, str]) -> list[Change]:
+def _changed_rule(
+    record: JobRecord, before: TableRule, now: JobRecord, number: int, name: tuple[str, str]
+) -> list[Change]:
     after = now.rules[number]
     path, told = f"tables[{number}]", ".".join(name)
     changes = []
@@ -178,13 +188,15 @@ def _changed_rule(before: TableRule, now: JobRecord, number: int, name: tuple[st
         )
         was, is_now = (" and ".join(rule.modes) for rule in (before, after))
         changes.append(Change(f"{path}.mode", _told(told, was, is_now), hint))
+    hint = f"Rows that are there were kept by it: set it back, or {_START_AGAIN}"
+    for setting, was, is_now in hiding_changes(before, record.salts, after, now.salts):
+        changes.append(Change(f"{path}.{setting}", _told(told, was, is_now), hint))
     common = [mode for mode in after.modes if mode in before.modes]
     if any(_place(before, name, mode) != _place(after, name, mode) for mode in common):
         hint = f"The table there would begin in the middle of the log: set it back, or {_START_AGAIN}"
         changes.append(Change(f"{path}.target", _told(told, before.target, after.target), hint))
     if all(mode is Mode.CHANGELOG for mode in common):
         return changes
-    hint = f"Rows that are there were kept by it: set it back, or {_START_AGAIN}"
     if before.keys != after.keys:
         changes.append(Change(f"{path}.keys", _told(told, ", ".join(before.keys), ", ".join(after.keys)), hint))
     if Mode.MIRROR in common and before.deletes is not after.deletes:

@@ -35,6 +35,7 @@ def look_at_statements(job: Job, tally: Tally) -> StatementsReport:
     filters = [(TableFilter(rule.select, job.source.exclude_tables), rule) for rule in job.tables]
     problems: dict[str, list[str]] = {}
     warnings: list[str] = []
+    tells_text = not any(rule.hides for rule in job.tables)
     for (name, condition), count in tally.counts.items():
         rules = [
             rule for wanted, rule in filters if name is None or any(wanted.accepts_name(*one) for one in name.spellings)
@@ -42,7 +43,7 @@ def look_at_statements(job: Job, tally: Tally) -> StatementsReport:
         if not rules:
             continue
         about = "any table" if name is None else str(name)
-        text = f"{about}: [{condition}] {_number(count)}: {count.first.error().reason}"
+        text = f"{about}: [{condition}] {_number(count)}: {count.first.error(tells_text=tells_text).reason}"
         asked = rules if name is None else rules[:1]
         if condition == _LOST_EVENTS and job.source.fail_on_data_loss is False:
             warnings.append(f"{text}. failOnDataLoss ignores it: the rows in the targets may be wrong")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import BinlogError, OptionError, told_options
@@ -86,10 +86,12 @@ def report_table(job: Job, found: FoundTable, rule_number: int, query_id: str | 
     problems: list[str] = []
     schema: pa.Schema | None = None
     keys: tuple[str, ...] = ()
+    decoding = job.decoding()
     try:
         if found.problem is not None:
             raise found.problem
-        schema = arrow_schema(found.layout, job.source.decoding())
+        found = replace(found, layout=decoding.shown(found.layout))
+        schema = arrow_schema(found.layout, decoding)
         keys = _keys(found, rule)
     except BinlogError as error:
         problems.append(_told(found.name, error))
@@ -188,7 +190,7 @@ class _Look:
             if not self.found.is_made_there:
                 wanted.insert(0, target.schema())
         elif self.query_id is None and self.job.source.starts_at_the_beginning:
-            decoding = self.job.source.decoding()
+            decoding = self.job.decoding()
             wanted = [self._stored(target, arrow_schema(one, decoding)) for one in self.found.earlier] + wanted
         common_schema(wanted, self.found.name)
 

@@ -265,7 +265,7 @@ def load_pieces(indexes: Iterable[TableIndex], log: Log, decoding: Decoding = DE
         for part in ahead(index.pieces(log)):
             images = read_images(part.data, part.events, part.rows, part.layout, decoding=decoding)
             if len(images.table):
-                pieces.append(Piece(images, part.events, part.groups, part.layout, part.gtid_sources, decoding))
+                pieces.append(Piece(images, part.events, part.groups, images.layout, part.gtid_sources, decoding))
     pieces.sort(key=Piece.start)
     return pieces
 
@@ -293,9 +293,10 @@ def _outline(index: TableIndex, decoding: Decoding) -> Piece:
     outline = index.outline()
     table = np.zeros(len(outline.events), IMAGE_DTYPE)
     table["event"] = outline.rows
-    slots, cells = np.zeros(len(index.layout.columns), np.int64), np.empty((0, len(table)), np.int32)
-    images = Images(index.layout, outline.data, table, cells, slots, decoding)
-    return Piece(images, outline.events, outline.groups, index.layout, index.gtid_sources, decoding)
+    layout = decoding.shown(index.layout)
+    slots, cells = np.zeros(len(layout.columns), np.int64), np.empty((0, len(table)), np.int32)
+    images = Images(layout, outline.data, table, cells, slots, decoding)
+    return Piece(images, outline.events, outline.groups, layout, index.gtid_sources, decoding)
 
 
 def _ends_of(piece: Piece) -> Piece:

@@ -64,6 +64,7 @@ class Admission:
         find: The table of the job that has a name; None: there is none.
         known: Tables of the job that exist, or existed, as far as that is known by now.
         fail_on_data_loss: Stop where the server states that it did not log changes.
+        tells_texts: Whether errors show the text of statements.
         refusals: The first refusal of each table that has one.
     """
 
@@ -71,6 +72,7 @@ class Admission:
     find: Callable[[TableName], KeptTable | None]
     known: Callable[[], Sequence[TableName]]
     fail_on_data_loss: bool
+    tells_texts: bool = True
     refusals: dict[TableName, Refusal] = field(default_factory=dict)
     _states: dict[TableName, bool | None] = field(default_factory=dict)
     _renamed_in: dict[TableName, tuple[LogPlace, str | None]] = field(default_factory=dict)
@@ -188,7 +190,7 @@ class Admission:
         names = self.known() if changed.names is None else [one for name in changed.names for one in name.spellings]
         tables = [table for name in dict.fromkeys(names) if (table := self.find(name)) is not None]
         if changed.names is None and not tables and not self.memory.from_first:
-            raise statement_error(statement, None, changed)
+            raise statement_error(statement, None, changed, tells_text=self.tells_texts)
         failing = tuple(
             table.name for table in tables if table.rule.on_statement is OnRowStatement.FAIL and not table.is_aside
         )
@@ -196,7 +198,7 @@ class Admission:
         self._let_lack([table.name for table in tables])
         for name in failing:
             about = None if changed.names is None else failing
-            error = statement_error(statement, about, changed)
+            error = statement_error(statement, about, changed, tells_text=self.tells_texts)
             place = (statement.position, statement.event_no)
             self.refusals.setdefault(name, Refusal(place, statement.gtid, error))
 

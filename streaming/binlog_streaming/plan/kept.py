@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.ghosts import ghost_of
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.lake.target import target_uri
 from binlog_streaming.settings.model import Deletes, Mode, OnPartitionDrop, OnStatement
@@ -16,15 +16,13 @@ from binlog_streaming.settings.model import Deletes, Mode, OnPartitionDrop, OnSt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from binlog_connector.schema.definitions import TableName
     from binlog_streaming.plan.memory import SetAside
     from binlog_streaming.settings import TableRule
 
 ASIDE_DIRECTORY = ".binlog-stream/staging"
 """In the sink's directory: tables that take the place of a kept one later on."""
 _ASIDE_TARGET = "{database}/{table}/{mode}"
-
-# gh-ost builds `_X_gho` beside X, pt-online-schema-change `_X_new` (with more underscores when that is taken).
-_GHOST = re.compile(r"_+(?P<table>.+)_(?:gho|new)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,23 +92,18 @@ class KeptTables:
         return [rule for _, rule in self._filters if _may_be_about(rule.select, database)]
 
 
-def ghost_of(name: TableName) -> TableName | None:
-    """The table whose place *name* will take, if it is called like what gh-ost or pt-online-schema-change builds."""
-    ghost = _GHOST.fullmatch(name.table)
-    return None if ghost is None else TableName(name.database, ghost["table"])
-
-
 def _ghost_rule(rule: TableRule) -> TableRule:
     # Whatever is kept of its table: when it takes the place of that, the rows that it has then are all that counts.
     applies = OnStatement.APPLY
-    keeps = rule.on_partition_drop is OnPartitionDrop.KEEP
+    # Which rows go with a partition cannot be told of those that a rule has changed.
+    as_its_table = rule.hides or rule.on_partition_drop is OnPartitionDrop.KEEP
     return msgspec.structs.replace(
         rule,
         mode=Mode.MIRROR,
         deletes=Deletes.REMOVE,
         on_truncate=applies,
         on_drop=applies,
-        on_partition_drop=OnPartitionDrop.KEEP if keeps else OnPartitionDrop.APPLY,
+        on_partition_drop=rule.on_partition_drop if as_its_table else OnPartitionDrop.APPLY,
     )
 
 

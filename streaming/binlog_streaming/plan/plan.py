@@ -18,6 +18,8 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
+from binlog_connector.rules.row_rules import TableRules
+from binlog_connector.rules.shown_changes import shown_changes
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.table_changes import (
@@ -167,7 +169,7 @@ def plan_batch(
     changes: list[tuple[DdlStatement, list[StatementChange]]] = []
     states = [] if first is None or scope.foreign_keys is None else [(first, scope.foreign_keys.copy())]
     for statement in statements:
-        changes.append((statement, scope.changes(statement, decoding)))
+        changes.append((statement, _shown(scope.changes(statement, decoding), decoding, statement)))
         if states and scope.foreign_keys is not None and scope.foreign_keys != states[-1][1]:
             states.append((statement.position, scope.foreign_keys.copy()))
     _keep_between_renames(planning, [change for _, some in changes for change in some])
@@ -175,11 +177,18 @@ def plan_batch(
     if log is not None and states and last is not None:
         carried = _take_cascades(planning, states, last, log)
         end = last if planning.cascades else end
-    _admit(planning, changes, carried, on_error, fail_on_data_loss=fail_on_data_loss)
+    admission = Admission(planning.memory, planning.find, planning.known, fail_on_data_loss, decoding.rules is None)
+    _admit(planning, admission, changes, carried, on_error)
     _take_statements(planning, changes)
     components = sorted(_components(planning), key=lambda one: one.name)
     learned = Learned(frozenset(planning.gone), planning.complete, planning.memory.scope)
     return BatchPlan(tuple(components), end, learned)
+
+
+def _shown(changes: list[StatementChange], decoding: Decoding, statement: DdlStatement) -> list[StatementChange]:
+    if not isinstance(decoding.rules, TableRules):
+        return changes
+    return shown_changes(changes, decoding.rules, decoding, statement.vendor)
 
 
 def _take_cascades(
@@ -226,13 +235,11 @@ def _refusal(problem: Row) -> Refusal:
 
 def _admit(
     planning: _Planning,
+    admission: Admission,
     changes: Sequence[tuple[DdlStatement, list[StatementChange]]],
     carried: Sequence[Carried],
     on_error: OnError,
-    *,
-    fail_on_data_loss: bool,
 ) -> None:
-    admission = Admission(planning.memory, planning.find, planning.known, fail_on_data_loss)
     ahead = deque(carried)
     for statement, some in changes:
         while ahead and ahead[0].place < (statement.position, statement.event_no):

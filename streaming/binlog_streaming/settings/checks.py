@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from binlog_connector.envelope.options import EnvelopeFormat
+from binlog_connector.rules.row_rule import RuleError
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import OptionError, StartError
 from binlog_format.views.table_filter import TableFilter
@@ -14,6 +15,8 @@ from binlog_streaming.settings.model import (
     Deletes,
     Merge,
     Mode,
+    OnCascade,
+    OnPartitionDrop,
     TableFormat,
     TableRule,
     UnknownValues,
@@ -24,6 +27,7 @@ from binlog_streaming.settings.publish_model import MessageFormat
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from binlog_connector.rules.row_rule import RowRule
     from binlog_streaming.settings.lines import KeyPath
     from binlog_streaming.settings.model import Job, LogSource, Metrics, Sink
     from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, Registry, Security
@@ -89,6 +93,7 @@ def _check_tables(sink: Sink, rules: Sequence[TableRule]) -> None:
     _check_merge(sink)
     if not rules:
         raise Mistake(("tables",), "expected at least one rule, got none")
+    _check_what_rules_hide(rules)
     for number, rule in enumerate(rules):
         _check_rule(rule, ("tables", number))
         _check_partitions(rule, sink.format, ("tables", number, "partition_by"))
@@ -115,7 +120,8 @@ def check_publish_values(job: PublishJob) -> None:
     if not job.tables:
         raise Mistake(("tables",), "expected at least one rule, got none")
     for number, rule in enumerate(job.tables):
-        _check_select(rule.select, ("tables", number))
+        _check_row_rule(rule, ("tables", number))
+        _check_messages_of(rule, job.sink, ("tables", number))
 
 
 def check_topic_tables_values(job: TopicTablesJob) -> None:
@@ -133,6 +139,11 @@ def check_topic_tables_values(job: TopicTablesJob) -> None:
     _check_tables(job.sink, job.tables)
     default = TableRule()
     for number, rule in enumerate(job.tables):
+        if rule.hides:
+            reason = 'expected no columns, drop_columns, mask and where beside source.kind = "kafka"'
+            raise Mistake(
+                ("tables", number), reason, "Put them into the job that publishes: topics are read as they are"
+            )
         for name in _OF_LOGS:
             if getattr(rule, name) != getattr(default, name):
                 hint = "Leave it out: topics do not tell of it"
@@ -277,6 +288,15 @@ def _check_source(source: LogSource, view: str = "tables") -> None:
         raise Mistake(path, reason, error.hint) from error
 
 
+def _check_row_rule(rule: RowRule, path: KeyPath) -> None:
+    _check_select(rule.select, path)
+    try:
+        rule.check()
+    except RuleError as error:
+        key = (error.setting,) if error.key is None else (error.setting, error.key)
+        raise Mistake((*path, *key), str(error), error.hint) from error
+
+
 def _check_select(select: str, path: KeyPath) -> None:
     try:
         TableFilter(select)
@@ -286,7 +306,7 @@ def _check_select(select: str, path: KeyPath) -> None:
 
 
 def _check_rule(rule: TableRule, path: KeyPath) -> None:
-    _check_select(rule.select, path)
+    _check_row_rule(rule, path)
     if not rule.modes:
         raise Mistake((*path, "mode"), "expected at least one mode, got none")
     if len(set(rule.modes)) < len(rule.modes):
@@ -308,6 +328,36 @@ def _check_rule(rule: TableRule, path: KeyPath) -> None:
         except ValueError as error:
             raise Mistake((*path, "partition_by", number), str(error)) from error
     _check_what_modes_need(rule, path)
+
+
+def _check_messages_of(rule: RowRule, sink: KafkaSink, path: KeyPath) -> None:
+    if not (rule.hides and sink.query):
+        return
+    setting = next(name for name in ("columns", "drop_columns", "mask", "where") if getattr(rule, name))
+    raise Mistake(
+        (*path, setting),
+        "expected query = false in [sink] beside rules that hide something",
+        "The text of a statement holds the values that it writes, whatever tables it is about: leave query out",
+    )
+
+
+def _check_what_rules_hide(rules: Sequence[TableRule]) -> None:
+    # What foreign keys and dropped partitions do is derived from whole rows.
+    if not any(rule.hides for rule in rules):
+        return
+    for number, rule in enumerate(rules):
+        if rule.foreign_keys is OnCascade.APPLY:
+            raise Mistake(
+                ("tables", number, "foreign_keys"),
+                "expected fail or ignore beside columns, drop_columns, mask and where, got apply",
+                "What foreign keys do is derived from whole rows of parents and children: use a job of its own",
+            )
+        if rule.on_partition_drop is OnPartitionDrop.APPLY and rule.hides:
+            raise Mistake(
+                ("tables", number, "on_partition_drop"),
+                "expected fail or keep beside columns, drop_columns, mask and where, got apply",
+                "Which rows go with a partition is derived from whole rows",
+            )
 
 
 def _check_what_modes_need(rule: TableRule, path: KeyPath) -> None:

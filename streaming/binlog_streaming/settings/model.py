@@ -10,6 +10,8 @@ from typing import Literal
 
 import msgspec
 
+from binlog_connector.rules.row_rule import RowRule
+from binlog_connector.rules.row_rules import bound_rule, table_rules
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 
 
@@ -171,11 +173,10 @@ class Source(LogSource, frozen=True, rename="camel"):
         return replace(super().decoding(), time_type=self.time_type or TimeType.TEXT)
 
 
-class TableRule(Section, frozen=True):
+class TableRule(RowRule, frozen=True, kw_only=True):
     """`[[tables]]`: what becomes of the tables that `select` matches; the first rule that matches a table counts.
 
     Attributes:
-        select: Comma separated regular expressions on `database.table`, each for the whole name.
         mode: One mode, or a list of several.
         keys: Columns that tell rows apart, for tables whose primary key the log does not know.
         target: Where in the sink's directory; `{database}`, `{table}` and `{mode}` are filled in.
@@ -190,7 +191,6 @@ class TableRule(Section, frozen=True):
         partition_by: How new targets are partitioned; each as `partition_rule` takes it.
     """
 
-    select: str = ".*"
     mode: Mode | tuple[Mode, ...] = Mode.MIRROR
     keys: tuple[str, ...] = ()
     target: str = "{database}/{table}"
@@ -289,6 +289,17 @@ class Job(Section, frozen=True):
     trigger: Trigger = Trigger()
     metrics: Metrics = Metrics()
     spark: Spark = Spark()
+
+    def decoding(self) -> Decoding:
+        """How rows become values, and what is shown of them; schemas are completed where the log is read.
+
+        Raises:
+            OptionError: `MISSING`: a rule's salt is not in the environment.
+        """
+        bound = (
+            bound_rule(rule, keys=rule.keys, needs_key=set(rule.modes) != {Mode.CHANGELOG}) for rule in self.tables
+        )
+        return replace(self.source.decoding(), rules=table_rules(bound))
 
     def source_options(self) -> dict[str, str]:
         """The options of the Spark source, without the path: tables that no rule wants are left out there already."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -16,7 +17,12 @@ from binlog_connector.envelope.options import (
     UnsignedBigintHandling,
 )
 from binlog_connector.kafka.delivery import Delivery
+from binlog_connector.rules.row_rule import RowRule
+from binlog_connector.rules.row_rules import bound_rule, table_rules
 from binlog_streaming.settings.model import LogSource, Metrics, Section, parse_milliseconds
+
+if TYPE_CHECKING:
+    from binlog_format.rows.decoding import Decoding
 
 
 class Client(StrEnum):
@@ -58,15 +64,13 @@ class FollowedSource(LogSource, frozen=True, rename="camel"):
     fail_on_statement: bool | None = None
 
 
-class TopicRule(Section, frozen=True):
+class TopicRule(RowRule, frozen=True, kw_only=True):
     """`[[tables]]`: which tables are published; the first rule that matches a table counts.
 
     Attributes:
-        select: Comma separated regular expressions on `database.table`, each for the whole name.
         keys: Columns that make the key of a message; default: the primary key, or none.
     """
 
-    select: str = ".*"
     keys: tuple[str, ...] = ()
 
 
@@ -205,3 +209,12 @@ class PublishJob(Section, frozen=True):
     name: str = "binlog-stream"
     tables: tuple[TopicRule, ...] = (TopicRule(),)
     metrics: Metrics = Metrics()
+
+    def decoding(self) -> Decoding:
+        """How rows become values, and what is shown of them; schemas are completed where the log is read.
+
+        Raises:
+            OptionError: `MISSING`: a rule's salt is not in the environment.
+        """
+        bound = (bound_rule(rule, keys=rule.keys, needs_key=True) for rule in self.tables)
+        return replace(self.source.decoding(), rules=table_rules(bound))

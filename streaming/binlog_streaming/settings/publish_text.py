@@ -9,6 +9,7 @@ from binlog_streaming.settings.model import Metrics
 from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, PublishJob, Registry, Security, TopicRule
 from binlog_streaming.settings.text import (
     METRICS,
+    ROWS,
     RULES_COMMENT,
     SOURCE,
     Setting,
@@ -45,6 +46,7 @@ FOLLOWED_SOURCE = (
 RULES = (
     Setting("select", "Regular expressions on database.table, separated by commas, each for the whole name."),
     Setting("keys", "Columns that make the key of a message; default: the primary key, or no key.", '["id"]'),
+    *ROWS,
 )
 SINK = (
     Setting("kind", "kafka; or tables, whose settings are others: binlog-stream init LOG."),

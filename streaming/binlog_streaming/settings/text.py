@@ -98,6 +98,28 @@ SOURCE = (
         "replaceInvalidText", "Put U+FFFD where text is not valid in its character set, instead of stopping.", "false"
     ),
 )
+ROWS = (
+    Setting(
+        "columns",
+        "The only columns that are shown, now and whenever others are added; default: all. The name of a column that "
+        'not all tables have ends in a question mark: "note?".',
+        '["id", "country"]',
+    ),
+    Setting("drop_columns", "Or columns that are not shown; others that are added are.", '["password"]'),
+    Setting(
+        "mask",
+        "What stands in place of values: null, text and a text, last and a number (of characters that are shown), or "
+        "sha256 (of the salt and the value, in hexadecimal digits). NULL stays NULL.",
+        '{ email = "sha256", card = "last 4", phone = "text ***", note = "null" }',
+    ),
+    Setting("salt_variable", "Environment variable with the salt of sha256, which keeps values secret.", '"SHOP_SALT"'),
+    Setting(
+        "where",
+        "Only rows of which this is true; an update that enters or leaves it is an insert or a delete. Comparisons "
+        "with literals, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, with the values before masks.",
+        """ "country = 'DE' AND deleted_at IS NULL" """.strip(),
+    ),
+)
 TABLES = (
     Setting("select", "Regular expressions on database.table, separated by commas, each for the whole name."),
     Setting(
@@ -158,6 +180,7 @@ TABLES = (
         "bucket(16, c) and truncate(4, c).",
         '["country"]',
     ),
+    *ROWS,
 )
 SINK = (
     Setting("kind", "tables; or kafka, whose settings are others: binlog-stream init LOG --for kafka."),

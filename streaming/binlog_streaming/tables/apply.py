@@ -286,7 +286,8 @@ class _ComponentRun:
         self._with_target(table, mode, write)
 
     def _apply_change(self, step: ChangeStep, table: KeptTable, mode: Mode) -> None:
-        occasion = Occasion(step, table, mode, self._run.decoding, self._facts)
+        # The plan has put statements under the rules already.
+        occasion = Occasion(step, table, mode, replace(self._run.decoding, rules=None), self._facts)
         change = step.change
         place = "{}:{}".format(*step.place)
 

@@ -88,7 +88,7 @@ class BatchContext:
             self.batch_id,
             job.sink,
             position,
-            job.source.decoding(),
+            job.decoding(),
             self.gtid_position,
             job.on_error,
             schema_file,
@@ -116,7 +116,7 @@ class BatchContext:
         kept = KeptTables(job.tables, job.source.exclude_tables)
         return plan_batch(
             rows,
-            job.source.decoding(),
+            job.decoding(),
             kept,
             self.memory,
             on_error=job.on_error,

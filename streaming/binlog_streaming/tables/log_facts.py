@@ -85,4 +85,5 @@ class LogFacts:
     def _defined(self, piece: Piece) -> TableLayout:
         position, _ = piece.last_change()
         with _lock, self._watched() as watched:
-            return RangeSchemas(watched, position, None).defined(piece.layout, position)
+            defined = RangeSchemas(watched, position, None).defined(piece.layout.logged or piece.layout, position)
+        return piece.decoding.shown(defined)

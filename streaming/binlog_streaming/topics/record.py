@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from binlog_connector.rules.row_rule import RowRule  # noqa: TC001 - msgspec looks it up
+from binlog_connector.rules.rule_changes import hiding_changes, hiding_part, salt_fingerprints
 from binlog_format.errors import OptionError
 from binlog_format.position import Place
 from binlog_streaming.jobs.record import START_OPTIONS
@@ -34,6 +36,8 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
         offsets_topic: Where the offsets are.
         format: What messages are written in: a consumer reads one.
         options: Options of the source that say where the job began, and which transactions it takes.
+        rules: `[[tables]]`, as far as it says what is hidden; empty: nothing is.
+        salts: Fingerprints of the salts of these, by the environment variables in which these are.
     """
 
     kind: Literal["kafka"] = "kafka"
@@ -42,10 +46,16 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
     offsets_topic: str
     format: MessageFormat = MessageFormat.JSON
     options: dict[str, str]
+    rules: tuple[RowRule, ...] = ()
+    salts: dict[str, str] = {}
 
     @staticmethod
     def of(job: PublishJob) -> PublishRecord:
-        """The record of *job*."""
+        """The record of *job*.
+
+        Raises:
+            OptionError: `MISSING`: the salt of a rule is not in the environment.
+        """
         given = job.source.options()
         return PublishRecord(
             path=job.source.path,
@@ -53,6 +63,8 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
             offsets_topic=names_of(job.sink).offsets,
             format=job.sink.format,
             options={name: given[name] for name in (*START_OPTIONS, *_CONTENT_OPTIONS) if name in given},
+            rules=tuple(map(hiding_part, job.tables)) if any(rule.hides for rule in job.tables) else (),
+            salts=salt_fingerprints(job.tables),
         )
 
 
@@ -89,11 +101,21 @@ def differences(record: PublishRecord, job: PublishJob) -> list[str]:
     ]
     names = (*START_OPTIONS, *_CONTENT_OPTIONS)
     pairs += [(f"source.{name}", record.options.get(name, ""), now.options.get(name, "")) for name in names]
+    if len(record.rules) != len(now.rules) or any(one.select != other.select for one, other in _pairs(record, now)):
+        was, is_now = (", ".join(rule.select for rule in one.rules) for one in (record, now))
+        pairs.append(("tables", was, is_now))
+    for number, (before, after) in enumerate(_pairs(record, now)):
+        changes = hiding_changes(before, record.salts, after, now.salts)
+        pairs += [(f"tables[{number}].{setting}", was, is_now) for setting, was, is_now in changes]
     return [
         f"{setting}: this checkpoint was begun with {was or 'nothing'!r}, now it is {is_now or 'nothing'!r}"
         for setting, was, is_now in pairs
         if was != is_now
     ]
+
+
+def _pairs(record: PublishRecord, now: PublishRecord) -> list[tuple[RowRule, RowRule]]:
+    return list(zip(record.rules, now.rules, strict=False))
 
 
 def check_same(record: PublishRecord, job: PublishJob) -> None:

@@ -79,7 +79,7 @@ class StepMessages:
         self._partition_count = partition_count
         source = job.source
         self._source = SourceOptions.parse({"path": source.path, **source.options()})
-        self._decoding = source.decoding()
+        self._decoding = job.decoding()
         self._schema_file = None if source.schema_file is None else SchemaFile.read(source.schema_file)
         self._tables = TableFilter(",".join(rule.select for rule in job.tables), source.exclude_tables)
         self._names = names
@@ -101,7 +101,8 @@ class StepMessages:
         if source.fail_on_statement:
             before = partial(scope_before, step.watched, step.start.position)
             row_format = RowFormat(self._tables, scope_before=before)
-            blocks = only_rows(blocks, row_format, groups, ServerRuns(step.watched.log))
+            tells_text = self._decoding.rules is None
+            blocks = only_rows(blocks, row_format, groups, ServerRuns(step.watched.log), tells_text=tells_text)
         view = MessagesView(
             self.options,
             tables=self._tables,

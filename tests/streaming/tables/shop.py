@@ -50,10 +50,11 @@ class ShopLog:
         self._seqno = first
         self._table_id = 100
 
-    def insert(self, spec: TableSpec, *rows: Row) -> None:
-        """One transaction with one INSERT."""
+    def insert(self, spec: TableSpec, *rows: Row, seen_as: TableSpec | None = None) -> None:
+        """One transaction with one INSERT; *seen_as*: what its table map says, where that is not *spec*."""
         encoder = self._encoder(spec)
-        self._commit([encoder.table_map(ORIGIN), *encoder.insert(rows, ORIGIN)])
+        table_map = TableEncoder(seen_as or spec, self._table_id).table_map(ORIGIN)
+        self._commit([table_map, *encoder.insert(rows, ORIGIN)])
 
     def update(self, spec: TableSpec, *pairs: tuple[Row, Row]) -> None:
         """One transaction with one UPDATE."""

@@ -143,7 +143,7 @@ class AvroEncoding:
         rest = (
             encoded_long(occasion.now_ns // 1_000_000)
             + (VALUE_BRANCH + encoded_text(change.database) + NULL_BRANCH)
-            + (VALUE_BRANCH + encoded_text(change.statement))
+            + (NULL_BRANCH if change.statement is None else VALUE_BRANCH + encoded_text(change.statement))
             + (array + encoded_long(0))
         )
         source = _statement_source(occasion, change.event, change.database, change.table)

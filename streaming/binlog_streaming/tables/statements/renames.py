@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from binlog_connector.schema.ghosts import ghost_of
 from binlog_format.errors import SchemaError
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_streaming.lake.conforming import conformed
 from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY, joined_keys
 from binlog_streaming.modes.mode_columns import DELETED, mode_schema
-from binlog_streaming.plan.kept import ghost_of
 from binlog_streaming.settings import Begin, Deletes, Mode, OnStatement
 from binlog_streaming.tables.statements.cut_over import cut_over
 from binlog_streaming.tables.statements.emptied import live_rows

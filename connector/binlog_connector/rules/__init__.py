@@ -1,0 +1,1 @@
+"""Which rows and columns of tables are shown, and which values are masked: start with `row_rules.TableRules`."""

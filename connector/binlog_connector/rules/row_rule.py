@@ -1,0 +1,92 @@
+"""Rules for rows and columns, as settings have them: `RowRule`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from binlog_connector.rules.masks import MaskError, MaskKind, parse_mask
+from binlog_connector.rules.predicate_parser import PredicateError, parse_predicate
+
+OPTIONAL = "?"
+"""Behind the name of a column: it may be one that a table does not have."""
+
+
+class RuleError(Exception):
+    """A rule that cannot be; its text says why.
+
+    Args:
+        setting: Its name.
+        key: In `mask` the column.
+        reason: What is wrong.
+        hint: What the operator can do.
+    """
+
+    def __init__(self, setting: str, reason: str, *, key: str | None = None, hint: str | None = None) -> None:
+        super().__init__(reason)
+        self.setting = setting
+        self.key = key
+        self.hint = hint
+
+
+class RowRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which rows and columns of the tables that `select` matches are shown, and which values are masked.
+
+    Attributes:
+        select: Comma separated regular expressions on `database.table`, each for the whole name.
+        columns: Names of the columns that are shown; empty: all.
+        drop_columns: Names of columns that are not.
+        mask: By the name of a column what stands in place of its values: `null`, `text ...`, `last N` or `sha256`.
+        salt_variable: Environment variable with what `sha256` hashes before each value.
+        where: A predicate: only rows are shown of which it is true.
+    """
+
+    select: str = ".*"
+    columns: tuple[str, ...] = ()
+    drop_columns: tuple[str, ...] = ()
+    mask: dict[str, str] = {}
+    salt_variable: str | None = None
+    where: str | None = None
+
+    @property
+    def hides(self) -> bool:
+        """Whether there is anything that is not shown as it was logged."""
+        return bool(self.columns or self.drop_columns or self.mask or self.where)
+
+    @property
+    def needs_salt(self) -> bool:
+        """Whether a mask is `sha256`."""
+        return MaskKind.SHA256 in self.mask.values()
+
+    def check(self) -> None:
+        """See that the rule can be, as far as that is known without a table.
+
+        Raises:
+            RuleError: It cannot.
+        """
+        if self.columns and self.drop_columns:
+            hint = "columns names what is shown, and nothing else is: leave drop_columns out"
+            raise RuleError("drop_columns", "expected nothing beside columns", hint=hint)
+        hidden = {_folded(name) for name in self.drop_columns}
+        for name, text in self.mask.items():
+            try:
+                parse_mask(text)
+            except MaskError as error:
+                raise RuleError("mask", str(error), key=name) from error
+            if _folded(name) in hidden:
+                raise RuleError("mask", f"{name} is in drop_columns: it is not shown, so it has no mask", key=name)
+            if self.columns and _folded(name) not in map(_folded, self.columns):
+                raise RuleError("mask", f"{name} is not in columns: it is not shown, so it has no mask", key=name)
+        if self.needs_salt and not self.salt_variable:
+            hint = 'Without one the values behind hashes can be found by trying: salt_variable = "SHOP_SALT"'
+            raise RuleError("salt_variable", "the mask sha256 needs the environment variable with its salt", hint=hint)
+        if self.salt_variable is not None and not self.needs_salt:
+            raise RuleError("salt_variable", "expected the mask sha256 beside it", hint="Leave it out")
+        if self.where is not None:
+            try:
+                parse_predicate(self.where)
+            except PredicateError as error:
+                raise RuleError("where", error.told(self.where)) from error
+
+
+def _folded(name: str) -> str:
+    return name.removesuffix(OPTIONAL).casefold()

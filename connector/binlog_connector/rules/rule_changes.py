@@ -1,0 +1,74 @@
+"""What rules hid when a job began, and what they hide now: `hiding_changes`, `salt_fingerprints`."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from binlog_connector.rules.row_rule import OPTIONAL, RowRule
+from binlog_connector.rules.row_rules import read_salt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_ROUNDS = 200_000  # who finds a fingerprint shall not find the salt by trying
+_NOT_ABOUT_ROWS = "binlog-stream"
+_DIGITS = 16
+
+
+def salt_fingerprints(rules: Iterable[RowRule]) -> dict[str, str]:
+    """Of each environment variable that holds a salt of *rules* what tells its content from another one.
+
+    Raises:
+        OptionError: `MISSING`: one is not set.
+    """
+    variables = {rule.salt_variable for rule in rules if rule.salt_variable is not None}
+    return {variable: _fingerprint(read_salt(variable)) for variable in sorted(variables)}
+
+
+@functools.cache
+def _fingerprint(salt: bytes) -> str:
+    return hashlib.pbkdf2_hmac("sha256", salt, _NOT_ABOUT_ROWS.encode(), _ROUNDS).hex()[:_DIGITS]
+
+
+def hiding_part(rule: RowRule) -> RowRule:
+    """What of a rule is about rows and columns, and for which tables."""
+    names = (field.name for field in msgspec.structs.fields(RowRule))
+    return RowRule(**{name: getattr(rule, name) for name in names})
+
+
+def hiding_changes(
+    before: RowRule, salts_before: Mapping[str, str], after: RowRule, salts_after: Mapping[str, str]
+) -> list[tuple[str, str, str]]:
+    """The settings that show tables otherwise than before: name, what it was, what it is.
+
+    A column may be one that a table does not have (`name?`), or not any more, whenever that turns out.
+
+    Args:
+        before: The rule.
+        salts_before: As `salt_fingerprints` gave them.
+        after: What it is now.
+        salts_after: As they are now.
+    """
+    changes = []
+    for setting in ("columns", "drop_columns", "mask", "where"):
+        was, is_now = (_told(getattr(rule, setting)) for rule in (before, after))
+        if was != is_now:
+            changes.append((setting, was, is_now))
+    was, is_now = salts_before.get(before.salt_variable or "", ""), salts_after.get(after.salt_variable or "", "")
+    if was != is_now and not changes:
+        changes.append(("salt_variable", f"the salt {was}", f"the salt {is_now}"))
+    return changes
+
+
+def _told(value: str | tuple[str, ...] | dict[str, str] | None) -> str:
+    if isinstance(value, dict):
+        return ", ".join(sorted(f"{_plain(name)} = {mask}" for name, mask in value.items()))
+    return value or "" if isinstance(value, str | None) else ", ".join(sorted(map(_plain, value)))
+
+
+def _plain(name: str) -> str:
+    return name.removesuffix(OPTIONAL).casefold()

@@ -1,0 +1,144 @@
+"""Row images as a rule shows them: `shown_images(images, table)`.
+
+Masked values are put behind the bytes that were read, as texts with their size before them, and the images' cells point
+there; so all that reads images reads masked ones, and pays nothing for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog_connector.rules.masks import MaskKind
+from binlog_format.errors import BinlogError, UnsupportedError
+from binlog_format.kernels import as_bytes, empty_bytes
+from binlog_format.rows.column_types import column_name
+from binlog_format.rows.columns import column_array
+from binlog_format.rows.decoding import TimeType
+from binlog_format.rows.images import NULL, ImageKind, Images
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from binlog_connector.rules.masks import Mask
+    from binlog_connector.rules.predicate import Predicate
+    from binlog_connector.rules.shown_table import ShownTable
+    from binlog_format.kernels import Bytes
+    from binlog_format.rows.decoding import Decoding
+
+    Int32s = NDArray[np.int32]
+    BoolMask = NDArray[np.bool_]
+
+_DATA_SIZE_MAX = (1 << 31) - 1  # places are 32-bit numbers
+_SIZES = pa.array([bytes([size]) for size in range(256)], pa.binary())
+_WHOLE_IMAGES = "Set binlog_row_image=FULL on the server, and start after the rows that were logged before"
+
+
+def shown_images(images: Images, table: ShownTable) -> Images:
+    """*images*, which were just read and are nobody else's, as *table* shows them.
+
+    Raises:
+        UnsupportedError: `ROW_IMAGE`: an image lacks a column that the predicate asks for, or one of a row that an
+            update brings in.
+        BinlogError: A value cannot be read; a hidden one is not in the message.
+    """
+    if table.predicate is not None:
+        images = _chosen(images, table, table.predicate)
+    images = _masked(images, table)
+    slots = images.slots[list(table.columns)]
+    # What is not shown must not count as absent.
+    images.cells[np.setdiff1d(images.slots, slots)] = NULL
+    return replace(images, layout=table.layout, slots=slots)
+
+
+def _chosen(images: Images, table: ShownTable, predicate: Predicate) -> Images:
+    """The images of rows of which *predicate* is true; an update in or out of it is an insert or a delete."""
+    absent = [column for column in predicate.columns if images.absent_mask(column).any()]
+    if absent:
+        raise _lacking(images, absent, "`where` asks for them")
+    columns = {column: _values(images, table, column, predicate.decoding) for column in predicate.columns}
+    wanted: BoolMask = predicate.is_true(columns).to_numpy(zero_copy_only=False)
+    kinds = images.table["kind"].copy()
+    before = np.flatnonzero(kinds == ImageKind.UPDATE_BEFORE)
+    entering = before[~wanted[before] & wanted[before + 1]] + 1
+    leaving = before[wanted[before] & ~wanted[before + 1]]
+    _check_entering(images, entering, table)
+    kinds[entering], kinds[leaving] = ImageKind.INSERT, ImageKind.DELETE
+    chosen = images.select(wanted)
+    chosen.table["kind"] = kinds[wanted]
+    return chosen
+
+
+def _check_entering(images: Images, entering: NDArray[np.int64], table: ShownTable) -> None:
+    lacking = [column for column in table.columns if images.absent_mask(column)[entering].any()]
+    if lacking:
+        raise _lacking(images, lacking, "an update brings such a row into `where`")
+
+
+def _lacking(images: Images, columns: list[int], why: str) -> UnsupportedError:
+    names = ", ".join(str(images.layout.columns[column].name) for column in columns)
+    return UnsupportedError(
+        "ROW_IMAGE", f"{images.layout.full_name}: row images without {names}, and {why}", hint=_WHOLE_IMAGES
+    )
+
+
+def _masked(images: Images, table: ShownTable) -> Images:
+    made: list[Bytes] = []
+    end = len(images.data)
+    for column, mask in table.masks:
+        cells = images.cells[images.slots[column]]
+        present = np.flatnonzero(cells >= 0)
+        if not len(present):
+            continue  # columns that no image has share their cells
+        if mask.kind is MaskKind.NULL:
+            cells[present] = NULL
+            continue
+        places, texts = _masked_values(images, table, column, mask, present)
+        cells[present] = np.where(places == NULL, NULL, places + end)
+        end += len(texts)
+        made.append(texts)
+        if end > _DATA_SIZE_MAX:
+            raise UnsupportedError("ROW_IMAGE", f"{end} bytes of events and masked values at once")
+    if not made:
+        return images
+    data = empty_bytes(end)
+    np.concatenate([images.data, *made], out=data)
+    return replace(images, data=data)
+
+
+def _masked_values(
+    images: Images, table: ShownTable, column: int, mask: Mask, present: NDArray[np.int64]
+) -> tuple[Int32s, Bytes]:
+    # Texts with their sizes before them, each one once; and where the one for each value starts.
+    if mask.kind is MaskKind.TEXT:
+        text = mask.text.encode()
+        return np.zeros(len(present), dtype=np.int32), as_bytes(bytes([len(text)]) + text)
+    # What a time is hashed as does not depend on what it is shown as elsewhere.
+    decoding = replace(images.decoding, time_type=TimeType.TEXT)
+    values = _values(images, table, column, decoding, present).dictionary_encode()
+    texts = mask.masked(values.dictionary).cast(pa.binary())
+    sized = pc.binary_join_element_wise(_SIZES.take(pc.binary_length(texts)), texts, b"")
+    if not len(sized):
+        return np.full(len(present), NULL, dtype=np.int32), empty_bytes(0)
+    starts = np.frombuffer(sized.buffers()[1], dtype=np.int32, count=len(sized) + 1)
+    codes = values.indices.fill_null(len(sized)).to_numpy()
+    places = np.append(starts[:-1], np.int32(NULL))[codes]
+    return places, np.frombuffer(sized.buffers()[2], dtype=np.uint8, count=int(starts[-1]))
+
+
+def _values(
+    images: Images, table: ShownTable, column: int, decoding: Decoding, rows: NDArray[np.int64] | None = None
+) -> pa.Array:
+    offsets = images.column_offsets(column)
+    offsets = offsets if rows is None else offsets[rows]
+    try:
+        return column_array(images.layout, column, images.data, np.ascontiguousarray(offsets), decoding=decoding)
+    except BinlogError as error:
+        if column not in table.hidden:
+            raise
+        reason = f"{column_name(images.layout, column)}: a value cannot be read, and a rule hides what it is"
+        raise type(error)(error.subclass, reason, at=error.at, hint=error.hint) from None

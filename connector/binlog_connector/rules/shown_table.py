@@ -1,0 +1,208 @@
+"""What a rule leaves of one table: `shown_table(rule, layout, decoding)` gives a `ShownTable`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from binlog_connector.rules.masks import Mask, MaskError, MaskKind, parse_mask
+from binlog_connector.rules.predicate import Predicate
+from binlog_connector.rules.predicate_parser import PredicateError
+from binlog_connector.rules.row_rule import OPTIONAL, RowRule
+from binlog_format.errors import OptionError, SchemaError
+from binlog_format.rows.column_types import NO_METADATA_HINT
+from binlog_format.rows.columns import arrow_type
+from binlog_format.rows.completion import ColumnCompletion, LayoutCompletion
+from binlog_format.rows.declared_defaults import DeclaredDefault, DefaultKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from binlog_format.events.table_map import Column, TableLayout
+    from binlog_format.rows.decoding import Decoding
+
+
+@dataclass(frozen=True, slots=True)
+class BoundRule:
+    """A rule with its salt, for readers who need this and that of its tables.
+
+    Attributes:
+        rule: The rule.
+        keys: Columns that tell rows apart; empty: the primary key does.
+        needs_key: Whether rows are found again by their key: then it must stay one.
+        salt: For the mask `sha256`.
+    """
+
+    rule: RowRule
+    keys: tuple[str, ...] = ()
+    needs_key: bool = False
+    salt: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.rule!r})"
+
+    def shows_as(self, other: BoundRule | None) -> bool:
+        """Whether all of a table is shown alike under another rule; None: one that hides nothing."""
+        return other is not None and _hiding(self) == _hiding(other)
+
+    def shows(self, name: str) -> bool:
+        """Whether a column of that name is shown."""
+        rule = self.rule
+        return _has(rule.columns, name) if rule.columns else not _has(rule.drop_columns, name)
+
+    def mask(self, name: str) -> Mask | None:
+        """What becomes of the values of a column of that name; None: they are shown as they are."""
+        given = next((text for key, text in self.rule.mask.items() if _folded(key) == name.casefold()), None)
+        return None if given is None else parse_mask(given, self.salt)
+
+    def masked_column(self, layout: TableLayout, index: int, decoding: Decoding) -> Column:
+        """A shown column of *layout*, as it is shown.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: it cannot have its mask.
+            BinlogError: As `arrow_type`.
+        """
+        column = layout.columns[index]
+        mask = self.mask(column.name or "")
+        if mask is None:
+            return column
+        kind = None if mask.kind is MaskKind.NULL else arrow_type(layout, index, decoding)
+        try:
+            return mask.shown(column, kind)
+        except MaskError as error:
+            hint = "Use null or sha256, or drop_columns"
+            raise OptionError("INVALID_VALUE", f"{layout.full_name}.{column.name}: {error}", hint=hint) from error
+
+    def check_keys(self, table: str, keys: Iterable[str]) -> None:
+        """See that rows of *table* can still be told apart by *keys*, where they have to be.
+
+        Raises:
+            OptionError: `INVALID_VALUE`.
+        """
+        if not self.needs_key:
+            return
+        for name in self.keys or keys:
+            mask = self.mask(name)
+            if self.shows(name) and (mask is None or mask.tells_rows_apart):
+                continue
+            lost = "is not shown" if mask is None else f"has the mask {mask}"
+            raise OptionError(
+                "INVALID_VALUE",
+                f"{table}: column {name} {lost}, and rows are told apart by it",
+                hint="Keys keep their columns: use the mask sha256 for them, or name other columns in keys",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTable:
+    """A table under a rule.
+
+    Attributes:
+        layout: What is shown of it; `logged` is what the row events have.
+        columns: Of each shown column its index there.
+        masks: Indices there of masked columns, and their masks.
+        hidden: Indices there of all columns whose values nobody may see.
+        predicate: Of which rows are shown; None: all.
+    """
+
+    layout: TableLayout
+    columns: tuple[int, ...]
+    masks: tuple[tuple[int, Mask], ...]
+    hidden: frozenset[int]
+    predicate: Predicate | None
+
+
+def shown_table(rule: BoundRule, layout: TableLayout, decoding: Decoding) -> ShownTable:
+    """What *rule* leaves of a table.
+
+    Args:
+        rule: The table's.
+        layout: As it was logged.
+        decoding: How rows become values.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: the rule does not fit the table.
+        SchemaError: `NO_COLUMN_METADATA`: nobody says what the columns are called.
+        BinlogError: A masked column, or one of the predicate, has a type that is not read.
+    """
+    names = [column.name for column in layout.columns]
+    known = [name for name in names if name is not None]
+    if len(known) < len(names):
+        raise SchemaError(
+            "NO_COLUMN_METADATA",
+            f"{layout.full_name}: the log does not say what the columns are called, and a rule names some",
+            hint=NO_METADATA_HINT,
+        )
+    _check_names(rule.rule, layout, known)
+    columns = tuple(index for index, name in enumerate(known) if rule.shows(name))
+    found = ((index, rule.mask(known[index])) for index in columns)
+    masks = tuple((index, mask) for index, mask in found if mask is not None)
+    rule.check_keys(layout.full_name, (known[index] for index in layout.primary_key))
+    shown = replace(
+        layout,
+        columns=tuple(rule.masked_column(layout, index, decoding) for index in columns),
+        primary_key=_kept_key(layout.primary_key, columns, masks),
+        completion=_kept_completion(layout.completion, columns, masks),
+        logged=layout,
+    )
+    masked = {index for index, _ in masks}
+    hidden = frozenset(index for index in range(len(names)) if index in masked or index not in columns)
+    return ShownTable(shown, columns, masks, hidden, _predicate(rule.rule, layout, decoding))
+
+
+def _check_names(rule: RowRule, layout: TableLayout, known: Sequence[str]) -> None:
+    folded = {name.casefold() for name in known}
+    for setting, given in (("columns", rule.columns), ("drop_columns", rule.drop_columns), ("mask", rule.mask)):
+        for name in given:
+            if not name.endswith(OPTIONAL) and name.casefold() not in folded:
+                raise OptionError(
+                    "INVALID_VALUE",
+                    f"{layout.full_name}: {setting} names column {name}, and its columns are {', '.join(known)}",
+                    hint=f'Of a column that not all of the tables have, or that was dropped, write "{name}?"',
+                )
+
+
+def _predicate(rule: RowRule, layout: TableLayout, decoding: Decoding) -> Predicate | None:
+    if rule.where is None:
+        return None
+    try:
+        return Predicate.of(rule.where, layout, decoding)
+    except PredicateError as error:
+        raise OptionError("INVALID_VALUE", f"{layout.full_name}: where: {error.told(rule.where)}") from error
+
+
+def _kept_key(key: Sequence[int], columns: Sequence[int], masks: Iterable[tuple[int, Mask]]) -> tuple[int, ...]:
+    alike = {index for index, mask in masks if not mask.tells_rows_apart}
+    kept = all(index in columns and index not in alike for index in key)
+    return tuple(columns.index(index) for index in key) if kept else ()
+
+
+def _kept_completion(text: str, columns: Sequence[int], masks: Iterable[tuple[int, Mask]]) -> str:
+    if not text:
+        return text
+    said, masked = LayoutCompletion.from_json(text), dict(masks)
+    keys = [_kept_key(key, columns, masked.items()) for key in said.keys]
+    kept = [_masked_completion(said.columns[index], masked.get(index)) for index in columns]
+    return LayoutCompletion(tuple(kept), tuple(key for key in keys if key)).to_json()
+
+
+def _masked_completion(said: ColumnCompletion, mask: Mask | None) -> ColumnCompletion:
+    if mask is None:
+        return said
+    # What a masked column holds by default is not told, but for null.
+    if mask.kind is MaskKind.NULL and said.declared is not None:
+        return replace(said, default=DeclaredDefault(DefaultKind.NULL), generated=None)
+    return ColumnCompletion(said.name)
+
+
+def _hiding(bound: BoundRule) -> tuple[object, ...]:
+    rule = bound.rule
+    return rule.columns, rule.drop_columns, rule.mask, rule.where, bound.salt
+
+
+def _has(names: Iterable[str], name: str) -> bool:
+    return name.casefold() in map(_folded, names)
+
+
+def _folded(name: str) -> str:
+    return name.removesuffix(OPTIONAL).casefold()

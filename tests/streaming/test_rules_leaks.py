@@ -1,0 +1,142 @@
+"""A value that a rule hides is in no target, log line or error: a recognizable one is looked for in all of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import traceback
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from binlog_connector.rules.rule_texts import read_rules
+from binlog_format import open_log
+from binlog_format.errors import BinlogError
+from binlog_format.events.table_encoding import ColumnSpec, TableSpec
+from binlog_format.rows.decoding import Decoding
+from binlog_streaming.settings import Mode, Sink, TableFormat, TableRule
+from tests.streaming.tables import batches
+from tests.streaming.tables.batches import cut
+from tests.streaming.tables.shop import ShopLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from binlog_format.events.value_encoding import Value
+
+SECRET = "LEAK7731"
+COLUMNS = ("id", "nothing", "hash", "card", "note", "gone")
+PEOPLE = TableSpec(
+    "shop",
+    "people",
+    (
+        ColumnSpec("id", "int"),
+        *(ColumnSpec(name, "varchar(60)") for name in COLUMNS[1:]),
+        ColumnSpec("day", "datetime"),
+        ColumnSpec("odd", "varchar(60)", charset="utf8mb3"),
+    ),
+    ("id",),
+)
+RULE = """[{
+    "select": "shop.people",
+    "drop_columns": ["gone", "bin?"],
+    "mask": {"nothing": "null", "hash": "sha256", "card": "last 4", "note": "text -", "day": "sha256", "odd": "last 4"},
+    "salt_variable": "LEAK_SALT",
+    "where": "gone <> 'nobody' and nothing like 'LEAK%'"
+}]"""
+NOON = dt.datetime.fromisoformat("2026-01-31 12:00:00")
+SINKS = [
+    (TableFormat.DELTA, Mode.MIRROR),
+    (TableFormat.DELTA, Mode.SCD2),
+    (TableFormat.DELTA, Mode.CHANGELOG),
+    (TableFormat.ICEBERG, Mode.MIRROR),
+    (TableFormat.PARQUET, Mode.CHANGELOG),
+]
+
+
+@pytest.fixture(autouse=True)
+def salt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEAK_SALT", "the salt, which is no one's business")
+
+
+def _row(number: int, *, gone: str = SECRET, odd: Value = f"{SECRET}-4444") -> tuple[Value, ...]:
+    # Each value is at least as long as what `last 4` takes to show anything.
+    values = [f"{SECRET}-{number}-{name}" for name in COLUMNS[1:-1]]
+    return number, *values, f"{gone}-{number}", NOON, odd
+
+
+def _record(directory: Path) -> None:
+    with ShopLog(directory) as log:
+        log.statement(PEOPLE.create_statement())
+        log.insert(PEOPLE, _row(1), _row(2), _row(3))
+        log.update(PEOPLE, (_row(1), _row(4)), (_row(2), _row(2, gone="LEAK7731 again")))
+        log.delete(PEOPLE, _row(3))
+        log.statement(f"ALTER TABLE people ADD COLUMN bin VARCHAR(20) DEFAULT '{SECRET}'")
+
+
+def _write(directory: Path, target: Path, kind: TableFormat, mode: Mode, decoding: Decoding) -> None:
+    with open_log(str(directory)) as log:
+        for number, batch in enumerate(cut(log, 3)):
+            sink = Sink(directory=str(target), format=kind)
+            batches.write(log, batch, target, number, (TableRule(mode=mode),), sink=sink, decoding=decoding)
+
+
+def _everything_in(folder: Path) -> str:
+    """All files as text: what Parquet files hold, and what they say of it."""
+    parts = []
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        parts.append(file.read_bytes().decode("latin-1"))
+        if file.suffix == ".parquet":
+            content = pq.ParquetFile(file)
+            parts += [str(content.read().to_pydict()), str(content.metadata.to_dict())]
+    return "\n".join(parts)
+
+
+@pytest.mark.parametrize(("kind", "mode"), SINKS)
+def test_is_in_no_target_and_no_log_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: TableFormat, mode: Mode
+) -> None:
+    _record(tmp_path / "log")
+    caplog.set_level(logging.DEBUG)
+    _write(tmp_path / "log", tmp_path / "under rules", kind, mode, Decoding(rules=read_rules(RULE)))
+    found = _everything_in(tmp_path / "under rules") + caplog.text
+    assert "****card" in found
+    assert SECRET not in found
+    _write(tmp_path / "log", tmp_path / "without", kind, mode, Decoding())
+    assert SECRET in _everything_in(tmp_path / "without")
+
+
+def _bad_texts(log: ShopLog) -> None:
+    # Bytes that are no text, around the value: errors about visible columns show them.
+    logged = TableSpec("shop", "people", (*PEOPLE.columns[:-1], ColumnSpec("odd", "varbinary(60)")), ("id",))
+    table_map = TableSpec("shop", "people", PEOPLE.columns, ("id",))
+    log.insert(logged, _row(9, odd=b"\xff" + SECRET.encode()), seen_as=table_map)
+
+
+def _statement(log: ShopLog) -> None:
+    log.statement(f"UPDATE people SET hash = '{SECRET}' WHERE gone = '{SECRET}'")
+
+
+def _incident(log: ShopLog) -> None:
+    log.statement(f"ALTER TABLE people CHANGE hash shown VARCHAR(60) DEFAULT '{SECRET}'")
+
+
+@pytest.mark.parametrize(
+    ("provoke", "condition"),
+    [
+        (_bad_texts, "BINLOG_CORRUPT.BAD_EVENT"),
+        (_statement, "BINLOG_UNSUPPORTED.STATEMENT_FORMAT"),
+        (_incident, "BINLOG_SCHEMA.SCHEMA_CHANGED"),
+    ],
+)
+def test_is_in_no_error(tmp_path: Path, provoke: Callable[[ShopLog], None], condition: str) -> None:
+    with ShopLog(tmp_path / "log") as log:
+        log.statement(PEOPLE.create_statement())
+        provoke(log)
+    with pytest.raises(BinlogError) as caught:
+        _write(tmp_path / "log", tmp_path / "t", TableFormat.DELTA, Mode.MIRROR, Decoding(rules=read_rules(RULE)))
+    assert caught.value.condition == condition
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    assert SECRET not in repr(read_rules(RULE))
