@@ -83,7 +83,7 @@ def _write(directory: Path, target: Path, kind: TableFormat, mode: Mode, decodin
             batches.write(log, batch, target, number, (TableRule(mode=mode),), sink=sink, decoding=decoding)
 
 
-def _everything_in(folder: Path) -> str:
+def everything_in(folder: Path) -> str:
     """All files as text: what Parquet files hold, and what they say of it."""
     parts = []
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -101,11 +101,11 @@ def test_is_in_no_target_and_no_log_line(
     _record(tmp_path / "log")
     caplog.set_level(logging.DEBUG)
     _write(tmp_path / "log", tmp_path / "under rules", kind, mode, Decoding(rules=read_rules(RULE)))
-    found = _everything_in(tmp_path / "under rules") + caplog.text
+    found = everything_in(tmp_path / "under rules") + caplog.text
     assert "****card" in found
     assert SECRET not in found
     _write(tmp_path / "log", tmp_path / "without", kind, mode, Decoding())
-    assert SECRET in _everything_in(tmp_path / "without")
+    assert SECRET in everything_in(tmp_path / "without")
 
 
 def _bad_texts(log: ShopLog) -> None:

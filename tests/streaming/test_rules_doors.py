@@ -1,0 +1,164 @@
+"""The same rule for topics, tables and Spark, on a MariaDB server's log: each shows the same rows, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from deltalake import DeltaTable
+
+from binlog_format.errors import OptionError, UnsupportedError
+from binlog_streaming.demo.proof.topics import read_values
+from binlog_streaming.settings import TableRule
+from binlog_streaming.topics.job import TopicsJob
+from tests.streaming.tables.test_job import job_for, run_once
+from tests.streaming.test_rules_leaks import SECRET, everything_in
+from tests.streaming.topics.publishing import publish_job
+from tests.streaming.topics.test_live_server import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from tests.faults.kafka_broker import KafkaBroker
+
+pytestmark = pytest.mark.server
+
+STATEMENTS = f"""
+CREATE DATABASE shop CHARACTER SET utf8mb4;
+CREATE TABLE shop.people (id INT PRIMARY KEY, country CHAR(2), email VARCHAR(60), card VARCHAR(20), password TEXT);
+INSERT INTO shop.people VALUES (1, 'DE', 'a@{SECRET}', '{SECRET}-1111', '{SECRET}');
+INSERT INTO shop.people VALUES (2, 'FR', 'b@{SECRET}', '{SECRET}-2222', '{SECRET}');
+INSERT INTO shop.people VALUES (3, 'DE', NULL, '3', NULL), (4, NULL, '{SECRET}', '{SECRET}-4444', 'x');
+UPDATE shop.people SET country = 'DE' WHERE id = 2;
+UPDATE shop.people SET country = 'FR', email = '{SECRET}' WHERE id = 1;
+UPDATE shop.people SET password = 'more of {SECRET}';
+ALTER TABLE shop.people ADD COLUMN pin VARCHAR(20) NOT NULL DEFAULT 'it is {SECRET}';
+INSERT INTO shop.people VALUES (5, 'DE', 'c@{SECRET}', '{SECRET}-5555', 'x', '{SECRET}');
+DELETE FROM shop.people WHERE id = 3;
+ALTER TABLE shop.people DROP COLUMN password, MODIFY card VARCHAR(40);
+INSERT INTO shop.people VALUES (6, 'DE', 'd@{SECRET}', '{SECRET}-6666', '{SECRET}');
+"""
+RULE: dict[str, Any] = {
+    "select": "shop[.]people",
+    "drop_columns": ["password?"],
+    "mask": {"email": "sha256", "card": "last 4", "pin?": "sha256"},
+    "salt_variable": "DOORS_SALT",
+    "where": "country = 'DE'",
+}
+SALT = "the salt"
+
+
+@pytest.fixture(autouse=True)
+def salt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOORS_SALT", SALT)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256((SALT + text).encode()).hexdigest()
+
+
+def _row(number: int, email: str, pin: str) -> dict[str, Any]:
+    email, card = _hash(f"{email}@{SECRET}"), f"****{str(number) * 4}"
+    return {"id": number, "country": "DE", "email": email, "card": card, "pin": _hash(pin)}
+
+
+SHOWN = {2: _row(2, "b", f"it is {SECRET}"), 5: _row(5, "c", SECRET), 6: _row(6, "d", SECRET)}
+
+
+def _toml(rule: dict[str, Any]) -> str:
+    mask = ", ".join(f"{json.dumps(name)} = {json.dumps(mask)}" for name, mask in rule["mask"].items())
+    lines = [f"{name} = {json.dumps(value)}" for name, value in rule.items() if name != "mask"]
+    return "\n".join(["[[tables]]", *lines, f"mask = {{ {mask} }}"])
+
+
+def test_topics(
+    mariadb_server: MariaDbServer, kafka_broker: KafkaBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    run(mariadb_server, STATEMENTS)
+    more = f"schema_changes = true\ntransaction_metadata = true\nschemas_enable = true\n{_toml(RULE)}"
+    job = publish_job(tmp_path, mariadb_server.binlog_directory, kafka_broker, more=more)
+    TopicsJob(job, once=True).run()
+    prefix = job.sink.topic_prefix
+    topics = [f"{prefix}.shop.people", f"{prefix}.transaction", prefix, f"{prefix}.offsets"]
+    found = [value or b"" for topic in topics for _, value in read_values(kafka_broker.servers, topic)]
+    assert len(found) > 20
+    assert SECRET not in b"".join(found).decode() + caplog.text + everything_in(tmp_path / "state")
+    rows: dict[int, dict[str, Any]] = {}
+    for _, value in read_values(kafka_broker.servers, topics[0]):
+        if value is not None:
+            message = msgspec.json.decode(value)["payload"]
+            # The log has nothing of what ADD COLUMN gave to rows that were there.
+            image = message["after"] or message["before"]
+            rows.pop(image["id"], None) if message["op"] == "d" else rows.update({image["id"]: image})
+    assert {key: {**row, "pin": SHOWN[key]["pin"]} for key, row in rows.items()} == SHOWN
+    ddl = [msgspec.json.decode(value or b"")["payload"] for _, value in read_values(kafka_broker.servers, prefix)]
+    assert [(change["ddl"], change["tableChanges"][0]["type"]) for change in ddl if change["tableChanges"]] == [
+        (None, "CREATE"),
+        (None, "ALTER"),
+        (None, "ALTER"),
+    ]
+
+    run(mariadb_server, f"SET SESSION binlog_format = STATEMENT; UPDATE shop.people SET card = '{SECRET}'")
+    with pytest.raises(UnsupportedError, match="STATEMENT_FORMAT") as caught:
+        TopicsJob(job, once=True).run()
+    assert SECRET not in str(caught.value) + caplog.text
+
+
+def test_rules_of_topics_do_not_change(
+    mariadb_server: MariaDbServer, kafka_broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(mariadb_server, STATEMENTS)
+    job = publish_job(tmp_path, mariadb_server.binlog_directory, kafka_broker, more=_toml(RULE))
+    TopicsJob(job, once=True).run()
+
+    def with_rule(**changed: Any) -> None:
+        (rule,) = job.tables
+        TopicsJob(msgspec.structs.replace(job, tables=(msgspec.structs.replace(rule, **changed),)), once=True).run()
+
+    with_rule(drop_columns=("password",), mask={name.removesuffix("?"): mask for name, mask in RULE["mask"].items()})
+    with pytest.raises(OptionError, match=r"tables\[0\]\.where: this checkpoint was begun with \"country = 'DE'\""):
+        with_rule(where=None)
+    monkeypatch.setenv("DOORS_SALT", "another")
+    told = r"tables\[0\]\.salt_variable: this checkpoint was begun with 'the salt \w+'"
+    with pytest.raises(OptionError, match=told):
+        with_rule()
+    monkeypatch.delenv("DOORS_SALT")
+    with pytest.raises(OptionError, match=r"MISSING.*DOORS_SALT is not set"):
+        with_rule()
+
+
+@pytest.mark.spark
+def test_tables_and_spark(
+    mariadb_server: MariaDbServer, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "binlog_streaming")
+    run(mariadb_server, STATEMENTS)
+    log = mariadb_server.binlog_directory
+    job = job_for(tmp_path, (msgspec.convert(RULE, TableRule),), log)
+    run_once(job, spark)
+    table = DeltaTable(str(tmp_path / "tables" / "shop" / "people")).to_pyarrow_table()
+    assert {row["id"]: row for row in table.to_pylist()} == SHOWN
+    assert SECRET not in everything_in(tmp_path / "tables") + caplog.text
+
+    # Spark's processes have the environment that Java was started with.
+    rules = json.dumps([{**RULE, "salt_variable": "PATH"}])
+    source = {"path": str(log), "rules": rules}
+    changes = (
+        spark.read.format("binlog-stream").options(**source, includeDdl="true", tables="shop[.].*").load().collect()
+    )
+    assert [row["op"] for row in changes if row["op"] != "ddl"] == [
+        *("insert", "insert", "insert", "delete"),
+        *("update", "update", "insert", "delete", "insert"),
+    ]
+    assert {row["query"] for row in changes} == {None}
+    assert SECRET not in str(changes)
+    inserts = spark.read.format("binlog-stream").options(**source).load().where("op = 'insert'")
+    assert inserts.count() == sum(row["op"] == "insert" for row in changes)
