@@ -15,6 +15,7 @@ MODULES = (
     "bench.rows",
     "bench.arrow",
     "bench.envelope",
+    "bench.rules",
     "bench.spark_source",
     "bench.spark_planning",
     "bench.spark_latency",

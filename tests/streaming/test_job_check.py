@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -412,3 +413,33 @@ def test_a_look_at_iceberg_makes_no_catalog(tmp_path: Path) -> None:
     )
     assert check_job(job).problems == ()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_tables_are_reported_as_their_rules_show_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHECK_SALT", "salt")
+    columns = (ColumnSpec("id", "int"), ColumnSpec("name", "varchar(20)"), ColumnSpec("price", "decimal(8,2)"))
+    spec = TableSpec("shop", "items", columns, ("id",))
+    with ShopLog(tmp_path / "log") as log:
+        log.statement(spec.create_statement())
+        log.insert(spec, (1, "a", Decimal(5)))
+        log.statement("UPDATE items SET name = 'a very secret text'")
+    rule = TableRule(drop_columns=("name",), mask={"id": "sha256"}, salt_variable="CHECK_SALT")
+    report = check_job(job_for(tmp_path, rule, log=tmp_path / "log"))
+    (table,) = report.tables
+    assert table.columns == (("id", "string"), ("price", "decimal128(8, 2)"))
+    assert table.keys == ("id",)
+    told = str(report)
+    assert "its text is left out, as rules hide values of rows" in told
+    assert "secret" not in told
+
+    def problem(wrong: TableRule) -> str:
+        (table,) = check_job(job_for(tmp_path, wrong, log=tmp_path / "log")).tables
+        return table.problems[0]
+
+    assert problem(TableRule(drop_columns=("nmae",))).startswith(
+        "[BINLOG_OPTION.INVALID_VALUE] shop.items: drop_columns names column nmae, and its columns are id, name, price"
+    )
+    assert "shop.items: column id is not shown, and rows are told apart by it" in problem(TableRule(columns=("name",)))
+    monkeypatch.delenv("CHECK_SALT")
+    with pytest.raises(OptionError, match="environment variable CHECK_SALT is not set"):
+        check_job(job_for(tmp_path, rule, log=tmp_path / "log"))

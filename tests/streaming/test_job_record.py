@@ -125,6 +125,37 @@ def test_what_belongs_to_the_checkpoint_stays(said: dict[str, Any], told: str, t
     RecordKeeper(job(tmp_path)).begin()
 
 
+def test_what_rules_hide_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_SALT", "one")
+    monkeypatch.setenv("SAME_SALT", "one")
+    hidden: dict[str, object] = {"drop_columns": ("note?",), "mask": {"Email": "sha256"}, "salt_variable": "SHOP_SALT"}
+    hiding = changed(1, mode=Mode.CHANGELOG, keys=(), where="id > 5", **hidden)
+    begun(tmp_path, *hiding)
+
+    def other(**fields: object) -> tuple[TableRule, ...]:
+        return hiding[0], msgspec.structs.replace(hiding[1], **fields)
+
+    RecordKeeper(job(tmp_path, *other(drop_columns=("Note",), mask={"email?": "sha256"}))).begin()
+    RecordKeeper(job(tmp_path, *other(salt_variable="SAME_SALT"))).begin()
+    told = "tables[1].mask: shop.items was begun with 'email = sha256', now it is 'email = null'"
+    assert told in refusal(tmp_path, *other(mask={"email": "null"}, salt_variable=None))
+    assert "tables[1].drop_columns: shop.items was begun with 'note', now it is nothing" in refusal(
+        tmp_path, *other(drop_columns=())
+    )
+    assert "tables[1].where: shop.items was begun with 'id > 5', now it is 'id > 6'" in refusal(
+        tmp_path, *other(where="id > 6")
+    )
+    assert "tables[1].columns: shop.items was begun with nothing, now it is 'id'" in refusal(
+        tmp_path, *other(columns=("id",), drop_columns=(), mask={}, salt_variable=None)
+    )
+    monkeypatch.setenv("SHOP_SALT", "two")
+    assert "tables[1].salt_variable: shop.items was begun with 'the salt " in refusal(tmp_path, *hiding)
+    assert "one" not in (tmp_path / "checkpoint" / RECORD_FILE).read_text()
+    monkeypatch.delenv("SHOP_SALT")
+    with pytest.raises(OptionError, match="MISSING"):
+        RecordKeeper(job(tmp_path, *hiding))
+
+
 def test_rules_of_tables_that_were_written_stay(tmp_path: Path) -> None:
     begun(tmp_path)
     new_mode = refusal(tmp_path, *changed(1, mode=Mode.SCD2))
