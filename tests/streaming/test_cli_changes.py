@@ -14,7 +14,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from binlog_format.errors import BinlogError, SchemaError, StartError, StorageError
+from binlog_format.errors import BinlogError, OptionError, SchemaError, StartError, StorageError
 from binlog_streaming.cli.logs.changes import register
 from tests.corpus import SERVER_CASES, corpus
 
@@ -226,3 +226,25 @@ def test_statements_that_change_rows_are_told_once_for_each_table() -> None:
         "warning: the log has no changes of t[.]nt. The events command, without --tables, lists what tables there are"
     )
     assert result.stderr == f"{nothing}\n"
+
+
+@pytest.mark.parametrize("output", ["jsonl", "debezium", "flat"])
+def test_rules_in_a_file_hide_columns_and_rows(tmp_path: Path, output: str) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text("[[tables]]\ncolumns = ['id', 'c']\nmask = { c = 'text -' }\nwhere = 'id <= 100'\n")
+    text = _run(OLTP, "--output", output, "--rules", rules)
+    found = [json.loads(line) for line in text.splitlines()]
+    messages = [one["value"] for one in found if one.get("value")] if output != "jsonl" else found
+    rows = messages if output == "flat" else [one["after"] or one["before"] for one in messages]
+    assert len(rows) > 100
+    metadata = {name for row in rows for name in row if name.startswith("__")}
+    assert {frozenset(row) - metadata for row in rows} == {frozenset(["id", "c"])}
+    assert {row["c"] for row in rows} == {"-"}
+    assert max(row["id"] for row in rows) <= 100
+
+
+def test_rules_that_are_none_are_named(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"option rules: Object contains unknown field `columnz`"):
+        _run(OLTP, "--rules", '{"columnz": []}')
+    with pytest.raises(OptionError, match=r"columns names column idd, and its columns are id, k, c, pad"):
+        _run(OLTP, "--rules", '{"columns": ["idd"]}')

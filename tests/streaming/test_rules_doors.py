@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 import logging
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from binlog_connector.rules.masks import Mask, MaskKind
 from binlog_format.errors import OptionError, UnsupportedError
 from binlog_streaming.demo.proof.topics import read_values
 from binlog_streaming.settings import TableRule
@@ -162,3 +166,22 @@ def test_tables_and_spark(
     assert SECRET not in str(changes)
     inserts = spark.read.format("binlog-stream").options(**source).load().where("op = 'insert'")
     assert inserts.count() == sum(row["op"] == "insert" for row in changes)
+
+
+def test_hashes_are_those_of_the_server(mariadb_server: MariaDbServer) -> None:
+    values = {
+        "VARCHAR(20)": pa.array(["", "äöü😀"]),
+        "BIGINT": pa.array([-(2**63), 0, 17]),
+        "DECIMAL(8,2)": pa.array([Decimal("-1.50"), Decimal("0.00"), Decimal("100.00")]),
+        "DATE": pa.array([dt.date(2026, 1, 31)]),
+        "DATETIME(6)": pa.array([dt.datetime.fromisoformat("2026-01-31 12:00:00.5")], pa.timestamp("us")),
+    }
+    mask = Mask(MaskKind.SHA256, salt=b"the salt")
+    with mariadb_server.connect(autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute("SET NAMES utf8mb4")
+        cursor.execute("CREATE DATABASE shop")
+        for kind, some in values.items():
+            cursor.execute(f"CREATE OR REPLACE TABLE shop.hashed (n INT, v {kind}) CHARACTER SET utf8mb4")
+            cursor.executemany("INSERT INTO shop.hashed VALUES (%s, %s)", list(enumerate(some.to_pylist())))
+            cursor.execute("SELECT SHA2(CONCAT('the salt', v), 256) FROM shop.hashed ORDER BY n")
+            assert [row[0] for row in cursor.fetchall()] == mask.masked(some).to_pylist(), kind

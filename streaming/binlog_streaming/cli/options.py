@@ -36,6 +36,14 @@ SchemaFileOption = Annotated[
         help="CREATE TABLE statements (mariadb-dump --no-data) for logs without binlog_row_metadata=FULL.",
     ),
 ]
+RulesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RULES",
+        help="What of the tables is not shown: a TOML file with [[tables]] (columns, drop_columns, mask, where), or "
+        "the same as JSON.",
+    ),
+]
 ZeroDatesOption = Annotated[ZeroDates, typer.Option(help="What dates like 0000-00-00 become.")]
 TimeTypeOption = Annotated[TimeType, typer.Option(help="TIME columns as text, or as a number of microseconds.")]
 ReplaceInvalidTextOption = Annotated[

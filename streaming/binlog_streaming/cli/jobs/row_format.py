@@ -23,9 +23,11 @@ class RowFormatWarnings:
 
     Args:
         tables: Which tables are wanted.
+        tells_texts: Whether statements are shown.
     """
 
-    def __init__(self, tables: TableFilter) -> None:
+    def __init__(self, tables: TableFilter, *, tells_texts: bool = True) -> None:
+        self._tells_texts = tells_texts
         self._row_format = RowFormat(tables)
         self._tally = Tally()
         self._console = Console(stderr=True, emoji=False, highlight=False, markup=False, soft_wrap=True)
@@ -37,7 +39,7 @@ class RowFormatWarnings:
             for lacking in self._row_format.lacking(block, groups, server_runs):
                 for name in self._tally.take(lacking):
                     about = "" if name is None else f"{name}: "
-                    self._say(f"{about}{lacking.error().reason}")
+                    self._say(f"{about}{lacking.error(tells_text=self._tells_texts).reason}")
             yield block
 
     def finish(self) -> None:

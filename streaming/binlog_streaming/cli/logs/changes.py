@@ -22,6 +22,7 @@ from binlog_streaming.cli.logs.ranges import EndOption, StartOption
 from binlog_streaming.cli.options import (
     ExcludeTablesOption,
     ReplaceInvalidTextOption,
+    RulesOption,
     SchemaFileOption,
     TablesOption,
     TimeTypeOption,
@@ -125,6 +126,7 @@ def changes(  # noqa: PLR0913 - the options of the command
         str | None, typer.Option(help="One table, database.table; its images are then typed in parquet and arrow.")
     ] = None,
     schema_file: SchemaFileOption = None,
+    rules: RulesOption = None,
     start: StartOption = None,
     end: EndOption = None,
     limit: Annotated[
@@ -138,6 +140,7 @@ def changes(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Print the changed rows of a log, in commit order, or write them into a Parquet or Arrow file."""
     # Compiled code takes a moment to load: not for --help.
+    from binlog_connector.rules.rule_texts import read_rules
     from binlog_connector.schema.history import SchemaHistory
     from binlog_format.views.read_range import ReadRange
     from binlog_streaming.cli.jobs.row_format import RowFormatWarnings
@@ -150,7 +153,8 @@ def changes(  # noqa: PLR0913 - the options of the command
         raise OptionError("INVALID_VALUE", f"--output {output} makes messages of changes: leave out --view")
     check_table_name("--table", table)
     history = SchemaHistory() if schema_file is None else SchemaHistory.from_schema_file(str(schema_file))
-    decoding = Decoding(history, zero_dates, time_type, replace_invalid_text)
+    hidden = None if rules is None else read_rules(rules)
+    decoding = Decoding(history, zero_dates, time_type, replace_invalid_text, hidden)
     with open_log(path) as log:
         part = ReadRange.of(log, start, end)
         typed_table = table if view is View.CHANGEFEED or file is not None else None
@@ -161,7 +165,7 @@ def changes(  # noqa: PLR0913 - the options of the command
         if output in _MESSAGES:
             selected = _messages(output, topic_prefix, schemas, accepted, part, decoding)
         named = re.escape(typed_table) if typed_table is not None else tables
-        warnings = RowFormatWarnings(TableFilter(named, exclude_tables))
+        warnings = RowFormatWarnings(TableFilter(named, exclude_tables), tells_texts=hidden is None)
         blocks = warnings.observed(part.blocks(log), log, part.groups)
         batches = selected.batches(history.following(blocks, path, part.start))
         if file is None and limit != 0 and (tables or table):

@@ -27,6 +27,7 @@ from binlog_streaming.cli.logs.ranges import StartOption
 from binlog_streaming.cli.options import (
     ExcludeTablesOption,
     ReplaceInvalidTextOption,
+    RulesOption,
     SchemaFileOption,
     TablesOption,
     TimeTypeOption,
@@ -135,6 +136,7 @@ def tail(  # noqa: PLR0913 - the options of the command
     ] = None,
     once: _OnceOption = False,
     schema_file: SchemaFileOption = None,
+    rules: RulesOption = None,
     zero_dates: ZeroDatesOption = ZeroDates.NULL,
     time_type: TimeTypeOption = TimeType.TEXT,
     replace_invalid_text: ReplaceInvalidTextOption = False,
@@ -150,12 +152,14 @@ def tail(  # noqa: PLR0913 - the options of the command
     # Compiled code takes a moment to load: not for --help.
     from binlog_connector.following.offset_file import OffsetFile
     from binlog_connector.following.tailer import Following, Tailer
+    from binlog_connector.rules.rule_texts import read_rules
     from binlog_connector.schema.history import SchemaHistory
     from binlog_streaming.cli.jobs.row_format import RowFormatWarnings
 
     _log_warnings()
     schemas = SchemaHistory() if schema_file is None else SchemaHistory.from_schema_file(str(schema_file))
-    decoding = Decoding(schemas, zero_dates, time_type, replace_invalid_text)
+    hidden = None if rules is None else read_rules(rules)
+    decoding = Decoding(schemas, zero_dates, time_type, replace_invalid_text, hidden)
     offset_file = None if resume is None else OffsetFile(resume)
     how = Following(fail_on_data_loss=fail_on_data_loss, ends=once)
     saved = None if offset_file is None else offset_file.load()
@@ -165,7 +169,7 @@ def tail(  # noqa: PLR0913 - the options of the command
         sink = stack.enter_context(_sink(is_live, follower, tailer))
         stack.enter_context(_stopped_by_signals(tailer))
         wanted = TableFilter(tables, exclude_tables)
-        warnings = RowFormatWarnings(wanted)
+        warnings = RowFormatWarnings(wanted, tells_texts=hidden is None)
         stack.callback(warnings.finish)
         _Job(tailer, sink, follower, offset_file, wanted, decoding, schemas, warnings).run(until_idle)
 
