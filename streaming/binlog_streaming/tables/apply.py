@@ -1,8 +1,7 @@
 """One component of a batch, step by step: `apply_component`; it runs in a Spark task, but needs no Spark.
 
 Everything that can be refused is refused before the step writes anything: who owns the target, its columns, its keys. A
-step is one commit that carries its number, so a step that is repeated changes nothing; what a target says about itself
-is said behind the commit, again when the step is repeated.
+step is one commit that carries its number: one that is repeated only says again what a target says after its commit.
 """
 
 from __future__ import annotations
