@@ -105,7 +105,7 @@ $(COMPAT_INSTALLED): pyproject.toml
 
 test-compat: $(COMPAT_INSTALLED) $(SERVERS) java ## Run the tests of the Spark source, and of Spark's Delta and Iceberg beside our writer, on an older PySpark (PYSPARK=4.1.4)
 	@PYSPARK_EXPECTED=$(PYSPARK) $(COMPAT)/bin/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder \
-		-m "spark and not thorough" tests/connector tests/streaming/tables/test_spark_tables.py $(PYTEST_ARGS)
+		-m "spark and not thorough" tests/connector tests/streaming/tables/lake/test_spark_tables.py $(PYTEST_ARGS)
 
 soak: setup java ## Kill the Spark driver 50 times while a writer runs, and see that each change arrives exactly once (KILLS=...; SINK=kafka: a publisher 30 times, and all else that can happen to it)
 ifeq ($(SINK),kafka)

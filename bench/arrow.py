@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bench.logs.sysbench_log import sysbench_log
 from bench.registry import benchmark
-from bench.sysbench_log import sysbench_log
 from binlog_format import open_log
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.rows.table_events import TableMaps

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from crc32c import crc32c
 
+from bench.logs.oob_log import oob_log
+from bench.logs.sysbench_log import GIGABYTE_TRANSACTIONS, sysbench_log
 from bench.machine import peak_bytes
-from bench.oob_log import oob_log
 from bench.registry import benchmark
-from bench.sysbench_log import GIGABYTE_TRANSACTIONS, sysbench_log
 from binlog_format import open_log
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.datasets import Form
+from bench.logs.datasets import Form
+from bench.logs.row_logs import blob_log, transaction_log, wide_log
+from bench.logs.sysbench_log import sysbench_log
 from bench.machine import peak_bytes
 from bench.registry import benchmark
-from bench.row_logs import blob_log, transaction_log, wide_log
-from bench.sysbench_log import sysbench_log
 from binlog_format import open_log
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.views.group_filter import GroupFilter
@@ -28,7 +28,7 @@ from binlog_format.views.table_filter import TableFilter
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bench.datasets import KeptLog
+    from bench.logs.datasets import KeptLog
 
 RUNS = 7
 """After a first one that loads the kernels and the page cache; the median counts, in processor time of one core."""

@@ -16,9 +16,9 @@ from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.shown_table import BoundRule
 from binlog_format import open_log
-from binlog_format.events.encoding import Origin, encode_gtid, encode_xid
-from binlog_format.events.table_encoding import ColumnSpec, TableEncoder, TableSpec
-from binlog_format.gtid import Gtid
+from binlog_format.events.encoding.event_encoding import Origin, encode_gtid, encode_xid
+from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
@@ -29,7 +29,7 @@ from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
     from binlog_format.block import Block
-    from binlog_format.events.value_encoding import Value
+    from binlog_format.events.encoding.value_encoding import Value
 
 ROWS = 200_000
 ROWS_A_GROUP = 1000

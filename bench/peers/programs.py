@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.datasets import DATA
+from bench.logs.datasets import DATA
 from bench.peers.found import PeerError, last_pass, parse_found, run_process
 from bench.peers.mariadb_binlog import found_in_text
 from bench.peers.server_log import FILE_NAME

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.datasets import DATA
+from bench.logs.datasets import DATA
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from binlog_format.errors import (
     StartError,
     UnsupportedError,
 )
-from binlog_format.gtid import Gtid, GtidPosition
+from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.log import Bound, GtidStart, Log, LogFile, Span
 from binlog_format.opening import open_log
 from binlog_format.position import Position

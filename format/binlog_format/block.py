@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_format.gtid import GtidSource
+    from binlog_format.gtids.gtid import GtidSource
     from binlog_format.kernels import Bytes
     from binlog_format.position import Position
 
@@ -106,9 +106,9 @@ class Block:
         vendor: Whose server wrote it: some numbers in events mean different things.
         gtid_sources: What `gtid_source` in the group table counts.
         origins: `ORIGIN_DTYPE`, one row for each event, in blocks in which events have been expanded
-            (`binlog_format.events.expansion`): the bytes of those stand in `data` behind all that is in the files, and
-            `extents` give them the place of the stored event. The bytes of events that have been joined from fragments
-            have the extents of these. None: every event is as it is stored.
+            (`binlog_format.events.compression.expansion`): the bytes of those stand in `data` behind all that is in the
+            files, and `extents` give them the place of the stored event. The bytes of events that have been joined from
+            fragments have the extents of these. None: every event is as it is stored.
         path_of: Path of a file, by its number, for messages.
     """
 

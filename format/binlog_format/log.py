@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from binlog_format.gtid import GtidPosition
-from binlog_format.gtid_set import GtidSet, check_kind
+from binlog_format.gtids.gtid import GtidPosition
+from binlog_format.gtids.gtid_set import GtidSet, check_kind
 from binlog_format.position import Position
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from binlog_format.block import Block, Table
-    from binlog_format.domain_starts import Taken
-    from binlog_format.gtid import Gtid, GtidSource
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.gtids.domain_starts import Taken
+    from binlog_format.gtids.gtid import Gtid, GtidSource
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.kernels import Bytes
     from binlog_format.rows.decoding import Decoding
     from binlog_format.transactions.xa import PreparedXa, XaStep
@@ -171,7 +171,7 @@ class Log(ABC):
         first = self.start_position()
         before = self.gtid_position_at(first)
         check_kind(before, gtids)
-        from binlog_format.gtid_search import GtidSearch, start_after_set  # compiled code, as below
+        from binlog_format.gtids.gtid_search import GtidSearch, start_after_set  # compiled code, as below
 
         if isinstance(before, GtidSet):
             return start_after_set(self, gtids if isinstance(gtids, GtidSet) else GtidSet({}))

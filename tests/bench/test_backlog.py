@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from bench.backlog import CHANGES, Shop, write_groups
-from bench.datasets import Form, write_log
+from bench.logs.backlog import CHANGES, Shop, write_groups
+from bench.logs.datasets import Form, write_log
 from binlog_format import open_log
 from binlog_format.views.changefeed import ChangefeedView
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bench.backlog import Group
+    from bench.logs.backlog import Group
 
 TABLES = 3
 ROWS = 1000

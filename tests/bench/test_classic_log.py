@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.classic_log import FILE_NAME
-from bench.datasets import Form, write_log
+from bench.logs.classic_log import FILE_NAME
+from bench.logs.datasets import Form, write_log
+from bench.logs.sysbench_log import write_groups
 from bench.peers import ours
 from bench.peers.mariadb_binlog import found_in_text
-from bench.sysbench_log import write_groups
 from binlog_format import open_log
 from binlog_format.errors import CorruptError
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench.datasets import Form, write_log
+from bench.logs.datasets import Form, write_log
+from bench.logs.sysbench_log import write_groups
 from bench.per_row_decoder import changed_rows
-from bench.sysbench_log import write_groups
 from binlog_format import open_log
 from binlog_format.views.changes import ChangesView
 

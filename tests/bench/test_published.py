@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from bench.datasets import Form, write_log
-from bench.published import TABLES, write_firenibble, write_taxi
-from bench.table_run import RunPlan, compare_tables, measured_run
+from bench.logs.datasets import Form, write_log
+from bench.logs.published import TABLES, write_firenibble, write_taxi
+from bench.tables.run import RunPlan, compare_tables, measured_run
 from binlog_format import open_log
 from binlog_format.views.changefeed import ChangefeedView
 

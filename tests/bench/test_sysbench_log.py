@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from bench.datasets import Form, write_log
-from bench.sysbench_log import TABLES, write_groups
+from bench.logs.datasets import Form, write_log
+from bench.logs.sysbench_log import TABLES, write_groups
 from binlog_format import open_log
 from binlog_format.views.changefeed import ChangefeedView
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from bench.backlog import write_groups
-from bench.datasets import Form, write_log
-from bench.table_limits import append_seconds, changed_rows, merge_seconds
+from bench.logs.backlog import write_groups
+from bench.logs.datasets import Form, write_log
+from bench.tables.limits import append_seconds, changed_rows, merge_seconds
 from binlog_format import open_log
 from tests.streaming.tables.batches import cut, write
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.backlog import CHANGES, write_groups
-from bench.datasets import Form, write_log
+from bench.logs.backlog import CHANGES, write_groups
+from bench.logs.datasets import Form, write_log
 from bench.processes import Role
-from bench.table_run import BatchRun, RunPlan, TableRun, measured_run
+from bench.tables.run import BatchRun, RunPlan, TableRun, measured_run
 
 if TYPE_CHECKING:
     from pathlib import Path

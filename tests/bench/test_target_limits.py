@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from deltalake import DeltaTable
 
-from bench import target_limits
-from bench.first_commit import first_commit_seconds
 from bench.registry import chosen, set_share
+from bench.tables import target_limits
+from bench.tables.first_commit import first_commit_seconds
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.settings import Sink
 from tests.connector.shop import Shop

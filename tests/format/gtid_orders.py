@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from binlog_format.gtid import Gtid, GtidPosition
+from binlog_format.gtids.gtid import Gtid, GtidPosition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

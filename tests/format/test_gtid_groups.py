@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format.block import GROUP_DTYPE
-from binlog_format.gtid import Gtid, GtidPosition, GtidSource
-from binlog_format.gtid_groups import covered_groups, gtid_of, gtids_of
-from binlog_format.gtid_set import NO_GTIDS, AnyGtid, GtidSet, MysqlGtid
+from binlog_format.gtids.gtid import Gtid, GtidPosition, GtidSource
+from binlog_format.gtids.gtid_groups import covered_groups, gtid_of, gtids_of
+from binlog_format.gtids.gtid_set import NO_GTIDS, AnyGtid, GtidSet, MysqlGtid
 from binlog_format.views.columns import gtid_texts
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from binlog_format import DataLossError, Gtid, GtidPosition, StartError, open_log
 from binlog_format.classic.reader import ClassicLog
-from binlog_format.events.encoding import (
+from binlog_format.events.encoding.event_encoding import (
     Origin,
     encode_event,
     encode_format_description,
@@ -21,7 +21,7 @@ from binlog_format.events.encoding import (
     encode_xid,
 )
 from binlog_format.events.layout import EventType
-from binlog_format.gtid_groups import gtid_of
+from binlog_format.gtids.gtid_groups import gtid_of
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_format.search import find_gtid

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format.errors import DataLossError, OptionError
-from binlog_format.gtid import Gtid, GtidPosition, GtidSource
-from binlog_format.gtid_set import (
+from binlog_format.gtids.gtid import Gtid, GtidPosition, GtidSource
+from binlog_format.gtids.gtid_set import (
     NO_GTIDS,
     SEQNO_MAX,
     GtidPoint,

@@ -16,9 +16,9 @@ from binlog_format.kernels import as_bytes
 from binlog_format.rows.column_types import BadValueError
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding, TimeType, ZeroDates
 from binlog_format.rows.images import Images, read_images
-from binlog_format.rows.json_columns import document_texts
-from binlog_format.rows.json_diffs import changed_document
-from binlog_format.rows.json_document import BadJsonError
+from binlog_format.rows.json.json_columns import document_texts
+from binlog_format.rows.json.json_diffs import changed_document
+from binlog_format.rows.json.json_document import BadJsonError
 from binlog_format.rows.table_events import TableMaps
 from tests.format.rows.plain_blocks import plain_block
 from tests.fuzz.declaring import NUMBERS, Target, of_vendor, with_body

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from binlog_connector.schema.catalog import Catalog
-from binlog_connector.schema.ddl import parse_ddl
 from binlog_connector.schema.definitions import TableDefinition
 from binlog_connector.schema.dump import parse_dump
-from binlog_connector.schema.lexer import (
+from binlog_connector.schema.operations import UseDatabase
+from binlog_connector.schema.parsing.ddl import parse_ddl
+from binlog_connector.schema.parsing.lexer import (
     MODE_ANSI_QUOTES,
     MODE_NO_BACKSLASH_ESCAPES,
     MODE_ORACLE,
     DdlSyntaxError,
     Lexer,
 )
-from binlog_connector.schema.operations import UseDatabase
-from binlog_connector.schema.session import Session
+from binlog_connector.schema.parsing.session import Session
 from binlog_format.errors import BinlogError
-from binlog_format.gtid_set import parse_gtids
+from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.transactions.statements import parse_statement
 from binlog_format.transactions.xa_text import parse_xid
 from binlog_format.vendor import Vendor

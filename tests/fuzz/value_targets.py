@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from binlog_connector.schema.charsets import decode_statement
+from binlog_connector.schema.parsing.charsets import decode_statement
 from binlog_format.errors import BinlogError
 from binlog_format.events.charset_layout import CODECS, UPPER_HALVES
 from binlog_format.events.charsets import decode_text
@@ -20,7 +20,7 @@ from binlog_format.rows.column_types import value_widths
 from binlog_format.rows.columns import column_array
 from binlog_format.rows.decoding import Decoding
 from binlog_format.vendor import Vendor
-from binlog_format.views.json_rows import json_lines
+from binlog_format.views.json.json_rows import json_lines
 from tests.format.rows.columns import make_column, read
 from tests.fuzz.declaring import Target
 from tests.fuzz.made_rows import COLUMNS, VALUES, MadeColumn, table_map_of, value_bytes

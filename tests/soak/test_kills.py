@@ -16,7 +16,7 @@ KILLS = 3
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.thorough  # a job is killed in tests/streaming/tables/test_kill.py
+@pytest.mark.thorough  # a job is killed in tests/streaming/tables/jobs/test_kill.py
 def test_each_change_arrives_exactly_once_however_often_the_driver_is_killed(tmp_path: Path) -> None:
     killed: list[int] = []
     outcome = Soak(tmp_path, seed=6).run(KILLS, killed.append)

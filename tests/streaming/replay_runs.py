@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from binlog_connector.spark.source import BinlogDataSource
 from binlog_format import open_log
-from binlog_format.gtid_set import parse_gtids
+from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_streaming.jobs.checkpoint import read_checkpoint
 from binlog_streaming.jobs.record_keeper import RecordKeeper
 from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay

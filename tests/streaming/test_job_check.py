@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 from binlog_connector.following.edges import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import DataLossError, OptionError, StartError
-from binlog_format.events.table_encoding import ColumnSpec, TableSpec
+from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.jobs.check import check_job
 from binlog_streaming.jobs.checkpoint import read_checkpoint, read_offset
 from binlog_streaming.jobs.init import init_text

@@ -15,7 +15,7 @@ import pytest
 from binlog_connector.following.watch import DirectoryWatch
 from binlog_format import open_log
 from binlog_format.errors import StartError, UnsupportedError
-from binlog_format.events.gtid import encode_gtid_event, parse_gtid_event
+from binlog_format.events.gtids.gtid import encode_gtid_event, parse_gtid_event
 from binlog_format.events.layout import EventType
 from binlog_format.innodb.reader import InnodbLog
 from binlog_format.innodb.writer.options import WriterOptions

@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 from binlog_connector.following.offsets import SourceOffset
 from binlog_format.errors import BinlogError, DataLossError, OptionError, StartError, TableError, UnsupportedError
-from binlog_format.events.table_encoding import ColumnSpec, TableSpec
-from binlog_format.gtid_set import parse_gtids
+from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.position import Position
 from binlog_streaming.jobs.checkpoint import read_checkpoint
 from binlog_streaming.jobs.replay.replay import CHECKPOINT, ReplayRequest, plan_replay

@@ -19,7 +19,7 @@ from binlog_format.errors import OptionError, UnsupportedError
 from binlog_streaming.demo.proof.topics import read_values
 from binlog_streaming.settings import TableRule
 from binlog_streaming.topics.job import TopicsJob
-from tests.streaming.tables.test_job import job_for, run_once
+from tests.streaming.tables.jobs.test_job import job_for, run_once
 from tests.streaming.test_rules_leaks import SECRET, everything_in
 from tests.streaming.topics.publishing import publish_job
 from tests.streaming.topics.test_live_server import run

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,7 @@ ALLOWED_IMPORTS = {
 }
 # Spark finds its data source in a top-level module; it stands beside the package in its root.
 TOP_LEVEL_MODULES = {"connector": {"pyspark_binlog_stream.py"}}
+FOLDER_MODULES_MAX = 20
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 FILE_SIZE_MAX = 1_200_000  # the largest log of a real server in tests/data
@@ -90,6 +92,13 @@ def _imports(tree: ast.Module) -> set[str]:
 def test_root_holds_exactly_one_import_package(root: str) -> None:
     python = {p.relative_to(REPO / root).parts[0] for p in (REPO / root).rglob("*.py")}
     assert python - TOP_LEVEL_MODULES.get(root, set()) == {ROOT_PACKAGES[root]}
+
+
+def test_folders_are_small() -> None:
+    """A folder is one idea; what it has to say fits on a screen."""
+    tracked = subprocess.run(["git", "ls-files", "-z", "*.py"], cwd=REPO, check=True, capture_output=True, text=True)
+    counts = Counter(name.rpartition("/")[0] for name in tracked.stdout.split("\0") if name)
+    assert {folder: count for folder, count in counts.items() if count > FOLDER_MODULES_MAX} == {}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=_name)

@@ -15,8 +15,8 @@ from binlog_format.views.columns import pair_images
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from binlog_connector.envelope.change_values import ChangeValues
     from binlog_connector.envelope.encoding import ChangeEncoder, Orders
+    from binlog_connector.envelope.json.change_values import ChangeValues
     from binlog_connector.envelope.table_envelope import TableEnvelope
     from binlog_format.kernels import Bytes
     from binlog_format.rows.images import Images

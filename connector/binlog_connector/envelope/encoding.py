@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from binlog_connector.envelope.change_values import ChangeValues
+    from binlog_connector.envelope.json.change_values import ChangeValues
     from binlog_connector.envelope.occasion import Occasion
     from binlog_connector.envelope.table_envelope import TableEnvelope
     from binlog_connector.schema.definitions import TableName

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_connector.envelope.change_values import ChangeValues
     from binlog_connector.envelope.encoding import Texts
+    from binlog_connector.envelope.json.change_values import ChangeValues
     from binlog_format.block import Block
     from binlog_format.kernels import Bytes
 

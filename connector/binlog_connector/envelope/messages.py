@@ -10,7 +10,7 @@ import numpy as np
 
 from binlog_connector.envelope.change_messages import ChangeMessages
 from binlog_connector.envelope.group_threads import GroupThreads
-from binlog_connector.envelope.json_encoding import JsonEncoding
+from binlog_connector.envelope.json.json_encoding import JsonEncoding
 from binlog_connector.envelope.message_batch import NO_OP, MessageKind, MessageRun, Place, message_batch, sort_keys
 from binlog_connector.envelope.message_kernels import TOMBSTONE
 from binlog_connector.envelope.occasion import Occasion, logged_statements

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from binlog_connector.schema.ddl import parse_ddl
 from binlog_connector.schema.log_ddl import table_statements
+from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_format.kernels import empty_bytes
-from binlog_format.views.json_rows import text_buffers
+from binlog_format.views.json.json_rows import text_buffers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.envelope.connect_schema import envelope_schema, flat_schema, struct_of, wrapping
 from binlog_connector.envelope.connect_values import connect_column
-from binlog_connector.envelope.message_template import METADATA_NAMES, MessageTemplate
+from binlog_connector.envelope.json.message_template import METADATA_NAMES, MessageTemplate
 from binlog_connector.envelope.options import EnvelopeFormat
 from binlog_format.errors import OptionError, UnsupportedError
 from binlog_format.rows.arrow_schema import arrow_schema
-from binlog_format.views.json_rows import json_column
+from binlog_format.views.json.json_rows import json_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from binlog_format.kernels import Bytes
     from binlog_format.rows.decoding import Decoding
     from binlog_format.rows.images import Images
-    from binlog_format.views.json_rows import JsonColumn
+    from binlog_format.views.json.json_rows import JsonColumn
 
 
 @dataclass(frozen=True, slots=True)

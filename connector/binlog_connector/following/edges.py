@@ -11,7 +11,7 @@ from binlog_connector.following.watched import file_start
 if TYPE_CHECKING:
     from binlog_connector.following.skipping import Skip
     from binlog_connector.following.watched import WatchedLog
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.log import Span
     from binlog_format.position import Position
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.prepared import prepared_from_text, prepared_to_text
-from binlog_format.domain_starts import NO_STARTS, DomainStarts
 from binlog_format.errors import UnsupportedError
-from binlog_format.gtid_set import NO_GTIDS, parse_gtids
+from binlog_format.gtids.domain_starts import NO_STARTS, DomainStarts
+from binlog_format.gtids.gtid_set import NO_GTIDS, parse_gtids
 from binlog_format.position import Position
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.transactions.xa import PreparedXa
 
 OFFSET_VERSION = 1

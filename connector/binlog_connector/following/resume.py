@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from binlog_connector.following.edges import end_of_log, start_of_file, start_of_log
 from binlog_connector.following.watched import written_order
 from binlog_format.errors import DataLossError
-from binlog_format.gtid_set import NO_GTIDS, GtidSet
+from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.watched import WatchedLog
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.gtids.gtid_set import GtidPoint
 
 _START_AGAIN = (
     "Begin anew with a new checkpoint or offset file (after a full copy of the tables), or set option "

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from binlog_format.domain_starts import NO_STARTS, DomainStarts
-from binlog_format.gtid import GtidPosition
-from binlog_format.gtid_set import NO_GTIDS, GtidSet
+from binlog_format.gtids.domain_starts import NO_STARTS, DomainStarts
+from binlog_format.gtids.gtid import GtidPosition
+from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
 
 if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
-    from binlog_format.domain_starts import Taken
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.gtids.domain_starts import Taken
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.log import Log
     from binlog_format.position import Position
 
@@ -55,7 +55,7 @@ def taken_in(log: Log, offset: SourceOffset, end: Position | None) -> Taken | No
     unknown = {domain: gtid for domain, gtid in offset.skip_gtid.last.items() if domain not in offset.skip_to.places}
     if not unknown:
         return offset.skip_to
-    from binlog_format.gtid_search import starts_seen  # compiled code takes a moment to load
+    from binlog_format.gtids.gtid_search import starts_seen  # compiled code takes a moment to load
 
     seen = starts_seen(log.heads(offset.position, end), GtidPosition(unknown))
     return DomainStarts({**offset.skip_to.places, **seen.places})

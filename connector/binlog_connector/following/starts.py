@@ -13,10 +13,10 @@ from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import compare
 from binlog_connector.following.skipping import Skip, skip_after, skip_at
 from binlog_connector.following.watched import file_start
-from binlog_format.domain_starts import DomainStarts
 from binlog_format.errors import DataLossError, StartError
-from binlog_format.gtid import GtidPosition
-from binlog_format.gtid_set import NO_GTIDS, GtidSet
+from binlog_format.gtids.domain_starts import DomainStarts
+from binlog_format.gtids.gtid import GtidPosition
+from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
 from binlog_format.places import ServerPosition, check_end, check_start, resolve_position, shown_position
 from binlog_format.search import check_is_logged, end_of_gtids, find_time
 from binlog_format.transactions.xa import pending_after
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_connector.following.watched import WatchedLog
-    from binlog_format.domain_starts import Taken
-    from binlog_format.gtid import Gtid
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.gtids.domain_starts import Taken
+    from binlog_format.gtids.gtid import Gtid
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.log import Span
     from binlog_format.position import Position
     from binlog_format.transactions.xa import XaStep

@@ -31,7 +31,7 @@ from binlog_connector.following.steps import Step
 from binlog_connector.following.watch import DirectoryWatch
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
-from binlog_format.gtid_set import GtidPoint
+from binlog_format.gtids.gtid_set import GtidPoint
 from binlog_format.opening import open_live_files
 from binlog_format.places import ServerPosition
 from binlog_format.source_file import open_directory

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from binlog_connector.metrics.lag import Consumed, Lag, LagMeter
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.gtids.gtid_set import GtidPoint
 
 logger = logging.getLogger(__name__)
 
@@ -313,7 +313,7 @@ def _topics(followers: list[Follower]) -> Iterator[Metric]:
 
 
 def _sequence_numbers(point: GtidPoint) -> Iterator[tuple[str, int]]:
-    from binlog_format.gtid_set import GtidSet
+    from binlog_format.gtids.gtid_set import GtidSet
 
     if isinstance(point, GtidSet):
         for source, intervals in sorted(point.intervals.items()):

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from binlog_connector.following.watched import file_start
 from binlog_format import open_log
 from binlog_format.errors import DataLossError, StartError
-from binlog_format.gtid import GtidPosition
-from binlog_format.gtid_set import NO_GTIDS, GtidSet
+from binlog_format.gtids.gtid import GtidPosition
+from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
 from binlog_format.opening import open_live_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from binlog_connector.following.offsets import SourceOffset
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.live_files import LiveFiles
     from binlog_format.position import Position
 

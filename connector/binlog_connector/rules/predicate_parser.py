@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from binlog_connector.schema.lexer import (
+from binlog_connector.schema.parsing.lexer import (
     MODE_NO_BACKSLASH_ESCAPES,
     DdlSyntaxError,
     Kind,

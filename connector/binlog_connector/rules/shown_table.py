@@ -12,8 +12,8 @@ from binlog_connector.rules.row_rule import OPTIONAL, RowRule
 from binlog_format.errors import OptionError, SchemaError
 from binlog_format.rows.column_types import NO_METADATA_HINT
 from binlog_format.rows.columns import arrow_type
-from binlog_format.rows.completion import ColumnCompletion, LayoutCompletion
-from binlog_format.rows.declared_defaults import DeclaredDefault, DefaultKind
+from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
+from binlog_format.rows.declared.declared_defaults import DeclaredDefault, DefaultKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.charsets import BINARY
-from binlog_connector.schema.columns import resolved, sized_text
-from binlog_connector.schema.defaults import SYSTEM_TIME
 from binlog_connector.schema.definitions import ColumnDefinition, KeyDefinition, KeyPart, TableDefinition
-from binlog_format.rows.declared_types import character_size
+from binlog_connector.schema.parsing.charsets import BINARY
+from binlog_connector.schema.parsing.columns import resolved, sized_text
+from binlog_connector.schema.parsing.defaults import SYSTEM_TIME
+from binlog_format.rows.declared.declared_types import character_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from binlog_connector.schema.operations import AlterTable, ColumnChange, CreateTable, KeySpec
-    from binlog_format.rows.declared_defaults import DeclaredDefault
+    from binlog_format.rows.declared.declared_defaults import DeclaredDefault
     from binlog_format.vendor import Vendor
 
 # MariaDB: what WITH SYSTEM VERSIONING adds when no columns are declared for it; SHOW CREATE TABLE hides them.

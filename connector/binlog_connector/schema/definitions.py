@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_connector.schema.partitions.definition import Partitioning  # noqa: TC001 - msgspec looks it up
-from binlog_format.rows.completion import ColumnCompletion, LayoutCompletion
-from binlog_format.rows.declared_defaults import DeclaredDefault, Generated  # noqa: TC001 - msgspec looks them up
+from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
+from binlog_format.rows.declared.declared_defaults import DeclaredDefault, Generated  # noqa: TC001 - msgspec looks them up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.catalog import Catalog
-from binlog_connector.schema.ddl import DDL_WORDS, parse_ddl
 from binlog_connector.schema.definitions import TableDefinition
-from binlog_connector.schema.lexer import DdlSyntaxError, Lexer
 from binlog_connector.schema.operations import CreateTable, UseDatabase
-from binlog_connector.schema.session import Session
+from binlog_connector.schema.parsing.ddl import DDL_WORDS, parse_ddl
+from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Lexer
+from binlog_connector.schema.parsing.session import Session
 from binlog_format.errors import OptionError, SchemaError
 
 if TYPE_CHECKING:

@@ -13,15 +13,15 @@ import msgspec
 
 from binlog_connector.schema.definitions import TableName  # noqa: TC001 - msgspec looks it up
 from binlog_connector.schema.operations import AlterTable, CreateTable, DropDatabase, DropTables, RenameTables
-from binlog_connector.schema.session import table_name
+from binlog_connector.schema.parsing.session import table_name
 from binlog_format.vendor import Vendor, server_version_of, vendor_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from binlog_connector.schema.lexer import TokenReader
     from binlog_connector.schema.operations import Operation
-    from binlog_connector.schema.session import Session
+    from binlog_connector.schema.parsing.lexer import TokenReader
+    from binlog_connector.schema.parsing.session import Session
     from binlog_format.log import Log, LogFile
 
 CASCADE, SET_NULL = "CASCADE", "SET NULL"

@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.catalog import Catalog, Unclear
-from binlog_connector.schema.ddl import parse_ddl
 from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.dump import read_schema_file
 from binlog_connector.schema.log_ddl import DdlStatement, ddl_statements
+from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_format.errors import SchemaError
-from binlog_format.events.expansion import expanded
+from binlog_format.events.compression.expansion import expanded
 from binlog_format.events.table_map_layout import NUMERIC_TYPES, OLD_TEMPORAL_TYPES
 from binlog_format.opening import open_log
-from binlog_format.rows.completion import ColumnCompletion, LayoutCompletion, apply_completion, contradiction
+from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion, apply_completion, contradiction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence, Set

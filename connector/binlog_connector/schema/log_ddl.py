@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from binlog_connector.schema.charsets import decode_statement
-from binlog_connector.schema.ddl import DDL_WORDS, TRUNCATE
 from binlog_connector.schema.definitions import TableName
-from binlog_connector.schema.lexer import DdlSyntaxError, Lexer
 from binlog_connector.schema.operations import ChangeRows
-from binlog_connector.schema.row_statements import NO_ROWS_WORDS
-from binlog_connector.schema.session import Session
+from binlog_connector.schema.parsing.charsets import decode_statement
+from binlog_connector.schema.parsing.ddl import DDL_WORDS, TRUNCATE
+from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Lexer
+from binlog_connector.schema.parsing.row_statements import NO_ROWS_WORDS
+from binlog_connector.schema.parsing.session import Session
 from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EventType
 from binlog_format.events.query import parse_incident, parse_query
@@ -23,9 +23,9 @@ from binlog_format.events.query_layout import (
     QUERY_STATUS_SIZE_OFFSET,
 )
 from binlog_format.events.query_status import parse_query_status
-from binlog_format.gtid_groups import gtid_of
+from binlog_format.gtids.gtid_groups import gtid_of
 from binlog_format.position import Position
-from binlog_format.rows.declared_defaults import Moment
+from binlog_format.rows.declared.declared_defaults import Moment
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.definitions import TableName  # noqa: TC001 - msgspec looks it up
 
 if TYPE_CHECKING:
-    from binlog_connector.schema.columns import ColumnSpec
     from binlog_connector.schema.definitions import KeyPart
     from binlog_connector.schema.foreign_keys import ForeignKey
+    from binlog_connector.schema.parsing.columns import ColumnSpec
     from binlog_connector.schema.partitions.definition import PartitionChange, Partitioning
-    from binlog_format.rows.declared_defaults import DeclaredDefault
+    from binlog_format.rows.declared.declared_defaults import DeclaredDefault
 
 
 @dataclass(frozen=True, slots=True)

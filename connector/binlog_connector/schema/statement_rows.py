@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.ddl import TRUNCATE, parse_ddl
 from binlog_connector.schema.log_ddl import all_statements, table_statements
 from binlog_connector.schema.operations import (
     AlterTable,
@@ -20,7 +19,8 @@ from binlog_connector.schema.operations import (
     SetDatabaseCharset,
     TruncateTable,
 )
-from binlog_connector.schema.row_statements import parse_statement
+from binlog_connector.schema.parsing.ddl import TRUNCATE, parse_ddl
+from binlog_connector.schema.parsing.row_statements import parse_statement
 from binlog_connector.schema.statement_errors import STATEMENT_SHOWN_MAX
 from binlog_format.events.layout import EventType
 from binlog_format.views.change_extras import Statement

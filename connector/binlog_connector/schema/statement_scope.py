@@ -28,7 +28,7 @@ from binlog_connector.schema.operations import (
     RenameTables,
     TruncateTable,
 )
-from binlog_connector.schema.row_statements import ANY_CALL
+from binlog_connector.schema.parsing.row_statements import ANY_CALL
 from binlog_connector.schema.table_changes import (
     EventsLost,
     RowsChanged,

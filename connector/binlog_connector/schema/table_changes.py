@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.alteration import Defaults, created, period_columns
-from binlog_connector.schema.charsets import UTF8MB4
-from binlog_connector.schema.columns import resolved
 from binlog_connector.schema.definitions import PRIMARY, ColumnDefinition, TableDefinition, TableName
 from binlog_connector.schema.operations import (
     AlterTable,
@@ -18,15 +16,17 @@ from binlog_connector.schema.operations import (
     RenameTables,
     TruncateTable,
 )
-from binlog_connector.schema.row_statements import parse_statement
+from binlog_connector.schema.parsing.charsets import UTF8MB4
+from binlog_connector.schema.parsing.columns import resolved
+from binlog_connector.schema.parsing.row_statements import parse_statement
 from binlog_format.errors import BinlogError
 from binlog_format.events.layout import EventType
 from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.rows.arrow_schema import arrow_type
 from binlog_format.rows.column_types import value_widths
-from binlog_format.rows.declared_layout import column_of
+from binlog_format.rows.declared.declared_layout import column_of
+from binlog_format.rows.declared.default_values import ColumnDefault, UnknownDefaultError, default_value
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
-from binlog_format.rows.default_values import ColumnDefault, UnknownDefaultError, default_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.operations import Operation
     from binlog_connector.schema.partitions.definition import PartitionChange
-    from binlog_format.rows.declared_defaults import Moment
+    from binlog_format.rows.declared.declared_defaults import Moment
     from binlog_format.vendor import Vendor
 
 _GENERATED = ColumnDefault(None, "a generated column")

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.following.offsets import SourceOffset
 from binlog_format.errors import OptionError
-from binlog_format.gtid_set import parse_gtids
+from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.places import parse_position
 from binlog_format.position import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.places import ServerPosition
 
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from binlog_connector.following.prepared import PreparedHistory
 
 if TYPE_CHECKING:
-    from binlog_format.domain_starts import Taken
+    from binlog_format.gtids.domain_starts import Taken
     from binlog_format.log import Log
     from binlog_format.position import Position
     from binlog_format.transactions.xa import PreparedXa

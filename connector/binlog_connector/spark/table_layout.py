@@ -10,7 +10,7 @@ from binlog_connector.following.watched import file_start
 from binlog_connector.spark.table_schemas import RangeSchemas
 from binlog_format.errors import SchemaError
 from binlog_format.position import Position
-from binlog_format.rows.declared_layout import declared_layout
+from binlog_format.rows.declared.declared_layout import declared_layout
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from binlog_connector.schema.dump import read_schema_file
 from binlog_connector.schema.history import SchemaHistory, leaves_open
 from binlog_connector.schema.log_ddl import ddl_statements
 from binlog_format.errors import OptionError, SchemaError
-from binlog_format.events.expansion import expanded
+from binlog_format.events.compression.expansion import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -20,18 +20,18 @@ from binlog_format.classic.layout import (
     EventClass,
 )
 from binlog_format.errors import BinlogError, CorruptError, UnsupportedError
-from binlog_format.events.gtid_list import parse_gtid_list
+from binlog_format.events.gtids.gtid_list import parse_gtid_list
+from binlog_format.events.gtids.previous_gtids import parse_previous_gtids
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT, EVENT_SIZE_MAX, EventType
-from binlog_format.events.previous_gtids import parse_previous_gtids
-from binlog_format.gtid import GtidPosition
-from binlog_format.gtid_set import NO_GTIDS
+from binlog_format.gtids.gtid import GtidPosition
+from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
     from binlog_format.classic.format_description import FormatDescription
-    from binlog_format.gtid import Gtid
-    from binlog_format.gtid_set import GtidPoint, GtidSet
+    from binlog_format.gtids.gtid import Gtid
+    from binlog_format.gtids.gtid_set import GtidPoint, GtidSet
     from binlog_format.kernels import Bytes
     from binlog_format.source_file import SourceFile
     from binlog_format.vendor import Vendor

@@ -15,7 +15,7 @@ from binlog_format.classic.layout import EVENT_CLASSES, START_ENCRYPTION_SIZE, E
 from binlog_format.classic.scan_kernels import Scan, ScanError, scan_groups
 from binlog_format.errors import CorruptError, DataLossError, UnsupportedError
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
-from binlog_format.gtid_sources import GtidSources
+from binlog_format.gtids.gtid_sources import GtidSources
 from binlog_format.log import BLOCK_SIZE
 from binlog_format.vendor import Vendor, server_version_of
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from binlog_format.block import Table
     from binlog_format.classic.file import ClassicFile
     from binlog_format.errors import BinlogError
-    from binlog_format.gtid import GtidSource
+    from binlog_format.gtids.gtid import GtidSource
     from binlog_format.kernels import Bytes
     from binlog_format.position import Place
 

@@ -17,8 +17,8 @@ from binlog_format.errors import DataLossError, UnsupportedError
 from binlog_format.events.layout import EVENT_CHECKSUM_SIZE
 from binlog_format.events.xid import XID_SIZE, ends_in_xid
 from binlog_format.extents import read_extents
-from binlog_format.gtid_groups import gtids_of
-from binlog_format.gtid_set import NO_GTIDS, GtidSet
+from binlog_format.gtids.gtid_groups import gtids_of
+from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
 from binlog_format.log import BLOCK_SIZE, Heads, Log, LogFile, Span
 from binlog_format.position import Place
 from binlog_format.transactions.xa_steps import xa_steps
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from binlog_format.block import Table
     from binlog_format.classic.file import ClassicFile
     from binlog_format.classic.file_scan import Piece
-    from binlog_format.gtid import Gtid
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.gtids.gtid import Gtid
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.kernels import Bytes
     from binlog_format.position import Position
     from binlog_format.source_file import Directory, FileEntry, SourceFile

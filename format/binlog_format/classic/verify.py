@@ -16,7 +16,7 @@ from binlog_format.errors import BinlogError, CorruptError, DataLossError, Start
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT, EVENT_SIZE_MAX
 from binlog_format.findings import NOT_YET, NOTE, Finding
 from binlog_format.fragments.walk import FragmentWalk
-from binlog_format.gtid_history import GtidHistory, SetHistory
+from binlog_format.gtids.gtid_history import GtidHistory, SetHistory
 from binlog_format.position import Place
 from binlog_format.vendor import Vendor
 

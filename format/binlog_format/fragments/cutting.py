@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from binlog_format.errors import CorruptError, UnsupportedError
-from binlog_format.events.compression_layout import PLAIN_TYPES
+from binlog_format.events.compression.compression_layout import PLAIN_TYPES
 from binlog_format.events.layout import EVENT_SIZE_OFFSET, EVENT_TYPE_OFFSET
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.events.table_map_layout import TABLE_ID_OFFSET, TABLE_ID_SIZE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_format.events.encoding import encode_event
+from binlog_format.events.encoding.event_encoding import encode_event
 from binlog_format.events.layout import (
     EVENT_CHECKSUM_SIZE,
     EVENT_HEADER_SIZE,
@@ -19,7 +19,7 @@ from binlog_format.fragments.layout import (
 )
 
 if TYPE_CHECKING:
-    from binlog_format.events.encoding import Origin
+    from binlog_format.events.encoding.event_encoding import Origin
 
 
 def encode_fragments(

@@ -9,9 +9,9 @@ import numpy as np
 
 from binlog_format.block import FROM_FRAGMENTS, PART_FROM_FRAGMENTS, plain_origins
 from binlog_format.errors import CorruptError
-from binlog_format.events.compression_layout import PLAIN_TYPES
+from binlog_format.events.compression.compression_layout import PLAIN_TYPES
+from binlog_format.events.compression.renumbering import EventNumbers, next_position
 from binlog_format.events.layout import EVENT_HEADER_STRUCT, EVENT_SIZE_MAX, EventType
-from binlog_format.events.renumbering import EventNumbers, next_position
 from binlog_format.events.table_map_layout import TABLE_ID_OFFSET, TABLE_ID_SIZE
 from binlog_format.fragments import joining_kernels as kernels
 from binlog_format.fragments.cutting import RowCutter

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_format.block import FROM_FRAGMENTS, NOT_INNER
-from binlog_format.events.compression_kernels import rows_head_size
-from binlog_format.events.compression_layout import (
+from binlog_format.events.compression.compression_kernels import rows_head_size
+from binlog_format.events.compression.compression_layout import (
     COMPRESSED_ALGORITHM_ZLIB,
     COMPRESSED_LENGTH_SIZE_MASK,
     COMPRESSED_LENGTH_SIZE_MAX,

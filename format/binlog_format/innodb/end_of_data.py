@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from binlog_format.innodb.groups.measure import measure
 from binlog_format.innodb.layout import CHUNK_END_OF_DATA, CHUNK_HEADER_SIZE, FIRST_DATA_PAGE
-from binlog_format.innodb.measure import measure
 from binlog_format.innodb.scan_kernels import SCAN_END_MARK, scan_chunks
 from binlog_format.innodb.scanner import CommitScanner
 from binlog_format.innodb.tables import CHUNK_DTYPE
@@ -20,7 +20,7 @@ from binlog_format.position import Position
 
 if TYPE_CHECKING:
     from binlog_format.innodb.files import OpenFile
-    from binlog_format.innodb.pages import PageReader
+    from binlog_format.innodb.pages.pages import PageReader
 
 WINDOW_PAGES = 16
 """Pages read at a time: the end is near."""

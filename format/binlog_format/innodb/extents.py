@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Table
-    from binlog_format.innodb.page_runs import PageRun, PageRuns
+    from binlog_format.innodb.pages.page_runs import PageRun, PageRuns
     from binlog_format.kernels import Bytes
 
 AHEAD_PAGES_MAX = 64

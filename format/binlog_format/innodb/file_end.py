@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.errors import DataLossError
-from binlog_format.gtid import GtidPosition
+from binlog_format.gtids.gtid import GtidPosition
+from binlog_format.innodb.groups.measure import measure
 from binlog_format.innodb.gtid_state import read_state
 from binlog_format.innodb.layout import CHUNK_HEADER_SIZE, CHUNK_KIND_MASK, FIRST_DATA_PAGE, RecordKind
-from binlog_format.innodb.measure import measure
 from binlog_format.innodb.scan_kernels import scan_chunks
 from binlog_format.innodb.scanner import CommitScanner
 from binlog_format.innodb.tables import CHUNK_DTYPE
@@ -19,7 +19,7 @@ from binlog_format.position import Position
 
 if TYPE_CHECKING:
     from binlog_format.innodb.files import OpenFile
-    from binlog_format.innodb.pages import PageReader
+    from binlog_format.innodb.pages.pages import PageReader
 
 
 def check_file_end(reader: PageReader, file: OpenFile, following: OpenFile) -> bool:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import BinlogError, CorruptError, DataLossError
-from binlog_format.innodb.checksum import page_checksum, stored_checksum
 from binlog_format.innodb.header import FileHeader, file_name, file_number, read_header
 from binlog_format.innodb.layout import (
     HEADER_SIZE,
@@ -21,6 +20,7 @@ from binlog_format.innodb.layout import (
     PAGE_SIZE_LOG2_MIN,
     PAGE_SIZE_MAX,
 )
+from binlog_format.innodb.pages.checksum import page_checksum, stored_checksum
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Place
 

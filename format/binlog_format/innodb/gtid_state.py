@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.errors import CorruptError
-from binlog_format.gtid import Gtid, GtidPosition
+from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.innodb.compressed_int_kernels import read_ints
 from binlog_format.innodb.layout import FIRST_DATA_PAGE, RecordKind
-from binlog_format.innodb.page_runs import PageRun, PageRuns
-from binlog_format.innodb.pages import Stop
+from binlog_format.innodb.pages.page_runs import PageRun, PageRuns
+from binlog_format.innodb.pages.pages import Stop
 from binlog_format.innodb.records import RecordReader
 from binlog_format.kernels import empty_bytes
 
 if TYPE_CHECKING:
     from binlog_format.innodb.files import OpenFile
-    from binlog_format.innodb.pages import PageReader
+    from binlog_format.innodb.pages.pages import PageReader
 
 STATE_SIZE_MAX = 16 << 20
 """Bytes of a state record that are read at most: over half a million GTIDs."""

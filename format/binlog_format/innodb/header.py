@@ -12,7 +12,6 @@ from functools import lru_cache
 from crc32c import crc32c
 
 from binlog_format.errors import CorruptError, UnsupportedError
-from binlog_format.innodb.checksum import set_page_checksum
 from binlog_format.innodb.layout import (
     FILE_NAME_DIGITS,
     FILE_NAME_PREFIX,
@@ -33,6 +32,7 @@ from binlog_format.innodb.layout import (
     VERSION_MAJOR,
     VERSION_MINOR,
 )
+from binlog_format.innodb.pages.checksum import set_page_checksum
 from binlog_format.position import Place
 
 _FILE_NAME = re.compile(re.escape(FILE_NAME_PREFIX) + r"([0-9]+)" + re.escape(FILE_NAME_SUFFIX))

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, ClassVar
 
 from binlog_format.errors import DataLossError, StartError
 from binlog_format.events.xid import ends_in_xid
-from binlog_format.gtid import GtidPosition
+from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.innodb.end_of_data import end_position, used_size, written_page_count
 from binlog_format.innodb.extents import read_extents
 from binlog_format.innodb.file_end import check_file_end
 from binlog_format.innodb.files import LogFiles
-from binlog_format.innodb.group_heads import read_heads
-from binlog_format.innodb.group_reader import GroupReader
-from binlog_format.innodb.group_tail import group_tail
+from binlog_format.innodb.groups.group_heads import read_heads
+from binlog_format.innodb.groups.group_reader import GroupReader
+from binlog_format.innodb.groups.group_tail import group_tail
+from binlog_format.innodb.groups.measure import measure
 from binlog_format.innodb.gtid_state import read_state
 from binlog_format.innodb.layout import FIRST_DATA_PAGE, PAGE_SIZE_DEFAULT
-from binlog_format.innodb.measure import measure
-from binlog_format.innodb.page_runs import PageRuns
-from binlog_format.innodb.pages import PageReader
+from binlog_format.innodb.pages.page_runs import PageRuns
+from binlog_format.innodb.pages.pages import PageReader
 from binlog_format.innodb.scanner import CommitScanner
 from binlog_format.kernels import empty_bytes
 from binlog_format.log import BLOCK_SIZE, Bound, Log, LogFile, Span
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from binlog_format.block import Block, Table
-    from binlog_format.gtid import Gtid
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.gtids.gtid import Gtid
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.innodb.files import OpenFile
     from binlog_format.kernels import Bytes
     from binlog_format.log import Heads

@@ -12,7 +12,7 @@ from binlog_format.position import Place
 if TYPE_CHECKING:
     from binlog_format.block import Table
     from binlog_format.errors import BinlogError
-    from binlog_format.innodb.page_window import PageWindow
+    from binlog_format.innodb.pages.page_window import PageWindow
     from binlog_format.position import Position
 
 _COPY_AGAIN = "The file was cut off or copied before it was complete; copy it again"

@@ -14,7 +14,7 @@ import numpy as np
 from binlog_format.block import EXTENT_DTYPE
 from binlog_format.errors import BinlogError
 from binlog_format.innodb import scan_errors
-from binlog_format.innodb.commit_kernels import COMMIT_DONE, HEAD_SIZE, read_commit_headers
+from binlog_format.innodb.groups.commit_kernels import COMMIT_DONE, HEAD_SIZE, read_commit_headers
 from binlog_format.innodb.layout import (
     CHUNK_HEADER_SIZE,
     CHUNK_KIND_MASK,
@@ -23,7 +23,7 @@ from binlog_format.innodb.layout import (
     FIRST_DATA_PAGE,
     RecordKind,
 )
-from binlog_format.innodb.page_window import PageWindow
+from binlog_format.innodb.pages.page_window import PageWindow
 from binlog_format.innodb.scan_kernels import (
     KIND_BIAS,
     LINK_DONE,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Table
     from binlog_format.errors import StartError
-    from binlog_format.innodb.pages import PageReader
+    from binlog_format.innodb.pages.pages import PageReader
 
 CHUNKS_PER_WINDOW = 32768
 """Rows of the chunk table beside those that one page may need; a window of more chunks comes in parts."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from binlog_format.errors import BinlogError, CorruptError, SchemaError, UnsupportedError
 from binlog_format.events.table_map_layout import ColumnType
-from binlog_format.rows.declared_types import split_declared
+from binlog_format.rows.declared.declared_types import split_declared
 
 if TYPE_CHECKING:
     from collections.abc import Callable

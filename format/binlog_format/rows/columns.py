@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_format.events.table_map_layout import ColumnType
-from binlog_format.rows.addresses import INET4S, INET6S, UUIDS
-from binlog_format.rows.bits import BITS
 from binlog_format.rows.column_types import BadValueError, column_name, unsupported
-from binlog_format.rows.compressed_columns import COMPRESSED
-from binlog_format.rows.decimals import DECIMALS
-from binlog_format.rows.declared_types import split_declared
+from binlog_format.rows.declared.declared_types import split_declared
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
-from binlog_format.rows.enums import ENUMS, SETS
-from binlog_format.rows.floats import FLOATS
-from binlog_format.rows.geometry import GEOMETRIES
-from binlog_format.rows.integers import INTEGERS, YEARS
-from binlog_format.rows.json_columns import JSONS
-from binlog_format.rows.temporal import DATES, DATETIMES, TIMES, TIMESTAMPS
-from binlog_format.rows.text import TEXTS
-from binlog_format.rows.vector import VECTORS
+from binlog_format.rows.json.json_columns import JSONS
+from binlog_format.rows.values.addresses import INET4S, INET6S, UUIDS
+from binlog_format.rows.values.bits import BITS
+from binlog_format.rows.values.compressed_columns import COMPRESSED
+from binlog_format.rows.values.decimals import DECIMALS
+from binlog_format.rows.values.enums import ENUMS, SETS
+from binlog_format.rows.values.floats import FLOATS
+from binlog_format.rows.values.geometry import GEOMETRIES
+from binlog_format.rows.values.integers import INTEGERS, YEARS
+from binlog_format.rows.values.temporal import DATES, DATETIMES, TIMES, TIMESTAMPS
+from binlog_format.rows.values.text import TEXTS
+from binlog_format.rows.values.vector import VECTORS
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,8 +15,8 @@ from binlog_format.rows.column_types import column_name, value_widths
 from binlog_format.rows.columns import column_array
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.image_kernels import fill_whole_images, pick_cells
+from binlog_format.rows.json.partial_values import PartialValueError, with_whole_values
 from binlog_format.rows.partial_image_kernels import PARTIAL_FIELDS, count_images, fill_images
-from binlog_format.rows.partial_values import PartialValueError, with_whole_values
 
 if TYPE_CHECKING:
     import pyarrow as pa

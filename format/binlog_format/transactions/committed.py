@@ -20,7 +20,7 @@ import numpy as np
 
 from binlog_format.detect import INNODB
 from binlog_format.errors import CorruptError
-from binlog_format.events.expansion import expanded
+from binlog_format.events.compression.expansion import expanded
 from binlog_format.events.layout import EventType
 from binlog_format.transactions import mark_kernels as kernels
 from binlog_format.transactions.fate import Fate, fate_at, fate_of

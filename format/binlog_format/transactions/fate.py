@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.errors import CorruptError
-from binlog_format.events.expansion import expanded
+from binlog_format.events.compression.expansion import expanded
 from binlog_format.events.layout import EventType
 from binlog_format.transactions.marks import Mark, read_marks
 from binlog_format.transactions.slicing import blocks_of_group

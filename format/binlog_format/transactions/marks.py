@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from binlog_format.errors import CorruptError
-from binlog_format.events.gtid import parse_xa_prepare_event
+from binlog_format.events.gtids.gtid import parse_xa_prepare_event
 from binlog_format.events.layout import EventType
 from binlog_format.transactions import mark_kernels as kernels
 from binlog_format.transactions.statements import Statement, StatementKind, parse_statement

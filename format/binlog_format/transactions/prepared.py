@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.errors import DataLossError
-from binlog_format.events.expansion import expanded
+from binlog_format.events.compression.expansion import expanded
 from binlog_format.events.layout import EventType
 from binlog_format.position import Place
 from binlog_format.transactions.fate import fate_at, fate_of

@@ -9,8 +9,8 @@ import numpy as np
 import zstandard
 
 from binlog_format.block import EXTENT_DTYPE
-from binlog_format.events.compression_layout import PAYLOAD_COMPRESSION_NONE
-from binlog_format.events.payload import find_payloads, payload_pieces
+from binlog_format.events.compression.compression_layout import PAYLOAD_COMPRESSION_NONE
+from binlog_format.events.compression.payload import find_payloads, payload_pieces
 from binlog_format.log import BLOCK_SIZE
 from binlog_format.transactions import mark_kernels as kernels
 from binlog_format.transactions.fate import FateReader
@@ -21,7 +21,7 @@ from binlog_format.transactions.xa import XaKind, XaStep
 
 if TYPE_CHECKING:
     from binlog_format.block import Block
-    from binlog_format.events.payload import Payload, PayloadPiece
+    from binlog_format.events.compression.payload import Payload, PayloadPiece
     from binlog_format.transactions.fate import Fate
     from binlog_format.transactions.marks import Marks
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from binlog_format.events.layout import EventType
 from binlog_format.events.table_map_layout import ROWS_FLAG_NO_FOREIGN_KEY_CHECKS, TABLE_FLAGS_OFFSET
-from binlog_format.gtid_groups import gtid_of
+from binlog_format.gtids.gtid_groups import gtid_of
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import ImageKind, read_images

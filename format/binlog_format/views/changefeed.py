@@ -19,8 +19,8 @@ from binlog_format.rows.images import read_images
 from binlog_format.views.bounded import bounded
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
-from binlog_format.views.image_json import column_styles
-from binlog_format.views.json_rows import JsonStyle
+from binlog_format.views.json.image_json import column_styles
+from binlog_format.views.json.json_rows import JsonStyle
 from binlog_format.views.selection import Selection, first_position
 from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.typed import TypedTable, in_order
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Block, Table
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.gtid import GtidSource
+    from binlog_format.gtids.gtid import GtidSource
     from binlog_format.rows.images import Images
 
 CHANGE_FIELDS = (

@@ -36,7 +36,7 @@ from binlog_format.views.columns import (
 )
 from binlog_format.views.event_texts import StatementTexts
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
-from binlog_format.views.image_json import (
+from binlog_format.views.json.image_json import (
     TableTexts,
     column_names,
     column_styles,
@@ -44,7 +44,7 @@ from binlog_format.views.image_json import (
     merged_texts,
     text_sizes,
 )
-from binlog_format.views.json_rows import JsonStyle
+from binlog_format.views.json.json_rows import JsonStyle
 from binlog_format.views.selection import Selection, event_place, first_position
 from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.typed import TypedTable, in_order

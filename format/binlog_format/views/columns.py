@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Table
-    from binlog_format.gtid import GtidSource
+    from binlog_format.gtids.gtid import GtidSource
     from binlog_format.kernels import Bytes
     from binlog_format.rows.images import Images
 

@@ -18,7 +18,7 @@ from binlog_format.rows.table_events import TableMaps
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns
 from binlog_format.views.event_texts import text_places, texts_at
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
-from binlog_format.views.json_rows import JsonStyle
+from binlog_format.views.json.json_rows import JsonStyle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.domain_starts import DomainStarts
-from binlog_format.gtid_groups import covered_groups
+from binlog_format.gtids.domain_starts import DomainStarts
+from binlog_format.gtids.gtid_groups import covered_groups
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Block
-    from binlog_format.domain_starts import Taken
+    from binlog_format.gtids.domain_starts import Taken
 
     Mask = NDArray[np.bool_]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import OptionError, StartError
-from binlog_format.gtid_set import is_gtid_set, parse_gtids
+from binlog_format.gtids.gtid_set import is_gtid_set, parse_gtids
 from binlog_format.places import ServerPosition, check_end, check_start, parse_position, resolve_position
 from binlog_format.position import Position
 from binlog_format.search import check_is_logged, end_of_gtids
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_format.block import Block
-    from binlog_format.domain_starts import Taken
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.gtids.domain_starts import Taken
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.log import Log
 
 EDGE_HINT = (

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from binlog_format.gtid_groups import gtid_of
+from binlog_format.gtids.gtid_groups import gtid_of
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.views.cascading import checked_counts
 from binlog_format.views.columns import POSITION_TYPE
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
+from binlog_format.views.index.table_index import TableIndexBuilder
 from binlog_format.views.selection import OF_ONE_TABLE, Selection, group_position, raise_problem
 from binlog_format.views.table_filter import TableFilter
-from binlog_format.views.table_index import TableIndexBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

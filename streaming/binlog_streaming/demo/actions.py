@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from binlog_format.events.table_encoding import TableSpec
-    from binlog_format.events.value_encoding import Value
-    from binlog_format.gtid import Gtid
+    from binlog_format.events.encoding.table_encoding import TableSpec
+    from binlog_format.events.encoding.value_encoding import Value
+    from binlog_format.gtids.gtid import Gtid
     from binlog_streaming.demo.proof.table_state import Key, TableState
 
     Row = tuple[Value, ...]

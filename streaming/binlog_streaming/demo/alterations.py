@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from binlog_format.events.table_encoding import ColumnSpec, TableSpec
+from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.demo.shop import CUSTOMERS, ORDER_LINES, ORDERS, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from binlog_format.events.value_encoding import Value
+    from binlog_format.events.encoding.value_encoding import Value
 
     Row = tuple[Value, ...]
 

@@ -18,8 +18,8 @@ import msgspec
 
 from binlog_format import open_log
 from binlog_format.classic.reader import ClassicLog
-from binlog_format.events.encoding import Origin, encode_format_description
-from binlog_format.gtid import Gtid
+from binlog_format.events.encoding.event_encoding import Origin, encode_format_description
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_format.source_file import open_directory

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from binlog_format.events.table_encoding import ColumnSpec, TableSpec
+from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.demo.proof.truth import TableTruth, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binlog_format.events.value_encoding import Value
+    from binlog_format.events.encoding.value_encoding import Value
 
 _CASE = Path("tests") / "data" / "servers" / "mariadb-10.11" / "oltp_small"
 DATABASE = "sb"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from binlog_format.events.encoding import (
+from binlog_format.events.encoding.event_encoding import (
     DDL_FLAGS,
     Origin,
     QueryContext,
@@ -14,7 +14,7 @@ from binlog_format.events.encoding import (
     encode_query,
     encode_xid,
 )
-from binlog_format.events.table_encoding import TableEncoder
+from binlog_format.events.encoding.table_encoding import TableEncoder
 from binlog_streaming.demo.actions import (
     Begin,
     Commit,
@@ -29,8 +29,8 @@ from binlog_streaming.demo.actions import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from binlog_format.events.table_encoding import TableSpec
-    from binlog_format.events.value_encoding import Value
+    from binlog_format.events.encoding.table_encoding import TableSpec
+    from binlog_format.events.encoding.value_encoding import Value
     from binlog_format.innodb.writer.server import BinlogWriter
     from binlog_streaming.demo.actions import Action
 

@@ -6,12 +6,12 @@ import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from binlog_format.events.table_encoding import ColumnSpec, TableSpec
+from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 
 if TYPE_CHECKING:
     import random
 
-    from binlog_format.events.value_encoding import Value
+    from binlog_format.events.encoding.value_encoding import Value
 
     Row = tuple[Value, ...]
 

@@ -10,7 +10,7 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING
 
-from binlog_format.gtid import Gtid
+from binlog_format.gtids.gtid import Gtid
 from binlog_streaming.demo.actions import Begin, Commit, Ddl, Transaction
 from binlog_streaming.demo.proof.history import TableHistory
 from binlog_streaming.demo.proof.table_state import TableState
@@ -20,8 +20,8 @@ from binlog_streaming.demo.shop import CUSTOMERS, DATABASE, EVENTS, ORDER_LINES,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from binlog_format.events.table_encoding import TableSpec
-    from binlog_format.events.value_encoding import Value
+    from binlog_format.events.encoding.table_encoding import TableSpec
+    from binlog_format.events.encoding.value_encoding import Value
     from binlog_streaming.demo.actions import Action
     from binlog_streaming.demo.alterations import Alteration
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_connector.following.watched import file_start
-from binlog_connector.schema.ddl import parse_ddl
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.log_ddl import table_statements
 from binlog_connector.schema.operations import (
@@ -19,13 +18,14 @@ from binlog_connector.schema.operations import (
     RenameTables,
     TruncateTable,
 )
+from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.row_format import RowFormat, Tally
 from binlog_connector.schema.server_runs import ServerRuns
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.position import Position
 from binlog_format.rows.arrow_schema import arrow_schema
-from binlog_format.rows.declared_defaults import DefaultKind
+from binlog_format.rows.declared.declared_defaults import DefaultKind
 from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from binlog_streaming.plan.kept import KeptTables
 from binlog_streaming.settings.model import OnError
 
 if TYPE_CHECKING:
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.jobs.replay.record import ReplayRecord
     from binlog_streaming.settings.model import Job
 

@@ -16,8 +16,8 @@ from binlog_connector.schema.table_changes import (
 )
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import BinlogError, DataLossError
-from binlog_format.gtid import GtidPosition
-from binlog_format.gtid_set import GtidSet
+from binlog_format.gtids.gtid import GtidPosition
+from binlog_format.gtids.gtid_set import GtidSet
 from binlog_format.search import end_of_gtids
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.plan.kept import KeptTables
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.schema.table_changes import TableChange
     from binlog_format.block import Block
-    from binlog_format.domain_starts import Taken
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.gtids.domain_starts import Taken
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.position import Position
     from binlog_format.views.group_filter import GroupFilter
     from binlog_streaming.settings.model import Job

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_streaming.lake.conforming import conformed_table
-from binlog_streaming.lake.key_lookup import KeyLookup
+from binlog_streaming.lake.keys.key_lookup import KeyLookup
 from binlog_streaming.lake.row_values import one_array
 from binlog_streaming.settings.model import Merge
 

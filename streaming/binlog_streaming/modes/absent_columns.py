@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.rows.arrow_arrays import numbers_array
-from binlog_format.rows.declared_defaults import Generated
-from binlog_format.rows.default_values import layout_defaults
+from binlog_format.rows.declared.declared_defaults import Generated
+from binlog_format.rows.declared.default_values import layout_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from binlog_format.gtid_groups import gtid_of
+from binlog_format.gtids.gtid_groups import gtid_of
 from binlog_format.position import Position
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.rows.images import IMAGE_DTYPE, Images, read_images
 from binlog_format.views.changefeed import commit_versions
 from binlog_format.views.columns import COMMIT_TIME_TYPE
-from binlog_format.views.table_index import TableIndex
+from binlog_format.views.index.table_index import TableIndex
 from binlog_streaming.ahead import ahead
 from binlog_streaming.modes.absent_columns import NO_FACTS, AbsentFacts, absent_facts
 from binlog_streaming.modes.place_texts import place_texts
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Table
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.gtid import GtidSource
+    from binlog_format.gtids.gtid import GtidSource
     from binlog_format.log import Log
     from binlog_format.rows.decoding import Decoding
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from binlog_format.errors import SchemaError, TableError, UnsupportedError
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import ImageKind
+from binlog_streaming.lake.keys.sorting import ascending, integers
 from binlog_streaming.lake.row_values import row_ids
-from binlog_streaming.lake.sorting import ascending, integers
 from binlog_streaming.modes.absent_columns import WHOLE_IMAGES_HINT, with_default
 
 if TYPE_CHECKING:

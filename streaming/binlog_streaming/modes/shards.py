@@ -19,7 +19,7 @@ from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
 from binlog_format.kernels import as_bytes
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
-from binlog_streaming.lake.key_kernels import SPREAD
+from binlog_streaming.lake.keys.key_kernels import SPREAD
 from binlog_streaming.lake.row_values import comparable, one_array
 from binlog_streaming.modes.decoded_images import DecodedImages
 from binlog_streaming.modes.pieces import Piece, StepImages

@@ -20,8 +20,8 @@ from binlog_connector.schema.log_ddl import all_statements
 from binlog_connector.schema.statement_errors import events_lost_error
 from binlog_format.classic.detach import detached_events, detached_format_description, detached_gtid_event
 from binlog_format.errors import CorruptError, StartError, UnsupportedError
-from binlog_format.events.gtid import XA_FLAGS, parse_gtid_event, parse_xa_prepare_event
-from binlog_format.events.gtid_layout import COMMIT_ID_STRUCT, GTID_BODY_SIZE_MIN
+from binlog_format.events.gtids.gtid import XA_FLAGS, parse_gtid_event, parse_xa_prepare_event
+from binlog_format.events.gtids.gtid_layout import COMMIT_ID_STRUCT, GTID_BODY_SIZE_MIN
 from binlog_format.events.layout import (
     EVENT_HEADER_SIZE,
     GTID_FLAG_COMPLETED_XA,
@@ -31,8 +31,8 @@ from binlog_format.events.layout import (
     EventType,
 )
 from binlog_format.events.query import parse_query, query_with_text
-from binlog_format.gtid import Gtid, GtidPosition
-from binlog_format.gtid_search import GtidSearch
+from binlog_format.gtids.gtid import Gtid, GtidPosition
+from binlog_format.gtids.gtid_search import GtidSearch
 from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_format.innodb.writer.xa import Xid
 from binlog_format.position import Place
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Block
     from binlog_format.classic.reader import ClassicLog
-    from binlog_format.events.gtid import GtidEvent, XaName
+    from binlog_format.events.gtids.gtid import GtidEvent, XaName
     from binlog_format.innodb.writer.options import WriterOptions
     from binlog_format.position import Position
 

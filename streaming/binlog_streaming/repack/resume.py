@@ -23,7 +23,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import StartError
-from binlog_format.events.gtid import XaName, parse_gtid_event
+from binlog_format.events.gtids.gtid import XaName, parse_gtid_event
 from binlog_format.events.layout import EVENT_HEADER_STRUCT, EventType
 from binlog_format.innodb.compressed_int_kernels import decode_compressed_int
 from binlog_format.innodb.header import file_number, read_header

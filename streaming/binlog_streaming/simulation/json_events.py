@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from binlog_format.events.encoding import (
+from binlog_format.events.encoding.event_encoding import (
     Origin,
     QueryContext,
     encode_annotate_rows,
@@ -19,14 +19,14 @@ from binlog_format.events.encoding import (
     encode_query,
     encode_xid,
 )
+from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
-from binlog_format.events.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.events.table_map_layout import ColumnType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from binlog_format.events.value_encoding import Value
+    from binlog_format.events.encoding.value_encoding import Value
 
 DEFAULT_TIMESTAMP = 1_700_000_000
 """Fixed, so that the same operations give the same bytes."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from binlog_format.events.encoding import DDL_FLAGS, TRANSACTION_FLAGS, encode_gtid
-from binlog_format.gtid import Gtid
+from binlog_format.events.encoding.event_encoding import DDL_FLAGS, TRANSACTION_FLAGS, encode_gtid
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.writer.operations import PlacedStep, Step, bad_entry
 from binlog_format.innodb.writer.operations_layout import Operation
 from binlog_format.innodb.writer.sessions import Cache

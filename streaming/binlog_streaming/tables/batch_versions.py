@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from binlog_format.errors import OptionError
-from binlog_format.gtid_set import parse_gtids
+from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import QUERY_PROPERTY, Ticket
 from binlog_streaming.settings.model import Mode, TableFormat

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_format.views.table_index import TableIndex
+from binlog_format.views.index.table_index import TableIndex
 from binlog_streaming.modes.pieces import load_pieces
 from binlog_streaming.plan.batch_plan import IndexPart
 

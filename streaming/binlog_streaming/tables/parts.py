@@ -22,7 +22,7 @@ from binlog_connector.spark.worker_process import settle
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.views.changefeed import changefeed_batch
-from binlog_format.views.table_index import TableIndex
+from binlog_format.views.index.table_index import TableIndex
 from binlog_streaming.lake.conforming import conformed, conformed_table
 from binlog_streaming.lake.merge import Written
 from binlog_streaming.lake.sinks import sink_type

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import TableError, UnsupportedError
-from binlog_format.gtid_set import parse_gtids
+from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_streaming.lake.target import (
     BATCH_KEY,
     GTID_POSITION_KEY,
@@ -25,7 +25,7 @@ from binlog_streaming.settings.model import Mode, TableFormat
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.lake.target import Target
 
 _COMMITS_MAX = 64

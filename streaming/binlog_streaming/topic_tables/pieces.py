@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from binlog_connector.received.row_changes import CREATE, DELETE, UPDATE, ReceivedChanges
 from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
-from binlog_format.gtid import GtidSource
+from binlog_format.gtids.gtid import GtidSource
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from binlog_connector.envelope.avro.avro_encoding import AvroEncoding
-from binlog_connector.envelope.json_encoding import JsonEncoding
+from binlog_connector.envelope.json.json_encoding import JsonEncoding
 from binlog_connector.envelope.message_batch import MessageKind
 from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeOptions

@@ -15,7 +15,7 @@ from binlog_connector.following.starts import Edge, advance, initial_offset
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import DataLossError, OptionError, StartError
-from binlog_format.gtid_set import GtidSet, parse_gtids
+from binlog_format.gtids.gtid_set import GtidSet, parse_gtids
 from tests.corpus import SERVER_CASES
 
 if TYPE_CHECKING:

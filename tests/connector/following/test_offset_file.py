@@ -11,7 +11,7 @@ import pytest
 from binlog_connector.following.offset_file import KIND, OffsetFile
 from binlog_connector.following.offsets import SourceOffset
 from binlog_format.errors import OptionError, StorageError, UnsupportedError
-from binlog_format.gtid_set import parse_gtids
+from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.position import Position
 from tests.faults.processes import Killed
 

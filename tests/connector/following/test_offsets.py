@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from binlog_connector.following.offsets import OFFSET_VERSION, SourceOffset
 from binlog_format.errors import UnsupportedError
-from binlog_format.gtid import Gtid, GtidPosition
+from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.position import Position
 
 _UINT32 = st.integers(0, 2**32 - 1)

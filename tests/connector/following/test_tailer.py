@@ -20,7 +20,7 @@ from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import Following, Tailer
 from binlog_format import open_log
 from binlog_format.errors import CorruptError, DataLossError, StartError
-from binlog_format.gtid_set import parse_gtids
+from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.innodb.writer import files
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.position import Position

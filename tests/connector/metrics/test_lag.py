@@ -16,7 +16,7 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.metrics.lag import Consumed, Lag, LagMeter, transactions_between
 from binlog_format import open_log
 from binlog_format.errors import DataLossError
-from binlog_format.gtid_set import parse_gtids
+from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.innodb.reader import InnodbLog
 from binlog_format.position import Position
 from tests.connector.shop import FIRST_SECOND, Shop

@@ -14,7 +14,7 @@ from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.shown_table import BoundRule
 from binlog_format import open_log
 from binlog_format.errors import OptionError
-from binlog_format.events.table_encoding import ColumnSpec, TableSpec
+from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.rows.decoding import Decoding
 from tests.streaming.tables.shop import ShopLog
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from binlog_format.events.expansion import expanded
+from binlog_format.events.compression.expansion import expanded
 from binlog_format.position import Position
 from binlog_format.rows.table_events import TableMaps
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_connector.schema.catalog import Catalog, Unclear
-from binlog_connector.schema.ddl import parse_ddl
 from binlog_connector.schema.definitions import TableDefinition, TableName
-from binlog_connector.schema.lexer import MODE_ANSI_QUOTES, MODE_MAXDB, MODE_NO_BACKSLASH_ESCAPES
 from binlog_connector.schema.operations import DropTables, NotParsed
-from binlog_connector.schema.session import Session
+from binlog_connector.schema.parsing.ddl import parse_ddl
+from binlog_connector.schema.parsing.lexer import MODE_ANSI_QUOTES, MODE_MAXDB, MODE_NO_BACKSLASH_ESCAPES
+from binlog_connector.schema.parsing.session import Session
 from binlog_format.vendor import Vendor
 
 

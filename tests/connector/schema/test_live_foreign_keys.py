@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.schema.ddl import parse_ddl
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.foreign_keys import CASCADE, SET_NULL, ForeignKey, ForeignKeys
-from binlog_connector.schema.session import Session
+from binlog_connector.schema.parsing.ddl import parse_ddl
+from binlog_connector.schema.parsing.session import Session
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:

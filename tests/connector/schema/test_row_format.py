@@ -15,7 +15,7 @@ from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.events.layout import EVENT_HEADER_STRUCT, EventType
-from binlog_format.gtid import GtidPosition
+from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
 from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.tables import TablesView

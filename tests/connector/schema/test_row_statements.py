@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_connector.schema.definitions import TableName
-from binlog_connector.schema.lexer import MODE_ANSI_QUOTES
 from binlog_connector.schema.operations import (
     ChangeRows,
     CreateFunction,
@@ -20,8 +19,9 @@ from binlog_connector.schema.operations import (
     DropTrigger,
     TruncateTable,
 )
-from binlog_connector.schema.row_statements import NO_ROWS_WORDS, parse_statement
-from binlog_connector.schema.session import Session
+from binlog_connector.schema.parsing.lexer import MODE_ANSI_QUOTES
+from binlog_connector.schema.parsing.row_statements import NO_ROWS_WORDS, parse_statement
+from binlog_connector.schema.parsing.session import Session
 from binlog_format.vendor import Vendor
 
 SHOP = Session("shop", vendor=Vendor.MARIADB)

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_connector.schema.definitions import TableName
-from binlog_connector.schema.lexer import MODE_ANSI_QUOTES
 from binlog_connector.schema.log_ddl import DdlStatement
+from binlog_connector.schema.parsing.lexer import MODE_ANSI_QUOTES
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
     NotUnderstood,
@@ -31,7 +31,7 @@ from binlog_connector.schema.table_changes import (
 )
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.position import Position
-from binlog_format.rows.declared_defaults import DeclaredDefault, DefaultKind, Generated
+from binlog_format.rows.declared.declared_defaults import DeclaredDefault, DefaultKind, Generated
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 from binlog_format.vendor import Vendor
 from tests.connector.schema.test_ddl import after, table

@@ -17,9 +17,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from binlog_format.events.encoding import Origin, encode_gtid, encode_xid
-from binlog_format.events.table_encoding import TableEncoder
-from binlog_format.gtid import Gtid
+from binlog_format.events.encoding.event_encoding import Origin, encode_gtid, encode_xid
+from binlog_format.events.encoding.table_encoding import TableEncoder
+from binlog_format.gtids.gtid import Gtid
 from binlog_streaming.settings import load_job
 from binlog_streaming.spark_session import local_session
 from binlog_streaming.tables.job import TablesJob

@@ -13,9 +13,9 @@ from binlog_format import DataLossError, OptionError, Position, StartError, open
 from binlog_format.classic.log_scan import byte_of
 from binlog_format.errors import UnsupportedError
 from binlog_format.events.layout import EventType
-from binlog_format.gtid import Gtid
-from binlog_format.gtid_groups import gtids_of
-from binlog_format.gtid_set import GtidPoint, GtidSet, MysqlGtid, parse_gtid
+from binlog_format.gtids.gtid import Gtid
+from binlog_format.gtids.gtid_groups import gtids_of
+from binlog_format.gtids.gtid_set import GtidPoint, GtidSet, MysqlGtid, parse_gtid
 from binlog_format.search import find_gtid, find_time
 from binlog_format.vendor import Vendor
 from binlog_format.verify import verify_log

@@ -16,8 +16,8 @@ from binlog_format.classic.log_scan import byte_of
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError, UnsupportedError
 from binlog_format.events.layout import EventType
-from binlog_format.gtid import Gtid
-from binlog_format.gtid_search import GtidSearch
+from binlog_format.gtids.gtid import Gtid
+from binlog_format.gtids.gtid_search import GtidSearch
 from binlog_format.position import Position
 from binlog_format.search import find_gtid
 from binlog_format.source_file import LocalDirectory, open_directory

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format import open_log
-from binlog_format.events.compression_encoding import compress_event, encode_payload
-from binlog_format.events.encoding import Origin
+from binlog_format.events.encoding.compression_encoding import compress_event, encode_payload
+from binlog_format.events.encoding.event_encoding import Origin
 from binlog_format.events.layout import EventType
-from binlog_format.views.table_index import TableIndex
+from binlog_format.views.index.table_index import TableIndex
 from binlog_format.views.tables import TablesView
 from tests.corpus import SERVER_CASES, corpus
 

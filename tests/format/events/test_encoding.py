@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_format.events.encoding import (
+from binlog_format.events.encoding.event_encoding import (
     DDL_FLAGS,
     LATIN1_COLLATION,
     TRANSACTION_FLAGS,
@@ -21,7 +21,7 @@ from binlog_format.events.encoding import (
     encode_xid,
 )
 from binlog_format.events.layout import EventType
-from binlog_format.gtid import Gtid
+from binlog_format.gtids.gtid import Gtid
 from tests.corpus import SERVER_CASES
 from tests.format.events.classic_events import ClassicEvent, classic_events
 

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from binlog_format.block import EVENT_DTYPE, EXTENT_DTYPE, GROUP_DTYPE, Block
-from binlog_format.events.encoding import Origin
+from binlog_format.events.encoding.event_encoding import Origin
+from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.events.layout import EVENT_HEADER_STRUCT
-from binlog_format.events.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.kernels import as_bytes
 from binlog_format.position import Position
@@ -29,7 +29,7 @@ from tests.chance import examples
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from binlog_format.events.value_encoding import Value
+    from binlog_format.events.encoding.value_encoding import Value
 
     Row = tuple[Value, ...]
 

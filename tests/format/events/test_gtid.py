@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format.errors import CorruptError
-from binlog_format.events.gtid import (
+from binlog_format.events.gtids.gtid import (
     XA_FLAGS,
     GtidEvent,
     XaName,
@@ -17,9 +17,9 @@ from binlog_format.events.gtid import (
     parse_gtid_event,
     parse_xa_prepare_event,
 )
-from binlog_format.events.gtid_list import parse_gtid_list
+from binlog_format.events.gtids.gtid_list import parse_gtid_list
 from binlog_format.events.layout import GTID_FLAG_GROUP_COMMIT_ID
-from binlog_format.gtid import Gtid
+from binlog_format.gtids.gtid import Gtid
 
 U32 = st.integers(0, 2**32 - 1)
 U64 = st.integers(0, 2**64 - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_format.events.encoding import Origin
+from binlog_format.events.encoding.event_encoding import Origin
 from binlog_format.fragments.encoding import encode_fragments
 from tests.format.classic.logs import raw_events, with_checksum
 

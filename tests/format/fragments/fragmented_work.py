@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from binlog_format.events.compression_encoding import compress_event
-from binlog_format.events.encoding import Origin
+from binlog_format.events.encoding.compression_encoding import compress_event
+from binlog_format.events.encoding.event_encoding import Origin
 from binlog_format.events.layout import EventType
 from binlog_format.fragments.encoding import encode_fragments
 from tests.format.views.made_tables import works

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from binlog_format.innodb.checksum import set_page_checksum
 from binlog_format.innodb.header import file_name
 from binlog_format.innodb.layout import PAGE_SIZE_DEFAULT
+from binlog_format.innodb.pages.checksum import set_page_checksum
 
 if TYPE_CHECKING:
     from pathlib import Path

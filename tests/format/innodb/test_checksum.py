@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_format.innodb import checksum_kernels
-from binlog_format.innodb.checksum import PageState, set_page_checksum, verify_pages
+from binlog_format.innodb.pages import checksum_kernels
+from binlog_format.innodb.pages.checksum import PageState, set_page_checksum, verify_pages
 from binlog_format.kernels import as_bytes
 
 PAGE_SIZES = [512, 1024, 16384, 65536]

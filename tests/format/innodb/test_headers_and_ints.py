@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format import CorruptError, UnsupportedError
-from binlog_format.innodb.checksum import PageState, set_page_checksum, verify_pages
 from binlog_format.innodb.compressed_int_kernels import (
     INT_CUT_OFF,
     INT_TOO_LARGE,
@@ -18,6 +17,7 @@ from binlog_format.innodb.compressed_int_kernels import (
 )
 from binlog_format.innodb.header import FileHeader, encode_header_page, file_name, file_number, read_header
 from binlog_format.innodb.layout import HEADER_CHECKSUM_OFFSET, HEADER_STRUCT, MAGIC
+from binlog_format.innodb.pages.checksum import PageState, set_page_checksum, verify_pages
 from binlog_format.kernels import as_bytes
 
 UINT64 = st.integers(0, 2**64 - 1)

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from binlog_format import Gtid, open_log
 from binlog_format.errors import BinlogError
 from binlog_format.events.layout import EventType
-from binlog_format.innodb import node_table
 from binlog_format.innodb.file_end import check_file_end
 from binlog_format.innodb.files import LogFiles
-from binlog_format.innodb.forest import Forest, OobSet
-from binlog_format.innodb.node_table import NodeTable
-from binlog_format.innodb.page_runs import PageRuns
-from binlog_format.innodb.pages import PageReader
+from binlog_format.innodb.out_of_band import node_table
+from binlog_format.innodb.out_of_band.forest import Forest, OobSet
+from binlog_format.innodb.out_of_band.node_table import NodeTable
+from binlog_format.innodb.pages.page_runs import PageRuns
+from binlog_format.innodb.pages.pages import PageReader
 from binlog_format.innodb.records import RecordReader
 from binlog_format.innodb.scanner import CommitScanner
 from binlog_format.innodb.writer.options import WriterOptions

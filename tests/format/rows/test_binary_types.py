@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from binlog_format.errors import CorruptError, SchemaError, UnsupportedError
 from binlog_format.events.table_map_layout import ColumnType
-from binlog_format.rows import compressed_columns
 from binlog_format.rows.decoding import Decoding
+from binlog_format.rows.values import compressed_columns
 from tests.chance import examples
 from tests.format.rows.columns import make_column, read, read_array
 from tests.format.rows.plain_rows import sized

@@ -17,9 +17,9 @@ from binlog_format.errors import CorruptError
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.kernels import as_bytes
-from binlog_format.rows import json_columns
 from binlog_format.rows.columns import column_array
 from binlog_format.rows.decoding import Decoding
+from binlog_format.rows.json import json_columns
 from tests.chance import examples
 from tests.format.rows.plain_json import (
     DOCUMENTS,

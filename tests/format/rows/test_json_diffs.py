@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_format.rows.json_diffs import changed_document, parse_path
-from binlog_format.rows.json_document import BadJsonError, parse_document
+from binlog_format.rows.json.json_diffs import changed_document, parse_path
+from binlog_format.rows.json.json_document import BadJsonError, parse_document
 from tests.chance import examples
 from tests.format.rows.plain_json import DOCUMENTS, INSERT, REMOVE, REPLACE, Opaque, change, document
 from tests.format.rows.test_json_columns import nested, text

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EVENT_TYPE_OFFSET, GTID_FLAG_TRANSACTIONAL, EventType
-from binlog_format.gtid import Gtid
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.transactions.fate import fate_of
 from binlog_format.transactions.marks import read_marks
 from tests.format.classic.logs import file_of, raw_events, with_checksum

@@ -10,9 +10,10 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from binlog_format.classic.reader import ClassicLog
-from binlog_format.events.compression_encoding import compress_event, encode_payload
-from binlog_format.events.encoding import Origin, QueryContext, encode_event, encode_query, encode_xid
-from binlog_format.events.gtid import GtidEvent, XaName, encode_gtid_event
+from binlog_format.events.encoding.compression_encoding import compress_event, encode_payload
+from binlog_format.events.encoding.event_encoding import Origin, QueryContext, encode_event, encode_query, encode_xid
+from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
+from binlog_format.events.gtids.gtid import GtidEvent, XaName, encode_gtid_event
 from binlog_format.events.layout import (
     GTID_FLAG_COMPLETED_XA,
     GTID_FLAG_PREPARED_XA,
@@ -20,8 +21,7 @@ from binlog_format.events.layout import (
     GTID_FLAG_TRANSACTIONAL,
     EventType,
 )
-from binlog_format.events.table_encoding import ColumnSpec, TableEncoder, TableSpec
-from binlog_format.gtid import Gtid
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.position import Position
 from binlog_format.transactions.xa import XaId, XaKind, XaStep
 from binlog_format.views.changes import ChangesView

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.block import EVENT_DTYPE, EXTENT_DTYPE, GROUP_DTYPE, Block
-from binlog_format.events.encoding import Origin, QueryContext, encode_gtid, encode_query, encode_xid
+from binlog_format.events.encoding.event_encoding import Origin, QueryContext, encode_gtid, encode_query, encode_xid
 from binlog_format.events.layout import EVENT_HEADER_STRUCT, GTID_FLAG_TRANSACTIONAL
-from binlog_format.gtid import Gtid, GtidPosition
+from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.log import Heads, Log, LogFile, Span
 from binlog_format.position import Position

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from binlog_format.events.encoding import Origin
-from binlog_format.events.table_encoding import ColumnSpec, TableEncoder, TableSpec
-from binlog_format.gtid import Gtid
+from binlog_format.events.encoding.event_encoding import Origin
+from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
+from binlog_format.gtids.gtid import Gtid
 from tests.format.views.made_log import MadeGroup, query, xid
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
-    from binlog_format.events.value_encoding import Value
+    from binlog_format.events.encoding.value_encoding import Value
 
 Row = tuple["Value", ...]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format import open_log
-from binlog_format.domain_starts import DomainStarts
-from binlog_format.events.encoding import Origin, encode_event
+from binlog_format.events.encoding.event_encoding import Origin, encode_event
+from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.events.layout import EventType
-from binlog_format.events.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.events.table_map_layout import ROWS_FLAG_NO_FOREIGN_KEY_CHECKS, TABLE_FLAGS_OFFSET
-from binlog_format.gtid import Gtid
+from binlog_format.gtids.domain_starts import DomainStarts
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.views.cascading import first_cascading
 from binlog_format.views.group_filter import GroupFilter
 from binlog_format.views.selection import group_position
@@ -23,7 +23,7 @@ from tests.format.views.made_log import MadeGroup, MadeLog, xid
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from binlog_format.events.value_encoding import Value
+    from binlog_format.events.encoding.value_encoding import Value
     from binlog_format.views.cascading import CascadingChange
     from binlog_streaming.demo.mariadb.server import MariaDbServer
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_format.domain_starts import DomainStarts
 from binlog_format.errors import BinlogError
 from binlog_format.events.table_map import TableLayout
-from binlog_format.gtid import Gtid
+from binlog_format.gtids.domain_starts import DomainStarts
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.views.group_filter import GroupFilter
 from binlog_format.views.read_range import ReadRange
 from binlog_format.views.table_filter import TableFilter

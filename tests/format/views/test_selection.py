@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format.errors import SchemaError, UnsupportedError
-from binlog_format.events.encoding import Origin
-from binlog_format.events.table_encoding import ColumnSpec, TableEncoder, TableSpec
-from binlog_format.gtid import Gtid
+from binlog_format.events.encoding.event_encoding import Origin
+from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.rows.decoding import Decoding
 from binlog_format.views.group_filter import GroupFilter
 from binlog_format.views.read_range import ReadRange

@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format.errors import DataLossError
-from binlog_format.events.compression_encoding import compress_event, encode_payload
-from binlog_format.events.encoding import Origin
-from binlog_format.events.expansion import expanded
+from binlog_format.events.compression.expansion import expanded
+from binlog_format.events.encoding.compression_encoding import compress_event, encode_payload
+from binlog_format.events.encoding.event_encoding import Origin
+from binlog_format.events.encoding.table_encoding import TableEncoder, TableSpec
 from binlog_format.events.layout import EventType
-from binlog_format.events.table_encoding import TableEncoder, TableSpec
-from binlog_format.gtid import Gtid, GtidSource
+from binlog_format.gtids.gtid import Gtid, GtidSource
 from binlog_format.log import BLOCK_SIZE
-from binlog_format.rows.completion import ColumnCompletion, LayoutCompletion, apply_completion
+from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion, apply_completion
 from binlog_format.rows.images import read_images
 from binlog_format.rows.table_events import TableMaps
 from binlog_format.vendor import Vendor
 from binlog_format.views.changefeed import changefeed_batch, changefeed_schema
-from binlog_format.views.table_index import TableIndex, TableIndexBuilder
+from binlog_format.views.index.table_index import TableIndex, TableIndexBuilder
 from tests.format.views.made_log import MadeGroup, MadeLog, xid
 from tests.format.views.made_tables import ITEMS, LOG, Work, works
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Block, Table
+    from binlog_format.events.encoding.value_encoding import Value
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.events.value_encoding import Value
     from binlog_format.kernels import Bytes
 
 ORIGIN = Origin(1_700_000_001, 7)
@@ -140,7 +140,7 @@ def test_cut_index_gives_the_same_rows_and_each_part_knows_its_bytes(
 ) -> None:
     _, groups = made
     log = _log(groups, block_groups=1)
-    with patch("binlog_format.views.table_index.CHECKED_BYTES", checked):
+    with patch("binlog_format.views.index.table_index.CHECKED_BYTES", checked):
         indexes = _indexes(expanded(log.blocks()))
     for index in indexes:
         parts = [TableIndex.from_bytes(part.to_bytes()) for part in index.cut(size)]

@@ -15,7 +15,7 @@ import pytest
 from binlog_streaming.settings import job_from
 from binlog_streaming.tables.job import TablesJob
 from tests.streaming.bad_days.verdicts import JobEnd, ServerTable, TargetTable, judge, read_targets
-from tests.truth.live_tables import column_infos, quoted, true_rows
+from tests.truth.live.tables import column_infos, quoted, true_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

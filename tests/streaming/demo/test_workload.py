@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format import open_log
-from binlog_format.gtid import Gtid
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_streaming.demo.actions import Begin, Commit, Ddl, Rollback, RollbackTo, Statement

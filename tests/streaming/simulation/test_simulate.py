@@ -14,7 +14,7 @@ import pytest
 
 from binlog_format import Position, open_log
 from binlog_format.errors import CorruptError, OptionError
-from binlog_format.gtid import Gtid
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.writer.operation_stream import encode_steps, read_steps
 from binlog_format.innodb.writer.operations import Step
 from binlog_format.innodb.writer.operations_layout import Operation

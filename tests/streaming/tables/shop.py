@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_format.events.encoding import (
+from binlog_format.events.encoding.event_encoding import (
     Origin,
     QueryContext,
     encode_event,
@@ -13,17 +13,17 @@ from binlog_format.events.encoding import (
     encode_query,
     encode_xid,
 )
+from binlog_format.events.encoding.table_encoding import TableEncoder
 from binlog_format.events.layout import GTID_FLAG_DDL, GTID_FLAG_STANDALONE, EventType
-from binlog_format.events.table_encoding import TableEncoder
-from binlog_format.gtid import Gtid
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_format.events.table_encoding import TableSpec
-    from binlog_format.events.value_encoding import Value
+    from binlog_format.events.encoding.table_encoding import TableSpec
+    from binlog_format.events.encoding.value_encoding import Value
 
     Row = tuple[Value, ...]
 

@@ -17,15 +17,15 @@ from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.shown_table import BoundRule
 from binlog_format import open_log
-from binlog_format.events.table_encoding import ColumnSpec, TableSpec
+from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.rows.decoding import Decoding
 from binlog_streaming.settings import Deletes, Mode, TableRule
 from tests.chance import examples
 from tests.streaming.tables import batches
 from tests.streaming.tables.batches import cut
-from tests.streaming.tables.ddl_histories import ModelServer
-from tests.streaming.tables.memory_target import MemoryTargets
+from tests.streaming.tables.lake.memory_target import MemoryTargets
 from tests.streaming.tables.shop import ShopLog
+from tests.streaming.tables.statements.ddl_histories import ModelServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

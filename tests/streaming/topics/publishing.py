@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from binlog_format.gtid import Gtid
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_streaming.demo.alterations import ALTERATIONS

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_connector.envelope.template_kernels import SEQUENCE_WIDTHS, put_event_no, put_position
+from binlog_connector.envelope.json.template_kernels import SEQUENCE_WIDTHS, put_event_no, put_position
 from binlog_format.kernels import kernel
 from binlog_format.writing_kernels import put_bytes, put_fixed
 

@@ -24,7 +24,7 @@ from binlog_connector.envelope.avro.parts import (
 )
 from binlog_connector.envelope.connect_schema import connector_name
 from binlog_connector.envelope.event_groups import EventGroups
-from binlog_connector.envelope.message_template import FORMAT_VERSION
+from binlog_connector.envelope.json.message_template import FORMAT_VERSION
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

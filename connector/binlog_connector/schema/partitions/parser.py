@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.keys import accept_if_exists
-from binlog_connector.schema.lexer import DdlSyntaxError, Kind, Token, TokenReader
+from binlog_connector.schema.parsing.keys import accept_if_exists
+from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Kind, Token, TokenReader
 from binlog_connector.schema.partitions.definition import (
     BYTES,
     COLUMN,
@@ -28,7 +28,7 @@ from binlog_connector.schema.partitions.definition import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from binlog_connector.schema.session import Session
+    from binlog_connector.schema.parsing.session import Session
 
 _WITHOUT_VALUES = ("HASH", "KEY", "SYSTEM_TIME")
 _CONSTANTS = (NULL, MAXVALUE, DEFAULT)

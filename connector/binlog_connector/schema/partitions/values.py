@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.schema.partitions.definition import COLUMN, NULL, NUMBER, TEXT
-from binlog_format.rows.default_times import UnknownDefaultError, zone_offset
+from binlog_format.rows.declared.default_times import UnknownDefaultError, zone_offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,12 +9,12 @@ from binlog_format.innodb.file_end import check_file_end
 from binlog_format.innodb.files import LogFiles
 from binlog_format.innodb.gtid_state import read_state
 from binlog_format.innodb.layout import FIRST_DATA_PAGE
-from binlog_format.innodb.pages import PageReader
+from binlog_format.innodb.pages.pages import PageReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from binlog_format.gtid import Gtid
+    from binlog_format.gtids.gtid import Gtid
     from binlog_format.innodb.files import OpenFile
     from binlog_format.log import LogFile
     from binlog_format.source_file import Directory

@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import BinlogError, CorruptError
-from binlog_format.innodb.checksum import page_checksum, stored_checksum
 from binlog_format.innodb.files import READ_ATTEMPTS, LogFiles
 from binlog_format.innodb.header import FileHeader, read_header
 from binlog_format.innodb.layout import (
@@ -20,6 +19,7 @@ from binlog_format.innodb.layout import (
     PAGE_SIZE_DEFAULT,
     PAGE_SIZE_MAX,
 )
+from binlog_format.innodb.pages.checksum import page_checksum, stored_checksum
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Place
 

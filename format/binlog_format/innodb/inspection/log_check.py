@@ -10,7 +10,6 @@ from binlog_format.errors import BinlogError, StartError
 from binlog_format.findings import NOT_YET, Finding
 from binlog_format.innodb.file_end import check_file_end
 from binlog_format.innodb.files import LogFiles
-from binlog_format.innodb.forest import Forest
 from binlog_format.innodb.gtid_state import read_state
 from binlog_format.innodb.inspection.contents import kind_name
 from binlog_format.innodb.inspection.file_views import HeaderState, view_files
@@ -20,8 +19,9 @@ from binlog_format.innodb.inspection.page_check import PageCheck
 from binlog_format.innodb.inspection.page_walk import PageWalk
 from binlog_format.innodb.inspection.state_check import StateCheck
 from binlog_format.innodb.layout import FIRST_DATA_PAGE, RecordKind
-from binlog_format.innodb.page_runs import PageRuns
-from binlog_format.innodb.pages import PageReader
+from binlog_format.innodb.out_of_band.forest import Forest
+from binlog_format.innodb.pages.page_runs import PageRuns
+from binlog_format.innodb.pages.pages import PageReader
 from binlog_format.innodb.reader import InnodbLog
 from binlog_format.innodb.records import RecordReader
 from binlog_format.position import Place, Position
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_format.findings import OnProgress
-    from binlog_format.innodb.forest import FilePlace
     from binlog_format.innodb.gtid_state import GtidState
     from binlog_format.innodb.inspection.file_views import FileView
+    from binlog_format.innodb.out_of_band.forest import FilePlace
     from binlog_format.source_file import Directory
 
 

@@ -9,9 +9,7 @@ import numpy as np
 
 from binlog_format.errors import BinlogError, CorruptError, DataLossError
 from binlog_format.findings import Finding
-from binlog_format.innodb.checksum import PageState, page_checksum, stored_checksum
-from binlog_format.innodb.commit_kernels import read_commit_integers
-from binlog_format.innodb.forest import NO_PLACE
+from binlog_format.innodb.groups.commit_kernels import read_commit_integers
 from binlog_format.innodb.inspection.contents import (
     HEAD_SIZE,
     place_text,
@@ -36,15 +34,17 @@ from binlog_format.innodb.layout import (
     OOB_HEADER_SIZE_MAX,
     RecordKind,
 )
+from binlog_format.innodb.out_of_band.forest import NO_PLACE
+from binlog_format.innodb.pages.checksum import PageState, page_checksum, stored_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from binlog_format.innodb.forest import FilePlace, OobSet
     from binlog_format.innodb.inspection.file_views import FileView
     from binlog_format.innodb.inspection.page_walk import PageBatch
+    from binlog_format.innodb.out_of_band.forest import FilePlace, OobSet
     from binlog_format.innodb.records import RecordReader
     from binlog_format.kernels import Bytes
 

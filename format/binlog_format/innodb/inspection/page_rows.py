@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.innodb.checksum import PageState, page_checksum, stored_checksum
 from binlog_format.innodb.file_end import check_file_end
 from binlog_format.innodb.files import LogFiles
 from binlog_format.innodb.inspection.contents import HEAD_SIZE, Content, describe, kind_name
@@ -16,8 +15,9 @@ from binlog_format.innodb.inspection.link_kernels import PROBLEM_NONE
 from binlog_format.innodb.inspection.page_walk import PageEnd, PageWalk
 from binlog_format.innodb.inspection.record_heads import record_head
 from binlog_format.innodb.layout import CHUNK_CONTINUATION, CHUNK_KIND_MASK, CHUNK_LAST, FIRST_DATA_PAGE
-from binlog_format.innodb.page_runs import PageRuns
-from binlog_format.innodb.pages import PageReader
+from binlog_format.innodb.pages.checksum import PageState, page_checksum, stored_checksum
+from binlog_format.innodb.pages.page_runs import PageRuns
+from binlog_format.innodb.pages.pages import PageReader
 from binlog_format.innodb.records import RecordReader
 from binlog_format.position import Position
 

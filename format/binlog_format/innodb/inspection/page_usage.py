@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.errors import BinlogError
-from binlog_format.gtid import Gtid
-from binlog_format.innodb.checksum import PageState
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.inspection.file_views import HeaderState, view_files
 from binlog_format.innodb.inspection.page_walk import PageEnd, PageWalk
 from binlog_format.innodb.layout import CHUNK_HEADER_SIZE, CHUNK_KIND_MASK, PAGE_CHECKSUM_SIZE, RecordKind
+from binlog_format.innodb.pages.checksum import PageState
 from binlog_format.innodb.reader import InnodbLog
 from binlog_format.position import Position
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.innodb.checksum import PageState, verify_pages
 from binlog_format.innodb.files import READ_ATTEMPTS
 from binlog_format.innodb.inspection.link_kernels import (
     LINK_DTYPE,
@@ -19,6 +18,7 @@ from binlog_format.innodb.inspection.link_kernels import (
     link_chunks,
 )
 from binlog_format.innodb.layout import CHUNK_HEADER_SIZE, FIRST_DATA_PAGE, PAGE_CHECKSUM_SIZE
+from binlog_format.innodb.pages.checksum import PageState, verify_pages
 from binlog_format.innodb.scan_kernels import KIND_BIAS, NO_RECORD, SCAN_BAD_LENGTH, SCAN_END_MARK, scan_chunks
 from binlog_format.innodb.tables import CHUNK_DTYPE
 from binlog_format.kernels import empty_bytes

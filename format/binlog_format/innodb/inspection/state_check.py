@@ -8,8 +8,8 @@ import numpy as np
 
 from binlog_format.errors import CorruptError
 from binlog_format.findings import NOTE, Finding
-from binlog_format.gtid import Gtid
-from binlog_format.gtid_history import GtidHistory
+from binlog_format.gtids.gtid import Gtid
+from binlog_format.gtids.gtid_history import GtidHistory
 from binlog_format.innodb.layout import FIRST_DATA_PAGE
 
 if TYPE_CHECKING:

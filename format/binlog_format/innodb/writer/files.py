@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from binlog_format.innodb.checksum import set_page_checksum
 from binlog_format.innodb.header import file_name, file_number
 from binlog_format.innodb.layout import PAGE_CHECKSUM_SIZE
+from binlog_format.innodb.pages.checksum import set_page_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

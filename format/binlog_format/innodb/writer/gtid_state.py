@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_format.gtid import Gtid, GtidPosition
+from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.innodb.writer.encoding import encode_compressed_ints
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import CorruptError
-from binlog_format.gtid import Gtid
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.writer.operations import PlacedStep, Step, bad_entry
 from binlog_format.innodb.writer.operations_layout import (
     COMMIT_FLAG_TWO_PHASE,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from binlog_format.gtid import Gtid
+    from binlog_format.gtids.gtid import Gtid
     from binlog_format.innodb.writer.server import BinlogWriter
     from binlog_format.innodb.writer.xa import Xid
 

@@ -28,7 +28,7 @@ from binlog_format.innodb.writer.record_scan import PagePlace
 from binlog_format.innodb.writer.redo import RedoLog
 
 if TYPE_CHECKING:
-    from binlog_format.gtid import Gtid
+    from binlog_format.gtids.gtid import Gtid
     from binlog_format.innodb.writer.files import FileSet, OpenFile
     from binlog_format.innodb.writer.gtid_state import GtidState
     from binlog_format.innodb.writer.options import WriterOptions

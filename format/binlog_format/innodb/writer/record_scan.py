@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_format.errors import CorruptError
-from binlog_format.innodb.checksum import page_checksum, stored_checksum
 from binlog_format.innodb.header import file_name
 from binlog_format.innodb.layout import (
     CHUNK_CONTINUATION,
@@ -24,6 +23,7 @@ from binlog_format.innodb.layout import (
     PAGE_CHECKSUM_SIZE,
     RecordKind,
 )
+from binlog_format.innodb.pages.checksum import page_checksum, stored_checksum
 from binlog_format.position import Place
 
 if TYPE_CHECKING:

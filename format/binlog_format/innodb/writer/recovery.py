@@ -19,8 +19,7 @@ from binlog_format.events.layout import (
     GTID_SIZE_MIN,
     EventType,
 )
-from binlog_format.gtid import Gtid
-from binlog_format.innodb.checksum import page_checksum, stored_checksum
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.compressed_int_kernels import decode_compressed_int
 from binlog_format.innodb.header import FileHeader, file_name, read_header
 from binlog_format.innodb.layout import (
@@ -29,6 +28,7 @@ from binlog_format.innodb.layout import (
     XA_PREPARE_INTS,
     RecordKind,
 )
+from binlog_format.innodb.pages.checksum import page_checksum, stored_checksum
 from binlog_format.innodb.writer.files import OpenFile, find_files
 from binlog_format.innodb.writer.forest import Node, OobReference
 from binlog_format.innodb.writer.gtid_state import GtidState

@@ -4,7 +4,7 @@ Example:
     A small live log, with a transaction that goes out of band::
 
         from pathlib import Path
-        from binlog_format.gtid import Gtid
+        from binlog_format.gtids.gtid import Gtid
         from binlog_format.innodb.writer.options import WriterOptions
     from binlog_format.innodb.writer.redo import RedoLog
         from binlog_format.innodb.writer.server import BinlogWriter
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from binlog_format.gtid import Gtid
+    from binlog_format.gtids.gtid import Gtid
     from binlog_format.innodb.writer.forest import OobReference
     from binlog_format.innodb.writer.options import WriterOptions
     from binlog_format.innodb.writer.redo import RedoLog

@@ -14,7 +14,7 @@ from binlog_streaming.cli.options import JobArgument  # noqa: TC001 (typer looks
 from binlog_streaming.cli.output import Output, write_json_lines
 
 if TYPE_CHECKING:
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.jobs.replay.replay import Replay
 
 
@@ -93,7 +93,7 @@ def replay(
 
 
 def _point(name: str, text: str | None) -> GtidPoint | None:
-    from binlog_format.gtid_set import parse_gtids
+    from binlog_format.gtids.gtid_set import parse_gtids
 
     try:
         return None if text is None else parse_gtids(text)

@@ -47,7 +47,7 @@ def events(
 ) -> None:
     """List the replication events of a log: types, sizes, tables, statements; what is compressed is shown plain."""
     # Compiled code takes a moment to load: not for --help.
-    from binlog_format.events.expansion import expanded
+    from binlog_format.events.compression.expansion import expanded
     from binlog_format.views.events import EventsView
     from binlog_format.views.read_range import ReadRange
     from binlog_format.views.table_filter import TableFilter

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from binlog_format import open_log
 from binlog_format.errors import OptionError
-from binlog_format.gtid_set import parse_gtid
+from binlog_format.gtids.gtid_set import parse_gtid
 from binlog_streaming.cli.logs.groups import read_groups, type_summary
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, write_json_lines
 from binlog_streaming.cli.tabular import position_text

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from binlog_format.innodb.checksum import page_checksum, stored_checksum
 from binlog_format.innodb.layout import (
     CHUNK_HEADER_SIZE,
     CHUNK_SPACE_MIN,
@@ -18,6 +17,7 @@ from binlog_format.innodb.layout import (
     PAGE_CHECKSUM_SIZE,
     PAGE_SIZE_MIN,
 )
+from binlog_format.innodb.pages.checksum import page_checksum, stored_checksum
 from binlog_format.kernels import empty_bytes
 
 if TYPE_CHECKING:

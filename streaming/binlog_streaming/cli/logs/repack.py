@@ -18,7 +18,7 @@ from rich.text import Text
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.detect import CLASSIC, detect_format
 from binlog_format.errors import UnsupportedError, storage_error
-from binlog_format.gtid_set import GtidSet
+from binlog_format.gtids.gtid_set import GtidSet
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.source_file import open_directory
 from binlog_streaming.cli.options import CacheSizeOption, MaxBinlogSizeOption, StateIntervalOption, parse_size

@@ -263,7 +263,7 @@ class JsonLines:
 
     def take(self, batch: pa.RecordBatch, view: ChangesView) -> None:
         """Write the changes."""
-        from binlog_format.views.json_rows import json_lines
+        from binlog_format.views.json.json_rows import json_lines
 
         write_output(json_lines(batch, view.json_styles()))
 

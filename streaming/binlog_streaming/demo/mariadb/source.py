@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_format import open_log
-from binlog_format.gtid import GtidPosition
+from binlog_format.gtids.gtid import GtidPosition
 from binlog_streaming.demo.alterations import ALTERATIONS, final_tables
 from binlog_streaming.demo.failures import DemoError
 from binlog_streaming.demo.mariadb.load import ServerLoad
@@ -24,7 +24,7 @@ from binlog_streaming.demo.sources import LogSource
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from binlog_format.events.table_encoding import TableSpec
+    from binlog_format.events.encoding.table_encoding import TableSpec
     from binlog_streaming.demo.state import DemoState
     from binlog_streaming.demo.view import DemoView
 

@@ -12,8 +12,8 @@ from binlog_streaming.demo.proof.truth import CHANGE_TYPE, GTID, IS_CURRENT, VAL
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from binlog_format.events.table_encoding import TableSpec
-    from binlog_format.events.value_encoding import Value
+    from binlog_format.events.encoding.table_encoding import TableSpec
+    from binlog_format.events.encoding.value_encoding import Value
     from binlog_streaming.demo.alterations import Alteration
 
     Row = tuple[Value, ...]

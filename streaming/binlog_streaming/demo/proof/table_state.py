@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import random
 
-    from binlog_format.events.table_encoding import TableSpec
-    from binlog_format.events.value_encoding import Value
+    from binlog_format.events.encoding.table_encoding import TableSpec
+    from binlog_format.events.encoding.value_encoding import Value
     from binlog_streaming.demo.alterations import Alteration
 
     Row = tuple[Value, ...]

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 from kafka import KafkaConsumer, TopicPartition
 
-from binlog_format.events.table_encoding import TableSpec
+from binlog_format.events.encoding.table_encoding import TableSpec
 from binlog_streaming.demo.alterations import ALTERATIONS, final_tables
 from binlog_streaming.demo.proof.comparison import DETAILS_MAX, Comparison, Difference, compare_changelog
 from binlog_streaming.demo.proof.truth import CHANGE_TYPE, GTID, TableTruth, to_arrow
@@ -26,7 +26,7 @@ from binlog_streaming.demo.shop import TABLES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from binlog_format.events.table_encoding import ColumnSpec
+    from binlog_format.events.encoding.table_encoding import ColumnSpec
 
     Row = dict[str, Any]
     Decode = Callable[[bytes], Any]

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from binlog_format.events.table_encoding import ColumnSpec, TableSpec
-    from binlog_format.events.value_encoding import Value
+    from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
+    from binlog_format.events.encoding.value_encoding import Value
 
     Row = tuple[Value, ...]
 

@@ -11,14 +11,14 @@ from binlog_connector.following.starts import Edge, Ending, advance, ending, ini
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import BinlogError, OptionError, StartError
-from binlog_format.gtid_set import GtidSet
+from binlog_format.gtids.gtid_set import GtidSet
 from binlog_streaming.jobs.record import START_OPTIONS
 
 if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.starts import Start
-    from binlog_format.domain_starts import Taken
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.gtids.domain_starts import Taken
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.position import Position
     from binlog_streaming.settings.model import Job
 

@@ -17,8 +17,8 @@ import msgspec
 from binlog_connector.following.skipping import taken_in
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError, StartError, TableError
-from binlog_format.gtid import GtidPosition
-from binlog_format.gtid_set import parse_gtids
+from binlog_format.gtids.gtid import GtidPosition
+from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.position import Place
 from binlog_format.search import end_of_gtids
 from binlog_streaming.jobs.checkpoint import read_checkpoint
@@ -36,7 +36,7 @@ from binlog_streaming.settings.model import Job, Metrics, Source
 
 if TYPE_CHECKING:
     from binlog_connector.following.watched import WatchedLog
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.settings.model import Mode
 
 CHECKPOINT = f"{OWN_FOLDER}/replay-checkpoint"

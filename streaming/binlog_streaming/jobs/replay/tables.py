@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import TableError
-from binlog_format.gtid_set import NO_GTIDS
+from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import GTID_POSITION_KEY, SET_ASIDE_PROPERTY
 from binlog_streaming.plan.kept import KeptTables
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from binlog_connector.schema.definitions import TableName
-    from binlog_format.gtid_set import GtidPoint
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.jobs.checkpoint import Checkpoint
     from binlog_streaming.jobs.touched_tables import TouchedTables
     from binlog_streaming.lake.target import Target

@@ -13,7 +13,7 @@ from binlog_streaming.lake.delta.column_mapping import file_columns
 from binlog_streaming.lake.delta.data_files import DataFiles, key_batches, live_rows, recorded_count, rows_at
 from binlog_streaming.lake.delta.log import catch_up, commit_name, conflict, information, make_commit
 from binlog_streaming.lake.delta.vectors import VectorFile, read_vector
-from binlog_streaming.lake.key_ranges import files_that_may_hold
+from binlog_streaming.lake.keys.key_ranges import files_that_may_hold
 from binlog_streaming.lake.merge import Written
 from binlog_streaming.lake.steps import Step, reached
 

@@ -15,7 +15,7 @@ from binlog_streaming.lake.iceberg.data_files import DataFiles, key_batches, liv
 from binlog_streaming.lake.iceberg.deletes import VectorFile, write_position_deletes
 from binlog_streaming.lake.iceberg.schema import arrow_schema
 from binlog_streaming.lake.iceberg.table_files import LiveFile, live_files, marked_rows
-from binlog_streaming.lake.key_ranges import files_that_may_hold
+from binlog_streaming.lake.keys.key_ranges import files_that_may_hold
 from binlog_streaming.lake.merge import Written
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import UnsupportedError
-from binlog_format.rows.declared_defaults import Generated
+from binlog_format.rows.declared.declared_defaults import Generated
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.modes.cascades import RowChanges
 from binlog_streaming.modes.decoded_images import derived_pieces

@@ -19,7 +19,7 @@ from binlog_format.errors import SchemaError
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_array
 from binlog_streaming.lake.conforming import conformed, with_values
 from binlog_streaming.lake.evolution import fitting, reconciled
-from binlog_streaming.lake.key_lookup import KeyLookup
+from binlog_streaming.lake.keys.key_lookup import KeyLookup
 from binlog_streaming.lake.row_values import comparable_table, equal_rows, one_array
 from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY, joined_keys
 from binlog_streaming.modes.mode_columns import DELETED, IS_CURRENT, VALID_FROM, VERSION_POSITION, mode_schema

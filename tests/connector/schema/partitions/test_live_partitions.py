@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from binlog_connector.schema.catalog import Catalog
-from binlog_connector.schema.ddl import parse_ddl
 from binlog_connector.schema.definitions import TableDefinition, TableName
+from binlog_connector.schema.parsing.ddl import parse_ddl
+from binlog_connector.schema.parsing.session import Session
 from binlog_connector.schema.partitions.rows import partition_rows
-from binlog_connector.schema.session import Session
 from binlog_connector.schema.table_changes import PartitionsEmptied
 from binlog_format.rows.arrow_schema import arrow_schema
-from binlog_format.rows.declared_layout import declared_layout
+from binlog_format.rows.declared.declared_layout import declared_layout
 from binlog_format.vendor import Vendor
 from tests.connector.schema.partitions.tables import (
     COLUMNS_COUNT,

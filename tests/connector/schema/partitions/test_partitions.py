@@ -11,9 +11,9 @@ import pytest
 
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.history import SchemaHistory
+from binlog_connector.schema.parsing.session import Session
 from binlog_connector.schema.partitions.definition import Expression, Partitioning
 from binlog_connector.schema.partitions.rows import partition_rows
-from binlog_connector.schema.session import Session
 from binlog_connector.schema.table_changes import PartitionsEmptied
 from binlog_format.errors import SchemaError
 from tests.connector.schema.blocks import block_of, query

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from binlog_format.gtid import Gtid
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter, Cache
 from binlog_format.innodb.writer.xa import Xid

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from binlog_format.gtid import Gtid
-from binlog_format.innodb.checksum import page_checksum, stored_checksum
+from binlog_format.gtids.gtid import Gtid
+from binlog_format.innodb.pages.checksum import page_checksum, stored_checksum
 from binlog_format.innodb.writer import files
 from binlog_format.innodb.writer.options import RedoSync, WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format.errors import CorruptError
-from binlog_format.gtid import Gtid
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.writer.operation_stream import encode_steps, read_steps
 from binlog_format.innodb.writer.operations import Player, Step, replay
 from binlog_format.innodb.writer.operations_layout import Operation

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format.errors import OptionError
-from binlog_format.gtid import Gtid
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_format.innodb.writer.xa import Xid
@@ -333,7 +333,7 @@ def test_settings_that_no_server_takes_are_refused(make: Callable[[], WriterOpti
 WRITE_ON = """
 import sys
 from pathlib import Path
-from binlog_format.gtid import Gtid
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
 from tests.format.innodb.writer.sessions import gtid_event

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from binlog_format.gtid import Gtid
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.writer.forest import Forest, Node
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter, Cache

@@ -1,0 +1,1 @@
+"""A log into Kafka: messages, producers, and all of it."""

@@ -1,0 +1,1 @@
+"""The logs that are measured on, made once and kept."""

@@ -1,0 +1,1 @@
+"""The main job, and a target by itself."""

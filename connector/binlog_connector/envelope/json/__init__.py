@@ -1,0 +1,1 @@
+"""Keys and values of messages as JSON: templates, filled in by kernels."""

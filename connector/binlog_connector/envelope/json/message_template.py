@@ -1,0 +1,178 @@
+"""What messages say beside their rows: `MessageTemplate`, filled in for the events of a block by `EventTexts`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_connector.envelope.connect_schema import compact, connector_name
+from binlog_connector.envelope.json import template_kernels as kernels
+from binlog_connector.envelope.options import EnvelopeFormat
+from binlog_format.kernels import empty_bytes
+from binlog_format.views.columns import gtid_texts
+from binlog_format.views.json.json_rows import text_buffers
+from binlog_format.views.json.json_texts import JsonTexts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_connector.envelope.occasion import Occasion
+    from binlog_connector.envelope.options import EnvelopeOptions
+    from binlog_format.kernels import Bytes
+    from binlog_format.vendor import Vendor
+
+    Int64s = NDArray[np.int64]
+
+FORMAT_VERSION = "1"
+"""`source.version`: counts up when the meaning of a field changes; Debezium's is its own version."""
+
+_OPS = ("c", "u", "d")
+
+METADATA_NAMES = frozenset(
+    ["__db", "__table", "__source_ts_ms", "__source_sequence", "__source_gtid", "__op", "__deleted"]
+)
+"""What flat rows have beside the table's columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTemplate:
+    """Literals with a field after each; the same fields for all tables.
+
+    Attributes:
+        literals: Texts.
+        fields: Of `template_kernels`; the last one may be `NOTHING`.
+    """
+
+    literals: tuple[str, ...]
+    fields: tuple[int, ...]
+
+    @classmethod
+    def of(cls, database: str, table: str | None, vendor: Vendor, options: EnvelopeOptions) -> MessageTemplate:
+        """What comes after the row in the values of a table's changes."""
+        if options.format is EnvelopeFormat.FLAT:
+            return _flat(compact(database), compact(table))
+        source = source_template(database, table, vendor, options)
+        if not options.transaction_metadata:
+            return source.extended((',"transaction":null,"op":', kernels.OP))
+        return source.extended(
+            (',"transaction":{"id":', kernels.TRANSACTION_ID),
+            (',"total_order":', kernels.TOTAL_ORDER),
+            (',"data_collection_order":', kernels.TABLE_ORDER),
+            ('},"op":', kernels.OP),
+        )
+
+    @property
+    def message_fields(self) -> Int64s:
+        """Those that are filled in for each message."""
+        return np.array([field for field in self.fields if field >= kernels.SEQUENCE_ROW], dtype=np.int64)
+
+    def extended(self, *parts: tuple[str, int]) -> MessageTemplate:
+        """One that goes on with *parts*; the last field of this is `NOTHING`."""
+        (text, field), *others = parts
+        literals = (*self.literals[:-1], self.literals[-1] + text, *(literal for literal, _ in others))
+        return MessageTemplate(literals, (*self.fields[:-1], field, *(field for _, field in others)))
+
+
+def _template(*parts: tuple[str, int]) -> MessageTemplate:
+    return MessageTemplate(tuple(literal for literal, _ in parts), tuple(field for _, field in parts))
+
+
+def source_template(database: str, table: str | None, vendor: Vendor, options: EnvelopeOptions) -> MessageTemplate:
+    """Debezium's `source`; the last field is `NOTHING`."""
+    head = compact({"version": FORMAT_VERSION, "connector": connector_name(vendor), "name": options.topic_prefix})
+    return _template(
+        (f'"source":{head[:-1]},"ts_ms":', kernels.MILLISECONDS),
+        (f',"snapshot":"false","db":{compact(database)},"sequence":"', kernels.SEQUENCE_START),
+        ("", kernels.SEQUENCE_ROW),
+        ('","ts_us":', kernels.MICROSECONDS),
+        (',"ts_ns":', kernels.NANOSECONDS),
+        (f',"table":{compact(table)},"server_id":', kernels.SERVER_ID),
+        (',"gtid":', kernels.GTID),
+        (',"file":', kernels.FILE),
+        (',"pos":', kernels.POSITION),
+        (',"row":', kernels.ROW),
+        (',"thread":', kernels.THREAD),
+        (',"query":', kernels.QUERY),
+        ("}", kernels.NOTHING),
+    )
+
+
+def _flat(database: str, table: str) -> MessageTemplate:
+    return _template(
+        (f'"__db":{database},"__table":{table},"__source_ts_ms":', kernels.MILLISECONDS),
+        (',"__source_sequence":"', kernels.SEQUENCE_START),
+        ("", kernels.SEQUENCE_ROW),
+        ('","__source_gtid":', kernels.GTID),
+        (',"__op":', kernels.OP),
+    )
+
+
+def op_texts(options: EnvelopeOptions, now_ns: int) -> JsonTexts:
+    """What is written for `OP`, by `CREATE`, `UPDATE` and `DELETE`, up to the end of the value."""
+    if options.format is EnvelopeFormat.FLAT:
+        return JsonTexts.of([f'"{op}","__deleted":"{"true" if op == "d" else "false"}"' for op in _OPS])
+    made = f'"ts_ms":{now_ns // 1_000_000},"ts_us":{now_ns // 1000},"ts_ns":{now_ns}'
+    return JsonTexts.of([f'"{op}",{made}' for op in _OPS])
+
+
+@dataclass(frozen=True, slots=True)
+class EventTexts:
+    """Templates with the fields of events filled in.
+
+    Attributes:
+        data: The segments.
+        segments: Where each begins, and the last one ends; of each event one more than there are *message_fields*.
+        slots: Of each event of the block its number here.
+        message_fields: `MessageTemplate.message_fields`.
+    """
+
+    data: Bytes
+    segments: Int64s
+    slots: Int64s
+    message_fields: Int64s
+
+    @classmethod
+    def of(cls, occasion: Occasion, parts: Sequence[tuple[MessageTemplate, Int64s]]) -> EventTexts:
+        """Fill in what is known of events.
+
+        Args:
+            occasion: The block.
+            parts: Templates, at least one, and the rows of the events that they are for.
+        """
+        block = occasion.block
+        rows = np.concatenate([events for _, events in parts])
+        templates = np.repeat(np.arange(len(parts), dtype=np.int64), [len(events) for _, events in parts])
+        literals = JsonTexts.of([literal for template, _ in parts for literal in template.literals])
+        fields = np.array(parts[0][0].fields, dtype=np.int64)
+        literal_sizes = literals.sizes.reshape(len(parts), -1).sum(axis=1)[templates]
+        gtids, gtid_offsets = text_buffers(gtid_texts(block.groups, block.gtid_sources), pa.string())
+        file_nos, group_files = np.unique(block.groups["file_no"], return_inverse=True)
+        names = [block.path_of(int(number)).rsplit("/", 1)[-1] for number in file_nos]
+        files = JsonTexts.of([compact(name) for name in names])
+        event_queries, queries, query_offsets = occasion.query_texts()
+        sources = kernels.EventSources(
+            literals.data,
+            literals.offsets,
+            fields,
+            gtids,
+            gtid_offsets,
+            files.data,
+            files.offsets,
+            group_files.astype(np.int64),
+            occasion.threads,
+            queries,
+            query_offsets,
+            event_queries,
+        )
+        data = empty_bytes(kernels.room_for_events(sources, rows, literal_sizes))
+        message_fields = parts[0][0].message_fields
+        segments = np.empty(len(rows) * (len(message_fields) + 1) + 1, dtype=np.int64)
+        kernels.fill_events(block.events, block.groups, sources, rows, templates, data, segments)
+        slots = np.full(len(block.events), -1, dtype=np.int64)
+        slots[rows] = np.arange(len(rows))
+        return cls(data, segments, slots, message_fields)

@@ -1,0 +1,358 @@
+"""Column definitions in statements: `parse_column` gives a `ColumnSpec`, `resolved` makes it a `ColumnDefinition`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.definitions import ColumnDefinition, is_numeric
+from binlog_connector.schema.foreign_keys import parse_reference
+from binlog_connector.schema.parsing.charsets import BINARY, NATIONAL, UTF8MB4, charset_name, charset_of_collation_name
+from binlog_connector.schema.parsing.defaults import AUTO_INCREMENT, IMPLICIT_TIMESTAMP, SYSTEM_TIME, parse_default
+from binlog_connector.schema.parsing.lexer import MODE_MAXDB, MODE_ORACLE, MODE_REAL_AS_FLOAT, Kind
+from binlog_format.rows.declared.declared_defaults import Generated
+from binlog_format.rows.declared.declared_types import character_size
+from binlog_format.vendor import Vendor
+
+if TYPE_CHECKING:
+    from binlog_connector.schema.foreign_keys import ForeignKey
+    from binlog_connector.schema.parsing.lexer import Token, TokenReader
+    from binlog_connector.schema.parsing.session import Session
+    from binlog_format.rows.declared.declared_defaults import DeclaredDefault
+
+_ALIASES = {
+    "integer": "int",
+    "int1": "tinyint",
+    "int2": "smallint",
+    "int3": "mediumint",
+    "int4": "int",
+    "int8": "bigint",
+    "middleint": "mediumint",
+    "dec": "decimal",
+    "numeric": "decimal",
+    "fixed": "decimal",
+    "number": "decimal",
+    "float4": "float",
+    "float8": "double",
+    "character": "char",
+    "nchar": "char",
+    "varcharacter": "varchar",
+    "varchar2": "varchar",
+    "nvarchar": "varchar",
+    "raw": "varbinary",
+    "clob": "longtext",
+    "xmltype": "longtext",
+    "geomcollection": "geometrycollection",
+    "long": "mediumtext",
+}
+_NATIONAL_TYPES = frozenset({"nchar", "nvarchar"})
+_CHARACTER = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
+_BINARY_OF = {
+    "char": "binary",
+    "varchar": "varbinary",
+    "tinytext": "tinyblob",
+    "text": "blob",
+    "mediumtext": "mediumblob",
+    "longtext": "longblob",
+}
+_BINARY = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_BINARY_IN_LOG = frozenset({"uuid", "inet6", "inet4", "vector"})
+
+_TEXT_SIZES = ((1 << 8, "tiny"), (1 << 16, ""), (1 << 24, "medium"), (1 << 32, "long"))
+_VARCHAR_BYTES_MAX = 65535
+_CHAR_CHARACTERS_MAX = 255
+_FLOAT_DIGITS_MAX = 24
+
+# Attributes that a value follows, with or without `=`; the value may be a keyword that means something elsewhere.
+_WITH_VALUE = frozenset(
+    {"COMMENT", "COLUMN_FORMAT", "STORAGE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE", "SRID"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSpec:
+    """A column as a statement has it, before the defaults of its table.
+
+    Attributes:
+        name: Of the column.
+        type: Name of the type in lower case, aliases resolved.
+        numbers: In the parentheses behind it.
+        values: Of ENUM and SET; None where one of them is not text.
+        unsigned: Whether UNSIGNED, ZEROFILL or SERIAL stands there.
+        charset: CHARACTER SET, or that of COLLATE; None: the table's default.
+        nullable: None: nothing is said.
+        key: `primary`, `unique` or empty.
+        invisible: INVISIBLE.
+        system_role: `start`, `end` or empty.
+        versioned: WITH SYSTEM VERSIONING, which makes its table versioned.
+        default: What stands behind DEFAULT, and AUTO_INCREMENT; None: nothing does.
+        generated: It is computed from other columns.
+        reference: REFERENCES.
+        json_check: There is a CHECK of `json_valid` on itself alone: how MariaDB shows a JSON column.
+    """
+
+    name: str
+    type: str
+    numbers: tuple[int, ...] = ()
+    values: tuple[str, ...] | None = None
+    unsigned: bool = False
+    charset: str | None = None
+    nullable: bool | None = None
+    key: str = ""
+    invisible: bool = False
+    system_role: str = ""
+    json_check: bool = False
+    versioned: bool = False
+    default: DeclaredDefault | None = None
+    generated: Generated | None = None
+    reference: ForeignKey | None = None
+
+
+def parse_column(reader: TokenReader, name: str, session: Session) -> ColumnSpec:
+    """Read the type and the attributes of column *name*, up to a `,`, a `)`, FIRST or AFTER.
+
+    Raises:
+        DdlSyntaxError: There is no type, or something in it has no end.
+    """
+    spec = _parse_type(reader, name, session.sql_mode)
+    while not (reader.at_clause_end() or reader.at_any("FIRST", "AFTER")):
+        spec = _attribute(reader, spec, session)
+    return _timed(spec, session) if spec.type == "timestamp" else spec
+
+
+def _timed(spec: ColumnSpec, session: Session) -> ColumnSpec:
+    """A TIMESTAMP, whose default depends on more of the session than others do."""
+    default = spec.default
+    if default is None and spec.nullable is not True and not session.explicit_timestamps:
+        return replace(spec, default=IMPLICIT_TIMESTAMP)
+    return spec if default is None else replace(spec, default=replace(default, time_zone=session.time_zone))
+
+
+def _parse_type(reader: TokenReader, name: str, sql_mode: int) -> ColumnSpec:
+    token = reader.peek()
+    word = reader.name().lower()
+    if token.kind is not Kind.WORD:
+        raise reader.error(f"the type of column {name!r} expected before this")
+    if word == "serial":
+        return ColumnSpec(name, "bigint", (20,), unsigned=True, nullable=False, key="unique", default=AUTO_INCREMENT)
+    if word in ("bool", "boolean"):
+        return ColumnSpec(name, "tinyint", (1,))
+    spec = ColumnSpec(name, word)
+    if word == "national":
+        word = reader.name().lower()
+        spec = replace(spec, charset=NATIONAL)
+    elif word in _NATIONAL_TYPES:
+        spec = replace(spec, charset=NATIONAL)
+    type_name = _two_words(reader, _ALIASES.get(word, word))
+    if type_name in ("enum", "set"):
+        return replace(spec, type=type_name, values=_values(reader.group()))
+    numbers = _numbers(reader)
+    type_name = _by_mode(word, type_name, numbers, sql_mode)
+    if type_name == "float" and len(numbers) == 1:
+        type_name, numbers = ("float" if numbers[0] <= _FLOAT_DIGITS_MAX else "double"), ()
+    return replace(spec, type=type_name, numbers=numbers)
+
+
+def _two_words(reader: TokenReader, name: str) -> str:
+    if name == "double":
+        reader.accept("PRECISION")
+    elif name == "char" and (reader.accept("VARYING") or reader.accept("VARCHAR")):
+        return "varchar"
+    elif name == "char" and reader.accept("LARGE", "OBJECT"):
+        return "longtext"
+    elif name == "mediumtext" and reader.accept("VARBINARY"):
+        return "mediumblob"
+    elif name == "mediumtext":
+        _ = reader.accept("VARCHAR") or reader.accept("CHAR", "VARYING") or reader.accept("CHARACTER", "VARYING")
+    elif name == "varchar" and reader.accept("VARYING"):
+        return "varchar"
+    return name
+
+
+def _by_mode(word: str, name: str, numbers: tuple[int, ...], sql_mode: int) -> str:
+    if word == "real":
+        return "float" if sql_mode & MODE_REAL_AS_FLOAT else "double"
+    if word == "number" and not numbers:
+        return "double"
+    if sql_mode & MODE_ORACLE and word == "date":
+        return "datetime"
+    if sql_mode & MODE_ORACLE and word == "blob" and not numbers:
+        return "longblob"
+    if sql_mode & MODE_MAXDB and word == "timestamp":
+        return "datetime"
+    return name
+
+
+def _numbers(reader: TokenReader) -> tuple[int, ...]:
+    if not reader.at_symbol("("):
+        return ()
+    return tuple(int(token.text) for token in reader.group() if token.kind is Kind.NUMBER and token.text.isdecimal())
+
+
+def _values(tokens: list[Token]) -> tuple[str, ...] | None:
+    values: list[str] = []
+    for token in tokens:
+        if token.kind is Kind.STRING:
+            # The server drops spaces at the end of the texts of ENUM and SET.
+            values.append(token.text.rstrip(" "))
+        elif not (token.kind is Kind.SYMBOL and token.text == ","):
+            return None
+    return tuple(values)
+
+
+def _attribute(reader: TokenReader, spec: ColumnSpec, session: Session) -> ColumnSpec:
+    if reader.at_symbol("("):  # arguments of a function behind ON UPDATE
+        reader.group()
+        return spec
+    word = reader.peek().word
+    if word in ("CHARACTER", "CHAR", "CHARSET", "COLLATE", "ASCII", "UNICODE", "BYTE"):
+        return _charset_attribute(reader, spec)
+    if word == "GENERATED" or word == "AS":
+        return _generated(reader, spec)
+    if word == "CHECK":
+        reader.take()
+        check = reader.group()
+        return replace(spec, json_check=spec.json_check or _is_json_check(check, spec.name))
+    if reader.accept("REFERENCES"):
+        return replace(spec, reference=replace(parse_reference(reader, session, "", (spec.name,)), inline=True))
+    if word == "DEFAULT":
+        reader.take()
+        return replace(spec, default=parse_default(reader, session))
+    reader.take()
+    if word in _WITH_VALUE:
+        reader.accept_symbol("=")
+        reader.skip()
+        return spec
+    if word in ("STORED", "PERSISTENT") and spec.generated is not None:
+        return replace(spec, generated=Generated.STORED)
+    if word == "AUTO_INCREMENT":
+        return replace(spec, default=AUTO_INCREMENT)
+    if word == "SERIAL" and reader.accept("DEFAULT", "VALUE"):
+        return replace(spec, nullable=False, key=spec.key or "unique", default=AUTO_INCREMENT)
+    return _flag(reader, spec, word)
+
+
+def _flag(reader: TokenReader, spec: ColumnSpec, word: str) -> ColumnSpec:
+    """What one keyword, already taken, says; others are of no consequence for the layout."""
+    if word in ("UNSIGNED", "ZEROFILL"):
+        return replace(spec, unsigned=True)
+    if word == "NOT" and reader.accept("NULL"):
+        return replace(spec, nullable=False)
+    if word == "NULL":
+        return replace(spec, nullable=True)
+    if word == "PRIMARY" and reader.accept("KEY"):
+        return replace(spec, key="primary")
+    if word == "KEY":
+        return replace(spec, key="primary")
+    if word == "UNIQUE":
+        reader.accept("KEY")
+        return replace(spec, key=spec.key or "unique")
+    if word == "INVISIBLE":
+        return replace(spec, invisible=True)
+    if word == "WITH" and reader.at("SYSTEM", "VERSIONING"):
+        return replace(spec, versioned=True)
+    if word in ("ON", "CONSTRAINT", "WITH", "WITHOUT"):
+        # ON UPDATE now(), CONSTRAINT name CHECK, WITH[OUT] SYSTEM VERSIONING: what follows is no attribute by itself.
+        if not reader.at("CHECK"):
+            reader.take()
+        return spec
+    return spec
+
+
+def _charset_attribute(reader: TokenReader, spec: ColumnSpec) -> ColumnSpec:
+    word = reader.take().word
+    if word == "ASCII":
+        return replace(spec, charset="latin1")
+    if word == "UNICODE":
+        return replace(spec, charset="ucs2")
+    if word == "BYTE":
+        return replace(spec, charset=BINARY)
+    if word == "COLLATE":
+        reader.accept_symbol("=")
+        return replace(spec, charset=charset_of_collation_name(_value(reader)) or spec.charset)
+    if word != "CHARSET" and not reader.accept("SET"):
+        return spec
+    reader.accept_symbol("=")
+    if reader.accept("DEFAULT"):
+        return spec
+    return replace(spec, charset=charset_name(_value(reader)))
+
+
+def _value(reader: TokenReader) -> str:
+    if reader.peek().kind is Kind.STRING:
+        return reader.take().text
+    return reader.name()
+
+
+def _generated(reader: TokenReader, spec: ColumnSpec) -> ColumnSpec:
+    if reader.accept("GENERATED"):
+        reader.accept("ALWAYS")
+    if not reader.accept("AS"):
+        return spec
+    if reader.accept("ROW"):
+        role = "start" if reader.accept("START") else "end"
+        if role == "end":
+            reader.accept("END")
+        return replace(spec, system_role=role, nullable=False, default=SYSTEM_TIME)
+    reader.skip()
+    return replace(spec, generated=Generated.VIRTUAL)
+
+
+def _is_json_check(tokens: list[Token], name: str) -> bool:
+    texts = [token.text.casefold() for token in tokens if not (token.kind is Kind.SYMBOL and token.text in "()")]
+    return texts == ["json_valid", name.casefold()]
+
+
+def resolved(spec: ColumnSpec, default_charset: str | None, vendor: Vendor | None = None) -> ColumnDefinition:
+    """The column that a server makes of *spec* in a table with *default_charset*."""
+    name, numbers, charset = spec.type, spec.numbers, None
+    if name == "json" or (name == "longtext" and spec.json_check and vendor is not Vendor.MYSQL):
+        name, numbers, charset = "json", (), None if vendor is Vendor.MYSQL else UTF8MB4
+    elif name in _CHARACTER:
+        charset = spec.charset or default_charset
+        if charset == BINARY:
+            name = _BINARY_OF.get(name, name)
+    elif name in _BINARY or name in _BINARY_IN_LOG:
+        charset = BINARY
+    name, numbers = _fitted(name, numbers, charset)
+    return ColumnDefinition(
+        spec.name,
+        name + (f"({','.join(map(str, numbers))})" if numbers else ""),
+        spec.nullable is not False,
+        unsigned=(spec.unsigned or name == "year") if is_numeric(name) else None,
+        charset=charset,
+        enum_values=spec.values if name in ("enum", "set") else None,
+        invisible=spec.invisible,
+        system_role=spec.system_role,
+        default=spec.default,
+        generated=spec.generated,
+    )
+
+
+def _fitted(name: str, numbers: tuple[int, ...], charset: str | None) -> tuple[str, tuple[int, ...]]:
+    """Sizes as the server reckons with them: what is too long becomes a text, TEXT(n) the smallest that n fits in."""
+    if name == "decimal":
+        precision, scale = (*numbers, 0)[:2] if numbers else (0, 0)
+        return name, (precision or 10, scale)
+    if name in ("char", "binary", "bit"):
+        numbers = numbers or (1,)
+    if name in ("time", "datetime", "timestamp") and numbers == (0,):
+        return name, ()
+    if not numbers:
+        return name, numbers
+    wide = character_size(charset or BINARY)
+    if name in ("text", "blob"):
+        return sized_text(name, numbers[0] * wide), ()
+    if name in ("varchar", "varbinary") and numbers[0] * wide > _VARCHAR_BYTES_MAX:
+        return sized_text("text" if name == "varchar" else "blob", numbers[0] * wide), ()
+    if name in ("char", "binary") and numbers[0] > _CHAR_CHARACTERS_MAX:
+        return sized_text("text" if name == "char" else "blob", numbers[0] * wide), ()
+    return name, numbers
+
+
+def sized_text(name: str, size: int) -> str:
+    """The smallest `text` or `blob` that holds *size* bytes."""
+    for limit, prefix in _TEXT_SIZES:
+        if size < limit:
+            return prefix + name
+    return "long" + name

@@ -1,0 +1,287 @@
+"""DDL statements: `parse_ddl(text, ...)` gives what they do to tables."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.operations import (
+    AlterTable,
+    ChangeRows,
+    CreateFunction,
+    CreateSequence,
+    CreateTemporaryTable,
+    CreateTrigger,
+    CreateView,
+    DropDatabase,
+    DropFunction,
+    DropTables,
+    DropTemporaryTables,
+    DropTrigger,
+    DropViews,
+    KeySpec,
+    NotParsed,
+    RenameTables,
+    SetDatabaseCharset,
+    TruncateTable,
+    UseDatabase,
+)
+from binlog_connector.schema.parsing.keys import accept_if_exists, parse_key_parts
+from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Lexer, TokenReader
+from binlog_connector.schema.parsing.session import table_name
+from binlog_connector.schema.parsing.table_parser import parse_alter_table, parse_create_table, parse_default_charset
+
+if TYPE_CHECKING:
+    from binlog_connector.schema.definitions import TableName
+    from binlog_connector.schema.operations import Operation
+    from binlog_connector.schema.parsing.session import Session
+
+_TEXT_SHOWN_MAX = 200
+
+DDL_WORDS = frozenset({"CREATE", "ALTER", "DROP", "RENAME"})
+"""First keywords of statements that change what tables look like."""
+TRUNCATE = "TRUNCATE"
+"""First keyword of a statement that empties a table and leaves it as it looks."""
+
+# CREATE OR REPLACE DEFINER=... SQL SECURITY ... AGGREGATE FUNCTION: what they make comes behind all that.
+_MADE = frozenset(
+    [
+        "TABLE",
+        "TABLES",
+        "VIEW",
+        "SEQUENCE",
+        "DATABASE",
+        "SCHEMA",
+        "INDEX",
+        "TRIGGER",
+        "PROCEDURE",
+        "FUNCTION",
+        "EVENT",
+        "PACKAGE",
+        "USER",
+        "ROLE",
+        "SERVER",
+        "TABLESPACE",
+        "LOGFILE",
+        "UNDO",
+        "SPATIAL",
+        "LIBRARY",
+        "RESOURCE",
+        "CATALOG",
+        "JSON",
+        "MATERIALIZED",
+        "INSTANCE",
+    ]
+)
+_ABOUT_TABLES = re.compile(
+    r"\s*+(?:(?:CREATE|ALTER|DROP|RENAME)\b[^(]*?\b(?:TABLES?|SEQUENCE)|TRUNCATE(?:\s+TABLE\b)?+)\s+"
+    r"(?:IF\s+(?:NOT\s+)?EXISTS\s+)?((?:`[^`]+`|[\w$]+)(?:\s*\.\s*(?:`[^`]+`|[\w$]+))?)",
+    re.IGNORECASE,
+)
+
+
+def parse_ddl(text: str, session: Session) -> list[Operation]:
+    """What a statement does to tables, in order; empty for one that does nothing to them.
+
+    A statement about tables that is not understood gives `NotParsed`; nothing is raised.
+    """
+    lexer = Lexer(text, sql_mode=session.sql_mode, vendor=session.vendor)
+    try:
+        return _operations(TokenReader(lexer.tokens()), session)
+    except DdlSyntaxError as error:
+        return [_not_parsed(text, error, session)]
+
+
+def _operations(reader: TokenReader, session: Session) -> list[Operation]:
+    if reader.accept("CREATE"):
+        return _create(reader, session)
+    if reader.accept("ALTER"):
+        return _alter(reader, session)
+    if reader.accept("DROP"):
+        return _drop(reader, session)
+    if reader.accept("RENAME") and (reader.accept("TABLE") or reader.accept("TABLES")):
+        return [_rename(reader, session)]
+    if reader.accept("TRUNCATE"):
+        reader.accept("TABLE")
+        return [TruncateTable(table_name(reader, session))]
+    if reader.accept("USE"):
+        return [UseDatabase(reader.name())]
+    return []
+
+
+def _create(reader: TokenReader, session: Session) -> list[Operation]:
+    unique = temporary = False
+    while not (reader.at_end() or reader.at_any(*_MADE)):
+        unique |= reader.at("UNIQUE")
+        temporary |= reader.at("TEMPORARY")
+        reader.skip()
+    if temporary:
+        return _create_temporary(reader, session)
+    if reader.accept("TABLE"):
+        return [parse_create_table(reader, session)]
+    if reader.accept("SEQUENCE"):
+        sequence = _create_sequence(reader, session)
+        # The one row of a sequence comes, and changes, without a row event.
+        return [sequence, ChangeRows((sequence.name,))]
+    if reader.accept("VIEW"):
+        accept_if_exists(reader)
+        return [CreateView(table_name(reader, session))]
+    if reader.accept("INDEX"):
+        return [_create_index(reader, session, unique)]
+    if reader.accept("TRIGGER"):
+        return [_create_trigger(reader, session)]
+    if reader.accept("FUNCTION") or reader.accept("PACKAGE"):
+        reader.accept("BODY")
+        accept_if_exists(reader)
+        routine = table_name(reader, session)
+        # One of a shared library cannot change rows.
+        return [] if reader.at("RETURNS") else [CreateFunction(routine)]
+    if reader.accept("DATABASE") or reader.accept("SCHEMA"):
+        if_not_exists = accept_if_exists(reader)
+        name = reader.name()
+        return [SetDatabaseCharset(name, _database_charset(reader) or session.server_charset, if_not_exists)]
+    return []
+
+
+def _create_temporary(reader: TokenReader, session: Session) -> list[Operation]:
+    if not (reader.accept("TABLE") or reader.accept("SEQUENCE")):
+        return []
+    accept_if_exists(reader)
+    return [CreateTemporaryTable(table_name(reader, session))]
+
+
+def _create_trigger(reader: TokenReader, session: Session) -> CreateTrigger:
+    accept_if_exists(reader)
+    name = table_name(reader, session)
+    while not reader.accept("ON"):
+        if reader.at_end():
+            raise reader.error("ON expected")
+        reader.take()
+    return CreateTrigger(name, table_name(reader, session))
+
+
+def _create_sequence(reader: TokenReader, session: Session) -> CreateSequence:
+    if_not_exists = accept_if_exists(reader)
+    name = table_name(reader, session)
+    type_, unsigned = "bigint", False
+    if reader.accept("AS"):
+        type_ = {"integer": "int"}.get(word := reader.name().lower(), word)
+        if reader.at_symbol("("):
+            reader.group()
+        unsigned = reader.accept("UNSIGNED")
+    return CreateSequence(name, if_not_exists, type_, unsigned)
+
+
+def _create_index(reader: TokenReader, session: Session, unique: bool) -> AlterTable:
+    accept_if_exists(reader)
+    name = reader.name()
+    while not reader.accept("ON"):
+        if reader.at_end():
+            raise reader.error("ON expected")
+        reader.take()
+    table = table_name(reader, session)
+    parts = parse_key_parts(reader)
+    return AlterTable(table, new_keys=(KeySpec(name, unique, parts),))
+
+
+def _database_charset(reader: TokenReader) -> str | None:
+    found = None
+    while not reader.at_end():
+        charset = parse_default_charset(reader)
+        if charset is None:
+            reader.skip()
+        else:
+            found = charset or found
+    return found
+
+
+def _alter(reader: TokenReader, session: Session) -> list[Operation]:
+    ignore = False
+    while reader.at_any("ONLINE", "OFFLINE", "IGNORE"):
+        ignore |= reader.take().word == "IGNORE"
+    if reader.accept("SEQUENCE"):
+        accept_if_exists(reader)
+        return [ChangeRows((table_name(reader, session),))]
+    if reader.at_any("ALGORITHM", "DEFINER", "SQL", "VIEW"):
+        while not (reader.at_end() or reader.at_any(*_MADE)):
+            reader.skip()
+        return [CreateView(table_name(reader, session))] if reader.accept("VIEW") else []
+    if reader.accept("TABLE"):
+        alter = parse_alter_table(reader, session)
+        if ignore and any(key.unique for key in alter.new_keys):
+            alter = replace(alter, moves_rows="ALTER IGNORE TABLE removes rows that a new key does not admit")
+        return [alter]
+    if reader.accept("DATABASE") or reader.accept("SCHEMA"):
+        database = session.database
+        options = ("DEFAULT", "CHARACTER", "CHAR", "CHARSET", "COLLATE", "UPGRADE", "COMMENT", "ENCRYPTION", "READ")
+        if not reader.at_any(*options):
+            database = reader.name()
+        charset = _database_charset(reader)
+        return [SetDatabaseCharset(database, charset)] if charset else []
+    return []
+
+
+def _drop(reader: TokenReader, session: Session) -> list[Operation]:
+    temporary = reader.accept("TEMPORARY")
+    if reader.accept("TABLE") or reader.accept("TABLES") or reader.accept("SEQUENCE"):
+        names = _dropped_names(reader, session)
+        return [DropTemporaryTables(names) if temporary else DropTables(names)]
+    if reader.accept("VIEW"):
+        return [DropViews(_dropped_names(reader, session))]
+    if reader.accept("TRIGGER"):
+        return [DropTrigger(_dropped_names(reader, session)[0])]
+    if reader.accept("FUNCTION") or reader.accept("PACKAGE"):
+        # Without its body a package is of no use.
+        reader.accept("BODY")
+        return [DropFunction(_dropped_names(reader, session)[0])]
+    if reader.accept("DATABASE") or reader.accept("SCHEMA"):
+        accept_if_exists(reader)
+        return [DropDatabase(reader.name())]
+    if reader.accept("INDEX"):
+        accept_if_exists(reader)
+        # The primary key is dropped so too, under its name in back-ticks.
+        name = reader.name()
+        if not reader.accept("ON"):
+            raise reader.error("ON expected")
+        return [AlterTable(table_name(reader, session), dropped_keys=(name,))]
+    return []
+
+
+def _dropped_names(reader: TokenReader, session: Session) -> tuple[TableName, ...]:
+    accept_if_exists(reader)
+    names = [table_name(reader, session)]
+    while reader.accept_symbol(","):
+        names.append(table_name(reader, session))
+    return tuple(names)
+
+
+def _rename(reader: TokenReader, session: Session) -> RenameTables:
+    accept_if_exists(reader)
+    pairs = []
+    while True:
+        old = table_name(reader, session)
+        if reader.accept("WAIT"):
+            reader.number()
+        else:
+            reader.accept("NOWAIT")
+        if not reader.accept("TO"):
+            raise reader.error("TO expected")
+        pairs.append((old, table_name(reader, session)))
+        if not reader.accept_symbol(","):
+            return RenameTables(tuple(pairs))
+
+
+def _not_parsed(text: str, error: DdlSyntaxError, session: Session) -> NotParsed:
+    shown = " ".join(text.split())
+    if len(shown) > _TEXT_SHOWN_MAX:
+        shown = shown[:_TEXT_SHOWN_MAX] + "..."
+    reason = f"character {error.at + 1}: {error.reason}: {shown}"
+    match = _ABOUT_TABLES.match(text)
+    if match is None:
+        return NotParsed((), reason)
+    try:
+        reader = TokenReader(Lexer(match.group(1), sql_mode=session.sql_mode).tokens())
+        return NotParsed((table_name(reader, session),), reason)
+    except DdlSyntaxError:
+        return NotParsed((), reason)

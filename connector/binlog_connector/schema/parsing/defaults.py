@@ -1,0 +1,129 @@
+"""What stands behind DEFAULT in a statement: `parse_default`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.parsing.charsets import charset_name
+from binlog_connector.schema.parsing.lexer import Kind, Token, TokenReader
+from binlog_format.events.charsets import decode_text
+from binlog_format.rows.declared.declared_defaults import DeclaredDefault, DefaultKind
+from binlog_format.vendor import Vendor
+
+if TYPE_CHECKING:
+    from binlog_connector.schema.parsing.session import Session
+
+EXPRESSION = DeclaredDefault(DefaultKind.UNKNOWN, "an expression")
+AUTO_INCREMENT = DeclaredDefault(DefaultKind.UNKNOWN, "AUTO_INCREMENT")
+SYSTEM_TIME = DeclaredDefault(DefaultKind.UNKNOWN, "a time of system versioning")
+IMPLICIT_TIMESTAMP = DeclaredDefault(
+    DefaultKind.UNKNOWN, "a TIMESTAMP without a default, and explicit_defaults_for_timestamp is not ON"
+)
+_NULL = DeclaredDefault(DefaultKind.NULL)
+_NOW = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"})
+_NO_TEXT = re.compile("[\ufffd\ud800-\udfff]")
+_TRUTHS = {"TRUE": "1", "FALSE": "0"}
+
+
+def parse_default(reader: TokenReader, session: Session) -> DeclaredDefault:
+    """Read a default, from behind its keyword.
+
+    Raises:
+        DdlSyntaxError: A `(` has no end.
+    """
+    if reader.at_symbol("("):
+        inner = TokenReader([*_bared(reader.group()), Token(Kind.END, "", 0)])
+        default = _simple(inner, session)
+        return default if inner.at_end() else EXPRESSION
+    return _simple(reader, session)
+
+
+def _bared(tokens: list[Token]) -> list[Token]:
+    """What stands in as many parentheses as there are around all of it; others are no literal in any case."""
+    first, last = 0, len(tokens)
+    while last - first > 1 and tokens[first].text == "(" and tokens[last - 1].text == ")":
+        first, last = first + 1, last - 1
+    return tokens[first:last]
+
+
+def _simple(reader: TokenReader, session: Session) -> DeclaredDefault:
+    token = reader.peek()
+    if token.kind is Kind.STRING:
+        return _text(_texts(reader))
+    if token.kind is Kind.BYTES:
+        return _bytes(reader.take().text, session)
+    if token.kind is Kind.NUMBER:
+        return DeclaredDefault(DefaultKind.NUMBER, reader.take().text)
+    if token.kind is Kind.SYMBOL and token.text in "+-" and reader.peek(1).kind is Kind.NUMBER:
+        sign = reader.take().text.replace("+", "")
+        return DeclaredDefault(DefaultKind.NUMBER, sign + reader.take().text)
+    return _worded(reader, session)
+
+
+def _worded(reader: TokenReader, session: Session) -> DeclaredDefault:
+    word = reader.take().word
+    following = reader.peek().kind
+    if word == "NULL":
+        return _NULL
+    if word in _TRUTHS:
+        return DeclaredDefault(DefaultKind.NUMBER, _TRUTHS[word])
+    if word in _NOW:
+        return _now(reader)
+    if word in ("DATE", "TIME", "TIMESTAMP") and following is Kind.STRING:
+        return _text(_texts(reader))
+    if word.startswith("_") and following is Kind.STRING:
+        return _introduced(charset_name(word[1:]), _texts(reader))
+    if word.startswith("_") and following is Kind.BYTES:
+        reader.take()  # MariaDB takes the bytes of such a default for text now and then: `_latin1 x'e9'` is `xE9`
+        return EXPRESSION
+    while reader.accept_symbol("."):
+        reader.take()
+    if reader.at_symbol("("):
+        reader.group()
+    return EXPRESSION
+
+
+def _text(text: str) -> DeclaredDefault:
+    # U+FFFD and surrogates stand for bytes that are no text in the character set of the statement.
+    if _NO_TEXT.search(text):
+        return EXPRESSION
+    return DeclaredDefault(DefaultKind.TEXT, text)
+
+
+def _texts(reader: TokenReader) -> str:
+    # 'a' 'b' is one text.
+    parts = []
+    while reader.peek().kind is Kind.STRING:
+        parts.append(reader.take().text)
+    return "".join(parts)
+
+
+def _now(reader: TokenReader) -> DeclaredDefault:
+    digits = "0"
+    if reader.at_symbol("("):
+        tokens = reader.group()
+        if len(tokens) > 1 or any(token.text not in tuple("0123456") for token in tokens):
+            return EXPRESSION
+        digits = tokens[0].text if tokens else "0"
+    return DeclaredDefault(DefaultKind.NOW, digits)
+
+
+def _bytes(text: str, session: Session) -> DeclaredDefault:
+    """Of `x'..'`, `b'..'`, `0x..` or `0b..`; on MySQL all of them are numbers where one is wanted."""
+    digits = text.partition("'")[2].rstrip("'") if "'" in text else text[2:]
+    kind = DefaultKind.BITS
+    if "b" in text[:2].casefold():
+        digits = f"{int(digits or '0', 2):x}" if set(digits) <= {"0", "1"} else ""
+    elif "'" in text and session.vendor is not Vendor.MYSQL:
+        kind = DefaultKind.BYTES
+    return DeclaredDefault(kind, digits.zfill(len(digits) + len(digits) % 2).lower())
+
+
+def _introduced(charset: str, text: str) -> DeclaredDefault:
+    # The bytes of the statement are in this character set: of those that have ASCII, that much is plain.
+    try:
+        same = text.isascii() and decode_text(text.encode(), charset) == text
+    except UnicodeDecodeError:
+        return EXPRESSION
+    return DeclaredDefault(DefaultKind.TEXT, text) if same else EXPRESSION

@@ -1,0 +1,105 @@
+"""Keys and constraints in CREATE TABLE and ALTER TABLE: `parse_key`, `parse_key_parts`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.definitions import PRIMARY, KeyPart
+from binlog_connector.schema.foreign_keys import parse_reference
+from binlog_connector.schema.operations import KeySpec
+from binlog_connector.schema.parsing.lexer import Kind
+
+if TYPE_CHECKING:
+    from binlog_connector.schema.foreign_keys import ForeignKey
+    from binlog_connector.schema.parsing.lexer import TokenReader
+    from binlog_connector.schema.parsing.session import Session
+
+_KEY_WORDS = frozenset({"PRIMARY", "UNIQUE", "KEY", "INDEX", "FULLTEXT", "SPATIAL", "FOREIGN", "CONSTRAINT", "CHECK"})
+
+
+def accept_if_exists(reader: TokenReader) -> bool:
+    """Step over IF EXISTS or IF NOT EXISTS."""
+    return reader.accept("IF", "EXISTS") or reader.accept("IF", "NOT", "EXISTS")
+
+
+def at_key(reader: TokenReader) -> bool:
+    """Whether a key or a constraint comes, and no column."""
+    if reader.at("VECTOR", "INDEX") or reader.at("VECTOR", "KEY"):
+        return True
+    return reader.peek().word in _KEY_WORDS
+
+
+def parse_key(reader: TokenReader, session: Session) -> KeySpec | ForeignKey | None:
+    """A key or a constraint; None for one that says nothing of rows (CHECK).
+
+    Raises:
+        DdlSyntaxError: It is not understood.
+    """
+    name = ""
+    if reader.accept("CONSTRAINT"):
+        accept_if_exists(reader)
+        if not reader.at_any(*_KEY_WORDS):
+            name = reader.name()
+    if reader.accept("FOREIGN", "KEY"):
+        return _foreign_key(reader, session, name)
+    primary = reader.accept("PRIMARY", "KEY")
+    unique = primary or reader.accept("UNIQUE")
+    if not unique and reader.at_any("CHECK", "CONSTRAINT"):
+        skip_action(reader)
+        return None
+    _ = reader.accept("FULLTEXT") or reader.accept("SPATIAL") or reader.accept("VECTOR")
+    _ = reader.accept("INDEX") or reader.accept("KEY")
+    accept_if_exists(reader)
+    if reader.peek().kind in (Kind.WORD, Kind.QUOTED) and not _at_index_type(reader):
+        name = reader.name()
+    parts = parse_key_parts(reader)
+    skip_action(reader)
+    return KeySpec(PRIMARY if primary else name, unique, parts)
+
+
+def _foreign_key(reader: TokenReader, session: Session, name: str) -> ForeignKey:
+    accept_if_exists(reader)
+    if not reader.at_symbol("("):
+        index = reader.name()  # without another one, the name of the constraint too
+        name = name or index
+    columns = tuple(part.column for part in parse_key_parts(reader))
+    if not reader.accept("REFERENCES"):
+        raise reader.error("REFERENCES expected")
+    key = parse_reference(reader, session, name, columns)
+    skip_action(reader)
+    return key
+
+
+def _at_index_type(reader: TokenReader) -> bool:
+    # `TYPE` may be the name of a key.
+    return reader.at_any("USING", "TYPE") and reader.peek(1).word in ("BTREE", "HASH", "RTREE")
+
+
+def parse_key_parts(reader: TokenReader) -> tuple[KeyPart, ...]:
+    """The columns of a key, from before their `(`; empty where one of them is an expression."""
+    if _at_index_type(reader):
+        reader.take()
+        reader.take()
+    parts: list[KeyPart] = []
+    reader.expect_symbol("(")
+    functional = False
+    while not reader.accept_symbol(")"):
+        if reader.at_symbol("("):
+            reader.group()
+            functional = True
+        else:
+            column = reader.name()
+            prefix = reader.at_symbol("(")
+            if prefix:
+                reader.group()
+            parts.append(KeyPart(column, prefix))
+        _ = reader.accept("ASC") or reader.accept("DESC") or reader.accept("WITHOUT", "OVERLAPS")
+        if not reader.at_symbol(")"):
+            reader.expect_symbol(",")
+    return () if functional else tuple(parts)
+
+
+def skip_action(reader: TokenReader) -> None:
+    """Step to where ends what is here."""
+    while not reader.at_clause_end():
+        reader.skip()

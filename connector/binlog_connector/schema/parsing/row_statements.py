@@ -1,0 +1,325 @@
+"""Statements of any kind: `parse_statement(text, session)` gives what they do to tables and to rows.
+
+DDL is read by `ddl`. Of statements that change rows the head is read, up to the tables that they change; the rest may
+be as long as the server admits. What is about rows and not understood counts as about all tables: nothing is raised.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.operations import ChangeRows, CreateTable, TruncateTable
+from binlog_connector.schema.parsing.ddl import DDL_WORDS, TRUNCATE, parse_ddl
+from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Kind, Lexer, TokenReader
+from binlog_connector.schema.parsing.session import table_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from binlog_connector.schema.operations import Operation
+    from binlog_connector.schema.parsing.session import Session
+
+ANY_TABLE = ChangeRows(None)
+
+NO_ROWS_WORDS = frozenset(
+    [
+        *("BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA", "END"),
+        *("USE", "GRANT", "REVOKE", "LOCK", "UNLOCK", "FLUSH", "RESET", "PURGE", "CHANGE", "STOP", "KILL", "SHUTDOWN"),
+        *("RESTART", "INSTALL", "UNINSTALL", "OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM", "CACHE", "BACKUP", "HELP"),
+        *("SHOW", "DESCRIBE", "DESC", "EXPLAIN", "HANDLER", "PREPARE", "DEALLOCATE", "SIGNAL", "RESIGNAL"),
+    ]
+)
+"""First keywords of statements that change no row; SET, ANALYZE and LOAD INDEX are looked at more closely."""
+
+_MODIFIERS = ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE")
+_QUERY_WORDS = ("SELECT", "WITH", "VALUES", "TABLE")
+_JOIN_WORDS = frozenset(["JOIN", "INNER", "CROSS", "LEFT", "RIGHT", "OUTER", "NATURAL", "STRAIGHT_JOIN", "FULL"])
+# What may come after a table in a list of tables; no alias, unless it is in quotes.
+_AFTER_TABLE = _JOIN_WORDS | {
+    *("ON", "USING", "USE", "FORCE", "IGNORE", "PARTITION", "FOR", "SET", "WHERE", "ORDER", "LIMIT", "RETURNING"),
+    *("TABLESAMPLE",),
+}
+_ENDS_ASSIGNMENTS = ("WHERE", "ORDER", "LIMIT", "RETURNING")
+
+_CALLS_MAX = 200
+ANY_CALL = "*"
+"""In `ChangeRows.calls`: there are more than can be listed."""
+_NAME = r"(?:`(?:[^`]|``)+`|\"[^\"]+\"|[\w$]++)"
+_CALL = re.compile(rf"((?:{_NAME}\s*+\.\s*+){{0,2}}{_NAME})\s*+\(")
+# Words before a `(` in nearly every statement.
+_NO_CALLS = frozenset(["values", "value", "in", "and", "or", "not", "select", "from", "as", "on", "using", "where"])
+
+
+def parse_statement(text: str, session: Session) -> list[Operation]:
+    """What a statement does to tables and their rows, in order; empty for one that does nothing to them.
+
+    A statement about rows that is not understood is one about all tables.
+    """
+    reader = TokenReader(Lexer(text, sql_mode=session.sql_mode, vendor=session.vendor))
+    try:
+        if reader.peek().word in DDL_WORDS or reader.at_any(TRUNCATE):
+            return [*_with_rows(parse_ddl(text, session), text)]
+        found = _row_statement(reader, session)
+    except DdlSyntaxError:
+        found = ANY_TABLE
+    if found is None:
+        return []
+    return [replace(found, calls=_calls(text)) if isinstance(found, ChangeRows) else found]
+
+
+def _with_rows(operations: Iterable[Operation], text: str) -> Iterable[Operation]:
+    # In row format the server logs CREATE TABLE without its SELECT, and row events for what that found.
+    for operation in operations:
+        yield operation
+        if isinstance(operation, CreateTable) and operation.options.selects:
+            yield ChangeRows((operation.name,), _calls(text))
+
+
+def _calls(text: str) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for match in _CALL.finditer(text):
+        for part in re.findall(_NAME, match.group(1)):
+            found[part.strip('`"').casefold()] = None
+        if len(found) > _CALLS_MAX:
+            return (ANY_CALL,)
+    return tuple(sorted(found.keys() - _NO_CALLS))
+
+
+def _row_statement(reader: TokenReader, session: Session) -> ChangeRows | TruncateTable | None:
+    while reader.accept_symbol("("):
+        pass
+    if reader.at_end() or reader.peek().word in NO_ROWS_WORDS:
+        return None
+    common = _common_tables(reader) if reader.accept("WITH") else frozenset()
+    if reader.accept("INSERT") or reader.accept("REPLACE"):
+        _skip_words(reader, *_MODIFIERS)
+        reader.accept("INTO")
+        return ChangeRows((table_name(reader, session),))
+    if reader.accept("UPDATE"):
+        return _update(reader, session, common)
+    if reader.accept("DELETE"):
+        return _delete(reader, session, common)
+    if reader.accept("LOAD"):
+        return _load(reader, session)
+    if reader.accept("SET"):
+        return _after_set_statement(reader, session)
+    if reader.accept("ANALYZE"):
+        return _analyzed(reader, session)
+    # SELECT and DO of a function, CALL; and whatever a server has learned since.
+    return ANY_TABLE
+
+
+def _skip_words(reader: TokenReader, *words: str) -> None:
+    while reader.at_any(*words):
+        reader.take()
+
+
+def _skip_to(reader: TokenReader, *words: str) -> None:
+    while not reader.at_any(*words):
+        if reader.at_end():
+            raise reader.error(f"{' or '.join(words)} expected")
+        reader.skip()
+
+
+def _common_tables(reader: TokenReader) -> frozenset[str]:
+    """Names that WITH gives to subqueries, case-folded; the reader stands after them."""
+    reader.accept("RECURSIVE")
+    names = []
+    while True:
+        names.append(reader.name().casefold())
+        if reader.at_symbol("("):
+            reader.group()
+        if not reader.accept("AS"):
+            raise reader.error("AS expected")
+        reader.group()
+        while not (reader.at_symbol(",") or reader.at_any("SELECT", "UPDATE", "DELETE", "INSERT", "REPLACE", "(")):
+            if reader.at_end():
+                raise reader.error("a statement expected")
+            reader.skip()  # CYCLE, SEARCH
+        if not reader.accept_symbol(","):
+            return frozenset(names)
+
+
+def _after_set_statement(reader: TokenReader, session: Session) -> ChangeRows | TruncateTable | None:
+    # MariaDB: SET STATEMENT max_statement_time = 10 FOR UPDATE ...
+    if not reader.accept("STATEMENT"):
+        return None
+    _skip_to(reader, "FOR")
+    reader.take()
+    return _row_statement(reader, session)
+
+
+def _analyzed(reader: TokenReader, session: Session) -> ChangeRows | TruncateTable | None:
+    # MariaDB: ANALYZE [FORMAT = JSON] UPDATE ... does what it analyses; ANALYZE TABLE changes nothing.
+    _skip_words(reader, "NO_WRITE_TO_BINLOG", "LOCAL")
+    if reader.at_any("TABLE", "TABLES"):
+        return None
+    if reader.accept("FORMAT"):
+        reader.accept_symbol("=")
+        reader.take()
+    return _row_statement(reader, session)
+
+
+def _load(reader: TokenReader, session: Session) -> ChangeRows | None:
+    if not reader.at_any("DATA", "XML"):
+        return None if reader.at("INDEX") else ANY_TABLE
+    while not reader.accept("INTO", "TABLE"):
+        if reader.at_end():
+            raise reader.error("INTO TABLE expected")
+        reader.take()
+    return ChangeRows((table_name(reader, session),))
+
+
+class _Tables:
+    """The tables that a statement names, by what it calls them."""
+
+    def __init__(self, session: Session, common: frozenset[str]) -> None:
+        self._session = session
+        self._common = common
+        self._by_alias: dict[str, TableName | None] = {}
+
+    def read(self, reader: TokenReader, *stops: str) -> None:
+        """Read a list of tables and joins up to one of the words *stops*, a `)` or the end."""
+        while not (reader.at_end() or reader.at_any(*stops) or reader.at_symbol(")") or reader.at_symbol(";")):
+            if reader.at_any("ON", "USING", "USE", "FORCE", "IGNORE", "PARTITION", "FOR"):
+                reader.take()
+                self._skip_condition(reader, stops)
+            elif reader.accept_symbol(",") or reader.peek().word in _JOIN_WORDS:
+                if reader.peek().word in _JOIN_WORDS:
+                    reader.take()
+            else:
+                self._read_one(reader, stops)
+
+    def _skip_condition(self, reader: TokenReader, stops: tuple[str, ...]) -> None:
+        while not (reader.at_end() or reader.at_any(*stops) or reader.peek().text in (",", ")")):
+            if reader.peek().word in _JOIN_WORDS and reader.peek(1).text != "(":
+                return
+            reader.skip()
+
+    def _read_one(self, reader: TokenReader, stops: tuple[str, ...]) -> None:
+        name: TableName | None = None
+        if reader.at_symbol("("):
+            if reader.peek(1).word not in _QUERY_WORDS and reader.peek(1).text != "(":
+                reader.take()
+                self.read(reader)
+                reader.expect_symbol(")")
+                return
+            reader.group()
+        elif reader.at("LATERAL") or reader.peek(1).text == "(":
+            _skip_words(reader, "LATERAL")
+            reader.skip()  # a function: JSON_TABLE
+            if reader.at_symbol("("):
+                reader.group()
+        else:
+            name = table_name(reader, self._session)
+        self._put(name, self._alias(reader, stops))
+
+    def _alias(self, reader: TokenReader, stops: tuple[str, ...]) -> str:
+        if reader.at("PARTITION"):
+            reader.take()
+            reader.group()
+        if reader.accept("AS"):
+            alias = reader.name()
+        else:
+            token = reader.peek()
+            is_alias = token.kind is Kind.QUOTED or (
+                token.kind is Kind.WORD and token.word not in _AFTER_TABLE and token.word not in stops
+            )
+            alias = reader.take().text if is_alias else ""
+        if alias and reader.at_symbol("("):
+            reader.group()  # names of a derived table's columns
+        return alias
+
+    def _put(self, name: TableName | None, alias: str) -> None:
+        if name is not None and name.table.casefold() in self._common and name.database == self._session.database:
+            name = None
+        key = alias or (name.table if name is not None else "")
+        if key:
+            self._by_alias[key.casefold()] = name
+
+    def all(self) -> tuple[TableName, ...]:
+        """All tables."""
+        return tuple(dict.fromkeys(name for name in self._by_alias.values() if name is not None))
+
+    def called(self, *parts: str) -> TableName | None:
+        """The table that is called so: `alias`, `table` or `database.table`; None: it is none of a database."""
+        if len(parts) == 1 and parts[0].casefold() in self._by_alias:
+            return self._by_alias[parts[0].casefold()]
+        return TableName(parts[0], parts[1]) if len(parts) > 1 else TableName(self._session.database, parts[0])
+
+
+def _update(reader: TokenReader, session: Session, common: frozenset[str]) -> ChangeRows:
+    _skip_words(reader, *_MODIFIERS)
+    tables = _Tables(session, common)
+    tables.read(reader, "SET")
+    if not reader.accept("SET"):
+        raise reader.error("SET expected")
+    names = tables.all()
+    if not names:
+        return ANY_TABLE
+    return ChangeRows(names if len(names) == 1 else _assigned(reader, tables))
+
+
+def _assigned(reader: TokenReader, tables: _Tables) -> tuple[TableName, ...]:
+    """Which tables' columns are set; all, where one of them does not name its table."""
+    found: dict[TableName, None] = {}
+    while True:
+        parts = [reader.name()]
+        while reader.accept_symbol("."):
+            parts.append(reader.name())
+        if len(parts) == 1:
+            return tables.all()
+        name = tables.called(*parts[:-1])
+        if name is not None:
+            found[name] = None
+        while not reader.at_symbol(","):
+            if reader.at_end() or reader.at_any(*_ENDS_ASSIGNMENTS):
+                return tuple(found) or tables.all()
+            reader.skip()
+        reader.take()
+
+
+def _delete(reader: TokenReader, session: Session, common: frozenset[str]) -> ChangeRows | TruncateTable:
+    _skip_words(reader, *_MODIFIERS)
+    if reader.at("HISTORY", "FROM"):
+        reader.take()
+        reader.take()
+        return ChangeRows((table_name(reader, session),))
+    from_first = reader.accept("FROM")
+    targets = [_target(reader)]
+    while reader.accept_symbol(","):
+        targets.append(_target(reader))
+    if from_first and not reader.at("USING"):
+        if len(targets) > 1:
+            raise reader.error("USING expected")
+        return _delete_of_one(reader, _named(targets[0], session))
+    if not (reader.accept("USING") or reader.accept("FROM")):
+        raise reader.error("FROM or USING expected")
+    tables = _Tables(session, common)
+    tables.read(reader, "WHERE", "RETURNING")
+    names = [tables.called(*parts) for parts in targets]
+    return ChangeRows(tuple(dict.fromkeys(name for name in names if name is not None)) or None)
+
+
+def _target(reader: TokenReader) -> list[str]:
+    # `t`, `db.t`, `t.*`, `db.t.*`
+    parts = [] if reader.accept_symbol(".") else [reader.name()]
+    if not parts:
+        return [reader.name()]
+    while reader.accept_symbol("."):
+        if reader.accept_symbol("*"):
+            break
+        parts.append(reader.name())
+    return parts
+
+
+def _named(parts: list[str], session: Session) -> TableName:
+    return TableName(parts[0], parts[1]) if len(parts) > 1 else TableName(session.database, parts[0])
+
+
+def _delete_of_one(reader: TokenReader, name: TableName) -> ChangeRows | TruncateTable:
+    reader.accept_symbol(";")
+    return TruncateTable(name, deletes=True) if reader.at_end() or reader.at("RETURNING") else ChangeRows((name,))

@@ -1,0 +1,47 @@
+"""What of a session decides how its statements read: `Session`; `table_name`, which asks for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.definitions import TableName
+
+if TYPE_CHECKING:
+    from binlog_connector.schema.parsing.lexer import TokenReader
+    from binlog_format.vendor import Vendor
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What of a session decides how its statement reads.
+
+    Attributes:
+        database: Current one.
+        sql_mode: See `lexer`.
+        server_charset: Default for new databases; None: not known.
+        vendor: Whose server; None: either (a dump).
+        time_zone: In which it reads times; None: not known.
+        explicit_timestamps: `explicit_defaults_for_timestamp`; None: not known.
+    """
+
+    database: str = ""
+    sql_mode: int = 0
+    server_charset: str | None = None
+    vendor: Vendor | None = None
+    time_zone: str | None = None
+    explicit_timestamps: bool | None = None
+
+
+def table_name(reader: TokenReader, session: Session) -> TableName:
+    """A table's name, with the current database where it has none.
+
+    Raises:
+        DdlSyntaxError: Something else comes.
+    """
+    if reader.accept_symbol("."):  # an old way to say "the current database"
+        return TableName(session.database, reader.name())
+    first = reader.name()
+    if reader.accept_symbol("."):
+        return TableName(first, reader.name())
+    return TableName(session.database, first)

@@ -1,0 +1,348 @@
+"""CREATE TABLE and ALTER TABLE: `parse_create_table`, `parse_alter_table`, from behind the keyword TABLE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.definitions import PRIMARY, KeyPart
+from binlog_connector.schema.operations import AlterTable, ColumnChange, CreateTable, KeySpec, TableOptions
+from binlog_connector.schema.parsing.charsets import charset_name, charset_of_collation_name
+from binlog_connector.schema.parsing.columns import parse_column
+from binlog_connector.schema.parsing.defaults import parse_default
+from binlog_connector.schema.parsing.keys import accept_if_exists, at_key, parse_key, skip_action
+from binlog_connector.schema.parsing.lexer import Kind, TokenReader
+from binlog_connector.schema.parsing.session import table_name
+from binlog_connector.schema.partitions.definition import PartitionChange
+from binlog_connector.schema.partitions.parser import (
+    parse_converted_table,
+    parse_partition_change,
+    parse_partitioning,
+)
+
+if TYPE_CHECKING:
+    from binlog_connector.schema.foreign_keys import ForeignKey
+    from binlog_connector.schema.parsing.columns import ColumnSpec
+    from binlog_connector.schema.parsing.session import Session
+
+_SELECT_WORDS = ("SELECT", "VALUES", "WITH", "TABLE")
+
+
+@dataclass(slots=True)
+class _Elements:
+    columns: list[ColumnSpec] = field(default_factory=list)
+    keys: list[KeySpec] = field(default_factory=list)
+    foreign_keys: list[ForeignKey] = field(default_factory=list)
+
+    def take_key(self, key: KeySpec | ForeignKey | None) -> None:
+        """Take one that stands by itself."""
+        if isinstance(key, KeySpec):
+            self.keys.append(key)
+        elif key is not None:
+            self.foreign_keys.append(key)
+
+    def take_column(self, column: ColumnSpec) -> None:
+        """Take one with its own keys."""
+        self.columns.append(column)
+        if column.key:
+            self.keys.append(KeySpec(PRIMARY if column.key == "primary" else "", True, (KeyPart(column.name),)))
+        if column.reference is not None:
+            self.foreign_keys.append(column.reference)
+
+
+def parse_create_table(reader: TokenReader, session: Session) -> CreateTable:
+    """Read what stands behind CREATE TABLE.
+
+    Raises:
+        DdlSyntaxError: It is not understood.
+    """
+    if_not_exists = reader.accept("IF", "NOT", "EXISTS")
+    name = table_name(reader, session)
+    elements, like = _Elements(), None
+    if reader.accept("LIKE"):
+        like = table_name(reader, session)
+    elif reader.at_symbol("(") and reader.peek(1).word == "LIKE":
+        reader.take()
+        reader.take()
+        like = table_name(reader, session)
+        reader.expect_symbol(")")
+    elif reader.at_symbol("(") and reader.peek(1).word not in ("SELECT", "WITH", "("):
+        # A foreign key looks for its parent beside its own table.
+        _parse_elements(reader, elements, replace(session, database=name.database))
+    options = replace(_parse_options(reader, session), like=like)
+    columns, keys, foreign_keys = tuple(elements.columns), tuple(elements.keys), tuple(elements.foreign_keys)
+    return CreateTable(name, columns, keys, options, if_not_exists, foreign_keys)
+
+
+def _parse_elements(reader: TokenReader, elements: _Elements, session: Session) -> None:
+    reader.expect_symbol("(")
+    while True:
+        _parse_element(reader, elements, session)
+        if reader.accept_symbol(")"):
+            return
+        reader.expect_symbol(",")
+
+
+def _parse_element(reader: TokenReader, elements: _Elements, session: Session) -> None:
+    if at_key(reader):
+        elements.take_key(parse_key(reader, session))
+    elif reader.at("PERIOD", "FOR"):
+        skip_action(reader)
+    else:
+        elements.take_column(parse_column(reader, reader.name(), session))
+
+
+def _parse_options(reader: TokenReader, session: Session) -> TableOptions:
+    options = TableOptions()
+    while not reader.at_end():
+        if reader.accept("PARTITION", "BY"):
+            options = replace(options, partitioning=parse_partitioning(reader, session))
+        elif reader.accept("WITH", "SYSTEM", "VERSIONING"):
+            options = replace(options, versioned=True)
+        elif reader.at("ENGINE"):
+            options = replace(options, engine=_engine(reader))
+        elif reader.at_any(*_SELECT_WORDS) or (reader.at_symbol("(") and reader.peek(1).word in _SELECT_WORDS):
+            return replace(options, selects=True)
+        else:
+            charset = parse_default_charset(reader)
+            if charset is None:
+                _skip_option(reader)
+            else:
+                options = replace(options, charset=charset or options.charset)
+    return options
+
+
+def _engine(reader: TokenReader) -> str:
+    reader.take()
+    reader.accept_symbol("=")
+    text = reader.take().text if reader.peek().kind is Kind.STRING else reader.name()
+    return text.lower()
+
+
+def _skip_option(reader: TokenReader) -> None:
+    if reader.at_symbol(")"):
+        raise reader.error("a table option expected")
+    reader.skip()
+    if reader.accept_symbol("="):
+        reader.skip()
+
+
+def parse_default_charset(reader: TokenReader) -> str | None:
+    """`[DEFAULT] CHARACTER SET [=] x` or `[DEFAULT] COLLATE [=] x`: the character set.
+
+    Returns:
+        None: no such option comes. Empty: one that says nothing (DEFAULT, a collation of several character sets).
+    """
+    ahead = 1 if reader.at("DEFAULT") else 0
+    word, then = reader.peek(ahead).word, reader.peek(ahead + 1).word
+    if word == "CHARSET" or word == "COLLATE":
+        steps = ahead + 1
+    elif word in ("CHARACTER", "CHAR") and then == "SET":
+        steps = ahead + 2
+    else:
+        return None
+    for _ in range(steps):
+        reader.take()
+    reader.accept_symbol("=")
+    if reader.accept("DEFAULT"):
+        return ""
+    text = reader.take().text if reader.peek().kind is Kind.STRING else reader.name()
+    if word == "COLLATE":
+        return charset_of_collation_name(text) or ""
+    return charset_name(text)
+
+
+def parse_alter_table(reader: TokenReader, session: Session) -> AlterTable:
+    """Read what stands behind ALTER TABLE.
+
+    Raises:
+        DdlSyntaxError: It is not understood.
+    """
+    accept_if_exists(reader)
+    result = AlterTable(table_name(reader, session))
+    if reader.accept("WAIT"):
+        reader.number()
+    else:
+        reader.accept("NOWAIT")
+    while not reader.at_end():
+        # Partitions may follow other actions without a comma.
+        change = parse_partition_change(reader, session)
+        result = replace(result, partitions=change) if change is not None else _action(reader, result, session)
+        if not reader.accept_symbol(",") and reader.at_symbol(")"):
+            raise reader.error("the next action expected")
+    return result
+
+
+def _action(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
+    # A foreign key looks for its parent beside its own table.
+    own = replace(session, database=alter.name.database)
+    if reader.accept("ADD"):
+        return _add(reader, alter, own)
+    if reader.accept("DROP"):
+        return _drop(reader, alter)
+    if reader.accept("MODIFY"):
+        reader.accept("COLUMN")
+        if_possible = accept_if_exists(reader)
+        name = reader.name()
+        return _changed(reader, alter, ColumnChange(parse_column(reader, name, own), name), if_possible)
+    if reader.accept("CHANGE"):
+        reader.accept("COLUMN")
+        if_possible = accept_if_exists(reader)
+        old = reader.name()
+        column = parse_column(reader, reader.name(), own)
+        return _changed(reader, alter, ColumnChange(column, old), if_possible)
+    if reader.accept("RENAME"):
+        return _rename(reader, alter, session)
+    if reader.accept("CONVERT"):
+        return _convert(reader, alter, session)
+    if reader.accept("ALTER"):
+        return _alter_column(reader, alter, session)
+    charset = parse_default_charset(reader)
+    if charset is not None:
+        return replace(alter, charset=charset or alter.charset)
+    return _other_action(reader, alter, session)
+
+
+def _alter_column(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
+    if not reader.accept("COLUMN") and reader.at_any("INDEX", "KEY", "CHECK", "CONSTRAINT"):
+        skip_action(reader)
+        return alter
+    accept_if_exists(reader)
+    name = reader.name()
+    if reader.accept("SET", "DEFAULT"):
+        # Where the column is no TIMESTAMP, the time zone does not matter.
+        default = replace(parse_default(reader, session), time_zone=session.time_zone)
+        alter = replace(alter, defaults=(*alter.defaults, (name, default)))
+    elif reader.accept("DROP", "DEFAULT"):
+        alter = replace(alter, defaults=(*alter.defaults, (name, None)))
+    skip_action(reader)
+    return alter
+
+
+def _other_action(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
+    """ENGINE, ALGORITHM, ORDER BY, tablespaces: the columns stay, but not all rows do."""
+    if reader.accept("EXCHANGE", "PARTITION"):
+        partition = reader.name()
+        _expect(reader, "WITH")
+        _expect(reader, "TABLE")
+        other = table_name(reader, session)
+        moves = f"EXCHANGE PARTITION {partition} WITH TABLE {other} exchanges rows that the log does not name"
+        alter = replace(alter, other_table=other, moves_rows=moves)
+    elif reader.at("ENGINE"):
+        alter = replace(alter, engine=_engine(reader))
+    elif reader.at("DISCARD") or reader.at("IMPORT"):
+        what = f"{reader.take().word} TABLESPACE"
+        alter = replace(alter, moves_rows=f"{what} takes or brings rows that the log does not name")
+    skip_action(reader)
+    return alter
+
+
+def _add(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
+    if reader.accept("SYSTEM", "VERSIONING"):
+        return replace(alter, versioning=True)
+    if at_key(reader):
+        elements = _Elements()
+        elements.take_key(parse_key(reader, session))
+        return _with_elements(alter, elements)
+    # PERIOD may be the name of a column: a type follows that.
+    if reader.at("PERIOD", "FOR"):
+        skip_action(reader)
+        return alter
+    reader.accept("COLUMN")
+    if_possible = accept_if_exists(reader)
+    if not reader.at_symbol("("):
+        column = parse_column(reader, reader.name(), session)
+        return _changed(reader, alter, ColumnChange(column), if_possible)
+    elements = _Elements()
+    _parse_elements(reader, elements, session)
+    changes = tuple(ColumnChange(column, if_possible=if_possible) for column in elements.columns)
+    return _with_elements(replace(alter, changes=(*alter.changes, *changes)), elements)
+
+
+def _with_elements(alter: AlterTable, elements: _Elements) -> AlterTable:
+    return replace(
+        alter,
+        new_keys=(*alter.new_keys, *elements.keys),
+        new_foreign_keys=(*alter.new_foreign_keys, *elements.foreign_keys),
+    )
+
+
+def _changed(reader: TokenReader, alter: AlterTable, change: ColumnChange, if_possible: bool) -> AlterTable:
+    if reader.accept("FIRST"):
+        change = replace(change, first=True)
+    elif reader.accept("AFTER"):
+        change = replace(change, after=reader.name())
+    elements = _Elements()
+    elements.take_column(change.column)
+    changes = (*alter.changes, replace(change, if_possible=if_possible))
+    return _with_elements(replace(alter, changes=changes), elements)
+
+
+def _drop(reader: TokenReader, alter: AlterTable) -> AlterTable:
+    if reader.accept("SYSTEM", "VERSIONING"):
+        return replace(alter, versioning=False)
+    if reader.accept("PRIMARY", "KEY"):
+        return replace(alter, dropped_keys=(*alter.dropped_keys, PRIMARY))
+    if reader.accept("INDEX") or reader.accept("KEY"):
+        accept_if_exists(reader)
+        return replace(alter, dropped_keys=(*alter.dropped_keys, reader.name()))
+    if reader.accept("FOREIGN", "KEY"):
+        accept_if_exists(reader)
+        return replace(alter, dropped_foreign_keys=(*alter.dropped_foreign_keys, reader.name()))
+    if reader.accept("CONSTRAINT"):
+        accept_if_exists(reader)
+        name = reader.name()
+        dropped = (*alter.dropped_foreign_keys, name)
+        return replace(alter, dropped_keys=(*alter.dropped_keys, name), dropped_foreign_keys=dropped)
+    if reader.at("CHECK") or reader.at("PERIOD", "FOR"):
+        skip_action(reader)
+        return alter
+    reader.accept("COLUMN")
+    if_exists = accept_if_exists(reader)
+    name = reader.name()
+    _ = reader.accept("RESTRICT") or reader.accept("CASCADE")
+    return replace(alter, dropped=(*alter.dropped, (name, if_exists)))
+
+
+def _rename(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
+    # RENAME COLUMN TO x would be a table: COLUMN is a reserved word, TO is not the old name of anything here.
+    if reader.accept("COLUMN"):
+        accept_if_exists(reader)
+        old = reader.name()
+        _expect(reader, "TO")
+        return replace(alter, column_renames=(*alter.column_renames, (old, reader.name())))
+    if reader.accept("INDEX") or reader.accept("KEY"):
+        accept_if_exists(reader)
+        old = reader.name()
+        _expect(reader, "TO")
+        return replace(alter, key_renames=(*alter.key_renames, (old, reader.name())))
+    _ = reader.accept("TO") or reader.accept("AS") or reader.accept_symbol("=")
+    return replace(alter, new_name=table_name(reader, session))
+
+
+def _expect(reader: TokenReader, word: str) -> None:
+    if not reader.accept(word):
+        raise reader.error(f"{word} expected")
+
+
+def _convert(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
+    if reader.accept("PARTITION"):
+        partition = reader.name()
+        _expect(reader, "TO")
+        _expect(reader, "TABLE")
+        table = table_name(reader, session)
+        moves = f"CONVERT PARTITION {partition} TO TABLE {table} moves rows that the log does not name"
+        change = PartitionChange(removed=(partition,))
+        return replace(alter, partition_to=table, partitions=change, moves_rows=moves)
+    if reader.accept("TABLE"):
+        table = table_name(reader, session)
+        _expect(reader, "TO")
+        change = parse_converted_table(reader, session)
+        moves = f"CONVERT TABLE {table} TO PARTITION moves rows that the log does not name"
+        return replace(alter, table_to_partition=table, partitions=change, moves_rows=moves)
+    _expect(reader, "TO")
+    charset = parse_default_charset(reader)
+    if charset is None:
+        raise reader.error("CHARACTER SET expected")
+    collate = parse_default_charset(reader)
+    return replace(alter, charset=collate or charset or None, convert=True, convert_to_default=not (collate or charset))

@@ -1,0 +1,1 @@
+"""Compressed events and transactions, and what stands in them, in their place."""

@@ -1,0 +1,1 @@
+"""Global transaction ids of both vendors: single ones, positions, sets, and where they are in a log."""

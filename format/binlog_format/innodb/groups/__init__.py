@@ -1,0 +1,1 @@
+"""From commit records to event groups, with their events or without."""

@@ -1,0 +1,185 @@
+"""Commit records to blocks of event groups: `GroupReader`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_format.errors import BinlogError, CorruptError
+from binlog_format.innodb.extents import extent_runs
+from binlog_format.innodb.groups.block_builder import BlockBuilder
+from binlog_format.innodb.groups.commit_kernels import COMMIT_DONE, COMMIT_NO_ROOM, read_commit_integers
+from binlog_format.innodb.layout import (
+    CHUNK_HEADER_SIZE,
+    CHUNK_KIND_MASK,
+    COMMIT_HEADER_INTS_MAX,
+    COMMIT_HEADER_SIZE_MAX,
+    RecordKind,
+)
+from binlog_format.innodb.out_of_band.forest import Forest, OobSet
+from binlog_format.innodb.out_of_band.node_table import NodeTable
+from binlog_format.innodb.out_of_band.oob_reader import OobReader
+from binlog_format.innodb.pages.page_runs import PageRuns
+from binlog_format.innodb.records import RecordReader
+from binlog_format.innodb.scanner import window_extents
+from binlog_format.log import BLOCK_SIZE
+from binlog_format.position import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from binlog_format.block import Block, Table
+    from binlog_format.innodb.pages.pages import PageReader
+    from binlog_format.innodb.scanner import CommitScanner, CommitWindow, LongRecord
+    from binlog_format.position import Position
+
+
+class GroupReader:
+    """Gives the event groups that a scanner's commit records stand for.
+
+    Args:
+        reader: Where pages come from.
+        scanner: Finds the commit records.
+    """
+
+    def __init__(self, reader: PageReader, scanner: CommitScanner) -> None:
+        self._scanner = scanner
+        self._files = reader.files
+        self._runs = PageRuns(reader)
+        self._records = RecordReader(reader, self._runs)
+        self._nodes = NodeTable()
+        self._forest = Forest(reader.files, self._records, self._nodes)
+        self._oob = OobReader(reader.files, self._records, self._forest)
+        self._builder = BlockBuilder(reader)
+        self._position: Position | None = None  # where reading goes on after all that has been taken
+        self._page_size = 0
+
+    def blocks(self) -> Iterator[Block]:
+        """The blocks. The last one may be empty: its `next_position` says how far reading has come.
+
+        Raises:
+            BinlogError: When all groups before the damage have been given.
+        """
+        given: Position | None = None
+        error: BinlogError | None = None
+        try:
+            for block in self._full_blocks():
+                given = block.next_position
+                yield block
+        except BinlogError as raised:
+            error = raised
+        has_moved = error is None and self._position != given
+        if self._position is not None and (self._builder.group_count > 0 or has_moved):
+            yield self._builder.take(self._position)
+        if error is not None:
+            raise error
+
+    def _full_blocks(self) -> Iterator[Block]:
+        """Blocks that have become large enough; the rest stays in the builder."""
+        for window in self._scanner.windows():
+            self._page_size = window.pages.page_size
+            self._runs.borrow(window.pages.runs())
+            self._nodes.collect(window.pages.pages(), window.chunks)
+            yield from self._take(window)
+            self._position = window.next_position
+            is_oob = window.chunks["type"] & CHUNK_KIND_MASK == RecordKind.OOB
+            if is_oob.any() and not window.records["oob_records"].any():
+                window.pages.retain()  # a large transaction, whose commit record comes later
+
+    def _take(self, window: CommitWindow) -> Iterator[Block]:
+        """Take all groups of a window."""
+        records = window.records
+        if window.long_record is not None:
+            self._position = window.long_record.position
+            yield from self._add_long(window.long_record)
+            yield from self._flush_piece(self._position_after(window, 0))
+        if self._builder.group_count > 0 and self._builder.size + int(records["size"].sum()) > BLOCK_SIZE:
+            yield self._builder.take(self._position_after(window, 0))
+        row = 0
+        while row < len(records):
+            self._position = _position_of(window, row)
+            code, row = self._builder.append_groups(window, row, self._forest.walk())
+            if code == COMMIT_DONE:
+                return
+            self._position = _position_of(window, row)
+            if code == COMMIT_NO_ROOM and self._builder.group_count > 0:
+                yield self._builder.take(self._position)
+                continue
+            yield from self._add_oob(window, row)
+            row += 1
+            yield from self._flush_piece(self._position_after(window, row))
+
+    def _add_oob(self, window: CommitWindow, row: int) -> Iterator[Block]:
+        """Take record *row*, whose events are out-of-band."""
+        record = window.records[row]
+        chunks = window.chunks[int(record["first"]) : int(record["end"])]
+        extents = window_extents(window.pages, chunks[chunks["type"] & CHUNK_KIND_MASK == RecordKind.COMMIT])
+        first = OobSet(
+            int(record["oob_records"]),
+            (int(record["first_file_no"]), int(record["first_offset"])),
+            (int(record["last_file_no"]), int(record["last_offset"])),
+        )
+        second = OobSet(
+            int(record["oob_records_second_set"]),
+            (int(record["first_file_no_second_set"]), int(record["first_offset_second_set"])),
+            (int(record["last_file_no_second_set"]), int(record["last_offset_second_set"])),
+        )
+        file_offset = int(extents["file_offset"][0]) - CHUNK_HEADER_SIZE
+        yield from self._add_group(
+            _position_of(window, row), file_offset, [extents], int(record["header_size"]), (first, second)
+        )
+
+    def _add_long(self, record: LongRecord) -> Iterator[Block]:
+        """Take a commit record that is longer than a window."""
+        position = record.position
+        head = self._records.head(position.file_no, record.file_offset, RecordKind.COMMIT, COMMIT_HEADER_SIZE_MAX)
+        values = np.zeros(COMMIT_HEADER_INTS_MAX, dtype=np.uint64)
+        header_size = read_commit_integers(head, len(head), values)
+        if header_size < 0:
+            place = Place(self._files.path(position.file_no), page=position.page, byte=record.file_offset)
+            raise CorruptError("BAD_CHUNK", "the header of the commit record cannot be read", at=place)
+        count, *places = (int(value) for value in values)
+        first = OobSet(count, (places[0], places[1]), (places[2], places[3]))
+        second = OobSet(places[4], (places[5], places[6]), (places[7], places[8]))
+        yield from self._add_group(position, record.file_offset, record.extents, header_size, (first, second))
+
+    def _add_group(
+        self,
+        position: Position,
+        file_offset: int,
+        commit_extents: list[Table],
+        header_size: int,
+        oob_sets: tuple[OobSet, OobSet],
+    ) -> Iterator[Block]:
+        """Take one group in parts: what its commit record holds, then both sets of out-of-band data."""
+        builder = self._builder
+        builder.begin_group(position, file_offset, (oob_sets[0].count, oob_sets[1].count))
+        try:
+            skip = header_size
+            for extents in commit_extents:
+                for run, pieces in extent_runs(self._runs, extents, self._page_size):
+                    file_start = run.first_page * self._page_size
+                    skip = builder.append_pieces(run.data, pieces, skip, run.file_no, file_start)
+                    yield from builder.cut_pieces()
+            for oob in oob_sets:
+                if oob.count > 0:
+                    yield from self._oob.append(builder, oob, (position.file_no, file_offset))
+            builder.end_group()
+        except BinlogError:
+            builder.drop_group()
+            raise
+
+    def _flush_piece(self, next_position: Position) -> Iterator[Block]:
+        """A block that ends a large group holds nothing else."""
+        if self._builder.ends_with_piece:
+            yield self._builder.take(next_position)
+
+    def _position_after(self, window: CommitWindow, row: int) -> Position:
+        return _position_of(window, row) if row < len(window.records) else window.next_position
+
+
+def _position_of(window: CommitWindow, row: int) -> Position:
+    """Position of record *row* of a window."""
+    chunk = window.chunks[int(window.records["first"][row])]
+    return window.pages.position(int(chunk["page"]), int(chunk["number"]))

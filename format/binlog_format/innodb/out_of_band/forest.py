@@ -1,0 +1,180 @@
+"""Out-of-band data in order: `Forest.nodes` finds the records that a commit record refers to.
+
+A transaction that outgrows its cache is written in parts, each a record, before its commit record. The records form a
+list of perfect binary trees (reading specification, section 5; writing specification, section 12): an inner node comes
+after its two children, the first leaf of a tree links to the root of the tree before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_format.innodb.compressed_int_kernels import read_ints
+from binlog_format.innodb.layout import OOB_HEADER_INTS, OOB_HEADER_SIZE_MAX, RecordKind
+from binlog_format.innodb.out_of_band.forest_kernels import (
+    FOREST_BAD_COUNT,
+    FOREST_BAD_FIRST,
+    FOREST_BAD_INDEX,
+    FOREST_DONE,
+    FOREST_NOT_BEFORE,
+    FOREST_ORDER_FULL,
+    FOREST_TOO_DEEP,
+    FOREST_TOO_MANY,
+    FOREST_UNKNOWN,
+    NUMBER_BITS_MAX,
+    STATE_COUNT,
+    STATE_DEPTH,
+    STATE_SIZE,
+    WANTED_SIZE,
+    start_walk,
+    walk_forest,
+)
+from binlog_format.innodb.out_of_band.node_table import NodeTable
+from binlog_format.innodb.pages.page_runs import RUN_SIZE_MAX
+from binlog_format.innodb.records import bad_reference
+from binlog_format.innodb.tables import NODE_DTYPE, ORDER_DTYPE, VISIT_DTYPE, Walk
+from binlog_format.position import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from binlog_format.block import Table
+    from binlog_format.errors import CorruptError
+    from binlog_format.innodb.files import LogFiles
+    from binlog_format.innodb.records import RecordReader
+
+DEPTH_MAX = 4096
+"""Nodes on the way to a leaf: the heights of all trees together, below a thousand for 2**30 records."""
+
+ORDER_SIZE = 4096
+"""Records put in order at a time."""
+
+# A place of a record: file number, and byte in that file of its first chunk's type.
+FilePlace = tuple[int, int]
+NO_PLACE: FilePlace = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class OobSet:
+    """What a commit record says about one set of out-of-band data.
+
+    Attributes:
+        count: Records in it.
+        first: The first one.
+        last: The root of the last tree.
+    """
+
+    count: int
+    first: FilePlace
+    last: FilePlace
+
+
+class Forest:
+    """Walks the trees of sets of out-of-band data.
+
+    Args:
+        files: The log's files, for the names in errors.
+        records: Reads the records that the scan has not passed, or passed too long ago.
+        nodes: Those that it has passed; None: there was no scan.
+    """
+
+    def __init__(self, files: LogFiles, records: RecordReader, nodes: NodeTable | None = None) -> None:
+        self._files = files
+        self._records = records
+        self._nodes = NodeTable() if nodes is None else nodes
+        self._given = np.zeros(1, dtype=NODE_DTYPE)
+        self._given["offset"] = -1
+        self._stack = np.empty(DEPTH_MAX, dtype=VISIT_DTYPE)
+        self._state = np.zeros(STATE_SIZE, dtype=np.int64)
+        self._wanted = np.zeros(WANTED_SIZE, dtype=np.int64)
+        self._order = np.empty(ORDER_SIZE, dtype=ORDER_DTYPE)
+        self._last_read: FilePlace = (-1, 0)
+
+    def walk(self) -> Walk:
+        """What a walk needs, over the records that have been passed by now."""
+        return Walk(self._nodes.rows, self._given, self._stack, self._state, self._wanted, self._order)
+
+    def nodes(self, oob: OobSet, commit: FilePlace) -> Iterator[Table]:
+        """The records of a set in the order of their payload: 0, 1, ... count - 1.
+
+        Args:
+            oob: The set.
+            commit: The commit record; everything it refers to lies before it.
+
+        Yields:
+            `ORDER_DTYPE`, some records at a time; overwritten by the next step.
+
+        Raises:
+            CorruptError: `OOB_REFERENCE`: indexes, count, first place or order are not what a server writes; and
+                what reading a record raises.
+            DataLossError: A file that is referred to is not there.
+        """
+        for place in (oob.first, oob.last):
+            if max(place) >> NUMBER_BITS_MAX:
+                raise self._error(commit, f"there can be no file {place[0]} with a byte {place[1]:#x}")
+        walk = self.walk()
+        self._wanted[:] = oob.count, *oob.first
+        start_walk(walk, *oob.last, *commit)
+        order = self._order
+        while True:
+            code, written = walk_forest(walk._replace(order=order))
+            if code == FOREST_UNKNOWN:
+                # What has been put in order so far stays; the walk goes on behind it.
+                self._read(self._top())
+                order = order[written:]
+                continue
+            filled = self._order[: len(self._order) - len(order) + written]
+            order = self._order
+            if len(filled) > 0:
+                yield filled
+            if code == FOREST_DONE:
+                return
+            if code != FOREST_ORDER_FULL:
+                raise self._walk_error(code, oob)
+
+    def _top(self) -> FilePlace:
+        entry = self._stack[self._state[STATE_DEPTH] - 1]
+        return int(entry["file_no"]), int(entry["offset"])
+
+    def _read(self, place: FilePlace) -> None:
+        """Read the header of one record by its place."""
+        file_no, offset = place
+        # Mostly the next one in the file comes next, but for the way down to the first one of a tree.
+        is_next = file_no == self._last_read[0] and 0 <= offset - self._last_read[1] < RUN_SIZE_MAX
+        self._last_read = place
+        head = self._records.head(file_no, offset, RecordKind.OOB, OOB_HEADER_SIZE_MAX, is_next=is_next)
+        integers = np.empty(OOB_HEADER_INTS, dtype=np.uint64)
+        header_size, count = read_ints(head, 0, len(head), integers)
+        if header_size < 0 or count < OOB_HEADER_INTS:
+            raise self._error(place, "the record's header is cut off")
+        numbers = integers.tolist()
+        if max(numbers) >> NUMBER_BITS_MAX:
+            raise self._error(place, f"there can be no record with the numbers {', '.join(map(str, numbers))}")
+        self._given[0] = (file_no, offset, 0, *numbers, header_size)
+
+    def _walk_error(self, code: int, oob: OobSet) -> CorruptError:
+        """The error that a walk ended with."""
+        if code == FOREST_BAD_COUNT:
+            return self._error(oob.last, f"expected {oob.count} records, got {self._state[STATE_COUNT]}")
+        place = self._top()
+        entry = self._stack[self._state[STATE_DEPTH] - 1]
+        expected = int(self._state[STATE_COUNT])
+        if code == FOREST_NOT_BEFORE:
+            bound = f"byte {entry['bound_offset']:#x} of file {entry['bound_file_no']}"
+            return self._error(place, f"it does not lie before {bound}, which needs it")
+        if code == FOREST_TOO_DEEP:
+            return self._error(place, f"the trees are deeper than {DEPTH_MAX}")
+        if code == FOREST_BAD_INDEX:
+            return self._error(place, f"expected record {expected} of its transaction, got {entry['index']}")
+        if code == FOREST_TOO_MANY:
+            return self._error(place, f"the transaction has {oob.count} records, here is one more")
+        if code == FOREST_BAD_FIRST:
+            first = f"byte {oob.first[1]:#x} of file {oob.first[0]}"
+            return self._error(place, f"expected the first record at {first}")
+        return self._error(place, "it lies before the record that comes before it")
+
+    def _error(self, place: FilePlace, reason: str) -> CorruptError:
+        return bad_reference(Place(self._files.path(place[0]), byte=place[1]), reason)

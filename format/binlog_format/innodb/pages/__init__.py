@@ -1,0 +1,1 @@
+"""Pages of `.ibb` files: read, verified, and joined to windows and runs."""

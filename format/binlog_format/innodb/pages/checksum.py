@@ -1,0 +1,74 @@
+"""Page checksums: `page_checksum`, `set_page_checksum`, `verify_pages`.
+
+The last 4 bytes of a written page are the CRC-32C (Castagnoli) of the bytes before them, little endian; a page that
+was never written is zero throughout and has none (reading specification, sections 2 and 3).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from binlog_format.innodb.layout import PAGE_CHECKSUM_SIZE, PAGE_CHECKSUM_STRUCT
+
+if TYPE_CHECKING:
+    from binlog_format.kernels import Bytes
+
+
+class PageState(IntEnum):
+    """What a page is, by its checksum."""
+
+    GOOD = 0
+    ZERO = 1  # never written
+    BAD = 2
+
+
+def page_checksum(page: bytes | bytearray | memoryview) -> int:
+    """CRC-32C of a whole page without its last 4 bytes."""
+    return crc32c(memoryview(page)[:-PAGE_CHECKSUM_SIZE])
+
+
+def stored_checksum(page: bytes | bytearray | memoryview) -> int:
+    """The checksum that a whole page carries."""
+    checksum: int = PAGE_CHECKSUM_STRUCT.unpack_from(page, len(page) - PAGE_CHECKSUM_SIZE)[0]
+    return checksum
+
+
+def set_page_checksum(page: bytearray | memoryview) -> None:
+    """Write the checksum of a whole page into its last 4 bytes."""
+    PAGE_CHECKSUM_STRUCT.pack_into(page, len(page) - PAGE_CHECKSUM_SIZE, page_checksum(page))
+
+
+def verify_pages(data: Bytes, page_size: int) -> tuple[int, PageState]:
+    """Check pages in turn until one is not good.
+
+    Args:
+        data: Whole pages.
+        page_size: In bytes.
+
+    Returns:
+        How many good pages there are at the start of *data*, and the state of the page that ended the count (`GOOD`
+        when all are).
+    """
+    from binlog_format.innodb.pages.checksum_kernels import (
+        count_good_pages,  # compiled code; headers are read without it
+    )
+
+    good = _count_good_pages(data, page_size) if count_good_pages is None else count_good_pages(data, page_size)
+    if good == len(data) // page_size:
+        return good, PageState.GOOD
+    # A page of zeros has a computed checksum that is not zero, so it always ends up here.
+    is_written = data[good * page_size : (good + 1) * page_size].any()
+    return good, PageState.BAD if is_written else PageState.ZERO
+
+
+def _count_good_pages(data: Bytes, page_size: int) -> int:
+    """As the kernel of that name, on processors that it is not for."""
+    view = data.data
+    for start in range(0, len(data), page_size):
+        page = view[start : start + page_size]
+        if page_checksum(page) != stored_checksum(page):
+            return start // page_size
+    return len(data) // page_size

@@ -1,0 +1,164 @@
+"""Verified pages of a log, in order: `PageReader`.
+
+Nothing in a page is believed before its checksum is verified. What is not there yet is told from damage by what lies
+behind: the server writes pages strictly in order, so a page is final once a later one, or the next file's header, is
+on disk (writing specification, section 3).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_format.block import EVENT_DTYPE
+from binlog_format.errors import CorruptError, DataLossError
+from binlog_format.innodb.files import READ_ATTEMPTS
+from binlog_format.innodb.layout import PAGE_SIZE_MAX
+from binlog_format.innodb.pages.checksum import PageState, page_checksum, stored_checksum, verify_pages
+from binlog_format.kernels import empty_bytes
+from binlog_format.recycling import Recycler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from binlog_format.innodb.files import LogFiles, OpenFile
+    from binlog_format.kernels import Bytes
+
+
+class Stop(Enum):
+    """Why no more pages were given."""
+
+    FULL = "the buffer is full"
+    FILE_END = "the file has no more pages"
+    NOT_YET = "the next page has not been written, or not completely"
+
+
+class PageReader:
+    """Reads runs of verified pages.
+
+    Attributes:
+        files: The log's files.
+        page_buffers: Memory for windows of pages, used again by the next read of the log.
+        data_buffers: The same for event bytes.
+        event_tables: The same for event tables.
+
+    Args:
+        files: The log's files.
+        check_end: Tells whether a file is whole before reading goes on in the next one; False: not yet to be told.
+    """
+
+    def __init__(self, files: LogFiles, check_end: Callable[[PageReader, OpenFile, OpenFile], bool]) -> None:
+        self.files = files
+        self.page_buffers = Recycler(np.dtype(np.uint8))
+        self.data_buffers = Recycler(np.dtype(np.uint8))
+        self.event_tables = Recycler(EVENT_DTYPE)
+        self._check_end = check_end
+        self._whole_files: set[tuple[int, int]] = set()
+        self._page = empty_bytes(PAGE_SIZE_MAX)
+
+    def read(self, file: OpenFile, page: int, buffer: Bytes) -> tuple[int, Stop]:
+        """Fill *buffer* with good pages of *file* from *page* on.
+
+        Returns:
+            How many pages were given, and why not more.
+
+        Raises:
+            CorruptError: `PAGE_CHECKSUM`: the very first page is damaged, and waiting will not help. Damage further on
+                shows when the read begins there.
+        """
+        page_size = file.page_size
+        size = file.source.read_into(page * page_size, buffer)
+        whole = buffer[: size - size % page_size]
+        count, state = verify_pages(whole, page_size)
+        if state is PageState.GOOD:
+            return count, Stop.FULL if len(whole) == len(buffer) else Stop.FILE_END
+        if count > 0:
+            return count, Stop.FULL  # the caller comes back for the page that is not good
+        return self._judge(file, page, buffer[:page_size])
+
+    def reread(self, file: OpenFile, page: int, target: Bytes) -> bool:
+        """Read one page again; False: it is still not good."""
+        page_size = file.page_size
+        scratch = self._page[:page_size]
+        if file.source.read_into(page * page_size, scratch) < page_size:
+            return False
+        if verify_pages(scratch, page_size)[1] is not PageState.GOOD:
+            return False
+        target[:] = scratch
+        return True
+
+    def next_file(self, file: OpenFile) -> OpenFile | None:
+        """The file after *file*, whose last page has been read; None when it has not been begun.
+
+        Raises:
+            DataLossError: `FILE_PURGED`: it is missing, but a later one is there; `LOG_RESET`: the log was begun anew.
+            CorruptError: `HEADER`: it is empty, but a later one is not.
+        """
+        following = self.files.begun(file.file_no + 1)
+        if following is None:
+            later = self.files.later_begun(file.file_no)
+            if later is None:
+                return None
+            following = self.files.existing(file.file_no + 1)
+        self.files.check_same(file)
+        return following if self._is_whole(file, following) else None
+
+    def _is_whole(self, file: OpenFile, following: OpenFile) -> bool:
+        known = file.file_no, file.header.lsn
+        if known in self._whole_files:
+            return True
+        # Noted before the check, which may itself read on into the next file.
+        self._whole_files.add(known)
+        is_whole = False
+        try:
+            is_whole = self._check_end(self, file, following)
+        finally:
+            if not is_whole:
+                self._whole_files.discard(known)
+        return is_whole
+
+    def has_data_behind(self, file: OpenFile, page: int) -> str | None:
+        """What is known to have been written after *page* of *file*, for a message; None: nothing."""
+        if page + 1 < file.page_count():
+            following = self._page[: file.page_size]
+            if file.source.read_into((page + 1) * file.page_size, following) == file.page_size and following.any():
+                return f"page {page + 1}"
+        if self.files.begun(file.file_no + 1) is not None:
+            return self.files.name(file.file_no + 1)
+        # The server makes file N+2 only when N is complete and on disk, so its existence is enough.
+        if self.files.size(file.file_no + 2) is not None:
+            return self.files.name(file.file_no + 2)
+        later = self.files.later_begun(file.file_no)
+        return None if later is None else self.files.name(later)
+
+    def _judge(self, file: OpenFile, page: int, target: Bytes) -> tuple[int, Stop]:
+        """Decide about a page that is not good: read it again, look behind it, and read it once more."""
+        for _ in range(READ_ATTEMPTS):
+            if self.reread(file, page, target):
+                return 1, Stop.FULL
+            if page >= file.page_count():
+                return 0, Stop.FILE_END
+        behind = self.has_data_behind(file, page)
+        if behind is None:
+            return 0, Stop.NOT_YET
+        # Now that something lies behind it the page is final; it may have become so between the two looks.
+        if self.reread(file, page, target):
+            return 1, Stop.FULL
+        if page >= file.page_count():
+            return 0, Stop.FILE_END
+        if not target.any() and not behind.startswith("page"):
+            raise DataLossError(
+                "TRUNCATED_TRANSACTION",
+                f"nothing has been written from here on, though {behind} was made after it",
+                at=file.place(page),
+                hint="The file was cut off or copied before it was complete; copy it again",
+            )
+        stored, computed = stored_checksum(target.data), page_checksum(target.data)
+        raise CorruptError(
+            "PAGE_CHECKSUM",
+            f"page CRC-32C: stored {stored:#010x}, computed {computed:#010x}; {behind} was written after it",
+            at=file.place(page),
+            hint="The page is damaged; take the file from a backup, or start behind it",
+        )

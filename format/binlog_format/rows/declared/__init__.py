@@ -1,0 +1,1 @@
+"""What statements declare of columns, where the log does not say it: types, layouts, defaults."""

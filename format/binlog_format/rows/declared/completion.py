@@ -1,0 +1,208 @@
+"""What a schema says about a table beyond its table map: `LayoutCompletion`, put in by `apply_completion`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import SchemaError
+from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET, ColumnType
+from binlog_format.rows.declared.declared_defaults import DeclaredDefault, Generated
+from binlog_format.rows.declared.declared_types import fits
+
+if TYPE_CHECKING:
+    from binlog_format.events.table_map import Column, TableLayout
+
+_SIZED = frozenset({ColumnType.STRING, ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.VARCHAR_COMPRESSED})
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCompletion:
+    """What a schema says about one column.
+
+    Attributes:
+        name: Of the column.
+        declared: Type name and numbers in lower case, as the server spells them (`int(11)`, `datetime(3)`, `uuid`);
+            None: nothing is said of the column but its name.
+        unsigned: Of a numeric column; None for others.
+        charset: Of a text, ENUM or SET column, `binary` for binary strings; None for others, and where the schema
+            does not say which one the table got.
+        enum_values: Texts of an ENUM or SET column.
+        default: What stands behind DEFAULT; None: nothing, or nothing is said of the column but its name.
+        generated: It is computed from other columns.
+    """
+
+    name: str
+    declared: str | None = None
+    unsigned: bool | None = None
+    charset: str | None = None
+    enum_values: tuple[str, ...] | None = None
+    default: DeclaredDefault | None = None
+    generated: Generated | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutCompletion:
+    """What a schema says about a table, its columns in the order of the table map.
+
+    Attributes:
+        columns: All columns, those too that SELECT * hides.
+        keys: Column indices of each key without prefixes of NULL-able columns that identifies rows, the best first:
+            the first one whose columns cannot be NULL is the primary key.
+    """
+
+    columns: tuple[ColumnCompletion, ...]
+    keys: tuple[tuple[int, ...], ...] = ()
+
+    def to_json(self) -> str:
+        """Compact text that `from_json` reads; equal for equal completions."""
+        columns = []
+        for column in self.columns:
+            entry: dict[str, object] = {"name": column.name}
+            if column.declared is not None:
+                entry["type"] = column.declared
+            if column.unsigned is not None:
+                entry["unsigned"] = column.unsigned
+            if column.charset is not None:
+                entry["charset"] = column.charset
+            if column.enum_values is not None:
+                entry["values"] = column.enum_values
+            if column.default is not None:
+                entry["default"] = column.default.to_list()
+            if column.generated is not None:
+                entry["generated"] = column.generated.value
+            columns.append(entry)
+        return json.dumps({"columns": columns, "keys": self.keys}, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> LayoutCompletion:
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError: *text* is something else.
+        """
+        try:
+            content = json.loads(text)
+            columns = tuple(
+                ColumnCompletion(
+                    entry["name"],
+                    entry.get("type"),
+                    entry.get("unsigned"),
+                    entry.get("charset"),
+                    tuple(entry["values"]) if "values" in entry else None,
+                    DeclaredDefault.from_list(entry["default"]) if "default" in entry else None,
+                    Generated(entry["generated"]) if "generated" in entry else None,
+                )
+                for entry in content["columns"]
+            )
+            return cls(columns, tuple(tuple(key) for key in content["keys"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not the completion of a layout: {text[:100]}") from error
+
+
+def apply_completion(layout: TableLayout, text: str, source: str = "the schema") -> TableLayout:
+    """*layout* with what its table map leaves open.
+
+    Where the table map says something, it stays: character sets, texts of ENUM and SET, the primary key.
+
+    Args:
+        layout: As `parse_table_map` gave it.
+        text: `LayoutCompletion.to_json`; empty changes nothing.
+        source: What says so, for messages.
+
+    Raises:
+        SchemaError: `COLUMN_COUNT_MISMATCH`; `COLUMN_MISMATCH`: a column has another name, type or sign in the table
+            map. Then nothing of the completion can be trusted: it is that of another table, or of another time.
+        ValueError: *text* is not a completion.
+    """
+    if not text:
+        return layout
+    completion = LayoutCompletion.from_json(text)
+    if len(completion.columns) != len(layout.columns):
+        raise SchemaError(
+            "COLUMN_COUNT_MISMATCH",
+            f"{layout.full_name}: the log has {len(layout.columns)} columns, {source} has {len(completion.columns)}: "
+            + _both_lists(layout, completion),
+            hint=_HINT,
+        )
+    for number, (column, said) in enumerate(zip(layout.columns, completion.columns, strict=True)):
+        why = contradiction(layout, column, said)
+        if why is not None:
+            raise SchemaError(
+                "COLUMN_MISMATCH",
+                f"{layout.full_name}: column {number + 1}: {why}: {source} is not that of the table in the "
+                f"log: {_both_lists(layout, completion)}",
+                hint=_HINT,
+            )
+    columns = tuple(
+        replace(
+            column,
+            name=said.name if column.name is None else column.name,
+            unsigned=said.unsigned if column.unsigned is None else column.unsigned,
+            charset=said.charset if column.charset is None else column.charset,
+            enum_values=said.enum_values if column.enum_values is None else column.enum_values,
+            declared=said.declared,
+        )
+        for column, said in zip(layout.columns, completion.columns, strict=True)
+    )
+    content = layout.table_map[TABLE_BODY_OFFSET:] + text.encode()
+    return replace(
+        layout,
+        columns=columns,
+        primary_key=layout.primary_key or _primary_key(layout, completion),
+        digest=hashlib.sha256(content).hexdigest()[:16],
+        completion=text,
+    )
+
+
+_HINT = (
+    "Give a schema file that was true where the reading starts, or start behind the change; "
+    "binlog_row_metadata=FULL on the server makes schemas needless"
+)
+
+
+def contradiction(layout: TableLayout, column: Column, said: ColumnCompletion) -> str | None:
+    """Why *column* of *layout* cannot be the one that *said* speaks of; None: it can."""
+    if column.name is not None and column.name.casefold() != said.name.casefold():
+        return f"the log calls it {column.name!r}, the schema {said.name!r}"
+    labels = None if said.enum_values is None else len(said.enum_values)
+    if said.declared is not None and not fits(column, said.declared, said.charset, labels, layout.vendor):
+        return f"the log has {_logged(column)}, the schema {_said(said)}"
+    if column.unsigned is not None and said.unsigned is not None and column.unsigned != said.unsigned:
+        return f"the log has {_logged(column)}, the schema {_said(said)}"
+    return None
+
+
+def _primary_key(layout: TableLayout, completion: LayoutCompletion) -> tuple[int, ...]:
+    for key in completion.keys:
+        if not any(layout.columns[column].nullable for column in key):
+            return key
+    return ()
+
+
+def _both_lists(layout: TableLayout, completion: LayoutCompletion) -> str:
+    logged = ", ".join(_logged(column) for column in layout.columns)
+    said = ", ".join(_said(column) for column in completion.columns)
+    return f"log: [{logged}]; schema: [{said}]"
+
+
+def _logged(column: Column) -> str:
+    text = column.type.name
+    if column.type in _SIZED:
+        text += f"({column.size_max} bytes)"
+    elif column.type in (ColumnType.NEWDECIMAL, ColumnType.BIT):
+        first, second = column.metadata & 0xFF, column.metadata >> 8
+        text += f"({first},{second})" if column.type is ColumnType.NEWDECIMAL else f"({first + 8 * second})"
+    elif column.type in (ColumnType.ENUM, ColumnType.SET):
+        text += f"({column.metadata >> 8} bytes)"
+    elif column.metadata:
+        text += f"({column.metadata})"
+    if column.unsigned:
+        text += " UNSIGNED"
+    return text if column.name is None else f"{column.name} {text}"
+
+
+def _said(said: ColumnCompletion) -> str:
+    return f"{said.name} {said.declared or '?'}{' unsigned' if said.unsigned else ''}"

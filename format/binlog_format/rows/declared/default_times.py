@@ -1,0 +1,167 @@
+"""Dates and times that statements declare as defaults: `declared_time(column, default, ...)`."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import TYPE_CHECKING
+
+from binlog_format.events.table_map_layout import ColumnType
+from binlog_format.rows.declared.declared_defaults import DefaultKind
+from binlog_format.rows.decoding import TimeType, ZeroDates
+from binlog_format.rows.values.temporal import fraction_digits
+
+if TYPE_CHECKING:
+    from binlog_format.events.table_map import Column
+    from binlog_format.rows.declared.declared_defaults import DeclaredDefault, Moment
+    from binlog_format.rows.decoding import Decoding
+
+DATE_TYPES = frozenset({ColumnType.DATE, ColumnType.NEWDATE})
+DATETIME_TYPES = frozenset({ColumnType.DATETIME, ColumnType.DATETIME2})
+TIMESTAMP_TYPES = frozenset({ColumnType.TIMESTAMP, ColumnType.TIMESTAMP2})
+TIME_TYPES = frozenset({ColumnType.TIME, ColumnType.TIME2})
+
+_MICROS = 1_000_000
+_DIGITS_MAX = 6
+_HOURS_MAX = 838
+_DATE = re.compile(
+    r"(?P<year>\d{4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})"
+    r"(?:[ T](?P<hour>\d{1,2}):(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<fraction>\d{1,6}))?)?)?",
+    re.ASCII,
+)
+_NUMBER_DATE = re.compile(
+    r"(?P<year>\d{4})(?P<month>\d\d)(?P<day>\d\d)(?:(?P<hour>\d\d)(?P<minute>\d\d)(?P<second>\d\d))?"
+    r"(?P<fraction>(?!))?",
+    re.ASCII,
+)
+_TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?", re.ASCII)
+_OFFSET = re.compile(r"([+-])(\d{1,2}):(\d\d)", re.ASCII)
+_UTC_NAMES = frozenset({"utc", "gmt", "etc/utc", "etc/gmt", "zulu"})
+_EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a DATETIME has no time zone either
+
+
+class UnknownDefaultError(Exception):
+    """What a column holds when nobody says cannot be worked out.
+
+    Args:
+        reason: Why, in a few words.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def declared_time(
+    column: Column, default: DeclaredDefault, decoding: Decoding, moment: Moment | None
+) -> datetime.date | int | str | None:
+    """The value of a date or time column.
+
+    Args:
+        column: Of one of the types named above.
+        default: Neither NULL nor UNKNOWN.
+        decoding: What becomes of zero dates and of times.
+        moment: When the statement ran that puts the default into rows; None: that is not known.
+
+    Returns:
+        A date; of DATETIME and TIMESTAMP microseconds since 1970, in UTC for the latter; of TIME text or microseconds.
+        None for a zero or partial date.
+
+    Raises:
+        UnknownDefaultError: It cannot be worked out.
+    """
+    if column.type in TIME_TYPES:
+        return _time(default, fraction_digits(column), decoding.time_type)
+    if default.kind is DefaultKind.NOW:
+        return _now(column, default, moment)
+    if default.kind not in (DefaultKind.TEXT, DefaultKind.NUMBER):
+        raise UnknownDefaultError("bytes for a date")
+    pattern = _DATE if default.kind is DefaultKind.TEXT and "-" in default.text else _NUMBER_DATE
+    match = pattern.fullmatch(default.text.strip())
+    if match is None and default.text.strip("0:- .") == "" and "0" in default.text:
+        _check_zero(decoding)
+        return None
+    if match is None:
+        raise UnknownDefaultError("a date in an unusual spelling")
+    micros = _micros(match)
+    if micros is None:
+        _check_zero(decoding)
+        return None
+    if column.type in DATE_TYPES:
+        day = datetime.timedelta(days=1)
+        days, rest = divmod(datetime.timedelta(microseconds=micros), day)
+        if rest:
+            raise UnknownDefaultError("a time of day for a DATE")
+        return (_EPOCH + days * day).date()
+    if micros % 10 ** (_DIGITS_MAX - fraction_digits(column)):
+        raise UnknownDefaultError("more digits of a second than the column has")
+    if column.type in TIMESTAMP_TYPES:
+        return micros - zone_offset(default.time_zone)
+    return micros
+
+
+def _check_zero(decoding: Decoding) -> None:
+    if decoding.zero_dates is ZeroDates.ERROR:
+        raise UnknownDefaultError("a zero date, which option zeroDates=error refuses")
+
+
+def _micros(match: re.Match[str]) -> int | None:
+    year, month, day = (int(match[name]) for name in ("year", "month", "day"))
+    if year == 0 or month == 0 or day == 0:
+        return None
+    hour, minute, second = (int(match[name] or 0) for name in ("hour", "minute", "second"))
+    try:
+        moment = datetime.datetime(year, month, day, hour, minute, second)  # noqa: DTZ001
+    except ValueError as error:
+        raise UnknownDefaultError("no date of the calendar") from error
+    fraction = int((match["fraction"] or "").ljust(_DIGITS_MAX, "0"))
+    return (moment - _EPOCH) // datetime.timedelta(microseconds=1) + fraction
+
+
+def _now(column: Column, default: DeclaredDefault, moment: Moment | None) -> int:
+    if column.type in DATE_TYPES or moment is None:
+        raise UnknownDefaultError("CURRENT_TIMESTAMP")
+    held = fraction_digits(column)
+    digits = min(int(default.text or 0), held) or held  # NOW() has as many as the column
+    if digits and moment.microseconds is None:
+        raise UnknownDefaultError("CURRENT_TIMESTAMP, of which the log has no microseconds")
+    unit = int(10 ** (_DIGITS_MAX - digits))
+    micros = moment.seconds * _MICROS + (moment.microseconds or 0) // unit * unit
+    return micros if column.type in TIMESTAMP_TYPES else micros + zone_offset(moment.time_zone)
+
+
+def zone_offset(time_zone: str | None) -> int:
+    """What a time zone that never changes is ahead of UTC, in microseconds.
+
+    Raises:
+        UnknownDefaultError: It is another one, or None: not known.
+    """
+    if time_zone is None:
+        raise UnknownDefaultError("a time in a time zone that the log does not say")
+    if time_zone.casefold() in _UTC_NAMES:
+        return 0
+    match = _OFFSET.fullmatch(time_zone)
+    if match is None:
+        raise UnknownDefaultError(f"a time in the time zone {time_zone}")
+    minutes = int(match[2]) * 60 + int(match[3])
+    return (-minutes if match[1] == "-" else minutes) * 60 * _MICROS
+
+
+def _time(default: DeclaredDefault, digits: int, time_type: TimeType) -> int | str:
+    if default.kind is DefaultKind.NOW:
+        raise UnknownDefaultError("CURRENT_TIMESTAMP for a TIME")
+    text = default.text.strip()
+    match = _TIME.fullmatch("00:00:00" if text == "0" else text)
+    if default.kind not in (DefaultKind.TEXT, DefaultKind.NUMBER) or match is None:
+        raise UnknownDefaultError("a time in an unusual spelling")
+    hours, minutes, seconds = (int(match[number]) for number in (2, 3, 4))
+    fraction = (match[5] or "").ljust(_DIGITS_MAX, "0")
+    if hours > _HOURS_MAX or minutes > 59 or seconds > 59:
+        raise UnknownDefaultError("no time of day")
+    if fraction[digits:].strip("0"):
+        raise UnknownDefaultError("more digits of a second than the column has")
+    micros = ((hours * 60 + minutes) * 60 + seconds) * _MICROS + int(fraction)
+    sign = match[1] if micros else ""
+    if time_type is TimeType.MICROS:
+        return -micros if sign else micros
+    return f"{sign}{hours:02}:{minutes:02}:{seconds:02}" + (f".{fraction[:digits]}" if digits else "")

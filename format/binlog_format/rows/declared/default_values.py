@@ -1,0 +1,339 @@
+"""What a column holds when nobody says, as an Arrow value: `default_value`; of all columns, `layout_defaults`."""
+
+from __future__ import annotations
+
+import decimal
+import ipaddress
+import re
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.errors import BinlogError
+from binlog_format.events.charsets import decode_text
+from binlog_format.events.table_map_layout import ColumnType
+from binlog_format.kernels import as_bytes
+from binlog_format.rows.columns import arrow_type, column_array
+from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
+from binlog_format.rows.declared.declared_defaults import DeclaredDefault, DefaultKind
+from binlog_format.rows.declared.declared_types import split_declared
+from binlog_format.rows.declared.default_times import (
+    DATE_TYPES,
+    DATETIME_TYPES,
+    TIME_TYPES,
+    TIMESTAMP_TYPES,
+    UnknownDefaultError,
+    declared_time,
+)
+from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from binlog_format.events.table_map import Column, TableLayout
+    from binlog_format.rows.declared.declared_defaults import Moment
+
+__all__ = ["ColumnDefault", "UnknownDefaultError", "default_value", "layout_defaults"]
+
+_INTEGER_BITS = {
+    ColumnType.TINY: 8,
+    ColumnType.SHORT: 16,
+    ColumnType.INT24: 24,
+    ColumnType.LONG: 32,
+    ColumnType.LONGLONG: 64,
+}
+_TIMES = DATE_TYPES | DATETIME_TYPES | TIMESTAMP_TYPES | TIME_TYPES
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_DIGITS = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
+_EMPTY_ADDRESSES = {"uuid": str(uuid.UUID(int=0)), "inet4": "0.0.0.0", "inet6": "::"}
+_UNSAID = "the log has no statement that says its default"
+_NO_DEFAULT = "NOT NULL, without a default that its type would have"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDefault:
+    """What a row holds in a column that its image leaves out.
+
+    Attributes:
+        value: A scalar of the column's Arrow type; None: it is not known.
+        unknown: Why it is not known; None: it is.
+        generated: `virtual` or `stored` for a column that is computed from others; empty for others.
+    """
+
+    value: pa.Scalar | None
+    unknown: str | None
+    generated: str = ""
+
+
+def layout_defaults(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> tuple[ColumnDefault, ...]:
+    """The defaults of all columns, as far as DDL or a schema file said them (`LayoutCompletion`)."""
+    if not layout.completion:
+        return tuple(ColumnDefault(None, _UNSAID) for _ in layout.columns)
+    said = LayoutCompletion.from_json(layout.completion).columns
+    return tuple(_layout_default(layout, index, one, decoding) for index, one in enumerate(said))
+
+
+def _layout_default(layout: TableLayout, index: int, said: ColumnCompletion, decoding: Decoding) -> ColumnDefault:
+    if said.declared is None:
+        return ColumnDefault(None, _UNSAID)
+    if said.generated:
+        return ColumnDefault(None, "a generated column", said.generated)
+    try:
+        return ColumnDefault(default_value(layout, index, said.default, decoding), None)
+    except UnknownDefaultError as error:
+        return ColumnDefault(None, error.reason)
+
+
+def default_value(
+    layout: TableLayout,
+    index: int,
+    default: DeclaredDefault | None,
+    decoding: Decoding = DEFAULT_DECODING,
+    moment: Moment | None = None,
+) -> pa.Scalar:
+    """What a column holds in rows for which nobody said a value.
+
+    Args:
+        layout: Of the table.
+        index: Of the column.
+        default: As it was declared; None: it has none, so it is NULL or, where it must not be, that of its type.
+        decoding: How values are read.
+        moment: When the statement ran that gives the rows the value; None: that is not known.
+
+    Returns:
+        A scalar of the type that `arrow_type` says.
+
+    Raises:
+        UnknownDefaultError: It cannot be worked out.
+    """
+    column = layout.columns[index]
+    try:
+        type_ = arrow_type(layout, index, decoding)
+    except BinlogError as error:
+        raise UnknownDefaultError(f"a type that is not read: {error.reason}") from error
+    if default is None:
+        default = DeclaredDefault(DefaultKind.NULL) if column.nullable else _implicit(column)
+    if default.kind is DefaultKind.UNKNOWN:
+        raise UnknownDefaultError(default.text)
+    if default.kind is DefaultKind.NULL:
+        return pa.scalar(None, type_)
+    name = split_declared(column.declared or "")[0]
+    if name in _EMPTY_ADDRESSES:
+        return _address(layout, index, name, default, decoding)
+    if column.type in _TIMES:
+        return pa.scalar(declared_time(column, default, decoding, moment), type_)
+    convert = _CONVERSIONS.get(column.type)
+    if convert is None or name in ("vector", "json"):
+        return _json_text(column, name, default, type_)
+    if default.kind is DefaultKind.NOW:
+        raise UnknownDefaultError("CURRENT_TIMESTAMP for another type")
+    try:
+        return pa.scalar(convert(column, default), type_)
+    except (decimal.InvalidOperation, pa.ArrowException) as error:
+        raise UnknownDefaultError("a value that the column does not hold") from error
+
+
+def _implicit(column: Column) -> DeclaredDefault:
+    """What rows get in a NOT NULL column that has no default, where the server lets them have it."""
+    name = split_declared(column.declared or "")[0]
+    if name in _EMPTY_ADDRESSES:
+        return DeclaredDefault(DefaultKind.TEXT, _EMPTY_ADDRESSES[name])
+    if column.type in TIMESTAMP_TYPES | DATETIME_TYPES | DATE_TYPES:
+        return DeclaredDefault(DefaultKind.TEXT, "0000-00-00")
+    if column.type in TIME_TYPES or column.type in _INTEGER_BITS or column.type in _NUMBERS:
+        return DeclaredDefault(DefaultKind.NUMBER, "0")
+    if column.type is ColumnType.ENUM and column.enum_values:
+        return DeclaredDefault(DefaultKind.TEXT, column.enum_values[0])
+    if column.type in _CONVERSIONS and column.type is not ColumnType.ENUM and name not in ("json", "vector"):
+        return DeclaredDefault(DefaultKind.TEXT)
+    return DeclaredDefault(DefaultKind.UNKNOWN, _NO_DEFAULT)
+
+
+def _number(default: DeclaredDefault) -> decimal.Decimal:
+    if default.kind is DefaultKind.BITS:
+        return decimal.Decimal(int(default.text or "0", 16))
+    text = default.text.strip()
+    if default.kind is DefaultKind.BYTES or _NUMBER.fullmatch(text) is None:
+        raise UnknownDefaultError("no number")
+    return decimal.Decimal(text)
+
+
+def _whole(default: DeclaredDefault, least: int, most: int) -> int:
+    number = _number(default)
+    if abs(number) > 1 << 65:
+        raise UnknownDefaultError("a number that the column does not hold")
+    whole = int(number.quantize(decimal.Decimal(1), context=_DIGITS))
+    if not least <= whole <= most:
+        raise UnknownDefaultError("a number that the column does not hold")
+    return whole
+
+
+def _integer(column: Column, default: DeclaredDefault) -> int:
+    bits = _INTEGER_BITS[column.type]
+    if column.unsigned:
+        return _whole(default, 0, (1 << bits) - 1)
+    return _whole(default, -(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+
+
+def _year(column: Column, default: DeclaredDefault) -> int:
+    year = _whole(default, 0, 2155)
+    if year == 0 and default.kind is DefaultKind.TEXT and len(default.text.strip()) < 4:
+        return 2000
+    if 0 < year < 100:
+        return year + (2000 if year < 70 else 1900)
+    if 0 < year < 1901:
+        raise UnknownDefaultError("no YEAR")
+    return year
+
+
+def _bits(column: Column, default: DeclaredDefault) -> int | bool:
+    count = (column.metadata & 0xFF) + 8 * (column.metadata >> 8)
+    if default.kind in (DefaultKind.TEXT, DefaultKind.BYTES):
+        raise UnknownDefaultError("a text for BIT")
+    number = _whole(default, 0, (1 << count) - 1)
+    return bool(number) if count == 1 else number
+
+
+def _decimal(column: Column, default: DeclaredDefault) -> decimal.Decimal | str:
+    precision, scale = column.metadata & 0xFF, column.metadata >> 8
+    number = _number(default)
+    if abs(number) >= decimal.Decimal(10) ** (precision - scale):
+        raise UnknownDefaultError("a number that the column does not hold")
+    rounded = number.quantize(decimal.Decimal(1).scaleb(-scale), context=_DIGITS)
+    if abs(rounded) >= decimal.Decimal(10) ** (precision - scale):
+        raise UnknownDefaultError("a number that the column does not hold")
+    rounded = abs(rounded) if rounded == 0 else rounded
+    return rounded if precision <= 38 else f"{rounded:f}"
+
+
+def _float(column: Column, default: DeclaredDefault) -> float:
+    number = _number(default)
+    _, numbers = split_declared(column.declared or "")
+    if len(numbers) == 2 and abs(number) < decimal.Decimal(10) ** 100:
+        number = number.quantize(decimal.Decimal(1).scaleb(-numbers[1]), context=_DIGITS)
+    value = float(number)
+    with np.errstate(over="ignore"):
+        held = float(np.float32(value)) if column.type is ColumnType.FLOAT else value
+    if not np.isfinite(held):
+        raise UnknownDefaultError("a number that the column does not hold")
+    return held
+
+
+def _text(column: Column, default: DeclaredDefault) -> str | bytes:
+    name, numbers = split_declared(column.declared or "")
+    if column.charset == "binary":
+        return _binary(name, numbers[0] if numbers else 1, default)
+    if default.kind in (DefaultKind.BITS, DefaultKind.BYTES):
+        text = _characters(bytes.fromhex(default.text), column.charset or "")
+    elif default.kind is DefaultKind.NUMBER and not default.text.lstrip("-").isdecimal():
+        raise UnknownDefaultError("a number for a text")
+    else:
+        text = default.text
+    if numbers and name in ("char", "varchar") and len(text) > numbers[0]:
+        raise UnknownDefaultError("a text that the column does not hold")
+    return text.rstrip(" ") if name == "char" else text
+
+
+def _characters(content: bytes, charset: str) -> str:
+    if not content.isascii():
+        raise UnknownDefaultError("bytes for a text")
+    try:
+        return decode_text(content, charset)
+    except UnicodeDecodeError as error:
+        raise UnknownDefaultError("bytes for a text") from error
+
+
+def _binary(name: str, size: int, default: DeclaredDefault) -> bytes:
+    if default.kind in (DefaultKind.BITS, DefaultKind.BYTES):
+        content = bytes.fromhex(default.text)
+    elif not default.text.isascii() or (default.kind is DefaultKind.NUMBER and not default.text.isdecimal()):
+        raise UnknownDefaultError("a text for bytes")
+    else:
+        content = default.text.encode()
+    if name in ("binary", "varbinary") and len(content) > size:
+        raise UnknownDefaultError("bytes that the column does not hold")
+    return content.ljust(size, b"\0") if name == "binary" else content
+
+
+def _labels(column: Column, default: DeclaredDefault) -> dict[str, str]:
+    """The labels of an ENUM or SET, and what they are under when upper and lower case are one."""
+    if column.enum_values is None or default.kind is not DefaultKind.TEXT:
+        raise UnknownDefaultError("no label")
+    folded: dict[str, str] = {}
+    for label in column.enum_values:
+        folded.setdefault(label.casefold(), label)
+    return folded | {label: label for label in column.enum_values}
+
+
+def _label(labels: dict[str, str], text: str) -> str:
+    wanted = text.rstrip(" ")
+    found = labels.get(wanted) or labels.get(wanted.casefold())
+    if found is None and wanted not in labels:
+        raise UnknownDefaultError("no label")
+    return found or wanted
+
+
+def _enum(column: Column, default: DeclaredDefault) -> str:
+    return _label(_labels(column, default), default.text)
+
+
+def _set(column: Column, default: DeclaredDefault) -> str:
+    labels = _labels(column, default)
+    if not default.text:
+        return ""
+    chosen = {_label(labels, part) for part in default.text.split(",")}
+    return ",".join(label for label in column.enum_values or () if label in chosen)
+
+
+def _json_text(column: Column, name: str, default: DeclaredDefault, type_: pa.DataType) -> pa.Scalar:
+    # MariaDB's JSON is text as it was written; MySQL's is written anew, which is not done here.
+    if name == "json" and column.type is not ColumnType.JSON and default.kind is DefaultKind.TEXT and default.text:
+        return pa.scalar(default.text, type_)
+    raise UnknownDefaultError(f"a default of {name or column.type.name.lower()}")
+
+
+def _address(layout: TableLayout, index: int, name: str, default: DeclaredDefault, decoding: Decoding) -> pa.Scalar:
+    # Through the decoder, for its spelling.
+    try:
+        if default.kind in (DefaultKind.BITS, DefaultKind.BYTES):
+            packed = bytes.fromhex(default.text)
+        elif name == "uuid":
+            packed = uuid.UUID(default.text).bytes
+        else:
+            packed = (ipaddress.IPv4Address if name == "inet4" else ipaddress.IPv6Address)(default.text).packed
+    except ValueError as error:
+        raise UnknownDefaultError(f"no {name.upper()}") from error
+    if len(packed) != layout.columns[index].size_max:
+        raise UnknownDefaultError(f"no {name.upper()}")
+    data = as_bytes(bytes([len(packed)]) + packed)
+    return column_array(layout, index, data, np.zeros(1, dtype=np.int32), decoding=decoding)[0]
+
+
+_NUMBERS: dict[ColumnType, Callable[[Column, DeclaredDefault], object]] = {
+    ColumnType.YEAR: _year,
+    ColumnType.BIT: _bits,
+    ColumnType.NEWDECIMAL: _decimal,
+    ColumnType.FLOAT: _float,
+    ColumnType.DOUBLE: _float,
+}
+_TEXTS = (
+    ColumnType.STRING,
+    ColumnType.VARCHAR,
+    ColumnType.VAR_STRING,
+    ColumnType.BLOB,
+    ColumnType.TINY_BLOB,
+    ColumnType.MEDIUM_BLOB,
+    ColumnType.LONG_BLOB,
+    ColumnType.VARCHAR_COMPRESSED,
+    ColumnType.BLOB_COMPRESSED,
+)
+_CONVERSIONS: dict[ColumnType, Callable[[Column, DeclaredDefault], object]] = {
+    **dict.fromkeys(_INTEGER_BITS, _integer),
+    **_NUMBERS,
+    **dict.fromkeys(_TEXTS, _text),
+    ColumnType.ENUM: _enum,
+    ColumnType.SET: _set,
+}

@@ -1,0 +1,157 @@
+"""Changes to MySQL's JSON documents, as PARTIAL_UPDATE_ROWS events have them: `changed_document`."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from binlog_format.events.table_map_layout import VARINT_1_BYTE_MAX, VARINT_SIZES
+from binlog_format.rows.json.json_document import BadJsonError, JsonNode, parse_document
+from binlog_format.rows.json.json_layout import JSON_DEPTH_MAX, JsonOperation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Leg = str | int
+
+# One step of a path: a key, in quotes where it is no identifier, or a number, from the end behind the word `last`.
+_LEG = re.compile(
+    r"\s*(?:\.\s*(?:\"(?P<quoted>(?:[^\"\\]|\\.)*)\"|(?P<key>[^\s.\[\]\"*]+))"
+    r"|\[\s*(?:(?P<number>\d{1,10})|(?P<last>last)(?:\s*-\s*(?P<back>\d{1,10}))?)\s*\])",
+    re.DOTALL,
+)
+
+
+def changed_document(document: bytes, changes: bytes) -> bytes:
+    """The document after changes, as the server applies them.
+
+    Args:
+        document: Binary JSON, as a column has it; may be empty.
+        changes: Operations, paths and values, one after the other (`json_layout`).
+
+    Raises:
+        BadJsonError: One of them is damaged, or they do not fit together.
+    """
+    root = parse_document(document)
+    for operation, path, value in _changes(changes):
+        legs = parse_path(path)
+        if not legs:
+            raise BadJsonError("a change to a part has the path of the whole document")
+        parent = root
+        for leg in legs[:-1]:
+            index = _found(parent, leg)
+            parent = parent.members()[index]
+        _apply(parent, legs[-1], operation, value)
+    kind, content = root.encoded()
+    return bytes([kind]) + content
+
+
+def parse_path(path: str) -> list[Leg]:
+    """The steps of a path: keys, and numbers; those from the end below 0, as in Python.
+
+    Raises:
+        BadJsonError: It is no path, or one to more than one value.
+    """
+    if not path.startswith("$"):
+        raise BadJsonError(f"the path {path[:80]!r} does not begin with $")
+    legs: list[Leg] = []
+    place = 1
+    while place < len(path.rstrip()):
+        match = _LEG.match(path, place)
+        if match is None or len(legs) == JSON_DEPTH_MAX:
+            raise BadJsonError(f"the path {path[:80]!r} has no step at character {place}")
+        place = match.end()
+        legs.append(_leg(match))
+    return legs
+
+
+def _leg(match: re.Match[str]) -> Leg:
+    if match["number"] is not None:
+        return int(match["number"])
+    if match["last"] is not None:
+        return -1 - int(match["back"] or 0)
+    if match["key"] is not None:
+        return match["key"]
+    try:
+        key: str = json.loads(f'"{match["quoted"]}"', strict=False)
+        key.encode()
+    except ValueError as error:
+        raise BadJsonError(f"the key {match['quoted'][:80]!r} in a path is no text") from error
+    return key
+
+
+def _apply(parent: JsonNode, leg: Leg, operation: JsonOperation, value: JsonNode | None) -> None:
+    if operation is JsonOperation.REMOVE:
+        index = _found(parent, leg)
+        del parent.members()[index]
+        if parent.is_object:
+            del parent.keys[index]
+        return
+    assert value is not None
+    if operation is JsonOperation.REPLACE:
+        index = _found(parent, leg)
+        parent.members()[index] = value
+        return
+    members = parent.members() if parent.is_object or parent.is_array else []
+    if parent.is_object and isinstance(leg, str):
+        key = leg.encode()
+        index = bisect_left(parent.keys, (len(key), key), key=lambda known: (len(known), known))
+        if index < len(parent.keys) and parent.keys[index] == key:
+            raise BadJsonError(f"the key {leg!r}, to be inserted, is there already")
+        parent.keys.insert(index, key)
+    elif parent.is_array and isinstance(leg, int):
+        index = max(0, len(members) + leg) if leg < 0 else leg  # behind the end: at the end
+    else:
+        raise BadJsonError(f"there is no place for {leg!r}")
+    members.insert(index, value)
+
+
+def _found(parent: JsonNode, leg: Leg) -> int:
+    # Where a step of a path leads.
+    if parent.is_object and isinstance(leg, str):
+        parent.members()
+        key = leg.encode()
+        # Not by bisection: nothing promises that the keys are sorted.
+        if key in parent.keys:
+            return parent.keys.index(key)
+    elif parent.is_array and isinstance(leg, int):
+        count = len(parent.members())
+        if -count <= leg < count:
+            return leg % count
+    raise BadJsonError(f"there is no {leg!r} where a path says")
+
+
+def _changes(changes: bytes) -> Iterator[tuple[JsonOperation, str, JsonNode | None]]:
+    place = 0
+    while place < len(changes):
+        try:
+            operation = JsonOperation(changes[place])
+        except ValueError as error:
+            raise BadJsonError(f"no change has the number {changes[place]}") from error
+        encoded, place = _sized(changes, place + 1)
+        value = None
+        if operation is not JsonOperation.REMOVE:
+            document, place = _sized(changes, place)
+            if not document:
+                raise BadJsonError("a change has no value")
+            value = parse_document(document)
+        try:
+            path = encoded.decode()
+        except UnicodeDecodeError as error:
+            raise BadJsonError(f"the path {encoded[:80]!r} is no text") from error
+        yield operation, path, value
+
+
+def _sized(content: bytes, place: int) -> tuple[bytes, int]:
+    # What stands behind its size, and the byte behind it.
+    first = content[place] if place < len(content) else None
+    size_bytes = VARINT_SIZES.get(first, 0) if first is not None else 0
+    start = place + 1 + size_bytes
+    if first is None or start > len(content) or (first > VARINT_1_BYTE_MAX and not size_bytes):
+        raise BadJsonError("a change has no end")
+    size = int.from_bytes(content[place + 1 : start], "little") if size_bytes else first
+    if size > len(content) - start:
+        raise BadJsonError(f"a change of {size} bytes has {len(content) - start}")
+    return content[start : start + size], start + size

@@ -1,0 +1,184 @@
+"""MySQL's binary JSON in plain Python, opened only where it is looked at: `parse_document`, `JsonNode.encoded`.
+
+For the rare values that have to be changed (`json_diffs`); columns are read by `json_columns`.
+"""
+
+from __future__ import annotations
+
+from binlog_format.rows.json.json_layout import (
+    JSON_NULL,
+    JSON_NUMBER_SIZES,
+    JSON_SIZE_BYTES_MAX,
+    JSON_SMALL_SIZE_MAX,
+    JsonType,
+)
+
+_OBJECTS = frozenset({JsonType.SMALL_OBJECT, JsonType.LARGE_OBJECT})
+_ARRAYS = frozenset({JsonType.SMALL_ARRAY, JsonType.LARGE_ARRAY})
+_LARGE = frozenset({JsonType.LARGE_OBJECT, JsonType.LARGE_ARRAY})
+
+
+class BadJsonError(Exception):
+    """Bytes that are no document, or changes that do not fit it.
+
+    Args:
+        reason: What is wrong.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class JsonNode:
+    """A value in a document.
+
+    Attributes:
+        kind: Its type; of an opened object or array the one that it was read as.
+        content: Its bytes; of an opened object or array those that it was read from.
+        keys: Of an opened object, as sorted by the server; empty for all others.
+        values: Members of an opened object or array; None: it has not been opened.
+    """
+
+    __slots__ = ("content", "keys", "kind", "values")
+
+    def __init__(self, kind: JsonType, content: bytes) -> None:
+        self.kind = kind
+        self.content = content
+        self.keys: list[bytes] = []
+        self.values: list[JsonNode] | None = None
+
+    @property
+    def is_object(self) -> bool:
+        """Whether it has members by key."""
+        return self.kind in _OBJECTS
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it has members by number."""
+        return self.kind in _ARRAYS
+
+    def members(self) -> list[JsonNode]:
+        """The values in an object or array, which is opened for it; changes to the list count.
+
+        Raises:
+            BadJsonError: Its bytes are none.
+        """
+        if self.values is None:
+            self.values = self._opened()
+        return self.values
+
+    def encoded(self) -> tuple[JsonType, bytes]:
+        """Type and bytes, with all changes."""
+        if self.values is None:
+            return self.kind, self.content
+        parts = [value.encoded() for value in self.values]
+        packed = _packed(self.keys if self.is_object else None, parts, word=2)
+        if packed is not None:
+            return JsonType.SMALL_OBJECT if self.is_object else JsonType.SMALL_ARRAY, packed
+        packed = _packed(self.keys if self.is_object else None, parts, word=4)
+        assert packed is not None, "a document of 4 GiB out of an event"
+        return JsonType.LARGE_OBJECT if self.is_object else JsonType.LARGE_ARRAY, packed
+
+    def _opened(self) -> list[JsonNode]:
+        word = 4 if self.kind in _LARGE else 2
+        content = self.content
+        count = _number(content, 0, word)
+        key_entries = 2 * word
+        value_entries = key_entries + count * (word + 2 if self.is_object else 0)
+        head = value_entries + count * (1 + word)
+        if head > len(content):
+            raise BadJsonError(f"{count} members do not fit into {len(content)} bytes")
+        left = len(content) - head
+        for entry in range(key_entries, value_entries, word + 2):
+            start, size = _number(content, entry, word), _number(content, entry + word, 2)
+            left -= size
+            if start < head or start + size > len(content):
+                raise BadJsonError(f"a key lies at byte {start} of {len(content)}")
+            self.keys.append(content[start : start + size])
+        values = []
+        for entry in range(value_entries, head, 1 + word):
+            kind = _kind(content[entry])
+            if JSON_NUMBER_SIZES.get(kind, word + 1) <= word:
+                values.append(_cut(kind, content[entry + 1 : entry + 1 + word]))
+                continue
+            start = _number(content, entry + 1, word)
+            if start < head:
+                raise BadJsonError(f"a value lies at byte {start}, in the {head} bytes before the first one")
+            value = _cut(kind, content[start:])
+            left -= len(value.content)
+            if left < 0:
+                raise BadJsonError("values overlap")
+            values.append(value)
+        return values
+
+
+def parse_document(document: bytes) -> JsonNode:
+    """The value that a document is; of an empty one null, as the server has it.
+
+    Raises:
+        BadJsonError: It is no document. What lies deeper is only looked at when it is asked for.
+    """
+    if not document:
+        return JsonNode(JsonType.LITERAL, bytes([JSON_NULL]))
+    return _cut(_kind(document[0]), document[1:])
+
+
+def _kind(code: int) -> JsonType:
+    try:
+        return JsonType(code)
+    except ValueError as error:
+        raise BadJsonError(f"no value has the type {code:#x}") from error
+
+
+def _cut(kind: JsonType, content: bytes) -> JsonNode:
+    # The value at the start of `content`.
+    size = JSON_NUMBER_SIZES.get(kind)
+    if size is None and kind in _OBJECTS | _ARRAYS:
+        word = 4 if kind in _LARGE else 2
+        size = _number(content, word, word)
+    elif size is None:
+        first = 1 if kind is JsonType.OPAQUE else 0
+        size = _sized_end(content, first)
+    if size > len(content):
+        raise BadJsonError(f"a value of {size} bytes has {len(content)}")
+    return JsonNode(kind, content[:size])
+
+
+def _sized_end(content: bytes, first: int) -> int:
+    size = 0
+    for shift, byte in enumerate(content[first : first + JSON_SIZE_BYTES_MAX]):
+        size |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:
+            return first + shift + 1 + size
+    raise BadJsonError("a size has no end")
+
+
+def _number(content: bytes, start: int, size: int) -> int:
+    if start + size > len(content):
+        raise BadJsonError(f"{size} bytes at {start} of {len(content)}")
+    return int.from_bytes(content[start : start + size], "little")
+
+
+def _packed(keys: list[bytes] | None, values: list[tuple[JsonType, bytes]], *, word: int) -> bytes | None:
+    # An object (with keys) or array whose numbers have `word` bytes; None where it is too large for that.
+    head = 2 * word + len(values) * (1 + word) + len(keys or ()) * (word + 2)
+    entries, content = bytearray(), bytearray()
+    place = head
+    try:
+        for key in keys or ():
+            entries += place.to_bytes(word, "little") + len(key).to_bytes(2, "little")
+            content += key
+            place += len(key)
+        for kind, value in values:
+            entries.append(kind)
+            if JSON_NUMBER_SIZES.get(kind, word + 1) <= word:
+                entries += value.ljust(word, b"\0")
+                continue
+            entries += place.to_bytes(word, "little")
+            content += value
+            place += len(value)
+        size = len(values).to_bytes(word, "little") + place.to_bytes(word, "little")
+    except OverflowError:
+        return None
+    return None if word == 2 and place > JSON_SMALL_SIZE_MAX else bytes(size + entries + content)

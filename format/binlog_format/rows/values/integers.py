@@ -1,0 +1,86 @@
+"""TINYINT to BIGINT and YEAR to Arrow: `INTEGERS`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.events.table_map_layout import ColumnType
+from binlog_format.rows.arrow_arrays import fixed_array, unsigned_64_array, validity
+from binlog_format.rows.column_types import Family, check_gathered, no_metadata
+from binlog_format.rows.values.value_kernels import gather_1, gather_2, gather_3, gather_4, gather_8
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from binlog_format.events.table_map import Column, TableLayout
+    from binlog_format.kernels import Bytes
+    from binlog_format.rows.decoding import Decoding
+
+    Int32s = NDArray[np.int32]
+
+_SIGNED = {
+    ColumnType.TINY: pa.int8(),
+    ColumnType.SHORT: pa.int16(),
+    ColumnType.INT24: pa.int32(),
+    ColumnType.LONG: pa.int32(),
+    ColumnType.LONGLONG: pa.int64(),
+}
+_UNSIGNED = {
+    ColumnType.TINY: pa.int16(),
+    ColumnType.SHORT: pa.int32(),
+    ColumnType.INT24: pa.int32(),
+    ColumnType.LONG: pa.int64(),
+    ColumnType.LONGLONG: pa.decimal128(20, 0),
+}
+# The kernel, and what it fills.
+_GATHER: dict[ColumnType, tuple[Callable[[Bytes, Int32s, NDArray[Any]], int], DTypeLike]] = {
+    ColumnType.TINY: (gather_1, np.uint8),
+    ColumnType.SHORT: (gather_2, np.uint16),
+    ColumnType.INT24: (gather_3, np.uint32),
+    ColumnType.LONG: (gather_4, np.uint32),
+    ColumnType.LONGLONG: (gather_8, np.uint64),
+}
+_INT24_SIGN = 0x800000
+# A byte holds the years 1901 to 2155; 0 is the year 0000.
+_YEAR_BASE = 1900
+
+
+def _integer_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataType:
+    column = layout.columns[index]
+    if column.unsigned is None:
+        raise no_metadata(layout, index, "whether it is UNSIGNED")
+    return (_UNSIGNED if column.unsigned else _SIGNED)[column.type]
+
+
+def _integers(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
+    gather, dtype = _GATHER[column.type]
+    values: NDArray[Any] = np.empty(len(offsets), dtype=dtype)
+    check_gathered(gather(data, offsets, values))
+    valid = validity(offsets)
+    if column.unsigned:
+        if column.type is ColumnType.LONGLONG:
+            return unsigned_64_array(values, valid)
+        kind = _UNSIGNED[column.type]
+        return fixed_array(kind, values.astype(kind.to_pandas_dtype()), valid)
+    signed = values.view(np.dtype(f"i{values.itemsize}"))
+    if column.type is ColumnType.INT24:
+        signed ^= _INT24_SIGN
+        signed -= _INT24_SIGN
+    return fixed_array(_SIGNED[column.type], signed, valid)
+
+
+def _years(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
+    values = np.empty(len(offsets), dtype=np.uint8)
+    check_gathered(gather_1(data, offsets, values))
+    years = values.astype(np.int32)
+    years[values != 0] += _YEAR_BASE
+    return fixed_array(pa.int32(), years, validity(offsets))
+
+
+INTEGERS = Family(_integer_type, _integers)
+YEARS = Family(lambda layout, index, decoding: pa.int32(), _years)

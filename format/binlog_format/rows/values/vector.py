@@ -1,0 +1,47 @@
+"""VECTOR to Arrow: `VECTORS`, lists of floats.
+
+MySQL has a type for it; MariaDB's VECTOR(n) is VARBINARY(4n) in the log, and only a schema says what it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.kernels import empty_bytes
+from binlog_format.rows.arrow_arrays import validity
+from binlog_format.rows.column_types import BadValueError, Family, check_gathered, size_prefix
+from binlog_format.rows.values.text import Values, text_offsets
+from binlog_format.rows.values.text_kernels import copy_texts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from binlog_format.events.table_map import Column
+    from binlog_format.kernels import Bytes
+    from binlog_format.rows.decoding import Decoding
+
+    Int32s = NDArray[np.int32]
+
+VECTOR_TYPE = pa.list_(pa.float32())
+_FLOAT_SIZE = 4
+
+
+def _vectors(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
+    values = Values(data, offsets, size_prefix(column))
+    byte_offsets = text_offsets(values)
+    odd = np.flatnonzero(byte_offsets % _FLOAT_SIZE)
+    if len(odd):
+        raise BadValueError(int(odd[0]) - 1, f"its size is not a multiple of the {_FLOAT_SIZE} bytes of a float")
+    out = empty_bytes(int(byte_offsets[-1]))
+    check_gathered(copy_texts(data, offsets, values.prefix, byte_offsets, out))
+    floats = pa.Array.from_buffers(pa.float32(), out.size // _FLOAT_SIZE, [None, pa.py_buffer(out)])
+    valid = validity(offsets)
+    bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    lists = [bitmap, pa.py_buffer(byte_offsets // np.int32(_FLOAT_SIZE))]
+    return pa.Array.from_buffers(VECTOR_TYPE, len(offsets), lists, children=[floats])
+
+
+VECTORS = Family(lambda layout, index, decoding: VECTOR_TYPE, _vectors)

@@ -1,0 +1,1 @@
+"""Rows and row images as JSON texts."""

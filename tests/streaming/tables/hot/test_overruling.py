@@ -1,0 +1,143 @@
+"""Steps cut by places in the log: what parts make of a table together is what the step makes of it."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from binlog_format.errors import TableError
+from binlog_streaming.lake.partitioning import partition_rule
+from binlog_streaming.modes.pieces import Piece
+from binlog_streaming.modes.shards import IndivisibleError, failed
+from binlog_streaming.settings import Merge, Mode, TableFormat, TableRule
+from binlog_streaming.tables.overruling import LogPart, key_messages, shared_keys
+from binlog_streaming.tables.rows_step import KeyedImages
+from tests.chance import examples
+from tests.streaming.tables.lake.sink_cases import MIRROR_TICKET, Place
+from tests.streaming.tables.modes.histories import KEY_NAMES, SCHEMA, Batch, RowImage, histories
+from tests.streaming.tables.modes.row_images import step_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from binlog_streaming.lake.merge import Written
+    from binlog_streaming.lake.target import Target
+
+TICKET = replace(MIRROR_TICKET, keys=KEY_NAMES)
+
+
+def _parts(target: Target, batch: Batch, start: int, cuts: list[int]) -> list[tuple[LogPart, pa.Table]]:
+    """The parts of a batch, written by themselves, and the keys of each."""
+    edges = [0, *sorted({cut % (len(batch.changes) + 1) for cut in cuts}), len(batch.changes)]
+    parts = []
+    for low, high in itertools.pairwise(edges):
+        if low < high:
+            images = step_of(batch.changes[low:high], SCHEMA, pieces=2, start=start + low)
+            change = KeyedImages(images, SCHEMA, KEY_NAMES, Mode.MIRROR, TableRule()).change()
+            written = target.merge_part(change, KEY_NAMES)
+            places = [Piece.start(images.pieces[0]), Piece.end(images.pieces[-1])]
+            keys = pa.concat_tables([change.upserts.select(KEY_NAMES), change.deletes])
+            parts.append((LogPart(f"{start}-{low}", places[0], places[1], written), keys))
+    return parts
+
+
+def _all_parts(target: Target, parts: list[tuple[LogPart, pa.Table]], count: int) -> list[Written[object]]:
+    """What *count* tasks make of them, to which messages come in any order."""
+    shards: dict[int, list[bytes]] = {}
+    for part, keys in parts:
+        for shard, message in key_messages(part, keys, count):
+            shards.setdefault(shard, []).append(message)
+    written = []
+    for number, messages in shards.items():
+        random.Random(number).shuffle(messages)
+        shared = shared_keys(messages, "shop.orders")
+        assert shared is not None
+        known = [part.written for part in shared.parts]
+        overruled = target.overruled(known, shared.keys, shared.by)
+        written += [part.written for part in shared.whole]
+        written.append(replace(overruled, row_count=-shared.repeats))
+    return written
+
+
+@pytest.mark.parametrize(
+    ("kind", "merge", "by"),
+    [
+        (TableFormat.DELTA, Merge.AUTO, ()),
+        (TableFormat.DELTA, Merge.MARK, ()),
+        (TableFormat.DELTA, Merge.MARK, ("n",)),
+        (TableFormat.ICEBERG, Merge.AUTO, ()),
+        (TableFormat.ICEBERG, Merge.MARK, ("n",)),
+    ],
+)
+@settings(max_examples=examples(8), deadline=None)
+@given(data=st.data(), count=st.integers(1, 3), cuts=st.lists(st.integers(0, 12), max_size=4))
+def test_parts_together_are_the_step(
+    tmp_path_factory: pytest.TempPathFactory,
+    kind: TableFormat,
+    merge: Merge,
+    by: tuple[str, ...],
+    data: st.DataObject,
+    count: int,
+    cuts: list[int],
+) -> None:
+    place = Place(tmp_path_factory.mktemp("lake"), kind, merge_kind=merge)
+    start = 0
+    ticket = replace(TICKET, partition_by=tuple(map(partition_rule, by)))
+    with closing(place.target()) as target:
+        target.create(SCHEMA, ticket)
+        for number, batch in enumerate(data.draw(histories(st.just(RowImage.FULL)))):
+            if batch.changes:
+                assert target.takes_overruled
+                written = _all_parts(target, _parts(target, batch, start, cuts), count)
+                keys = target.commit_parts(written, replace(ticket, batch_id=number, last_change=f"0:1:{number}"))
+                touched = {row[:2] for change in batch.changes for row in change if row is not None}
+                assert keys in (0, len(touched))  # 0: rows that came and went
+            start += len(batch.changes)
+    with closing(place.target()) as target:
+        rows = [tuple(row.values()) for row in target.read().read_all().to_pylist()]
+        assert sorted(rows, key=repr) == sorted(batch.rows, key=repr)
+
+
+@pytest.mark.parametrize("kind", [TableFormat.DELTA, TableFormat.ICEBERG])
+def test_file_of_which_no_row_stays_is_none(tmp_path: Path, kind: TableFormat) -> None:
+    """Later parts have all its keys: it is not in the table, and not in its folder."""
+    place = Place(tmp_path, kind, merge_kind=Merge.MARK)
+    row = ("a", 1, None, None, None)
+    changed = (*row[:2], "x", None, None)
+    with closing(place.target()) as target:
+        target.create(SCHEMA, TICKET)
+        parts = _parts(target, Batch([(None, row), (row, changed)], [], []), 0, [1])
+        names = {path.name for path in (tmp_path / place.name).rglob("*.parquet")}
+        assert target.commit_parts(_all_parts(target, parts, 2), TICKET) == 1
+        assert [tuple(row.values()) for row in target.read().read_all().to_pylist()] == [changed]
+    assert len(names) == 2
+    assert len({path.name for path in (tmp_path / place.name).rglob("*.parquet")} & names) == 1
+
+
+def test_parts_that_lie_across_each_other_are_refused(tmp_path: Path) -> None:
+    place = Place(tmp_path, TableFormat.DELTA)
+    with closing(place.target()) as target:
+        target.create(SCHEMA, TICKET)
+        rows = pa.table({"tenant": ["a"], "n": pa.array([1], pa.int16())})
+        empty = target.append_part(SCHEMA.empty_table().to_reader())
+    parts = [LogPart("one", (0, 1), (0, 9), empty), LogPart("two", (0, 9), (0, 10), empty)]
+    messages = [message for part in parts for _, message in key_messages(part, rows, 1)]
+    with pytest.raises(IndivisibleError):
+        shared_keys(messages, "shop.orders")
+
+
+def test_what_went_wrong_in_a_part_is_raised() -> None:
+    with pytest.raises(TableError, match="gone"):
+        shared_keys([failed(TableError("NULL_KEY", "gone", hint="none"))], "shop.orders")
+
+
+def test_no_parts_share_nothing() -> None:
+    assert shared_keys([], "shop.orders") is None

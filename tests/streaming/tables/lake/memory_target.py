@@ -1,0 +1,148 @@
+"""Targets in memory: `MemoryTargets`, a factory of them; what a sink does, in its plainest form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import pyarrow as pa
+
+from binlog_streaming.lake.conforming import changed_rows, conformed_rows
+from binlog_streaming.lake.steps import Step, reached
+from binlog_streaming.lake.target import Applied, Target
+from tests.streaming.tables.lake.model_sink import ModelTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from binlog_streaming.lake.change import Change
+    from binlog_streaming.lake.evolution import SchemaChange
+    from binlog_streaming.lake.target import Ticket
+    from binlog_streaming.settings import Sink
+
+
+@dataclass
+class MemoryTable:
+    """What a place holds."""
+
+    properties: dict[str, str]
+    schema: pa.Schema
+    rows: list[dict[str, object]] = field(default_factory=list)
+    applied: Applied | None = None
+    commits: int = 0
+
+    def table(self) -> pa.Table:
+        """The rows."""
+        return pa.Table.from_pylist(self.rows, schema=self.schema)
+
+
+@dataclass
+class MemoryTargets:
+    """All tables, by their place."""
+
+    write_errors: ClassVar[tuple[type[Exception], ...]] = ()
+
+    tables: dict[str, MemoryTable] = field(default_factory=dict)
+
+    def at(self, sink: Sink, uri: str) -> Target:
+        """See `Target`."""
+        return MemoryTarget(self, uri.removeprefix(f"{sink.directory}/"))
+
+
+@dataclass
+class MemoryTarget(Target):
+    """See `Target`."""
+
+    write_errors: ClassVar[tuple[type[Exception], ...]] = ()
+
+    targets: MemoryTargets
+    uri: str
+
+    @classmethod
+    def at(cls, sink: Sink, uri: str) -> Target:
+        """Nothing is remembered between two of these."""
+        return MemoryTargets().at(sink, uri)
+
+    @property
+    def _table(self) -> MemoryTable:
+        return self.targets.tables[self.uri]
+
+    def properties(self) -> Mapping[str, str] | None:
+        """See `Target`."""
+        table = self.targets.tables.get(self.uri)
+        return None if table is None else dict(table.properties)
+
+    def applied(self, ticket: Ticket) -> Applied | None:
+        """See `Target`."""
+        table = self.targets.tables.get(self.uri)
+        return None if table is None else table.applied
+
+    def schema(self) -> pa.Schema:
+        """See `Target`."""
+        return self._table.schema
+
+    def stored_schema(self, schema: pa.Schema) -> pa.Schema:
+        """See `Target`."""
+        return schema
+
+    def create(self, schema: pa.Schema, ticket: Ticket) -> None:
+        """See `Target`."""
+        if self.uri not in self.targets.tables:
+            self.targets.tables[self.uri] = MemoryTable(ticket.table_properties(), schema)
+            reached(Step.CREATED)
+
+    def describe(self, ticket: Ticket, *, said: Mapping[str, str] | None = None) -> None:
+        """See `Target`."""
+        wanted = {**self._table.properties, **ticket.table_properties(), **(said or {})}
+        if wanted != self._table.properties:
+            self._table.properties = wanted
+            reached(Step.COMMITTED)
+
+    def append(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+        """See `Target`."""
+        self._commit(self._table.rows + conformed_rows(rows, self._table.schema).read_all().to_pylist(), ticket)
+
+    def merge(self, change: Change, ticket: Ticket) -> int:
+        """See `Target`."""
+        if not change.row_count:
+            return 0
+        model = ModelTable(change.upserts.schema, ticket.keys)
+        model.rows = list(self._table.rows)
+        before = {tuple(row[key] for key in ticket.keys): row for row in model.rows} if change.current is None else {}
+        model.merge(change)
+        nulls: dict[str, object] = dict.fromkeys(self._table.schema.names)
+        rows = [nulls | before.get(tuple(row[key] for key in ticket.keys), {}) | row for row in model.rows]
+        self._commit(rows, ticket)
+        return change.row_count
+
+    def evolve(self, change: SchemaChange, ticket: Ticket) -> None:
+        """See `Target`."""
+        schema = change.applied_to(self._table.schema)
+        self._overwrite(changed_rows(self.read(), change, schema), ticket)
+
+    def read(self) -> pa.RecordBatchReader:
+        """See `Target`."""
+        return self._table.table().to_reader()
+
+    def replace(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+        """See `Target`."""
+        self._overwrite(rows, ticket)
+
+    def maintain(self, sink: Sink) -> None:
+        """Memory needs none."""
+
+    def is_conflict(self, error: Exception) -> bool:
+        """Nobody else writes here."""
+        return False
+
+    def _overwrite(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+        table = rows.read_all()
+        self._commit(table.to_pylist(), ticket, table.schema)
+
+    def _commit(self, rows: list[dict[str, object]], ticket: Ticket, schema: pa.Schema | None = None) -> None:
+        reached(Step.FILES_WRITTEN)
+        self._table.rows = rows
+        self._table.schema = schema or self._table.schema
+        self._table.applied = Applied(ticket.batch_id, ticket.step, ticket.last_change)
+        self._table.commits += 1
+        reached(Step.COMMITTED)

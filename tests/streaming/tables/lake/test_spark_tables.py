@@ -1,0 +1,359 @@
+"""Spark beside our writer: it reads what we wrote, changes it, and we go on; also with what it wrote for us before.
+
+A session needs its jars from the start, so this file is run in a process of its own (`make test-compat`).
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, ClassVar
+
+import pyarrow as pa
+import pyspark
+import pytest
+
+from binlog_streaming.lake.change import Patches
+from binlog_streaming.lake.delta.target import STEP_BITS, DeltaTarget
+from binlog_streaming.lake.evolution import SchemaChange
+from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE
+from binlog_streaming.lake.iceberg.target import IcebergTarget
+from binlog_streaming.lake.partitioning import partition_rule
+from binlog_streaming.settings import Merge, Sink, TableFormat
+from binlog_streaming.spark_session import local_session
+from binlog_streaming.tables.standing import standing_of
+from tests.faults.rest_catalog import RestCatalog
+from tests.streaming.tables.delta.test_features import ARCHIVE
+from tests.streaming.tables.iceberg.test_catalogs import upgrade
+from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_TICKET, Place, all_types, change_of, numbers, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from binlog_streaming.lake.target import Ticket
+
+PACKAGES: dict[tuple[int, ...], tuple[str, str]] = {
+    (4, 0): ("io.delta:delta-spark_4.0_2.13:4.4.0", "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0"),
+    (4, 1): ("io.delta:delta-spark_4.1_2.13:4.4.0", "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"),
+}
+SQLITE_JDBC = "org.xerial:sqlite-jdbc:3.50.3.0"
+EXCLUDED = ("kernel-api", "kernel-defaults", "kernel-unitycatalog")
+"""Of Delta: what it asks for is for catalogs that are not used here."""
+
+EPOCH, DAY_US = datetime(1970, 1, 1, tzinfo=UTC), 86_400_000_000
+VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
+pytestmark = [
+    pytest.mark.spark,
+    # Where jars are, none of these tests may be left out.
+    pytest.mark.skipif(max(PACKAGES) < VERSION, reason=f"there are no jars for PySpark {pyspark.__version__}"),
+    # PySpark 4.1 leaves the sockets of collected results to the garbage collector.
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with the jars of both formats."""
+    folder = tmp_path_factory.mktemp("spark")
+    excluded = [f"io.delta:delta-{name}" for name in EXCLUDED]
+    excluded += ["io.unitycatalog:unitycatalog-client", "io.unitycatalog:unitycatalog-hadoop"]
+    settings = {
+        "spark.jars.packages": ",".join((*PACKAGES[VERSION], SQLITE_JDBC)),
+        "spark.jars.excludes": ",".join(excluded),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
+        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.shuffle.partitions": "1",  # tables of a few rows
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    session = local_session("tables", settings=settings, log_file=folder / "spark.log")
+    if "delta-spark" not in (session.sparkContext.getConf().get("spark.jars.packages") or ""):
+        pytest.skip("this process has started Spark without the jars: run this file by itself")
+    yield session
+    session.stop()
+
+
+def found(session: SparkSession, path: Path) -> dict[int, str | None]:
+    """What Spark reads of a Delta table."""
+    rows = session.sql(f"SELECT id, value FROM delta.`{path}`").collect()
+    assert len({row.id for row in rows}) == len(rows)
+    return {row.id: row.value for row in rows}
+
+
+def delta(path: Path, merge: Merge = Merge.AUTO) -> DeltaTarget:
+    return DeltaTarget.find(str(path), {}, file_size=64 << 20, merge=merge)
+
+
+@pytest.mark.parametrize(
+    ("name", "merge"),
+    [
+        ("plain", Merge.MARK),
+        ("deletion_vectors", Merge.REWRITE),
+        ("everything", Merge.MARK),
+        ("change_data_feed", Merge.MARK),
+        ("v2_checkpoint", Merge.MARK),
+        ("partitioned", Merge.REWRITE),
+        ("column_mapping", Merge.MARK),
+    ],
+)
+def test_spark_reads_and_goes_on_with_what_is_written_without_it(
+    session: SparkSession, tmp_path: Path, name: str, merge: Merge
+) -> None:
+    """Delta tables that Spark made, that we changed, that Spark changes, that we change."""
+    path = tmp_path / name
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(
+            tmp_path, [one for one in archive.getmembers() if one.name.startswith(f"{name}/")], filter="data"
+        )
+    for file in path.rglob("*"):
+        file.touch()  # else commits are old enough to be removed
+
+    def write(batch_id: int, write: Callable[[DeltaTarget, Ticket], object]) -> None:
+        target = delta(path, merge)
+        write(target, replace(MIRROR_TICKET, batch_id=batch_id))
+        target.maintain(Sink(directory=str(tmp_path)))
+
+    model = found(session, path)
+    for batch_id in range(1, 20):
+        patches = Patches(numbers(5), pa.table({"value": [True]}))
+        change = change_of([(2, f"u{batch_id}"), (100 + batch_id, "n")], [0, 99 + batch_id], patches=patches)
+        write(batch_id, lambda target, ticket, change=change: target.merge(change, ticket))  # type: ignore[misc]
+    model |= {2: "u19", 5: "x", 119: "n"}
+    model.pop(0, None)
+    assert found(session, path) == model
+    if name == "change_data_feed":
+        version = session.sql(f"DESCRIBE HISTORY delta.`{path}`").agg({"version": "max"}).collect()[0][0]
+        feed = session.read.format("delta").option("readChangeFeed", "true").option("startingVersion", version)
+        said = [(row._change_type, row.id) for row in feed.load(str(path)).collect()]
+        assert sorted(said) == [
+            ("delete", 118),
+            ("insert", 119),
+            ("update_postimage", 2),
+            ("update_postimage", 5),
+            ("update_preimage", 2),
+            ("update_preimage", 5),
+        ]
+    session.sql(f"DELETE FROM delta.`{path}` WHERE id = 119")
+    session.sql(f"UPDATE delta.`{path}` SET value = 'spark' WHERE id = 2")
+    write(20, lambda target, ticket: target.append(numbers(7).to_reader(), ticket))
+    write(21, lambda target, ticket: target.merge(change_of([(5, "last")]), ticket))
+    write(
+        22, lambda target, ticket: target.evolve(SchemaChange(added=pa.schema([("more", pa.timestamp("us"))])), ticket)
+    )
+    write(23, lambda target, ticket: target.replace(target.read(), ticket))
+    model = {key: value for key, value in model.items() if key != 119} | {2: "spark", 5: "last", 7: "x"}
+    assert found(session, path) == model
+
+
+@pytest.mark.parametrize("merge", [Merge.REWRITE, Merge.MARK])
+def test_spark_reads_every_type_and_passes_over_files_by_our_statistics(
+    session: SparkSession, tmp_path: Path, merge: Merge
+) -> None:
+    place = Place(tmp_path, TableFormat.DELTA, merge_kind=merge)
+    types = all_types()
+    ids = pa.array(range(1, types.num_rows + 1), pa.int32())
+    rows = types.add_column(0, "id", ids)
+    place.append(0, rows, MIRROR_TICKET)
+    place.bring(change_of([], [1], schema=rows.schema), batch_id=1, schema=rows.schema)
+    read = session.read.format("delta").load(place.uri).toArrow().sort_by("id")
+    assert read.select(["id"]).column("id").to_pylist() == list(range(2, types.num_rows + 1))
+    ours = place.read().sort_by("id")
+    for column in types.column_names:
+        assert read.column(column).cast(ours.schema.field(column).type).equals(ours.column(column)), column
+    for row in range(2, types.num_rows + 1):
+        assert session.read.format("delta").load(place.uri).filter(f"id = {row}").count() == 1
+
+
+def test_delta_tables_that_spark_wrote_for_a_job_go_on(session: SparkSession, tmp_path: Path) -> None:
+    """Former versions had Spark write them: with the same properties, transactions, and words about a step."""
+    path, step = tmp_path / "orders", replace(MIRROR_TICKET, batch_id=3, step=2, gtid_position="0-1-7")
+    properties = ", ".join(f"'{name}' = '{value}'" for name, value in step.table_properties().items())
+    session.sql(f"CREATE TABLE delta.`{path}` (id INT, value STRING) USING delta TBLPROPERTIES ({properties})")
+    options = {
+        "txnAppId": f"binlog-stream/{step.query_id}",
+        "txnVersion": str(step.batch_id << STEP_BITS | step.step),
+        "userMetadata": json.dumps(step.batch_properties()),
+    }
+    rows = session.createDataFrame([(1, "x"), (2, "x")], "id INT, value STRING")
+    rows.write.format("delta").mode("append").options(**options).save(str(path))
+    target = delta(path)
+    target.check_owner(step)
+    assert target.is_done(step)
+    said = standing_of(target, TableFormat.DELTA, step.source_table, step.mode)
+    assert said is not None
+    assert (said.batch_id, str(said.gtid)) == (3, "0-1-7")
+    later = replace(step, batch_id=4)
+    assert not target.is_done(later)
+    target.merge(change_of([(1, "y"), (3, "n")], [2]), later)
+    assert delta(path).is_done(later)
+    assert found(session, path) == {1: "y", 3: "n"}
+
+
+def test_spark_reads_and_goes_on_with_iceberg_tables(session: SparkSession, tmp_path: Path) -> None:
+    """In the catalog of the folder, which Java reads over JDBC."""
+    place = Place(tmp_path, TableFormat.ICEBERG)
+    place.append(0, numbers(1, 2, 3), MIRROR_TICKET)
+    place.bring(change_of([(1, "y")], [2]), batch_id=1)
+    other = session.newSession()
+    catalog = "spark.sql.catalog.binlog_stream"
+    other.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
+    other.conf.set(f"{catalog}.type", "jdbc")
+    other.conf.set(f"{catalog}.uri", f"jdbc:sqlite:{tmp_path / CATALOG_FILE}")
+    other.conf.set(f"{catalog}.warehouse", str(tmp_path))
+    other.conf.set(f"{catalog}.cache-enabled", "false")
+    table = "binlog_stream.shop.orders"
+    assert sorted(tuple(row) for row in other.table(table).collect()) == [(1, "y"), (3, "x")]
+    other.sql(f"DELETE FROM {table} WHERE id = 3")
+    other.sql(f"INSERT INTO {table} VALUES (9, 'spark')")
+    assert place.bring(change_of([(1, "z"), (4, "n")]), batch_id=2)
+    with closing(place.target()) as target:
+        assert target.is_done(replace(MIRROR_TICKET, batch_id=2))
+    rows = [(1, "z"), (4, "n"), (9, "spark")]
+    assert sorted(tuple(row) for row in other.table(table).collect()) == place.sorted_rows() == rows
+    assert place.read().schema.names == INT_KEY.names
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("version", [2, 3])
+def test_spark_and_we_take_turns_with_marked_and_partitioned_iceberg_tables(
+    session: SparkSession, tmp_path: Path, version: int
+) -> None:
+    """Through a REST catalog: position deletes (version 2) and vectors (3), with partitions by day and bucket."""
+    with RestCatalog(tmp_path / "rest") as rest:
+        catalog = {**rest.settings(), "warehouse": str(tmp_path)}
+        place = CatalogPlace(
+            Sink(directory=str(tmp_path / "tables"), format=TableFormat.ICEBERG, catalog=catalog, merge=Merge.MARK)
+        )
+        place.make(version)
+        model = {key: (key % 3, "x") for key in range(100)}
+        for batch_id in range(1, 4):
+            changed = {batch_id: (batch_id, "y"), 100 + batch_id: (5, "n")}
+            place.merge(changed, [50 + batch_id], batch_id)
+            model |= changed
+            model.pop(50 + batch_id)
+        other = session.newSession()
+        name = "spark.sql.catalog.rest"
+        other.conf.set(name, "org.apache.iceberg.spark.SparkCatalog")
+        for key, value in {"type": "rest", "uri": catalog["uri"], "cache-enabled": "false"}.items():
+            other.conf.set(f"{name}.{key}", value)
+        table = "rest.shop.orders"
+
+        def check() -> None:
+            days = "datediff(CAST(at AS DATE), DATE'1970-01-01')"
+            rows = other.sql(f"SELECT id, {days}, value FROM {table}").collect()
+            assert {row[0]: (row[1], row[2]) for row in rows} == model
+            assert len(rows) == len(model)
+            assert place.rows() == model
+            # It passes over files and partitions by what manifests say of them.
+            for key in (1, 51, 101):
+                assert other.sql(f"SELECT id FROM {table} WHERE id = {key}").count() == (key in model)
+            day = other.sql(f"SELECT id FROM {table} WHERE at >= TIMESTAMP'1970-01-06' AND at < '1970-01-07'").collect()
+            assert {row[0] for row in day} == {key for key, (number, _) in model.items() if number == 5}
+
+        check()
+        kinds = other.sql(f"SELECT DISTINCT content, file_format FROM {table}.delete_files").collect()
+        assert [tuple(row) for row in kinds] == [(1, "PARQUET" if version == 2 else "PUFFIN")]
+        other.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')")
+        other.sql(f"DELETE FROM {table} WHERE id IN (2, 60)")
+        other.sql(f"INSERT INTO {table} VALUES (200, TIMESTAMP'1970-01-03', 'spark')")
+        model.pop(2)
+        model.pop(60)
+        model[200] = (2, "spark")
+        check()
+        place.merge({200: (6, "ours"), 3: (6, "z")}, [101], 4)
+        model |= {200: (6, "ours"), 3: (6, "z")}
+        model.pop(101)
+        check()
+        if version == 3:
+            numbers_of_rows = other.sql(f"SELECT DISTINCT _row_id FROM {table} WHERE _row_id IS NOT NULL").count()
+            assert numbers_of_rows == len(model)
+
+
+@dataclass(frozen=True)
+class CatalogPlace:
+    """A table `shop.orders` in a catalog: a key, a day, as the number of days since 1970, and a word."""
+
+    sink: Sink
+
+    SCHEMA: ClassVar[pa.Schema] = pa.schema(
+        [("id", pa.int32()), ("at", pa.timestamp("us", "UTC")), ("value", pa.string())]
+    )
+
+    def make(self, version: int) -> None:
+        """With a hundred rows, on three days."""
+        rules = tuple(map(partition_rule, ("day(at)", "bucket(4, id)")))
+        with closing(self._look()) as target:
+            target.create(self.SCHEMA, replace(MIRROR_TICKET, partition_by=rules))
+            if version == 3:
+                upgrade(target.table)
+        rows = [(key, key % 3 * DAY_US, "x") for key in range(100)]
+        with closing(self._look()) as target:
+            target.append(rows_of(self.SCHEMA, rows).to_reader(), MIRROR_TICKET)
+
+    def merge(self, rows: dict[int, tuple[int, str]], gone: list[int], batch_id: int) -> None:
+        """One step."""
+        images = [(key, day * DAY_US, value) for key, (day, value) in rows.items()]
+        with closing(self._look()) as target:
+            target.merge(change_of(images, gone, schema=self.SCHEMA), replace(MIRROR_TICKET, batch_id=batch_id))
+
+    def rows(self) -> dict[int, tuple[int, str]]:
+        """As we read them."""
+        with closing(self._look()) as target:
+            read = target.read().read_all().to_pylist()
+        assert len({row["id"] for row in read}) == len(read)
+        return {row["id"]: ((row["at"] - EPOCH).days, row["value"]) for row in read}
+
+    def _look(self) -> IcebergTarget:
+        return IcebergTarget.at(self.sink, f"{self.sink.directory}/shop/orders")
+
+
+def test_columns_with_other_names_in_files(session: SparkSession, tmp_path: Path) -> None:
+    """A table with column mapping that Spark made, with partitions and a struct; Spark and we give columns names."""
+    path = tmp_path / "orders"
+    properties = {**MIRROR_TICKET.table_properties(), "delta.columnMapping.mode": "name"}
+    said = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+    session.sql(
+        f"CREATE TABLE delta.`{path}` (id INT, city STRING, at STRUCT<x: INT, y: STRING>, value STRING) "
+        f"USING delta PARTITIONED BY (city) TBLPROPERTIES ({said})"
+    )
+    session.sql(
+        f"INSERT INTO delta.`{path}` VALUES (1, 'a', struct(1, 'y'), 'v'), (2, 'b', NULL, 'v'), (3, 'b', NULL, 'v')"
+    )
+    session.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN value TO `odd name`")
+
+    def rows() -> list[tuple[object, ...]]:
+        found = session.sql(f"SELECT * FROM delta.`{path}` ORDER BY id").collect()
+        assert delta(path).read().read_all().sort_by("id").to_pylist() == [row.asDict(recursive=True) for row in found]
+        return [tuple(row.asDict(recursive=True).values()) for row in found]
+
+    schema = delta(path).schema()
+    assert schema.names == ["id", "city", "at", "odd name"]
+    changed = change_of([(1, "c", {"x": 5, "y": None}, "w"), (4, "b", None, "n")], [2], schema=schema)
+    delta(path, Merge.MARK).merge(changed, replace(MIRROR_TICKET, batch_id=1))
+    first, third, fourth = (1, "c", {"x": 5, "y": None}, "w"), (3, "b", None, "v"), (4, "b", None, "n")
+    assert rows() == [first, third, fourth]
+    note = pa.struct([("by", pa.string())])
+    named = SchemaChange(renamed={"odd name": "word", "city": "town"}, added=pa.schema([("note", note)]))
+    delta(path).evolve(named, replace(MIRROR_TICKET, batch_id=2))
+    assert rows() == [(*row, None) for row in (first, third, fourth)]
+    session.sql(f"INSERT INTO delta.`{path}` VALUES (9, 'd', NULL, 's', struct('spark'))")
+    session.sql(f"ALTER TABLE delta.`{path}` DROP COLUMN at")
+    session.sql(f"DELETE FROM delta.`{path}` WHERE town = 'b'")
+    schema = delta(path).schema()
+    changed = change_of([(1, "c", "w", {"by": "us"}), (10, "d", "x", None)], schema=schema)
+    delta(path).merge(changed, replace(MIRROR_TICKET, batch_id=3))
+    expected = [(1, "c", "w", {"by": "us"}), (9, "d", "s", {"by": "spark"}), (10, "d", "x", None)]
+    assert rows() == expected
+    filled = SchemaChange(retyped={"id": pa.int64()}, filled={"word": pa.scalar("f")})
+    delta(path).evolve(filled, replace(MIRROR_TICKET, batch_id=4))
+    assert rows() == [(key, town, "f", by) for key, town, _, by in expected]
+    count = session.sql(f"SELECT id FROM delta.`{path}` WHERE id = 9 AND town = 'd' AND word = 'f'").count()
+    assert count == 1

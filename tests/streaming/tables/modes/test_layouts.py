@@ -1,0 +1,123 @@
+"""Tables whose layout changes in the log, or which lack something."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from binlog_format import open_log
+from binlog_format.errors import SchemaError
+from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_format.rows.decoding import Decoding, TimeType
+from binlog_streaming.settings import Deletes, Mode, TableRule
+from tests.streaming.tables import batches
+from tests.streaming.tables.batches import cut
+from tests.streaming.tables.shop import ShopLog
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ID, NAME, EMAIL = ColumnSpec("id", "int"), ColumnSpec("name", "varchar(20)"), ColumnSpec("email", "varchar(50)")
+CUSTOMERS = TableSpec("shop", "customers", (ID, NAME), ("id",))
+
+
+def write(log: Path, directory: Path, batch_id: int, rule: TableRule) -> None:
+    """One batch of the whole log."""
+    with open_log(str(log)) as opened:
+        (batch,) = cut(opened, 1)
+        batches.write(opened, batch, directory, batch_id, (rule,))
+
+
+def rows(directory: Path) -> list[tuple[object, ...]]:
+    table = DeltaTable(str(directory / "shop" / "customers")).to_pyarrow_table()
+    return sorted(tuple(row.values())[:2] for row in table.to_pylist())
+
+
+def test_layouts_with_the_same_columns_are_one_table(tmp_path: Path) -> None:
+    """A longer VARCHAR is another layout, but the same column for a reader; changes of both interleave."""
+    longer = TableSpec("shop", "customers", (ID, ColumnSpec("name", "varchar(200)")), ("id",))
+    with ShopLog(tmp_path / "log") as log:
+        log.insert(CUSTOMERS, (1, "a"), (2, "b"))
+        log.update(longer, ((1, "a"), (1, "c")))
+        log.update(CUSTOMERS, ((1, "c"), (1, "d")), ((2, "b"), (3, "b")))
+        log.delete(longer, (3, "b"))
+        log.insert(longer, (2, "e"))
+        log.update(CUSTOMERS, ((2, "e"), (2, "f")))
+    write(tmp_path / "log", tmp_path, 0, TableRule())
+    assert rows(tmp_path) == [(1, "d"), (2, "f")]
+
+
+@pytest.mark.parametrize("mode", [Mode.MIRROR, Mode.CHANGELOG])
+@pytest.mark.parametrize("together", [True, False], ids=["in a batch", "between batches"])
+def test_columns_that_no_statement_explains_are_null_in_rows_before(tmp_path: Path, mode: Mode, together: bool) -> None:
+    """SET sql_log_bin = 0 hides a statement."""
+    rule = TableRule(mode=mode)
+    wider = TableSpec("shop", "customers", (ColumnSpec("id", "bigint"), NAME, EMAIL), ("id",))
+    with ShopLog(tmp_path / "log") as log:
+        log.insert(CUSTOMERS, (1, "a"))
+        if together:
+            log.insert(wider, (2**40, "b", "c"))
+    write(tmp_path / "log", tmp_path, 0, rule)
+    if not together:
+        with ShopLog(tmp_path / "log2") as log:
+            log.insert(wider, (2**40, "b", "c"))
+        write(tmp_path / "log2", tmp_path, 1, rule)
+    table = DeltaTable(str(tmp_path / "shop" / "customers")).to_pyarrow_table().sort_by("id")
+    assert table.select(["id", "name", "email"]).to_pylist() == [
+        {"id": 1, "name": "a", "email": None},
+        {"id": 2**40, "name": "b", "email": "c"},
+    ]
+
+
+@pytest.mark.parametrize("mode", [Mode.MIRROR, Mode.CHANGELOG])
+def test_type_that_does_not_hold_the_values_before_is_refused(tmp_path: Path, mode: Mode) -> None:
+    with ShopLog(tmp_path / "log") as log:
+        log.insert(CUSTOMERS, (1, "a"))
+    with ShopLog(tmp_path / "log2") as log:
+        log.insert(TableSpec("shop", "customers", (ID, ColumnSpec("name", "int")), ("id",)), (2, 5))
+    write(tmp_path / "log", tmp_path, 0, TableRule(mode=mode))
+    with pytest.raises(SchemaError, match=r"SCHEMA_CHANGED\] shop\.customers: column name was string and is int32 now"):
+        write(tmp_path / "log2", tmp_path, 1, TableRule(mode=mode))
+    assert rows(tmp_path) == [(1, "a")]
+
+
+def test_another_primary_key_in_a_batch_is_refused(tmp_path: Path) -> None:
+    with ShopLog(tmp_path / "log") as log:
+        log.insert(CUSTOMERS, (1, "a"))
+        log.insert(TableSpec("shop", "customers", (ID, NAME), ("name",)), (2, "b"))
+    with pytest.raises(SchemaError, match=r"SCHEMA_CHANGED\] shop\.customers: its primary key was id and is name now"):
+        write(tmp_path / "log", tmp_path, 0, TableRule())
+
+
+def test_table_without_primary_key_takes_keys_or_the_whole_row(tmp_path: Path) -> None:
+    spec = TableSpec("shop", "customers", (ID, NAME))
+    with ShopLog(tmp_path / "log") as log:
+        log.insert(spec, (1, "a"), (2, "b"), (2, "b"))
+        log.update(spec, ((1, "a"), (1, "c")))
+        log.delete(spec, (2, "b"))
+    write(tmp_path / "log", tmp_path, 0, TableRule())
+    assert rows(tmp_path) == [(1, "c"), (2, "b")]
+    for mode in (Mode.SCD2, Mode.MIRROR):
+        rule = TableRule(mode=mode, deletes=Deletes.MARK, target="{mode}")
+        with pytest.raises(SchemaError, match=r"NO_PRIMARY_KEY\] shop\.customers: .*keys in \[\[tables\]\]"):
+            write(tmp_path / "log", tmp_path, 0, rule)
+    write(tmp_path / "log", tmp_path / "keys", 0, TableRule(keys=("id",)))
+    assert rows(tmp_path / "keys") == [(1, "c")]
+
+
+def test_job_says_how_values_become_columns(tmp_path: Path) -> None:
+    spec = TableSpec("shop", "customers", (ID, ColumnSpec("opens", "time")), ("id",))
+    with ShopLog(tmp_path / "log") as log:
+        log.insert(spec, (1, dt.timedelta(hours=-1, seconds=1)))
+    micros = Decoding(time_type=TimeType.MICROS)
+    for rule in (TableRule(), TableRule(mode=Mode.CHANGELOG, target="changes/{table}")):
+        with open_log(str(tmp_path / "log")) as opened:
+            (batch,) = cut(opened, 1)
+            batches.write(opened, batch, tmp_path, 0, (rule,), decoding=micros)
+    assert rows(tmp_path) == [(1, -3_599_000_000)]
+    assert DeltaTable(str(tmp_path / "changes" / "customers")).to_pyarrow_table().column("opens").to_pylist() == [
+        -3_599_000_000
+    ]
