@@ -40,7 +40,7 @@ RulesOption = Annotated[
     str | None,
     typer.Option(
         metavar="RULES",
-        help="What of the tables is not shown: a TOML file with [[tables]] (columns, drop_columns, mask, where), or "
+        help="What of the tables is not shown: a TOML file with [\\[tables]] (columns, drop_columns, mask, where), or "
         "the same as JSON.",
     ),
 ]
