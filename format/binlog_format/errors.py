@@ -211,6 +211,7 @@ class TableError(BinlogError):
             "SAME_TARGET",
             "MODE_CHANGED",
             "KEYS_CHANGED",
+            "RULES_CHANGED",
             "NULL_KEY",
             "PARTITION_VALUE",
             "STATEMENT_REFUSED",

@@ -33,16 +33,18 @@ class TableRules:
 
     Args:
         rules: In order, those too that hide nothing.
+        exclude: Expressions of tables that no rule is for; None: there are none.
     """
 
-    def __init__(self, rules: Iterable[BoundRule]) -> None:
+    def __init__(self, rules: Iterable[BoundRule], exclude: str | None = None) -> None:
         self._rules = tuple(rules)
-        self._filters = [(TableFilter(one.rule.select), one) for one in self._rules]
+        self._exclude = exclude
+        self._filters = [(TableFilter(one.rule.select, exclude), one) for one in self._rules]
         self._shown: dict[tuple[object, ...], ShownTable] = {}
 
     def __reduce__(self) -> tuple[object, ...]:
         # Tasks get the rules; what was worked out with them is made there again.
-        return TableRules, (self._rules,)
+        return TableRules, (self._rules, self._exclude)
 
     @property
     def chooses_rows(self) -> bool:
@@ -100,10 +102,10 @@ class TableRules:
         return found
 
 
-def table_rules(rules: Iterable[BoundRule]) -> TableRules | None:
-    """*rules* for `Decoding`; None: they hide nothing."""
+def table_rules(rules: Iterable[BoundRule], exclude: str | None = None) -> TableRules | None:
+    """*rules* for `Decoding`; None: they hide nothing. Arguments as `TableRules`."""
     bound = tuple(rules)
-    return TableRules(bound) if any(one.rule.hides for one in bound) else None
+    return TableRules(bound, exclude) if any(one.rule.hides for one in bound) else None
 
 
 def bound_rule(rule: RowRule, *, keys: tuple[str, ...] = (), needs_key: bool = False) -> BoundRule:

@@ -1,4 +1,4 @@
-"""What rules hid when a job began, and what they hide now: `hiding_changes`, `salt_fingerprints`."""
+"""What rules hid when a job or a table began, and what they hide now: `hiding_changes`, `rules_fingerprint`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from binlog_connector.rules.row_rule import OPTIONAL, RowRule
-from binlog_connector.rules.row_rules import read_salt
+from binlog_connector.rules.row_rules import TableRules, read_salt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from binlog_format.rows.decoding import Decoding
+
+_HIDING = ("columns", "drop_columns", "mask", "where")
 _ROUNDS = 200_000  # who finds a fingerprint shall not find the salt by trying
 _NOT_ABOUT_ROWS = "binlog-stream"
 _DIGITS = 16
@@ -32,6 +35,16 @@ def salt_fingerprints(rules: Iterable[RowRule]) -> dict[str, str]:
 @functools.cache
 def _fingerprint(salt: bytes) -> str:
     return hashlib.pbkdf2_hmac("sha256", salt, _NOT_ABOUT_ROWS.encode(), _ROUNDS).hex()[:_DIGITS]
+
+
+def rules_fingerprint(decoding: Decoding, database: str, table: str) -> str:
+    """What tells the rule of a table, and its salt, from other ones; empty: nothing of it is hidden."""
+    bound = decoding.rules.of(database, table) if isinstance(decoding.rules, TableRules) else None
+    if bound is None:
+        return ""
+    settings = [f"{name}: {_told(getattr(bound.rule, name))}" for name in _HIDING]
+    salt = _fingerprint(bound.salt) if bound.salt else ""
+    return hashlib.sha256("\n".join([*settings, salt]).encode()).hexdigest()[:_DIGITS]
 
 
 def hiding_part(rule: RowRule) -> RowRule:
@@ -54,7 +67,7 @@ def hiding_changes(
         salts_after: As they are now.
     """
     changes = []
-    for setting in ("columns", "drop_columns", "mask", "where"):
+    for setting in _HIDING:
         was, is_now = (_told(getattr(rule, setting)) for rule in (before, after))
         if was != is_now:
             changes.append((setting, was, is_now))

@@ -27,7 +27,7 @@ from binlog_streaming.demo.servers.lake_servers import LakeServers, fetch_server
 from binlog_streaming.demo.sources import LogSource, WorkloadSource
 from binlog_streaming.demo.state import DemoState, MarkKind
 from binlog_streaming.demo.view import DemoView
-from binlog_streaming.lake.target import target_uri
+from binlog_streaming.lake.store import target_uri
 from binlog_streaming.settings import Mode, TableFormat, load_job
 from binlog_streaming.settings.text import job_text
 

@@ -15,7 +15,7 @@ import msgspec
 from binlog_connector.rules.rule_changes import hiding_changes, salt_fingerprints
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.jobs.table_patterns import added_patterns
-from binlog_streaming.lake.target import target_uri
+from binlog_streaming.lake.store import target_uri
 from binlog_streaming.plan.memory import SetAside  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.settings.model import Mode, TableRule
 

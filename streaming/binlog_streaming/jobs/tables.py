@@ -6,11 +6,13 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from binlog_connector.rules.rule_changes import rules_fingerprint
 from binlog_format.errors import BinlogError, OptionError, told_options
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_streaming.lake.evolution import common_schema
 from binlog_streaming.lake.sinks import may_have_tables, sink_type
-from binlog_streaming.lake.target import KEYS_PROPERTY, Ticket, split_keys, target_uri
+from binlog_streaming.lake.store import target_uri
+from binlog_streaming.lake.target import KEYS_PROPERTY, Ticket, split_keys
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.settings.model import Deletes, Mode, TableFormat
@@ -214,6 +216,7 @@ class _Look:
             position="",
             last_change="",
             gtid=None,
+            rules=rules_fingerprint(self.job.decoding(), self.found.layout.database, self.found.layout.table),
         )
 
 

@@ -6,6 +6,7 @@ several who create one name at the same time one does, and the others learn it.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,9 +19,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from binlog_streaming.settings import Mode
+
 UNFINISHED = ".unfinished-"
 """Begins names that are not for readers: Spark, DuckDB and Arrow pass over what begins with a dot."""
 
+_UNUSUAL = re.compile(r"[^A-Za-z0-9_$-]")
 _ACCESS = "sink.storage has the access to an object store"
 
 
@@ -164,3 +168,23 @@ def looking_at(uri: str, *errors: type[Exception], access: str = _ACCESS) -> Ite
             f"{uri} cannot be looked at: {str(error).strip().partition(chr(10))[0]}",
             hint=f"Nothing was written. Mend it ({access}) and start again",
         ) from error
+
+
+def target_uri(directory: str, template: str, *, database: str, table: str, mode: Mode) -> str:
+    """Place of a table.
+
+    ASCII letters, digits, `_`, `-` and `$` of names stay; all else is `@` and four hexadecimal digits, as in MariaDB.
+    """
+    names = {"database": database, "table": table, "mode": str(mode)}
+    filled = template.format(**{key: path_part(name) for key, name in names.items()})
+    return f"{directory.rstrip('/')}/{filled.strip('/')}"
+
+
+def path_part(name: str) -> str:
+    """A name as part of a path."""
+    # Not percent-encoding: deltalake takes a path for a URL here and for a path there, and decodes it in one of them.
+    return _UNUSUAL.sub(lambda match: "".join(f"@{unit:04x}" for unit in _utf16(match[0])), name)
+
+
+def _utf16(text: str) -> memoryview:
+    return memoryview(text.encode("utf-16", "surrogatepass")).cast("H")[1:]

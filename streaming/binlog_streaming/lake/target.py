@@ -32,6 +32,8 @@ QUERY_PROPERTY = "binlog-stream.queryId"
 SOURCE_PROPERTY = "binlog-stream.sourceTable"
 MODE_PROPERTY = "binlog-stream.mode"
 KEYS_PROPERTY = "binlog-stream.keys"
+RULES_PROPERTY = "binlog-stream.rules"
+"""What tells the rules for columns and rows by which it was written from others; not there where nothing is hidden."""
 POSITION_KEY = "binlog-stream.position"
 GTID_KEY = "binlog-stream.gtid"
 GTID_POSITION_KEY = "binlog-stream.gtidPosition"
@@ -46,8 +48,6 @@ SET_ASIDE_PROPERTY = "binlog-stream.setAside"
 BATCH_KEY = "binlog-stream.batchId"
 STEP_KEY = "binlog-stream.step"
 LAST_CHANGE_KEY = "binlog-stream.lastChange"
-
-_UNUSUAL = re.compile(r"[^A-Za-z0-9_$-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,7 @@ class Ticket:
             (MySQL), as text; None: not known.
         complete: Whether all rows of the source table lie in what was read; None: as the target states already.
         partition_by: How the target is partitioned, if it is made.
+        rules: What tells its rules for columns and rows from others; empty: nothing is hidden.
     """
 
     query_id: str
@@ -84,6 +85,7 @@ class Ticket:
     gtid_position: str | None = None
     complete: bool | None = None
     partition_by: tuple[PartitionRule, ...] = ()
+    rules: str = ""
 
     @property
     def place(self) -> tuple[int, int]:
@@ -98,6 +100,8 @@ class Ticket:
             MODE_PROPERTY: str(self.mode),
             KEYS_PROPERTY: joined_keys(self.keys),
         }
+        if self.rules:
+            properties[RULES_PROPERTY] = self.rules
         if self.complete is not None:
             properties[COMPLETE_PROPERTY] = str(self.complete).lower()
         return properties
@@ -321,6 +325,12 @@ class Target(ABC):
                 f"{ticket.source_table}: {self.uri} was made with keys {keys}, now they are {joined_keys(ticket.keys)}",
                 hint="Delete the table and the checkpoint and start again, or set the keys of this table in the job",
             )
+        if properties.get(RULES_PROPERTY, "") != ticket.rules:
+            raise TableError(
+                "RULES_CHANGED",
+                f"{ticket.source_table}: {self.uri} was made with other rules for columns and rows, or another salt",
+                hint="Set them back; or delete the table and the checkpoint and start again",
+            )
 
     def is_done(self, ticket: Ticket) -> bool:
         """Whether the step is in the table already.
@@ -346,26 +356,6 @@ class TargetFactory(Protocol):
 
     def at(self, sink: Sink, uri: str) -> Target:
         """See `Target`."""
-
-
-def target_uri(directory: str, template: str, *, database: str, table: str, mode: Mode) -> str:
-    """Place of a table.
-
-    ASCII letters, digits, `_`, `-` and `$` of names stay; all else is `@` and four hexadecimal digits, as in MariaDB.
-    """
-    names = {"database": database, "table": table, "mode": str(mode)}
-    filled = template.format(**{key: path_part(name) for key, name in names.items()})
-    return f"{directory.rstrip('/')}/{filled.strip('/')}"
-
-
-def path_part(name: str) -> str:
-    """A name as part of a path."""
-    # Not percent-encoding: deltalake takes a path for a URL here and for a path there, and decodes it in one of them.
-    return _UNUSUAL.sub(lambda match: "".join(f"@{unit:04x}" for unit in _utf16(match[0])), name)
-
-
-def _utf16(text: str) -> memoryview:
-    return memoryview(text.encode("utf-16", "surrogatepass")).cast("H")[1:]
 
 
 def joined_keys(keys: tuple[str, ...]) -> str:

@@ -299,7 +299,7 @@ class Job(Section, frozen=True):
         bound = (
             bound_rule(rule, keys=rule.keys, needs_key=set(rule.modes) != {Mode.CHANGELOG}) for rule in self.tables
         )
-        return replace(self.source.decoding(), rules=table_rules(bound))
+        return replace(self.source.decoding(), rules=table_rules(bound, self.source.exclude_tables))
 
     def source_options(self) -> dict[str, str]:
         """The options of the Spark source, without the path: tables that no rule wants are left out there already."""

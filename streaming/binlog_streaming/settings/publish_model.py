@@ -217,4 +217,4 @@ class PublishJob(Section, frozen=True):
             OptionError: `MISSING`: a rule's salt is not in the environment.
         """
         bound = (bound_rule(rule, keys=rule.keys, needs_key=True) for rule in self.tables)
-        return replace(self.source.decoding(), rules=table_rules(bound))
+        return replace(self.source.decoding(), rules=table_rules(bound, self.source.exclude_tables))

@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from binlog_connector.rules.rule_changes import rules_fingerprint
 from binlog_connector.schema.table_changes import TableRenamed
 from binlog_format.errors import BinlogError, TableError, UnsupportedError
 from binlog_streaming.lake.partitioning import partition_rule
@@ -285,9 +286,8 @@ class _ComponentRun:
         self._with_target(table, mode, write)
 
     def _apply_change(self, step: ChangeStep, table: KeptTable, mode: Mode) -> None:
-        # The plan has put statements under the rules already.
-        occasion = Occasion(step, table, mode, replace(self._run.decoding, rules=None), self._facts)
-        change = step.change
+        plain = replace(self._run.decoding, rules=None)  # the plan has put statements under the rules
+        occasion, change = Occasion(step, table, mode, plain, self._facts), step.change
         place = "{}:{}".format(*step.place)
 
         def write(target: Target, tally: ProgressTally) -> int:
@@ -372,6 +372,7 @@ class _ComponentRun:
             gtid_position=self._positions.behind(table.name, number),
             complete=table.complete,
             partition_by=tuple(map(partition_rule, table.rule.partition_by)),
+            rules=rules_fingerprint(self._run.decoding, *table.name),
         )
 
     def _tally(self, table: KeptTable, mode: Mode, uri: str) -> ProgressTally:

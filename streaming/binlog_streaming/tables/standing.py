@@ -15,6 +15,7 @@ from binlog_streaming.lake.target import (
     LAST_CHANGE_KEY,
     MODE_PROPERTY,
     QUERY_PROPERTY,
+    RULES_PROPERTY,
     SOURCE_PROPERTY,
     STEP_KEY,
     Ticket,
@@ -121,6 +122,7 @@ def ticket_of(properties: Mapping[str, str], query_id: str, source_table: str, m
         position="",
         last_change="",
         gtid=None,
+        rules=properties.get(RULES_PROPERTY, ""),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
@@ -17,9 +18,10 @@ from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.shown_table import BoundRule
 from binlog_format import open_log
+from binlog_format.errors import TableError
 from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.rows.decoding import Decoding
-from binlog_streaming.settings import Deletes, Mode, TableRule
+from binlog_streaming.settings import Deletes, Mode, Sink, TableFormat, TableRule
 from tests.chance import examples
 from tests.streaming.tables import batches
 from tests.streaming.tables.batches import cut
@@ -30,6 +32,8 @@ from tests.streaming.tables.statements.ddl_histories import ModelServer
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from binlog_format.position import Position
 
     Row = tuple[Any, ...]
     Change = tuple[Row | None, Row | None]
@@ -183,7 +187,7 @@ def content(target: Path) -> tuple[list[str], list[Row]]:
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rule=rules(), changes=histories())
 def test_tables_hold_what_they_would_had_the_server_logged_no_more(
     tmp_path_factory: pytest.TempPathFactory, mode: Mode, rule: RowRule, changes: list[Change]
@@ -206,7 +210,7 @@ MIXED = RowRule(drop_columns=("c1?", "C2?"), mask={"c3?": "null", "c4?": "sha256
 LISTED = RowRule(columns=("id", "c4?", "c5?"), where="id >= 3 or id = 1")
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(40))
 @given(
     seed=st.integers(0, 2**32 - 1),
     count=st.integers(1, 6),
@@ -260,3 +264,23 @@ def _shown_row(rule: RowRule, spec: TableSpec, row: Row) -> dict[str, Any]:
             text = f"{value:.2f}" if isinstance(value, Decimal) else value
             shown[column.name] = MASKS[mask](text)
     return shown
+
+
+@pytest.mark.parametrize("kind", list(TableFormat))
+def test_a_table_takes_no_rows_of_other_rules(tmp_path: Path, kind: TableFormat) -> None:
+    record(tmp_path / "log", CUSTOMERS, [(None, (number, "a", 1, "b", Decimal(1))) for number in range(6)])
+    sink, table = Sink(directory=str(tmp_path), format=kind), TableRule(mode=Mode.CHANGELOG)
+    first, other = RowRule(mask={"name": "sha256"}, salt_variable="SALT"), RowRule(mask={"name": "null"})
+    salted = Decoding(rules=TableRules([BoundRule(first, salt=b"another")]))
+    with open_log(str(tmp_path / "log")) as log:
+        one, two = cut(log, 2)
+
+        def write(batch: tuple[Position, Position], number: int, decoding: Decoding) -> None:
+            batches.write(log, batch, tmp_path, number, (table,), sink=sink, decoding=decoding)
+
+        write(one, 0, decoding_of(first))
+        for decoding in (decoding_of(other), salted, Decoding()):
+            write(one, 0, decoding)  # which is there already, as after a kill
+            with pytest.raises(TableError, match=r"RULES_CHANGED.*made with other rules for columns and rows"):
+                write(two, 1, decoding)
+        write(two, 1, decoding_of(msgspec.structs.replace(first, mask={"NAME?": "sha256"})))

@@ -19,13 +19,15 @@ from binlog_streaming.lake.delta.target import STEP_BITS, DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.folder_store import FolderStore
 from binlog_streaming.lake.small_files import SMALL_FILES_MIN
-from binlog_streaming.lake.target import Ticket, target_uri
+from binlog_streaming.lake.store import target_uri
 from binlog_streaming.settings import Mode, Sink
 from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_TICKET, TICKET, change_of, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from binlog_streaming.lake.target import Ticket
 
 
 def find(uri: str) -> DeltaTarget:

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+from binlog_connector.rules.row_rule import RowRule
+from binlog_connector.rules.row_rules import TableRules
+from binlog_connector.rules.shown_table import BoundRule
 from binlog_connector.schema.definitions import TableName
 from binlog_format import open_log
 from binlog_format.errors import DataLossError
 from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.position import Position
+from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.views.index.table_index import TableIndex
 from binlog_streaming.lake.steps import Step, watched
 from binlog_streaming.modes.shards import IndivisibleError
@@ -110,10 +114,12 @@ def write_batch(
     tasks: TasksHere,
     sink: Sink | None = None,
     log_path: Path = OLTP,
+    decoding: Decoding = DEFAULT_DECODING,
 ) -> list[TableProgress]:
     """All tables of a batch, each divided."""
     assert planned.end is not None
-    writer = ComponentWriter(run(directory, batch_id, planned.end, sink=sink), str(log_path))
+    of_all = replace(run(directory, batch_id, planned.end, sink=sink), decoding=decoding)
+    writer = ComponentWriter(of_all, str(log_path))
     progress = []
     for component in planned.components:
         result = writer.write_divided(component, tasks, tasks.parallelism)
@@ -178,6 +184,33 @@ def test_other_modes_are_what_one_task_makes(tmp_path: Path, rule: TableRule) ->
             for folder in ("one", "many")
         )
         assert one == many
+
+
+@pytest.mark.parametrize("where", ["k > 50 and c < '5'", "id < 0"])
+@pytest.mark.parametrize(
+    "rule",
+    [TableRule(), TableRule(mode=Mode.SCD2), TableRule(mode=Mode.CHANGELOG)],
+    ids=["mirror", "scd2", "changelog"],
+)
+def test_rules_hide_the_same_from_many_tasks(tmp_path: Path, rule: TableRule, where: str) -> None:
+    """Also where they leave some tasks without rows, or all of them."""
+    hiding = RowRule(mask={"id": "sha256", "c": "last 4"}, drop_columns=("pad",), where=where, salt_variable="S")
+    decoding = Decoding(rules=TableRules([BoundRule(hiding, needs_key=True, salt=b"salt")]))
+    with open_log(str(OLTP)) as log:
+        for batch_id, batch in enumerate(cut(log, 2)):
+            for folder, tasks in (("one", TasksHere(1)), ("many", TasksHere(4))):
+                planned = plan(log, batch, (rule,), decoding, partitions=PARTITIONS)
+                write_batch(planned, tmp_path / folder, batch_id, tasks, decoding=decoding)
+    rows = []
+    for name in TABLES:
+        target = [tmp_path / folder / "sb" / name for folder in ("one", "many")]
+        one, many = (
+            sorted(map(repr, DeltaTable(str(one)).to_pyarrow_table().to_pylist())) if one.exists() else []
+            for one in target
+        )
+        assert one == many
+        rows += one
+    assert bool(rows) == (where != "id < 0")
 
 
 def test_step_that_is_cut_off_anywhere_is_done_again(tmp_path: Path) -> None:
