@@ -26,11 +26,12 @@ class _RuleFile(msgspec.Struct, forbid_unknown_fields=True):
     tables: list[RowRule]
 
 
-def read_rules(text: str) -> TableRules | None:
+def read_rules(text: str, *, needs_key: bool = False) -> TableRules | None:
     """The rules in *text*; None: they hide nothing.
 
     Args:
         text: JSON, a list of rules or one of them; or the path of a TOML file with sections `[[tables]]`.
+        needs_key: Whether primary keys must stay keys, as those of messages.
 
     Raises:
         OptionError: `INVALID_VALUE`; `MISSING`: a salt is not in the environment.
@@ -44,7 +45,7 @@ def read_rules(text: str) -> TableRules | None:
             _check(rule, number)
     except (msgspec.ValidationError, msgspec.DecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionError("INVALID_VALUE", f"option rules: {error}", at=at, hint=_HINT) from error
-    return table_rules(map(bound_rule, rules))
+    return table_rules(bound_rule(rule, needs_key=needs_key) for rule in rules)
 
 
 def _of_json(text: str) -> list[RowRule]:

@@ -274,7 +274,7 @@ def _rules(given: Mapping[str, str], view: View) -> TableRules | None:
         raise invalid("includeQuery", given["includeQuery"], "nothing beside option rules", hint=hint)
     from binlog_connector.rules.rule_texts import read_rules  # not all queries have rules
 
-    return read_rules(given["rules"])
+    return read_rules(given["rules"], needs_key=KAFKA_VALUE in given)
 
 
 def _include_query(given: Mapping[str, str], *, include_ddl: bool) -> bool:

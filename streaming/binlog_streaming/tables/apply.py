@@ -288,11 +288,10 @@ class _ComponentRun:
     def _apply_change(self, step: ChangeStep, table: KeptTable, mode: Mode) -> None:
         plain = replace(self._run.decoding, rules=None)  # the plan has put statements under the rules
         occasion, change = Occasion(step, table, mode, plain, self._facts), step.change
-        place = "{}:{}".format(*step.place)
 
         def write(target: Target, tally: ProgressTally) -> int:
             self._silent[table.name, mode] = table
-            held = held_keys(target.properties() or {})
+            held, place = held_keys(target.properties() or {}), "{}:{}".format(*step.place)
             ticket = self._ticket(table, mode, step.number, held, place, step.statement.gtid)
             is_done = target.is_done(ticket)
             if is_done and (not _is_last(target, ticket) or self._has_said(occasion, ticket)):

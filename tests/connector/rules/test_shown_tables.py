@@ -16,6 +16,7 @@ from binlog_connector.rules.rule_texts import read_rules
 from binlog_connector.rules.shown_table import BoundRule
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.ghosts import origin_of
+from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import BinlogError, OptionError, SchemaError
 from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.events.table_map import parse_table_map
@@ -192,6 +193,23 @@ def test_at_most_half_of_a_text_is_shown() -> None:
 def test_text_that_holds_no_rules(text: str, told: str) -> None:
     with pytest.raises(BinlogError, match=told):
         read_rules(text)
+
+
+def test_messages_for_spark_s_kafka_sink_keep_their_keys() -> None:
+    given = {"path": "log", "rules": '{"mask": {"id": "null"}}'}
+    messages = SourceOptions.parse({**given, "kafkaValue": "debezium", "topicPrefix": "shop"}).rules
+    assert messages is not None
+    with pytest.raises(OptionError, match="column id has the mask null, and rows are told apart by it"):
+        messages.shown(layout_of(), Decoding(rules=messages))
+    rows = SourceOptions.parse(given).rules
+    assert rows is not None
+    assert rows.shown(layout_of(), Decoding(rules=rows)).primary_key == ()
+
+
+@pytest.mark.parametrize("options", [{"view": "events"}, {"includeQuery": "true"}, {"view": "tables"}])
+def test_what_shows_the_log_as_it_is_has_no_rules(options: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match=r"nothing beside (view|option rules)"):
+        SourceOptions.parse({"path": "log", "rules": '{"where": "id > 5"}', **options})
 
 
 def test_rules_in_a_file(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def changes(  # noqa: PLR0913 - the options of the command
         raise OptionError("INVALID_VALUE", f"--output {output} makes messages of changes: leave out --view")
     check_table_name("--table", table)
     history = SchemaHistory() if schema_file is None else SchemaHistory.from_schema_file(str(schema_file))
-    hidden = None if rules is None else read_rules(rules)
+    hidden = None if rules is None else read_rules(rules, needs_key=output in _MESSAGES)
     decoding = Decoding(history, zero_dates, time_type, replace_invalid_text, hidden)
     with open_log(path) as log:
         part = ReadRange.of(log, start, end)
