@@ -24,7 +24,13 @@ def small() -> Iterator[None]:
 
 @pytest.mark.parametrize(
     "name",
-    ["kafka.confluent.rows_per_s", "kafka.python.rows_per_s", "kafka.latency_p95_ms", "kafka.python.latency_p95_ms"],
+    [
+        "kafka.confluent.rows_per_s",
+        "kafka.python.rows_per_s",
+        "kafka.latency_p95_ms",
+        "kafka.python.latency_p95_ms",
+        "kafka.back.rows_per_s",
+    ],
 )
 def test_a_run(name: str) -> None:
     if not KAFKA.file.exists():

@@ -93,9 +93,12 @@ def open_producer(connection: Connection, settings: ProducerSettings, client: st
     Raises:
         BrokerError: No broker can be used.
     """
-    return CLIENTS[client or ("confluent-kafka" if find_spec("confluent_kafka") else "kafka-python")](
-        connection, settings
-    )
+    return CLIENTS[client or default_client()](connection, settings)
+
+
+def default_client() -> str:
+    """The faster one of the clients that are installed."""
+    return "confluent-kafka" if find_spec("confluent_kafka") else "kafka-python"
 
 
 def _rdkafka(connection: Connection, settings: ProducerSettings) -> Producer:

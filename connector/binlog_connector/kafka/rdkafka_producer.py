@@ -28,9 +28,9 @@ _QUEUE_SIZE = MESSAGE_SIZE_MAX + (1 << 20)
 _QUEUE_MESSAGES = 500_000
 """Each takes 200 bytes besides its own."""
 
-_silent = logging.getLogger("binlog_connector.kafka.librdkafka")
-_silent.propagate = False
-_silent.addHandler(logging.NullHandler())
+SILENT = logging.getLogger("binlog_connector.kafka.librdkafka")
+SILENT.propagate = False
+SILENT.addHandler(logging.NullHandler())
 """librdkafka writes to the standard error output by itself; what matters comes as an error."""
 
 
@@ -175,7 +175,7 @@ def _client_settings(connection: Connection, settings: ProducerSettings) -> dict
         "allow.auto.create.topics": False,
         "compression.type": settings.compression,
         "delivery.report.only.error": True,
-        "logger": _silent,
+        "logger": SILENT,
     }
     if settings.transactional_id is None:
         # Brokers without transactions may not know idempotence either; one request at a time keeps the order.

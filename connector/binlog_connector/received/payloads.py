@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.received.message_error import MessageError
-from binlog_format.rows.arrow_arrays import numbers_array
+from binlog_format.rows.arrow_arrays import mask_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,17 +47,17 @@ def payloads_by_schema(texts: pa.Array) -> list[Payloads]:
         MessageError: A text has no schema.
     """
     found = []
-    there = texts.is_valid()
-    left = np.flatnonzero(there.to_numpy(zero_copy_only=False))
-    while len(left):
-        first = int(left[0])
+    there: NDArray[np.bool_] = texts.is_valid().to_numpy(zero_copy_only=False)
+    left = there.copy()
+    while left.any():
+        first = int(np.argmax(left))
         schema, head = _schema_of(first, texts[first].as_py())
-        rest = texts.take(numbers_array(left))
-        same = pc.starts_with(rest, head).to_numpy(zero_copy_only=False)
-        rows = left[same]
-        found.append(Payloads(schema, rows, pc.binary_slice(rest.filter(pa.array(same)), len(head), -1)))
-        left = left[~same]
-    nulls = np.flatnonzero(~there.to_numpy(zero_copy_only=False))
+        same = pc.starts_with(texts, head).fill_null(False).to_numpy(zero_copy_only=False)
+        # Payloads are short beside their schemas: what is not wanted goes after these.
+        payloads = pc.binary_slice(texts, len(head), -1).filter(mask_array(same))
+        found.append(Payloads(schema, np.flatnonzero(same), payloads))
+        left &= ~same
+    nulls = np.flatnonzero(~there)
     if len(nulls):
         found.append(Payloads(None, nulls, pa.nulls(len(nulls), texts.type)))
     return found

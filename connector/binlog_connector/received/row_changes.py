@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from binlog_connector.received.payloads import Payloads
 
     Int64s = NDArray[np.int64]
+
+_Values = TypeVar("_Values", pa.Array, pa.Table)
 
 OPS = ("d", "u", "c", "t")
 """A changed key is a delete and a create at one place of the log, in this order."""
@@ -100,8 +102,8 @@ def received_changes(keys: pa.Array, values: pa.Array) -> Iterator[ReceivedChang
         if payloads.schema is None or payloads.schema.get("name") in _OTHER_SCHEMAS:
             continue
         payload = _parsed(payloads)
-        for names, chosen in _by_key(keys.take(numbers_array(payloads.rows))):
-            yield from _changes(payloads, payload.take(numbers_array(chosen)), payloads.rows[chosen], names)
+        for names, chosen in _by_key(_taken(keys, payloads.rows)):
+            yield from _changes(payloads, _taken(payload, chosen), payloads.rows[chosen], names)
 
 
 def _parsed(payloads: Payloads) -> pa.Table:
@@ -130,6 +132,11 @@ def _parsed(payloads: Payloads) -> pa.Table:
 
 
 _BLOCK_SIZE = 1 << 20
+
+
+def _taken(values: _Values, rows: Int64s) -> _Values:
+    # Of most batches it is all of them, and a copy of texts costs as much as to parse them.
+    return values if len(rows) == len(values) else values.take(numbers_array(rows))
 
 
 def _by_key(keys: pa.Array) -> Iterator[tuple[tuple[str, ...], Int64s]]:
@@ -162,17 +169,16 @@ def _changes(payloads: Payloads, payload: pa.Table, rows: Int64s, key: tuple[str
     _check_images(payload, numbers, rows)
     for table in pc.unique(tables).to_pylist():
         chosen = np.flatnonzero(pc.equal(tables, table).to_numpy(zero_copy_only=False))
-        taken = numbers_array(chosen)
         database, name = table.split("\0")
         yield ReceivedChanges(
             _layout(database, name, columns, key),
             rows[chosen],
             numbers[chosen].astype(np.int64),
             places[chosen],
-            source["ts_ms"].take(taken).to_numpy() // 1000,
-            source["gtid"].take(taken),
-            images["before"].take(taken),
-            images["after"].take(taken),
+            _taken(source["ts_ms"], chosen).to_numpy() // 1000,
+            _taken(source["gtid"], chosen),
+            _taken(images["before"], chosen),
+            _taken(images["after"], chosen),
         )
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from binlog_connector.kafka.key_partitions import key_partitions
 from binlog_connector.received.message_error import MessageError
 from binlog_connector.received.row_changes import TRUNCATE, ReceivedChanges, received_changes
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import DataLossError, UnsupportedError
 from binlog_format.position import Place
+from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_streaming.topic_tables.state import PartitionState
 
 if TYPE_CHECKING:
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_connector.kafka.topic_reader import Partition, PartitionMessages
+    from binlog_connector.kafka.reading.fetcher import Partition
+    from binlog_connector.kafka.reading.topic_reader import PartitionMessages
 
     Int64s = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -75,10 +78,11 @@ def read_batch(messages: Sequence[PartitionMessages], before: Mapping[Partition,
 
     Args:
         messages: Of each partition at most one run, which begins where the partition was read up to.
-        before: What was seen of the partitions.
+        before: What was seen of the partitions: all of each topic.
 
     Raises:
-        UnsupportedError: `MESSAGE`: what stands in a topic is not what is published. `COLUMN_TYPE`.
+        UnsupportedError: `MESSAGE`: what stands in a topic is not what is published, or not in the partition of its
+            key. `COLUMN_TYPE`.
         DataLossError: `LOG_RESET`: changes of another log follow.
     """
     starts = np.cumsum([0, *map(len, messages)])
@@ -97,12 +101,15 @@ def read_batch(messages: Sequence[PartitionMessages], before: Mapping[Partition,
     seconds = np.concatenate([np.zeros(0, np.int64), *(one.seconds for one in found)])
     order = np.argsort(rows, kind="stable")
     edges = np.searchsorted(rows[order], starts)
+    low_of = {one.partition: int(start) for one, start in zip(messages, starts[:-1], strict=True)}
+    counts = Counter(one.topic for one in before)
     is_new = np.zeros(len(rows), dtype=np.bool_)
     after = {}
     for one, low, high in zip(messages, edges[:-1], edges[1:], strict=True):
         chosen = order[low:high]
         state = before[one.partition]
         is_new[chosen] = _new(one.partition, places[chosen], seconds[chosen], state)
+        _check_partition(one, rows[chosen[places[chosen, -1] != TRUNCATE]] - low_of[one.partition], counts)
         after[one.partition] = _after(state, one, places[chosen[is_new[chosen]]], seconds[chosen])
     return _batch(found, is_new, messages, starts, after)
 
@@ -132,6 +139,21 @@ def _new(partition: Partition, places: Int64s, seconds: Int64s, before: Partitio
             hint="Publish each log under a topic_prefix of its own, and begin these tables anew from its topics",
         )
     return is_new
+
+
+def _check_partition(messages: PartitionMessages, rows: Int64s, counts: Mapping[str, int]) -> None:
+    # Changes of one row are in order where they are in one partition.
+    expected = key_partitions(messages.keys.take(numbers_array(rows)), counts[messages.partition.topic])
+    wrong = np.flatnonzero(expected != messages.partition.number)
+    if len(wrong):
+        raise UnsupportedError(
+            "MESSAGE",
+            f"a message with this key belongs to partition {expected[wrong[0]]} of {counts[messages.partition.topic]}: "
+            "changes of a row may be in two partitions, in no order",
+            at=Place(f"{messages.partition}, offset {messages.offsets[rows[wrong[0]]]}"),
+            hint="The topic got more partitions when there were messages in it, or its producer chooses partitions in "
+            "a way of its own. Publish anew, into topics that have all partitions from the start",
+        )
 
 
 def _ranks(places: Int64s) -> Int64s:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from binlog_connector.kafka.failures import broker_error
-from binlog_connector.kafka.topic_reader import Partition, TopicReader, messages_gone
+from binlog_connector.kafka.reading.fetcher import Partition, messages_gone
+from binlog_connector.kafka.reading.topic_reader import TopicReader
 from binlog_format.errors import BrokerError
 from binlog_format.position import Place
 from binlog_format.views.table_filter import TableFilter
@@ -50,6 +51,7 @@ class TopicTablesRun:
         listener: Told of each batch.
         batch_messages_max: Messages in a batch, about.
         truncate_seconds: As `TRUNCATE_SECONDS`.
+        client: As `TopicReader` takes it.
 
     Attributes:
         progress: What has been written.
@@ -67,12 +69,14 @@ class TopicTablesRun:
         listener: BatchListener | None = None,
         batch_messages_max: int = BATCH_MESSAGES_MAX,
         truncate_seconds: float = TRUNCATE_SECONDS,
+        client: str | None = None,
     ) -> None:
         self._job = job
         self._once = once
         self._listener = listener
         self._batch_messages_max = batch_messages_max
         self._truncate_seconds = truncate_seconds
+        self._client = client
         self._wanted = TableFilter(job.source.topics)
         self._file = StateFile(job)
         self._stopped = threading.Event()
@@ -95,7 +99,7 @@ class TopicTablesRun:
         Raises:
             BinlogError: What ended it; the tables and the checkpoint stay as good as before.
         """
-        with TopicReader(connection_of(self._job.source)) as reader:
+        with TopicReader(connection_of(self._job.source), self._client) as reader:
             if self._file.is_new:
                 self._file.begin(self._file.state)  # tables are made in its name
             self._prepare(reader)
@@ -109,7 +113,7 @@ class TopicTablesRun:
         Raises:
             BinlogError: As `run`, before the first message.
         """
-        with TopicReader(connection_of(self._job.source)) as reader:
+        with TopicReader(connection_of(self._job.source), self._client) as reader:
             self._prepare(reader)
             ends = {one: end for one, (_, end) in reader.ranges(self._read_to).items()}
         return {one: (state.offset, ends[one]) for one, state in self._read_to.items()}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from binlog_connector.crash_points import reached
-from binlog_connector.kafka.topic_reader import Partition
+from binlog_connector.kafka.reading.fetcher import Partition
 from binlog_format.errors import OptionError
 from binlog_format.position import Place
 from binlog_streaming.jobs.state_files import StateFolder

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from binlog_connector.envelope.connect_values import connect_column
@@ -56,7 +56,7 @@ def _sent(column: Column, values: pa.Array, options: EnvelopeOptions) -> tuple[d
 
 @pytest.mark.parametrize("options", MODES, ids=lambda mode: f"{mode.time_precision}")
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.filter_too_much])  # few years fit nanoseconds
 @given(data=st.data())
 def test_values_come_back(name: str, options: EnvelopeOptions, data: st.DataObject) -> None:
     column, strategy = CASES[name]

@@ -18,13 +18,15 @@ from binlog_connector.crash_points import watched
 from binlog_connector.kafka.connection import Connection
 from binlog_connector.kafka.messages import Messages
 from binlog_connector.kafka.publisher import Publisher, Publishing
+from binlog_connector.kafka.reading.fetcher import Partition
+from binlog_connector.kafka.reading.topic_reader import TopicReader
 from binlog_connector.kafka.topics import Topics
 from binlog_format.errors import BrokerError, DataLossError, OptionError, SchemaError, TableError, UnsupportedError
 from binlog_streaming.demo.proof.comparison import compare_mirror
 from binlog_streaming.demo.proof.targets import read_target
 from binlog_streaming.settings import TopicTablesJob, parse_any_job
 from binlog_streaming.topic_tables.run import TopicTablesRun
-from tests.connector.kafka.topics import consumed
+from tests.connector.kafka.topics import CLIENTS, consumed
 from tests.faults.processes import Kill, in_a_process
 from tests.program import run_program
 from tests.streaming.topics.publishing import Recording, publish, publish_job, recorded
@@ -109,22 +111,31 @@ def _micros(text: str) -> int:
     return sign * ((int(hours) * 60 + int(minutes)) * 60_000_000 + int(whole) * 1_000_000 + int(f"{fraction:0<6}"))
 
 
-@pytest.mark.parametrize("table_format", ["delta", pytest.param("iceberg", marks=pytest.mark.thorough)])
-def test_killed_again_and_again(published: PublishJob, recording: Recording, tmp_path: Path, table_format: str) -> None:
+@pytest.mark.parametrize(
+    ("table_format", "client"),
+    [
+        ("delta", "confluent-kafka"),
+        pytest.param("delta", "kafka-python", marks=pytest.mark.thorough),
+        pytest.param("iceberg", "confluent-kafka", marks=pytest.mark.thorough),
+    ],
+)
+def test_killed_again_and_again(
+    published: PublishJob, recording: Recording, tmp_path: Path, table_format: str, client: str
+) -> None:
     """Each process is killed one step later than the one before; after a while each gets a batch done."""
     sink = f'format = "{table_format}"'
     job = back_job(tmp_path, published.sink.bootstrap_servers, published.sink.topic_prefix, sink=sink)
 
     def until_killed(kill: Kill) -> None:
         with watched(kill):
-            bring_back(job)
+            bring_back(job, client=client)
 
     ends = [in_a_process(partial(until_killed, Kill(left))) for left in range(1, 20, 2)]
     assert set(ends) <= {-9, 0}
     assert ends[:5] == [-9] * 5
-    bring_back(job)
+    bring_back(job, client=client)
     assert_tables_hold(job, recording)
-    assert bring_back(job).progress.changes == 0
+    assert bring_back(job, client=client).progress.changes == 0
 
 
 def test_a_publisher_that_sends_again_doubles_nothing(
@@ -233,22 +244,25 @@ def ids(job: TopicTablesJob) -> list[int]:
     return sorted(target(job, "mirror", "shop.items").column("id").to_pylist())
 
 
-def test_a_truncate_waits_for_the_rows_before_it_in_other_partitions(source: Source, tmp_path: Path) -> None:
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_truncate_waits_for_the_rows_before_it_in_other_partitions(
+    source: Source, tmp_path: Path, client: str
+) -> None:
     job = source.job(tmp_path)
     source.insert(0, 1, 1)
     source.send(0, source.change(5, "t"))
-    source.insert(0, 6, 6)
+    source.insert(0, 6, 8)
     with pytest.raises(BrokerError, match=r"a TRUNCATE of shop\.items has not come in all partitions"):
-        bring_back(job, truncate_seconds=0.5)
+        bring_back(job, truncate_seconds=0.5, client=client)
     assert ids(job) == [1]
     source.insert(1, 2, 2)
     source.send(1, source.change(5, "t"))
     source.insert(1, 7, 7)
-    bring_back(job)
-    assert ids(job) == [6, 7]
+    bring_back(job, client=client)
+    assert ids(job) == [7, 8]
     kinds = target(job, "changelog", "shop.items").sort_by("_commit_version").column("_change_type").to_pylist()
     assert kinds == ["insert", "insert", "truncate", "insert", "insert"]
-    assert bring_back(job).progress.batches == 0
+    assert bring_back(job, client=client).progress.batches == 0
 
 
 def test_a_truncate_is_done_once_whenever_the_job_is_killed(source: Source, tmp_path: Path) -> None:
@@ -256,7 +270,7 @@ def test_a_truncate_is_done_once_whenever_the_job_is_killed(source: Source, tmp_
     for partition in (0, 1):
         source.insert(partition, 1 + partition, 1 + partition)
         source.send(partition, source.change(5, "t"))
-        source.insert(partition, 6 + partition, 6 + partition)
+        source.insert(partition, 6 + partition, 8 - partition)
 
     def until_killed(kill: Kill) -> None:
         with watched(kill):
@@ -266,7 +280,7 @@ def test_a_truncate_is_done_once_whenever_the_job_is_killed(source: Source, tmp_
     assert set(ends) <= {-9, 0}
     assert -9 in ends
     bring_back(job)
-    assert ids(job) == [6, 7]
+    assert ids(job) == [7, 8]
     kinds = target(job, "changelog", "shop.items").column("_change_type").to_pylist()
     assert sorted(kinds) == ["insert"] * 4 + ["truncate"]
 
@@ -276,14 +290,14 @@ def test_a_new_column_is_not_guessed(source: Source, tmp_path: Path) -> None:
     job = source.job(tmp_path)
     bring_back(job)
     source.fields.append({"type": "int32", "optional": False, "field": "points"})
-    source.insert(0, 2, 2, points=100)
+    source.insert(0, 2, 3, points=100)
     with pytest.raises(SchemaError, match=r"shop\.items: messages have the columns id, name, points"):
         bring_back(job)
     assert ids(job) == [1]
     known = source.job(tmp_path / "other", rules=f'{RULES}unknown_values = "null"\n')
     bring_back(known)
     rows = target(known, "mirror", "shop.items").sort_by("id").to_pylist()
-    assert rows == [{"id": 1, "name": "1", "points": None}, {"id": 2, "name": "2", "points": 100}]
+    assert rows == [{"id": 1, "name": "1", "points": None}, {"id": 3, "name": "3", "points": 100}]
 
 
 def test_a_message_of_somebody_else_is_named(source: Source, tmp_path: Path) -> None:
@@ -293,27 +307,47 @@ def test_a_message_of_somebody_else_is_named(source: Source, tmp_path: Path) -> 
         bring_back(source.job(tmp_path))
 
 
+def test_a_key_in_another_partition_is_named(source: Source, tmp_path: Path) -> None:
+    """As after a topic got more partitions: changes of one row would be in no order."""
+    source.insert(0, 1, 1)
+    source.insert(1, 2, 1)
+    with pytest.raises(UnsupportedError, match=r"partition 1, offset 0: .* belongs to partition 0 of 2"):
+        bring_back(source.job(tmp_path))
+
+
 def test_changes_of_another_log_are_not_taken_for_old_ones(source: Source, tmp_path: Path) -> None:
     source.insert(0, 9, 1)
-    source.send(0, source.change(3, "c", after={"id": 2, "name": "new"}, seconds=99), key=source.key(2))
+    source.send(0, source.change(3, "c", after={"id": 3, "name": "new"}, seconds=99), key=source.key(3))
     with pytest.raises(DataLossError, match=rf"LOG_RESET\] topic {source.topic}, partition 0"):
         bring_back(source.job(tmp_path))
 
 
-def test_messages_that_are_gone_are_missed(source: Source, tmp_path: Path) -> None:
+@pytest.mark.parametrize("client", CLIENTS)
+def test_messages_that_are_gone_are_missed(source: Source, tmp_path: Path, client: str) -> None:
     source.insert(0, 1, 1)
     job = source.job(tmp_path)
-    bring_back(job)
-    source.insert(0, 2, 2)
+    bring_back(job, client=client)
+    source.insert(0, 2, 3)
     delete_records(source, 4)
     with pytest.raises(DataLossError, match=r"MESSAGES_GONE.*and reading goes on at 1"):
-        bring_back(job)
+        bring_back(job, client=client)
     with pytest.raises(DataLossError, match=r"MESSAGES_GONE.*it begins at offset 4"):
         bring_back(source.job(tmp_path / "new"))
-    source.insert(0, 3, 3)
+    source.insert(0, 3, 5)
     empty = source.job(tmp_path / "empty", rules=f'{RULES}begin = "empty"\n')
-    bring_back(empty)
-    assert ids(empty) == [3]
+    bring_back(empty, client=client)
+    assert ids(empty) == [5]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_messages_that_go_while_they_are_read_are_missed(source: Source, client: str) -> None:
+    source.insert(0, 1, 1)
+    source.insert(0, 2, 3)
+    delete_records(source, 2)
+    with TopicReader(Connection(source.broker.servers), client) as reader:
+        reader.go_on_at({Partition(source.topic, 0): 1})
+        with pytest.raises(DataLossError, match="MESSAGES_GONE"):
+            reader.read(10, 1 << 20, 30)
 
 
 def delete_records(source: Source, offset: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +13,17 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 
 from binlog_connector.kafka.failures import broker_error
+from binlog_connector.kafka.producer import default_client
+from binlog_connector.kafka.reading.fetcher import (
+    FETCH_SIZE,
+    POLL_MS,
+    RECORDS_MAX,
+    Fetcher,
+    Partition,
+    Record,
+    messages_gone,
+)
 from binlog_connector.kafka.topics import Topics, client_failure
-from binlog_format.errors import DataLossError
-from binlog_format.position import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,20 +34,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.kafka.connection import Connection
-
-POLL_MS = 100
-_FETCH_SIZE = 4 << 20
-_POLL_RECORDS_MAX = 20_000
-
-
-class Partition(NamedTuple):
-    """One partition of a topic."""
-
-    topic: str
-    number: int
-
-    def __str__(self) -> str:
-        return f"topic {self.topic}, partition {self.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +66,14 @@ class TopicReader:
 
     Args:
         connection: To the brokers.
+        client: Package that fetches messages; None: the faster one of those that are installed. What there is to read,
+            kafka-python asks.
 
     Raises:
         BrokerError: What keeps brokers from being used.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, client: str | None = None) -> None:
         self._connection = connection
         try:
             self._consumer = KafkaConsumer(
@@ -87,12 +83,20 @@ class TopicReader:
                 enable_auto_commit=False,
                 group_id=None,
                 allow_auto_create_topics=False,
-                max_partition_fetch_bytes=_FETCH_SIZE,
-                max_poll_records=_POLL_RECORDS_MAX,
+                max_partition_fetch_bytes=FETCH_SIZE,
+                max_poll_records=RECORDS_MAX,
             )
         except KafkaError as error:
             with Topics(connection):  # says why
                 raise client_failure(error) from error
+        self._fetcher = self._new_fetcher(client)
+
+    def _new_fetcher(self, client: str | None) -> Fetcher:
+        if (client or default_client()) == "kafka-python":
+            return PythonFetcher(self._consumer)
+        from binlog_connector.kafka.reading.rdkafka_fetcher import RdkafkaFetcher
+
+        return RdkafkaFetcher(self._connection)
 
     def __enter__(self) -> Self:
         return self
@@ -100,6 +104,7 @@ class TopicReader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._fetcher.close()
         self._consumer.close(autocommit=False)
 
     def partitions(self, topics: Iterable[str]) -> list[Partition]:
@@ -154,13 +159,11 @@ class TopicReader:
 
     def go_on_at(self, offsets: Mapping[Partition, int]) -> None:
         """Read these partitions alone, from there."""
-        self._consumer.assign([TopicPartition(*one) for one in offsets])
-        for one, offset in offsets.items():
-            self._consumer.seek(TopicPartition(*one), offset)
+        self._fetcher.go_on_at(offsets)
 
     def position(self, partition: Partition) -> int:
         """Up to where it has been read; what is no message counts."""
-        return int(self._consumer.position(TopicPartition(*partition)))
+        return self._fetcher.position(partition)
 
     def read(self, count_max: int, size_max: int, seconds: float) -> list[PartitionMessages]:
         """The next messages, as many as there are now; none when none have come within so many *seconds*.
@@ -174,15 +177,15 @@ class TopicReader:
             DataLossError: `MESSAGES_GONE`.
             BrokerError: What keeps brokers from being used.
         """
-        found: dict[Partition, list[ConsumerRecord]] = defaultdict(list)
+        found: dict[Partition, list[Record]] = defaultdict(list)
         count = size = 0
         deadline = time.monotonic() + seconds
         while count < count_max and size < size_max:
-            polled = self._polled()
+            polled = self._fetcher.poll()
             for one, records in polled.items():
-                found[Partition(one.topic, one.partition)] += records
+                found[one] += records
                 count += len(records)
-                size += sum(len(record.value) for record in records if record.value is not None)
+                size += sum(len(value) for _, _, value in records if value is not None)
             if not polled and (count or time.monotonic() >= deadline):
                 break
         return [_messages(partition, records) for partition, records in sorted(found.items())]
@@ -195,44 +198,60 @@ class TopicReader:
             BrokerError: What keeps brokers from being used; `FAILED`: they do not come.
         """
         self.go_on_at({one: start for one, (start, _) in ranges.items()})
-        found: dict[Partition, list[ConsumerRecord]] = defaultdict(list)
+        found: dict[Partition, list[Record]] = defaultdict(list)
         deadline = time.monotonic() + self._connection.timeout
         while left := [one for one, (_, end) in ranges.items() if self.position(one) < end]:
-            polled = self._polled()
-            for tp, records in polled.items():
-                one = Partition(tp.topic, tp.partition)
-                found[one] += [record for record in records if record.offset < ranges[one][1]]
+            polled = self._fetcher.poll()
+            for one, records in polled.items():
+                found[one] += [record for record in records if record[0] < ranges[one][1]]
             if polled:
                 deadline = time.monotonic() + self._connection.timeout
             elif time.monotonic() > deadline:
                 raise broker_error("FAILED", f"its messages do not come up to {ranges[left[0]][1]}", at=str(left[0]))
         return [_messages(partition, records) for partition, records in sorted(found.items()) if records]
 
-    def _polled(self) -> dict[TopicPartition, list[ConsumerRecord]]:
+
+class PythonFetcher:
+    """Fetches with kafka-python.
+
+    Args:
+        consumer: Of committed messages.
+    """
+
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        self._consumer = consumer
+
+    def go_on_at(self, offsets: Mapping[Partition, int]) -> None:
+        """See `Fetcher`."""
+        self._consumer.assign([TopicPartition(*one) for one in offsets])
+        for one, offset in offsets.items():
+            self._consumer.seek(TopicPartition(*one), offset)
+
+    def position(self, partition: Partition) -> int:
+        """See `Fetcher`."""
+        return int(self._consumer.position(TopicPartition(*partition)))
+
+    def poll(self) -> dict[Partition, list[Record]]:
+        """See `Fetcher`."""
         try:
             polled: dict[TopicPartition, list[ConsumerRecord]] = self._consumer.poll(timeout_ms=POLL_MS)
         except OffsetOutOfRangeError as error:
             raise messages_gone("a topic", str(error)) from error
         except KafkaError as error:
             raise client_failure(error) from error
-        return polled
+        return {
+            Partition(one.topic, one.partition): [(record.offset, record.key, record.value) for record in records]
+            for one, records in polled.items()
+        }
+
+    def close(self) -> None:
+        """The consumer is the reader's."""
 
 
-def messages_gone(at: str, reason: str) -> DataLossError:
-    """The error for messages that should be in a topic."""
-    return DataLossError(
-        "MESSAGES_GONE",
-        f"messages that were not read are not in the topic any more: {reason}",
-        at=Place(at),
-        hint="Retention has removed them, or the topic was made anew. The tables lack these changes: begin anew with "
-        "another checkpoint and other tables, from topics that hold everything; keep messages longer than any outage",
-    )
-
-
-def _messages(partition: Partition, records: list[ConsumerRecord]) -> PartitionMessages:
+def _messages(partition: Partition, records: list[Record]) -> PartitionMessages:
     return PartitionMessages(
         partition,
-        np.array([record.offset for record in records], dtype=np.int64),
-        pa.array([record.key for record in records], pa.large_binary()),
-        pa.array([record.value for record in records], pa.large_binary()),
+        np.array([offset for offset, _, _ in records], dtype=np.int64),
+        pa.array([key for _, key, _ in records], pa.large_binary()),
+        pa.array([value for _, _, value in records], pa.large_binary()),
     )

@@ -1,0 +1,1 @@
+"""Messages of topics, read: `topic_reader.TopicReader`."""
