@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from binlog_connector.kafka.connection import Connection
     from binlog_connector.kafka.messages import Messages
     from binlog_connector.kafka.producer import ProducerSettings
+    from binlog_format.errors import BrokerError
 
 _MAGIC = 2
 """The form of record batches that transactions came with."""
@@ -80,7 +81,7 @@ class PythonProducer:
                     raise broker_error("MESSAGE_TOO_LARGE", reason, at=f"topic {messages.topic}")
                 self._window.add(self._enqueue(TopicPartition(messages.topic, batch.partition), batch))
         except KafkaError as error:
-            raise client_failure(error, messages.topic) from error
+            raise self._window.failure() or client_failure(_cause(error), messages.topic) from error
 
     def _enqueue(self, partition: TopicPartition, batch: RecordBatch) -> SentBatch:
         # What send() does with one message.
@@ -123,7 +124,7 @@ class PythonProducer:
             if not result.wait(timeout_ms=self._timeout * 1000):
                 raise broker_error("FAILED", f"no answer to the end of a transaction within {self._timeout:g} s")
         except KafkaError as error:
-            raise client_failure(error) from error
+            raise client_failure(_cause(error)) from error
 
     def close(self) -> None:
         """Let go of everything."""
@@ -139,6 +140,11 @@ class PythonProducer:
     def _open(self) -> KafkaProducer:
         assert self._client is not None, "the producer is closed"
         return self._client
+
+
+def _cause(error: KafkaError) -> KafkaError:
+    # After a message that was refused all else is refused too, with the reason beside the text.
+    return next((reason for reason in error.args if isinstance(reason, KafkaError)), error)
 
 
 WINDOW_SIZE = 32 << 20
@@ -165,6 +171,13 @@ class _Window:
         """See that all batches are acknowledged."""
         self._check(self._older + self._younger)
         self._older, self._younger, self._younger_size = [], [], 0
+
+    def failure(self) -> BrokerError | None:
+        """What became of the first batch that is known to have failed; None: none is."""
+        for batch in self._older + self._younger:
+            if (error := batch.failure()) is not None:
+                return client_failure(error, batch.topic_partition.topic)
+        return None
 
     def _check(self, batches: list[SentBatch]) -> None:
         for batch in batches:
@@ -195,6 +208,16 @@ class SentBatch(ProducerBatch):  # type: ignore[misc] # without types
         if error_of_record is not None:
             raise error_of_record(0)
 
+    def failure(self) -> KafkaError | None:
+        """What has become of it, without waiting; None: it is acknowledged, or under way."""
+        whole = self.produce_future
+        if not whole.is_done:
+            return self._parts.failure()
+        if whole.failed():
+            return whole.exception
+        _, _, error_of_record = whole.value
+        return None if error_of_record is None else error_of_record(0)
+
 
 class _Parts:
     # Futures of a batch's records. They are asked for only when it is split, and only then they begin to exist: all of
@@ -215,6 +238,9 @@ class _Parts:
     def wait(self, timeout: float) -> None:
         for future in self._futures:
             future.get(timeout)
+
+    def failure(self) -> KafkaError | None:
+        return next((future.exception for future in self._futures if future.failed()), None)
 
 
 def filled_batch(partition: TopicPartition, compression: int, batch: RecordBatch) -> SentBatch:

@@ -67,6 +67,8 @@ class RdkafkaProducer:
             try:
                 self._send(chunk)
             except KafkaException as error:
+                # After a message that was refused all others are refused, in other words: that one is told of by now.
+                self._poll(_POLL_SECONDS)
                 raise _raised(error, chunk.topic) from error
             self._poll(0)
 

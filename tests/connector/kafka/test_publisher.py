@@ -35,6 +35,8 @@ from tests.faults.cuts import Cut, CutAt
 from tests.faults.processes import Kill, in_a_process
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.faults.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.server
@@ -188,6 +190,20 @@ def test_a_deleted_topic_is_named(case: Case) -> None:
         _delete(case, case.topic)
         with pytest.raises(BrokerError, match=f"TOPIC_NOT_FOUND.*{case.topic}"):
             publisher.publish(group(case, 1), "2")
+
+
+def test_a_message_too_large_is_named_while_others_are_sent(case: Case) -> None:
+    """A client refuses all messages after it, those of other topics too, with other words."""
+    other = new_case(case.broker, case.client).topic
+    large = Messages(case.topic, pa.array([b"key"]), pa.array([bytes(2 << 20)]))
+
+    def messages() -> Iterator[Messages]:
+        yield large
+        while True:
+            yield numbered(other, 0, 100)
+
+    with case.publisher() as publisher, pytest.raises(BrokerError, match=rf"MESSAGE_TOO_LARGE.*topic {case.topic}"):
+        publisher.publish(messages, "1")
 
 
 def test_a_topic_that_was_never_there_is_named(case: Case) -> None:
