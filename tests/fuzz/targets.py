@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.fuzz import event_targets, log_targets, row_targets, text_targets, value_targets, view_targets
+from tests.fuzz import (
+    event_targets,
+    log_targets,
+    message_targets,
+    row_targets,
+    text_targets,
+    value_targets,
+    view_targets,
+)
 
 if TYPE_CHECKING:
     from tests.fuzz.declaring import Target
@@ -21,5 +29,6 @@ TARGETS: dict[str, Target] = {
     **value_targets.TARGETS,
     **text_targets.TARGETS,
     **view_targets.TARGETS,
+    **message_targets.TARGETS,
 }
 """By name."""

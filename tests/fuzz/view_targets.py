@@ -35,7 +35,8 @@ _EVENTS_MAX = 10_000
 """Plain events that a log of a few KiB may give."""
 
 
-def _spoiled_log(number: int, event_number: int, edits: list[Edit]) -> ClassicLog:
+def spoiled_log(number: int, event_number: int, edits: list[Edit]) -> ClassicLog:
+    """Real groups with a spoiled event, whose checksum is right."""
     head, events = classic_parts(number)
     row = event_number % len(events)
     changed = spoiled(events[row][:-4], edits, keeps_size=True) + events[row][-4:]
@@ -55,8 +56,8 @@ def _read_view(view: EventsView | TransactionsView | ChangesView | ChangefeedVie
 
 
 def views(number: int, event_number: int, edits: list[Edit], decoding: Decoding) -> None:
-    """Real groups with a spoiled event, whose checksum is right, through all views."""
-    log = _spoiled_log(number, event_number, edits)
+    """A spoiled log through all views."""
+    log = spoiled_log(number, event_number, edits)
     _read_view(EventsView(), log)
     _read_view(TransactionsView(), log)
     _read_view(ChangesView(decoding=decoding), log)
@@ -71,12 +72,12 @@ def views(number: int, event_number: int, edits: list[Edit], decoding: Decoding)
 
 def table_indexes(number: int, event_number: int, edits: list[Edit], later: list[Edit]) -> None:
     """What an index names is there again; and in a log that has changed meanwhile it is found out."""
-    log = _spoiled_log(number, event_number, edits)
+    log = spoiled_log(number, event_number, edits)
     rows: list[dict[str, object]] = []
     with contextlib.suppress(BinlogError):
         for batch in TablesView().batches(log.committed_blocks()):
             rows += batch.to_pylist()
-    changed = _spoiled_log(number, event_number + 1, later)
+    changed = spoiled_log(number, event_number + 1, later)
     for row in rows:
         index_bytes = row["index"]
         assert isinstance(index_bytes, bytes)
