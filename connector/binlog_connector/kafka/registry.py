@@ -107,16 +107,15 @@ class SchemaRegistry:
             self._latest[subject] = _number(answer, subject), str(answer.get("schema"))
         return self._latest[subject]
 
-    def subjects(self) -> list[str]:
-        """The subjects that there are.
+    def reach(self) -> None:
+        """See that it answers us; what every user may ask.
 
         Raises:
-            RegistryError: The registry cannot be used.
+            RegistryError: It cannot be used.
         """
-        answer = self._asked("/subjects", None)
+        answer = self._asked("/schemas/types", None)
         if not isinstance(answer, list):
-            raise _error("REFUSED", f"expected a list of subjects, got {_shown(answer)}", self._connection.urls)
-        return [str(subject) for subject in answer]
+            raise _error("REFUSED", f"expected a list of kinds of schemas, got {_shown(answer)}", self._connection.urls)
 
     def refusal(self, subject: str, schema: str) -> str | None:
         """Why *schema* could not be registered under *subject*, which is not done; None: it could.

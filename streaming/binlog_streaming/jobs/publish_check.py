@@ -79,7 +79,6 @@ class PublishReport:
         start: Where from.
         topics: Where messages would go.
         registry: Address of the registry of schemas; None: the job needs none.
-        subject_count: How many subjects that has.
         left_out: Names of tables that no rule selects.
         scan_size: Bytes of the log that were looked at for tables.
         warnings: What may surprise.
@@ -91,7 +90,6 @@ class PublishReport:
     start: PublishStart
     topics: tuple[TopicReport, ...]
     registry: str | None
-    subject_count: int
     left_out: tuple[str, ...]
     scan_size: int
     warnings: tuple[str, ...]
@@ -152,7 +150,6 @@ def check_publish_job(
         start=start,
         topics=tuple(_topics(job, names, connection, registry, tables)),
         registry=registry.url,
-        subject_count=registry.subject_count,
         left_out=tuple(table.name for table in found.tables if not selected.accepts(table.layout)),
         scan_size=found.size,
         warnings=tuple(warnings),

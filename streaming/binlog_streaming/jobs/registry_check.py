@@ -28,7 +28,6 @@ class RegistryCheck:
 
     Attributes:
         url: Of the registry; None: the job needs none.
-        subject_count: How many subjects it has.
 
     Raises:
         RegistryError: It cannot be used.
@@ -39,7 +38,8 @@ class RegistryCheck:
         self._options = envelope_options(job.sink, job.tables)
         self._decoding = replace(job.source.decoding(), time_type=TimeType.MICROS)
         self.url = None if self._registry is None else job.sink.registry.url
-        self.subject_count = 0 if self._registry is None else len(self._registry.subjects())
+        if self._registry is not None:
+            self._registry.reach()
 
     def problems(self, layout: TableLayout, topic: str) -> Iterator[str]:
         """Why the schemas of a table could not be registered under the subjects of *topic*."""

@@ -103,7 +103,7 @@ class TopicsJob:
         if record is not None:
             check_same(record, self._job)
         if self._registry is not None:
-            self._registry.subjects()  # that it cannot be used is said now, and not at the first change
+            self._registry.reach()  # that it cannot be used is said now, and not at the first change
         publishing = publishing_of(self._job.sink, self._names, is_first_start=record is None)
         with ExitStack() as stack:
             self._publisher = publisher = Publisher(self.connection, publishing)
