@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from msgspec.structs import replace
 
+from binlog_connector.kafka.connection import Connection
+from binlog_connector.kafka.topics import Topics
 from binlog_streaming.demo.failures import DemoError
 from binlog_streaming.demo.processes import PublishProcess
 from binlog_streaming.demo.proof.topics import compare_topics
@@ -314,6 +316,9 @@ class TopicsSoak:
     def _delete(self, topic: str) -> None:
         with contextlib.closing(KafkaAdminClient(bootstrap_servers=self._broker.servers)) as admin:
             admin.delete_topics([topic])
+        with Topics(Connection(self._broker.servers)) as topics:
+            while topics.partition_count(topic) is not None:
+                time.sleep(0.05)  # a broker deletes it a moment after it says so
 
 
 def main() -> int:

@@ -1,0 +1,27 @@
+"""Topics give exactly the workload's tables after all that can happen; `make soak SINK=kafka` kills more publishers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.connector.kafka.topics import CLIENTS
+from tests.faults.kafka_broker import KafkaBroker
+from tests.soak.topics import TopicsSoak
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.server
+@pytest.mark.slow
+@pytest.mark.thorough  # each fault has a test of its own in tests/connector/kafka and tests/streaming/topics
+@pytest.mark.parametrize("client", CLIENTS)
+def test_topics_give_the_tables_after_all_faults(client: str, tmp_path: Path) -> None:
+    KafkaBroker(tmp_path / "none")  # where there is none, the test is skipped
+    told: list[str] = []
+    outcome = TopicsSoak(tmp_path, client=client, seed=6, tell=told.append).run(1)
+    assert outcome.is_equal, outcome.comparisons
+    assert len(outcome.faults) == len(told) - 1 == 11
+    assert outcome.changes > 1000
