@@ -16,6 +16,8 @@ from binlog_format import open_log
 from binlog_format.errors import OptionError
 from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.rows.decoding import Decoding
+from tests.connector.envelope.test_avro_messages import avro_encoding
+from tests.faults.schema_registry import SchemaRegistryServer
 from tests.streaming.tables.shop import ShopLog
 
 if TYPE_CHECKING:
@@ -71,6 +73,24 @@ def test_flat_rows(log: Path) -> None:
         (3, "****c", "u"),
         (1, "****a", "d"),
     ]
+
+
+def test_avro_says_the_same_and_schemas_have_no_hidden_columns(log: Path) -> None:
+    rule = RowRule(drop_columns=("stock",), mask={"name": "last 1"})
+    options = EnvelopeOptions("shop")
+    decoding = Decoding(rules=TableRules([BoundRule(rule, needs_key=True)]))
+    with SchemaRegistryServer() as server, open_log(str(log)) as opened:
+        view = MessagesView(options, decoding=decoding, encoding=avro_encoding(server, options))
+        rows = [row for batch in view.batches(opened.blocks()) for row in batch.to_pylist()]
+        found = [row["value"] and server.decode(row["value"]) for row in rows]
+        schemas = [str(version) for subject in server.subjects() for version in server.versions(subject)]
+    expected = messages(log, rule, options)
+    of_rows = ("before", "after", "source", "op")
+    assert [value and [value[part] for part in of_rows] for value in found] == [
+        value and [value[part] for part in of_rows] for value in expected
+    ]
+    assert schemas
+    assert not any("stock" in schema for schema in schemas)
 
 
 def test_statements_have_no_texts(log: Path) -> None:
