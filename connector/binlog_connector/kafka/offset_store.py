@@ -15,11 +15,13 @@ from kafka.errors import KafkaError
 
 from binlog_connector.kafka.failures import broker_error
 from binlog_connector.kafka.messages import Messages
-from binlog_connector.kafka.topics import Topics, client_failure
+from binlog_connector.kafka.topics import Topics, client_failure, known_offsets
 from binlog_format.errors import BrokerError, UnsupportedError
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafka.consumer.fetcher import ConsumerRecord
 
     from binlog_connector.kafka.connection import Connection
@@ -129,8 +131,8 @@ class OffsetStore:
     def _find(self, consumer: KafkaConsumer, *, waits: bool) -> OffsetRecord | None:
         partition = TopicPartition(self.topic, _PARTITION)
         consumer.assign([partition])
-        first = consumer.beginning_offsets([partition])[partition]
-        end = self._log_end(partition) if waits else consumer.end_offsets([partition])[partition]
+        first = self._offset(consumer.beginning_offsets, partition)
+        end = self._log_end(partition) if waits else self._offset(consumer.end_offsets, partition)
         look_back = _LOOK_BACK
         while True:
             start = max(first, end - look_back)
@@ -141,11 +143,16 @@ class OffsetStore:
                 return None
             look_back *= 4
 
+    def _offset(
+        self, ask: Callable[[list[TopicPartition]], dict[TopicPartition, int]], partition: TopicPartition
+    ) -> int:
+        return known_offsets(ask, [partition], self._connection)[partition]
+
     def _log_end(self, partition: TopicPartition) -> int:
         # With read_committed the end is where the first open transaction begins.
         consumer = KafkaConsumer(**self._connection.python_settings(), group_id=None, enable_auto_commit=False)
         try:
-            return int(consumer.end_offsets([partition])[partition])
+            return self._offset(consumer.end_offsets, partition)
         finally:
             consumer.close(autocommit=False)
 

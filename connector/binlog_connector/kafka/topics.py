@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
@@ -11,9 +12,11 @@ from binlog_connector.kafka.failures import broker_error, failure
 from binlog_connector.kafka.probe import explained
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
     from typing import Self
+
+    from kafka import TopicPartition
 
     from binlog_connector.kafka.connection import Connection
     from binlog_format.errors import BrokerError
@@ -108,6 +111,38 @@ class Topics:
             return ask()
         except KafkaError as error:
             raise client_failure(error, topic) from error
+
+
+_POLL_SECONDS = 0.05
+
+
+def known_offsets(
+    ask: Callable[[list[TopicPartition]], dict[TopicPartition, int]],
+    partitions: Sequence[TopicPartition],
+    connection: Connection,
+) -> dict[TopicPartition, int]:
+    """First or last offsets of *partitions*, as soon as their leaders know them.
+
+    Args:
+        ask: `beginning_offsets` or `end_offsets` of a consumer.
+        partitions: Of one topic or several.
+        connection: Within its timeout they must be known.
+
+    Raises:
+        BrokerError: They are not known.
+    """
+    deadline = time.monotonic() + connection.timeout
+    while True:
+        try:
+            return ask(list(partitions))
+        except KafkaError as error:
+            raise client_failure(error) from error
+        except KeyError as error:
+            # A leader that has just become one may not know yet, and the client is not ready for that.
+            if time.monotonic() > deadline:
+                topic = f"topic {partitions[0].topic}"
+                raise broker_error("FAILED", "the broker knows no offsets", at=topic) from error
+            time.sleep(_POLL_SECONDS)
 
 
 def client_failure(error: KafkaError, topic: str | None = None) -> BrokerError:

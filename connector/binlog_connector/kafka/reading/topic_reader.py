@@ -23,10 +23,10 @@ from binlog_connector.kafka.reading.fetcher import (
     Record,
     messages_gone,
 )
-from binlog_connector.kafka.topics import Topics, client_failure
+from binlog_connector.kafka.topics import Topics, client_failure, known_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -135,27 +135,10 @@ class TopicReader:
         """
         wanted = [TopicPartition(*one) for one in partitions]
         starts, ends = (
-            self._asked(self._consumer.beginning_offsets, wanted),
-            self._asked(self._consumer.end_offsets, wanted),
+            known_offsets(self._consumer.beginning_offsets, wanted, self._connection),
+            known_offsets(self._consumer.end_offsets, wanted, self._connection),
         )
         return {Partition(one.topic, one.partition): (starts[one], ends[one]) for one in wanted}
-
-    def _asked(
-        self, ask: Callable[[list[TopicPartition]], dict[TopicPartition, int]], wanted: list[TopicPartition]
-    ) -> dict[TopicPartition, int]:
-        deadline = time.monotonic() + self._connection.timeout
-        while True:
-            try:
-                return ask(wanted)
-            except KafkaError as error:
-                raise client_failure(error) from error
-            except KeyError as error:
-                # A leader that has just become one may not know yet, and the client is not ready for that.
-                if time.monotonic() > deadline:
-                    raise broker_error(
-                        "FAILED", "the broker knows no offsets", at=f"topic {wanted[0].topic}"
-                    ) from error
-                time.sleep(POLL_MS / 1000)
 
     def go_on_at(self, offsets: Mapping[Partition, int]) -> None:
         """Read these partitions alone, from there."""
