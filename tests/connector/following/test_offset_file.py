@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from pathlib import Path
@@ -70,6 +71,7 @@ def test_killed_at_any_step_the_old_or_the_new_offset_is_there(tmp_path: Path, m
     file = OffsetFile(tmp_path / "offset.json")
     found: list[SourceOffset | None] = []
     names: list[str] = []
+    gc.collect()  # files of other tests that nobody looks at any more would be closed by the calls that are counted
     for last in range(20):
         with monkeypatch.context() as patch:
             file.save(OLD)
