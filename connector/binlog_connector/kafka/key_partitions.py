@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+
+from binlog_format.views.json.json_rows import text_buffers
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
 # Murmur2, 32 bits, with the seed of Kafka's Utils.murmur2.
@@ -24,20 +26,11 @@ def key_partitions(keys: pa.Array, partition_count: int) -> NDArray[np.int32]:
         keys: Binary or large binary.
         partition_count: Of the topic.
     """
-    starts, sizes, data = _bytes_of(keys)
-    hashes = _murmur2(starts, sizes, data)
+    data, offsets = text_buffers(keys, pa.binary())
+    places = offsets.astype(np.int64)
+    sizes = np.where(keys.is_null().to_numpy(zero_copy_only=False), 0, np.diff(places))
+    hashes = _murmur2(places[:-1], sizes, data)
     return ((hashes & np.uint32(0x7FFFFFFF)) % np.uint32(partition_count)).astype(np.int32)
-
-
-def _bytes_of(keys: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
-    _, offsets_buffer, data_buffer = keys.buffers()
-    offset_type = np.int64 if str(keys.type).startswith("large") else np.int32
-    offsets = np.frombuffer(offsets_buffer, offset_type)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
-    data = np.zeros(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
-    sizes = np.diff(offsets)
-    if keys.null_count:
-        sizes[keys.is_null().to_numpy(zero_copy_only=False)] = 0
-    return offsets[:-1], sizes, data
 
 
 def _murmur2(starts: NDArray[np.int64], sizes: NDArray[np.int64], data: NDArray[np.uint8]) -> NDArray[np.uint32]:

@@ -15,7 +15,7 @@ from kafka.errors import KafkaError
 
 from binlog_connector.kafka.failures import broker_error
 from binlog_connector.kafka.messages import Messages
-from binlog_connector.kafka.topics import Topics, client_failure, known_offsets
+from binlog_connector.kafka.topics import Topics, client_failure, committed_consumer, known_offsets
 from binlog_format.errors import BrokerError, UnsupportedError
 from binlog_format.position import Place
 
@@ -110,17 +110,7 @@ class OffsetStore:
             BrokerError: What keeps brokers from being used; `FAILED`: a transaction stays open.
             UnsupportedError: `VERSION`: a later version of this program has written the record.
         """
-        try:
-            consumer = KafkaConsumer(
-                **self._connection.python_settings(),
-                isolation_level="read_committed",
-                enable_auto_commit=False,
-                group_id=None,
-                allow_auto_create_topics=False,
-            )
-        except KafkaError as error:
-            with Topics(self._connection):  # says why
-                raise client_failure(error) from error
+        consumer = committed_consumer(self._connection)
         try:
             return self._find(consumer, waits=waits)
         except KafkaError as error:

@@ -97,7 +97,7 @@ def open_producer(connection: Connection, settings: ProducerSettings, client: st
 
 
 def default_client() -> str:
-    """The faster one of the clients that are installed."""
+    """confluent-kafka where it is installed."""
     return "confluent-kafka" if find_spec("confluent_kafka") else "kafka-python"
 
 

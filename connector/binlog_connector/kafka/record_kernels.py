@@ -1,4 +1,4 @@
-"""The loops behind `record_batches`: where a batch ends, and its records, field by field.
+"""The loops of `record_batches`: where a batch ends, and its records, field by field.
 
 A record (https://kafka.apache.org/documentation/#record) has its size, attributes, time and number, each counted from
 those of its batch, then key, value and headers. Whole numbers are zigzag varints; a null has the size -1.

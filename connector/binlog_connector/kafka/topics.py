@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from kafka import KafkaConsumer
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import BrokerResponseError, KafkaError, TopicAlreadyExistsError, for_code
 
@@ -114,6 +115,30 @@ class Topics:
 
 
 _POLL_SECONDS = 0.05
+
+
+def committed_consumer(connection: Connection, **settings: object) -> KafkaConsumer:
+    """A consumer of committed messages that keeps no offsets in Kafka.
+
+    Args:
+        connection: To the brokers.
+        settings: More of them, under the client's names.
+
+    Raises:
+        BrokerError: No broker can be used.
+    """
+    try:
+        return KafkaConsumer(
+            **connection.python_settings(),
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            group_id=None,
+            allow_auto_create_topics=False,
+            **settings,
+        )
+    except KafkaError as error:
+        with Topics(connection):  # states why
+            raise client_failure(error) from error
 
 
 def known_offsets(

@@ -24,7 +24,7 @@ VALUE_SIZE_MAX = 255
 HIDDEN = "****"
 """What stands for the characters that `last N` does not show, however many they are."""
 
-_LAST_MAX = 60  # characters of up to 4 bytes, behind `HIDDEN`
+_LAST_MAX = 60  # characters of up to 4 bytes, after `HIDDEN`
 _HASH_SIZE = 64
 _TEXT_TYPES = CHARACTER_TYPES | {ColumnType.ENUM, ColumnType.SET, ColumnType.JSON}
 _DATE_TYPES = frozenset(

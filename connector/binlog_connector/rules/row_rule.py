@@ -8,7 +8,7 @@ from binlog_connector.rules.masks import MaskError, MaskKind, parse_mask
 from binlog_connector.rules.predicate_parser import PredicateError, parse_predicate
 
 OPTIONAL = "?"
-"""Behind the name of a column: it may be one that a table does not have."""
+"""After the name of a column: it may be one that a table does not have."""
 
 
 class RuleError(Exception):
@@ -66,18 +66,18 @@ class RowRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         if self.columns and self.drop_columns:
             hint = "columns names what is shown, and nothing else is: leave drop_columns out"
             raise RuleError("drop_columns", "expected nothing beside columns", hint=hint)
-        hidden = {_folded(name) for name in self.drop_columns}
+        hidden = {folded(name) for name in self.drop_columns}
         for name, text in self.mask.items():
             try:
                 parse_mask(text)
             except MaskError as error:
                 raise RuleError("mask", str(error), key=name) from error
-            if _folded(name) in hidden:
+            if folded(name) in hidden:
                 raise RuleError("mask", f"{name} is in drop_columns: it is not shown, so it has no mask", key=name)
-            if self.columns and _folded(name) not in map(_folded, self.columns):
+            if self.columns and folded(name) not in map(folded, self.columns):
                 raise RuleError("mask", f"{name} is not in columns: it is not shown, so it has no mask", key=name)
         if self.needs_salt and not self.salt_variable:
-            hint = 'Without one the values behind hashes can be found by trying: salt_variable = "SHOP_SALT"'
+            hint = 'Without one, hashed values can be found by trying: salt_variable = "SHOP_SALT"'
             raise RuleError("salt_variable", "the mask sha256 needs the environment variable with its salt", hint=hint)
         if self.salt_variable is not None and not self.needs_salt:
             raise RuleError("salt_variable", "expected the mask sha256 beside it", hint="Leave it out")
@@ -88,5 +88,6 @@ class RowRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
                 raise RuleError("where", error.told(self.where)) from error
 
 
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
+    """The name of a column in a rule, to compare: without `OPTIONAL`, and upper and lower case are the same."""
     return name.removesuffix(OPTIONAL).casefold()

@@ -77,11 +77,10 @@ class TableRules:
         shown = self._table(layout, decoding)
         return layout if shown is None else shown.layout
 
-    def applied(self, images: Images, layout: TableLayout) -> Images:
+    def applied(self, images: Images) -> Images:
         """As `RowRules.applied`."""
         from binlog_connector.rules.shown_images import shown_images  # compiled code; not all who know rules read rows
 
-        del layout
         shown = self._table(images.layout, images.decoding)
         assert shown is not None, "a table without a rule is shown as it is"
         return shown_images(images, shown)

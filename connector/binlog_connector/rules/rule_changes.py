@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_connector.rules.row_rule import OPTIONAL, RowRule
+from binlog_connector.rules.row_rule import RowRule, folded
 from binlog_connector.rules.row_rules import TableRules, read_salt
 
 if TYPE_CHECKING:
@@ -79,9 +79,5 @@ def hiding_changes(
 
 def _told(value: str | tuple[str, ...] | dict[str, str] | None) -> str:
     if isinstance(value, dict):
-        return ", ".join(sorted(f"{_plain(name)} = {mask}" for name, mask in value.items()))
-    return value or "" if isinstance(value, str | None) else ", ".join(sorted(map(_plain, value)))
-
-
-def _plain(name: str) -> str:
-    return name.removesuffix(OPTIONAL).casefold()
+        return ", ".join(sorted(f"{folded(name)} = {mask}" for name, mask in value.items()))
+    return value or "" if isinstance(value, str | None) else ", ".join(sorted(map(folded, value)))

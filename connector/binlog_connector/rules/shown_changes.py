@@ -97,9 +97,7 @@ class _StatementView:
         key = change.primary_key
         if key is not None:
             rule.check_keys(str(change.name), key)
-            masks = [rule.mask(name) for name in key]
-            kept = all(map(rule.shows, key)) and all(mask is None or mask.tells_rows_apart for mask in masks)
-            key = key if kept else ()
+            key = key if all(map(rule.tells_rows_apart, key)) else ()
         return replace(
             change,
             renamed=renamed,

@@ -1,6 +1,6 @@
 """Row images as a rule shows them: `shown_images(images, table)`.
 
-Masked values are put behind the bytes that were read, as texts with their size before them, and the images' cells point
+Masked values are put after the bytes that were read, as texts with their size before them, and the images' cells point
 there; so all that reads images reads masked ones, and pays nothing for it.
 """
 

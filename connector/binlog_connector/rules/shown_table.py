@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.rules.masks import Mask, MaskError, MaskKind, parse_mask
 from binlog_connector.rules.predicate import Predicate
 from binlog_connector.rules.predicate_parser import PredicateError
-from binlog_connector.rules.row_rule import OPTIONAL, RowRule
+from binlog_connector.rules.row_rule import OPTIONAL, RowRule, folded
 from binlog_format.errors import OptionError, SchemaError
 from binlog_format.rows.column_types import NO_METADATA_HINT
 from binlog_format.rows.columns import arrow_type
@@ -52,8 +52,13 @@ class BoundRule:
 
     def mask(self, name: str) -> Mask | None:
         """What becomes of the values of a column of that name; None: they are shown as they are."""
-        given = next((text for key, text in self.rule.mask.items() if _folded(key) == name.casefold()), None)
+        given = next((text for key, text in self.rule.mask.items() if folded(key) == name.casefold()), None)
         return None if given is None else parse_mask(given, self.salt)
+
+    def tells_rows_apart(self, name: str) -> bool:
+        """Whether different values of a column of that name are shown, and stay different."""
+        mask = self.mask(name)
+        return self.shows(name) and (mask is None or mask.tells_rows_apart)
 
     def masked_column(self, layout: TableLayout, index: int, decoding: Decoding) -> Column:
         """A shown column of *layout*, as it is shown.
@@ -82,9 +87,9 @@ class BoundRule:
         if not self.needs_key:
             return
         for name in self.keys or keys:
-            mask = self.mask(name)
-            if self.shows(name) and (mask is None or mask.tells_rows_apart):
+            if self.tells_rows_apart(name):
                 continue
+            mask = self.mask(name)
             lost = "is not shown" if mask is None else f"has the mask {mask}"
             raise OptionError(
                 "INVALID_VALUE",
@@ -180,19 +185,19 @@ def _kept_key(key: Sequence[int], columns: Sequence[int], masks: Iterable[tuple[
 def _kept_completion(text: str, columns: Sequence[int], masks: Iterable[tuple[int, Mask]]) -> str:
     if not text:
         return text
-    said, masked = LayoutCompletion.from_json(text), dict(masks)
-    keys = [_kept_key(key, columns, masked.items()) for key in said.keys]
-    kept = [_masked_completion(said.columns[index], masked.get(index)) for index in columns]
+    logged, masked = LayoutCompletion.from_json(text), dict(masks)
+    keys = [_kept_key(key, columns, masked.items()) for key in logged.keys]
+    kept = [_masked_completion(logged.columns[index], masked.get(index)) for index in columns]
     return LayoutCompletion(tuple(kept), tuple(key for key in keys if key)).to_json()
 
 
-def _masked_completion(said: ColumnCompletion, mask: Mask | None) -> ColumnCompletion:
+def _masked_completion(logged: ColumnCompletion, mask: Mask | None) -> ColumnCompletion:
     if mask is None:
-        return said
+        return logged
     # What a masked column holds by default is not told, but for null.
-    if mask.kind is MaskKind.NULL and said.declared is not None:
-        return replace(said, default=DeclaredDefault(DefaultKind.NULL), generated=None)
-    return ColumnCompletion(said.name)
+    if mask.kind is MaskKind.NULL and logged.declared is not None:
+        return replace(logged, default=DeclaredDefault(DefaultKind.NULL), generated=None)
+    return ColumnCompletion(logged.name)
 
 
 def _hiding(bound: BoundRule) -> tuple[object, ...]:
@@ -201,8 +206,4 @@ def _hiding(bound: BoundRule) -> tuple[object, ...]:
 
 
 def _has(names: Iterable[str], name: str) -> bool:
-    return name.casefold() in map(_folded, names)
-
-
-def _folded(name: str) -> str:
-    return name.removesuffix(OPTIONAL).casefold()
+    return name.casefold() in map(folded, names)

@@ -34,7 +34,7 @@ MESSAGE_OPTIONS = (
     "timePrecision",
 )
 """Options that count beside `kafkaValue` alone."""
-_NOTMESSAGE_OPTIONS = {"table": "Name it in option tables", "timeType": "Option timePrecision says what TIME becomes"}
+_NOT_BESIDE_MESSAGES = {"table": "Name it in option tables", "timeType": "Option timePrecision says what TIME becomes"}
 _PLACES = ("prefix", "database", "table")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -65,7 +65,7 @@ class MessageOptions:
         format_ = EnvelopeFormat(choice(given, KAFKA_VALUE, _FORMATS, ""))
         if view != "changes":
             raise invalid(KAFKA_VALUE, given[KAFKA_VALUE], f"nothing beside view {view}", hint="Use view changes")
-        _refuse(given, _NOTMESSAGE_OPTIONS, f"nothing beside {KAFKA_VALUE}")
+        _refuse(given, _NOT_BESIDE_MESSAGES, f"nothing beside {KAFKA_VALUE}")
         prefix = given.get("topicPrefix", "")
         if not prefix:
             raise OptionError(

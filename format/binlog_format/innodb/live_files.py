@@ -6,7 +6,6 @@ last page itself is looked at. Where the log's last file is known, a look costs 
 
 from __future__ import annotations
 
-import bisect
 from typing import TYPE_CHECKING
 
 from binlog_format.innodb.end_of_data import written_page_count
@@ -17,7 +16,6 @@ from binlog_format.innodb.layout import (
     CHUNK_HEADER_SIZE,
     CHUNK_HEADER_STRUCT,
     CHUNK_SPACE_MIN,
-    FIRST_DATA_PAGE,
     PAGE_CHECKSUM_SIZE,
     PAGE_SIZE_DEFAULT,
 )
@@ -59,16 +57,7 @@ class InnodbLiveFiles(LiveFiles):
     def end_of(self, file_no: int) -> Position:
         """See `LiveFiles`."""
         file = self._files.begun(file_no)
-        if file is None:
-            return Position(file_no, 0, 0)
-        first_byte = empty_bytes(1)
-
-        def is_unwritten(page: int) -> bool:
-            return not file.source.read_into(page * file.page_size, first_byte) or first_byte[0] == CHUNK_END_OF_DATA
-
-        # Pages are written in order.
-        pages = range(FIRST_DATA_PAGE, file.page_count())
-        return Position(file_no, FIRST_DATA_PAGE + bisect.bisect_left(pages, True, key=is_unwritten), 0)
+        return Position(file_no, 0 if file is None else written_page_count(file), 0)
 
     def look(self) -> EndMark:
         """See `LiveFiles`."""

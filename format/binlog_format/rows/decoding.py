@@ -45,8 +45,8 @@ class RowRules(Protocol):
             BinlogError: The layout's columns are not understood.
         """
 
-    def applied(self, images: Images, layout: TableLayout) -> Images:
-        """*images*, just read, as the rules show them; *layout* is what `shown` gave for theirs, and not theirs.
+    def applied(self, images: Images) -> Images:
+        """*images*, just read, as the rules show them; for a layout that `shown` does not give back as it is.
 
         Raises:
             UnsupportedError: `ROW_IMAGE`: an image lacks a column that decides whether its row is shown.

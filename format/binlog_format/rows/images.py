@@ -168,7 +168,7 @@ def read_images(
     layout = layout.logged or layout  # what the events have
     images = _logged_images(data, events, rows, layout, place, tells_values=shown is layout)
     images = images if decoding is DEFAULT_DECODING else replace(images, decoding=decoding)
-    return images if decoding.rules is None or shown is layout else decoding.rules.applied(images, shown)
+    return images if decoding.rules is None or shown is layout else decoding.rules.applied(images)
 
 
 def _logged_images(

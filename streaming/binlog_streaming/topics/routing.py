@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from binlog_connector.envelope.message_batch import OPS
+from binlog_connector.envelope.message_lines import NEW_KEY_HEADER, OLD_KEY_HEADER
 from binlog_connector.kafka.messages import Headers, Messages
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     PartitionCount = Callable[[str], int]
-
-OLD_KEY, NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
-"""Headers of what a changed key becomes: of its creation, and of its delete."""
 
 
 def messages_of(batch: pa.RecordBatch, topic: str, partition_count: PartitionCount) -> Iterator[Messages]:
@@ -57,4 +55,7 @@ def _headers(batch: pa.RecordBatch) -> list[Headers] | None:
     if old_keys.null_count == new_keys.null_count == len(batch):
         return None
     pairs = zip(old_keys.to_pylist(), new_keys.to_pylist(), strict=True)
-    return [[(name, key) for name, key in ((OLD_KEY, old), (NEW_KEY, new)) if key is not None] for old, new in pairs]
+    return [
+        [(name, key) for name, key in ((OLD_KEY_HEADER, old), (NEW_KEY_HEADER, new)) if key is not None]
+        for old, new in pairs
+    ]

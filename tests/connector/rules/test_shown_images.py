@@ -59,7 +59,7 @@ def images_of(kinds: Sequence[ImageKind], rows: Sequence[tuple[object, ...]]) ->
 def shown(rule: RowRule, images: Images) -> tuple[list[ImageKind], list[list[object]]]:
     rules = TableRules([BoundRule(rule, salt=b"s")])
     decoding = Decoding(rules=rules)
-    found = rules.applied(images, decoding.shown(LAYOUT))
+    found = rules.applied(images)
     assert found.layout == decoding.shown(LAYOUT)
     columns = [found.column(index).to_pylist() for index in range(len(found.layout.columns))]
     for index, column in enumerate(columns):

@@ -23,7 +23,7 @@ from binlog_connector.kafka.reading.fetcher import (
     Record,
     messages_gone,
 )
-from binlog_connector.kafka.topics import Topics, client_failure, known_offsets
+from binlog_connector.kafka.topics import client_failure, committed_consumer, known_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -66,7 +66,7 @@ class TopicReader:
 
     Args:
         connection: To the brokers.
-        client: Package that fetches messages; None: the faster one of those that are installed. What there is to read,
+        client: Package that fetches messages; None: as `default_client`. What there is to read,
             kafka-python asks.
 
     Raises:
@@ -75,20 +75,12 @@ class TopicReader:
 
     def __init__(self, connection: Connection, client: str | None = None) -> None:
         self._connection = connection
-        try:
-            self._consumer = KafkaConsumer(
-                **connection.python_settings(),
-                isolation_level="read_committed",
-                auto_offset_reset="none",
-                enable_auto_commit=False,
-                group_id=None,
-                allow_auto_create_topics=False,
-                max_partition_fetch_bytes=FETCH_SIZE,
-                max_poll_records=RECORDS_MAX,
-            )
-        except KafkaError as error:
-            with Topics(connection):  # says why
-                raise client_failure(error) from error
+        self._consumer = committed_consumer(
+            connection,
+            auto_offset_reset="none",
+            max_partition_fetch_bytes=FETCH_SIZE,
+            max_poll_records=RECORDS_MAX,
+        )
         self._fetcher = self._new_fetcher(client)
 
     def _new_fetcher(self, client: str | None) -> Fetcher:
