@@ -35,7 +35,7 @@ export SPARK_SUBMIT_OPTS := $(SPARK_SUBMIT_OPTS) -XX:SharedArchiveFile=$(abspath
 # A process that may not keep what it has compiled of our modules compiles them at each start, and the tests start many.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java demo kafka servers test test-all test-thorough test-rest test-fast test-compat soak fuzz lint format bench bench-peers clean
+.PHONY: help setup java demo demo-logs docs kafka servers test test-all test-thorough test-rest test-fast test-compat soak fuzz lint format bench bench-peers clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -61,7 +61,7 @@ demo: setup ## Run the main job on a live log, kill it, and compare every table 
 # Kernels are compiled once, not by every process of pytest; the cache that they go to is beside their source.
 $(KERNELS): $(INSTALLED) $(shell find format connector -name '*.py')
 	@echo "Compiling kernels (when their source has changed)"
-	@$(BIN)/python -m tests.fuzz --examples 1 >/dev/null
+	@$(BIN)/python -m tests.warm_kernels
 	@touch $@
 
 $(CLASSES): $(INSTALLED) | java
@@ -70,6 +70,9 @@ $(CLASSES): $(INSTALLED) | java
 	@SPARK_SUBMIT_OPTS="-XX:ArchiveClassesAtExit=$(abspath $@).part -Xlog:disable" \
 		timeout 300 $(BIN)/python -m tests.spark_classes || true
 	@test ! -f $@.part || mv $@.part $@ # whole, or not at all: Java does not survive half of one
+
+demo-logs: setup ## Write a live structured log into a Delta table, kill the job, and compare every event
+	@$(BIN)/binlog-stream demo-logs
 
 servers: setup ## Fetch the S3 server, the Iceberg REST catalog and the Kafka broker that tests and the demo use
 	@$(BIN)/python -m binlog_streaming.demo.servers.fetch
@@ -130,6 +133,10 @@ lint: $(INSTALLED) ## Check style, types and the shape of the source tree
 format: $(INSTALLED) ## Format the code
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format .
+
+docs: $(INSTALLED) ## Make the documentation as a site, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+	@echo "build/site/index.html"
 
 bench: setup ## Measure speed; results go to bench/results/latest.json
 	@$(BIN)/python -m bench

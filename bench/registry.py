@@ -16,6 +16,8 @@ MODULES = (
     "bench.arrow",
     "bench.kafka.envelope",
     "bench.rules",
+    "bench.status",
+    "bench.structured",
     "bench.spark.source",
     "bench.spark.planning",
     "bench.spark.latency",
@@ -25,6 +27,7 @@ MODULES = (
     "bench.tables.first_commit",
     "bench.tables.target_limits",
     "bench.tables.cascades",
+    "bench.tables.reading",
     "bench.kafka.producer",
     "bench.kafka.publish",
 )

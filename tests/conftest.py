@@ -14,12 +14,12 @@ import pytest
 from tests.chance import register_profiles
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
     from binlog_streaming.demo.mariadb.server import MariaDbServer
-    from tests.faults.kafka_broker import KafkaBroker
+    from binlog_streaming.demo.servers.kafka_broker import KafkaBroker
     from tests.faults.tcp_proxy import TcpProxy
 
 register_profiles()
@@ -38,6 +38,7 @@ SLOW = (
     "streaming/tables/lake/test_spark_tables.py",
     "streaming/cli/test_pipes.py",
     "streaming/cli/test_tail.py",
+    "streaming/snapshot",
     "streaming/test_replay.py",
 )
 """Whole modules and folders whose tests take long together: they are marked `slow`, as single tests are."""
@@ -83,6 +84,9 @@ THOROUGH = (
     r"streaming/bad_days/test_server_cases\.py::.*\[.*(oltp|rotation|huge|json|encr|ops_|types_[mno]|mysql.*(types|torn)|10.*ops)",
     r"streaming/tables/statements/test_live_ddl\.py::.*(MINIMAL|NOBLOB)",
     r"connector/schema/test_live_defaults\.py::test_rows_hold",
+    r"streaming/snapshot/test_proof\.py::.*InnoDB",
+    r"streaming/snapshot/test_replicas\.py::.*FILTER",
+    r"streaming/snapshot/test_refusals\.py::test_(databases_that|another_server_with)",
     r"connector/spark/test_spark\.py::test_(wrong_stream|planning_error).*options[12]",
     r"connector/spark/test_listener\.py::test_metrics_of_a_query",
     r"connector/spark/test_spark\.py::test_all_types_of_a_server",
@@ -109,7 +113,9 @@ THOROUGH = (
     r"connector/kafka/test_publisher\.py::test_(lost_off|offsets_that|the_topic|publishers_sh|an_open|a_strange).*confluent",
 )
 """Patterns of tests that take long and find little that others do not: they are marked `thorough`."""
-_USES_SPARK = re.compile(r"^ *def \w+\([^)]*\bspark\b", re.MULTILINE)
+FIRST_SPARK = ("tests/connector/", "tests/docs/", "tests/streaming/archive/", "tests/streaming/bad_days/")
+"""Tests of one of the two Spark sessions; those of the other one take about as long."""
+_FUNCTION = re.compile(r"^ *def (\w+)\(([^)]*)\)", re.MULTILINE)
 _USES_KAFKA = re.compile(r"\bkafka_broker\b")
 _IS_THOROUGH = re.compile("|".join(THOROUGH))
 TIME_IS_OVER = "the time for tests is over"
@@ -138,8 +144,9 @@ def _is_slow(path: Path) -> bool:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes long, so that no process is left with it when the others have ended."""
+    names = _names_by_file(item.nodeid for item in items)
     items.sort(
-        key=lambda item: (not _process_of(item.nodeid.partition("::")[0]).startswith("spark"), not _is_slow(item.path))
+        key=lambda item: (not _process_of(item.nodeid, names).startswith(("spark", "kafka")), not _is_slow(item.path))
     )
 
 
@@ -147,25 +154,59 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Say which tests run in one process.
 
-    A file's tests share what is made for it. Files with tests that use the Spark session share that: Java, its
-    compiled code, and the Python workers are there once for the connector's, and once for all others. So do files with
-    tests that use the Kafka broker.
+    A file's tests share what is made for it. Files of which a test that runs uses the Spark session share that: Java,
+    its compiled code, and the Python workers are there twice. So do tests of files that use the Kafka broker.
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class Together(LoadScopeScheduling):  # type: ignore[misc, unused-ignore] # without types where it is not installed
+        @functools.cached_property
+        def _names(self) -> dict[str, frozenset[str]]:
+            return _names_by_file(self.collection)
+
         def _split_scope(self, nodeid: str) -> str:
-            return _process_of(nodeid.partition("::")[0])
+            return _process_of(nodeid, self._names)
 
     return Together(config, log)
 
 
+def _process_of(nodeid: str, names: Mapping[str, frozenset[str]]) -> str:
+    file, _, test = nodeid.partition("::")
+    uses_spark = _spark_tests(file)
+    # A file may have tests of both: a broker in the process of a Spark session would be one more.
+    if _uses_kafka(file) and _function_of(test) not in uses_spark:
+        return "kafka"
+    return f"spark {file.startswith(FIRST_SPARK)}" if names[file] & uses_spark else file
+
+
+def _names_by_file(nodeids: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Of each file the functions of its tests that run."""
+    found: dict[str, set[str]] = {}
+    for nodeid in nodeids:
+        file, _, test = nodeid.partition("::")
+        found.setdefault(file, set()).add(_function_of(test))
+    return {file: frozenset(names) for file, names in found.items()}
+
+
+def _function_of(test: str) -> str:
+    return test.partition("[")[0].rpartition("::")[2]
+
+
 @functools.cache
-def _process_of(file: str) -> str:
+def _spark_tests(file: str) -> frozenset[str]:
+    """Functions of a file that take the Spark session, or what a fixture of the file makes with it."""
     text = (TESTS.parent / file).read_text()
-    if _USES_SPARK.search(text):
-        return f"spark {file.split('/')[1] == 'connector'}"
-    return "kafka" if _USES_KAFKA.search(text) else file
+    takes = {name: set(re.findall(r"\w+", given)) for name, given in _FUNCTION.findall(text)}
+    found, made = set[str](), {"spark"}
+    while made:
+        made = {name for name, given in takes.items() if given & made} - found
+        found |= made
+    return frozenset(found)
+
+
+@functools.cache
+def _uses_kafka(file: str) -> bool:
+    return _USES_KAFKA.search((TESTS.parent / file).read_text()) is not None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -229,9 +270,9 @@ def kafka_network() -> Iterator[TcpProxy]:
 @pytest.fixture(scope="session")
 def kafka_broker(tmp_path_factory: pytest.TempPathFactory, kafka_network: TcpProxy) -> Iterator[KafkaBroker]:
     """The one Kafka broker of a test run, running; a test that kills or freezes it lets it go on."""
-    from tests.faults.kafka_broker import KafkaBroker
+    from tests.faults.kafka_broker import kafka_broker_in
 
-    broker = KafkaBroker(tmp_path_factory.mktemp("kafka"), proxy_port=kafka_network.port)
+    broker = kafka_broker_in(tmp_path_factory.mktemp("kafka"), proxy_port=kafka_network.port)
     kafka_network.server_port = broker.proxied_port
     with broker:
         yield broker

@@ -32,8 +32,13 @@ def _unpacked(archive: str) -> Path:
     return target
 
 
+def is_there(archive: str) -> bool:
+    """Whether the *archive* is beside this checkout."""
+    return (ARCHIVES / f"{archive}.tar.xz").exists()
+
+
 def corpus(archive: str) -> Path:
-    """The unpacked *archive* (`innodb-binlog`, `innodb-ops`, `servers`); skips the test where it is not there."""
-    if not (ARCHIVES / f"{archive}.tar.xz").exists():
+    """The unpacked *archive* (`cppbinlog`, `innodb-binlog`, `innodb-ops`, `servers`); skips the test without it."""
+    if not is_there(archive):
         pytest.skip(f"the shared corpus {archive}.tar.xz is not beside this checkout")
     return _unpacked(archive)

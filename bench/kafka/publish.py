@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 ROWS_PER_COMMIT = 40
 """2,000 row changes a second."""
-WARM_UP_RUNS = 2
+WARM_UP_RUNS = 8
 WARM_UP_S = 5
 MEASURED_S = 15
 PREFIX = "bench"

@@ -85,7 +85,7 @@ def large_mirror() -> float:
 
 @benchmark("lake.onetable.split2.speedup", unit="x")
 def hot_table() -> float:
-    """Row changes in a second of one table that is filled and changed, two tasks against one, mode mirror."""
+    """Row changes/s of one table that is filled and changed, mode mirror: two tasks on two cores by one on one."""
     log = backlog(transactions=LARGE_TRANSACTIONS, tables=1, rows_per_table=LARGE_ROWS)
     warm_up = backlog(transactions=WARM_UP_TRANSACTIONS, tables=1, rows_per_table=WARM_UP_ROWS)
     plan = RunPlan(str(log.path), log.changes, str(warm_up.path), "mirror")

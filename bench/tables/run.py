@@ -8,6 +8,7 @@ JVM compile most of what it runs. Then the clock starts, with the first batch of
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import subprocess
 import sys
@@ -44,7 +45,7 @@ class RunPlan:
         source: Settings of the source, beside the path.
         has_limit: Whether the limit is measured too.
         watches_memory: Whether memory is looked at; while it is, the kernel holds up those that take some.
-        tasks: That run at the same time.
+        tasks: That run at the same time, each with a core of its own: no more cores are taken.
         expected: Directory with what the tables must hold in the end: `<database>.<table>.parquet` for each, in the
             order of their first columns; empty: they are not compared.
     """
@@ -129,6 +130,8 @@ def run_here(plan: RunPlan) -> TableRun:
     # Spark is imported only where it is measured.
     from binlog_streaming.spark_session import PLANNING_ONLY, local_session
 
+    # Threads of a task would take the cores that no task has, and one task would seem as fast as two.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: plan.tasks])
     work = Path(tempfile.mkdtemp(prefix="binlog-stream-bench-"))
     log_file = Path(tempfile.gettempdir()) / "binlog-stream-bench.log"
     spark = local_session("bench", master=f"local[{plan.tasks}]", settings=PLANNING_ONLY, log_file=log_file)

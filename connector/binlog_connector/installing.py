@@ -17,10 +17,14 @@ _EXTRAS = {
     "obstore": "spark",
     "pyiceberg": "iceberg",
     "sqlalchemy": "iceberg",
-    "pymysql": "demo",
+    "pymysql": "server",
     "matplotlib": "plot",
     "prometheus_client": "metrics",
+    "opentelemetry": "otel",
+    "openlineage": "lineage",
     "confluent_kafka": "rdkafka",
+    "starlette": "status",
+    "uvicorn": "status",
 }
 """Optional modules, and the extra of this package that brings them."""
 

@@ -12,51 +12,45 @@ from binlog_format.errors import StartError, UnsupportedError
 from binlog_format.innodb.header import file_number
 from binlog_format.innodb.layout import MAGIC, MAGIC_SIZE
 from binlog_format.kernels import empty_bytes
+from binlog_format.opening import CLASSIC, INNODB, STRUCTURED
 from binlog_format.position import Place
+from binlog_format.source_file import PACKED_BY, is_pattern
 
 if TYPE_CHECKING:
+    from binlog_format.kernels import Bytes
     from binlog_format.source_file import Directory
-
-INNODB = "innodb"
-CLASSIC = "classic"
-FORMATS = (INNODB, CLASSIC)
 
 RELAY_LOG_WORD = "relay"
 """In the usual names of a replica's relay logs: classic files whatever format the binlog has."""
 
 _INNODB_MAGIC = MAGIC.to_bytes(MAGIC_SIZE, "little")
 _CLASSIC_MAGICS = (CLASSIC_MAGIC, MAGIC_ENCRYPTED)
-_COMPRESSED = {
-    b"\x1f\x8b": ("gzip", "gunzip"),
-    b"\xfd7zX": ("xz", "unxz"),
-    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
-    b"BZh": ("bzip2", "bunzip2"),
-}
-"""First bytes of compressed files: what made them, and what unpacks them."""
-
 _PACKED_SUFFIX = re.compile(r"\.(?:gz|xz|zst|bz2)$")
 _NUMBERED = re.compile(rf".*\.(?:\d{{6,}}|ibb)(?:{_PACKED_SUFFIX.pattern})?")
 """Names of binlog files, and of what a compressor makes of them: `mysql-bin.000001.gz`."""
 
-_ONE_FILE_HINT = "Give the directory of the binlog files, or one file that is named as the server named it"
+_ONE_FILE_HINT = (
+    "Give the directory of the binlog files, or one file that is named as the server named it; option "
+    "format=structured reads a structured log of which nothing is there yet"
+)
 
 
 def detect_format(directory: Directory, only: str | None) -> str:
-    """The name of the format: `innodb` or `classic`.
+    """The name of the format: `innodb`, `classic` or `structured`.
 
-    Files are told by their names, files of the classic format by their first bytes too; whatever else lies in the
-    directory does not count.
+    Files are told by their names, files of the classic format by their first bytes too, structured ones by their first
+    entry alone, and only where there are none of the others; whatever else lies in the directory does not count.
 
     Args:
         directory: Where the files are.
-        only: The one file that was given; None: the whole directory.
+        only: The one file, or the pattern, that was given; None: the whole directory.
 
     Raises:
         StartError: `NO_LOG_FILES`; `CONFLICTING_OPTIONS`: logs of both formats are there.
         UnsupportedError: `FORMAT`: the one file is something else, or all that is there is compressed; `ENCRYPTED`.
     """
     if only is not None:
-        return _format_of_file(directory, only)
+        return STRUCTURED if is_pattern(only) else _format_of_file(directory, only)
     innodb_name: str | None = None
     classic_heads: dict[str, tuple[str, bytes]] = {}
     for entry in sorted(directory.entries(), key=lambda entry: entry.name):
@@ -77,12 +71,15 @@ def detect_format(directory: Directory, only: str | None) -> str:
             )
         return INNODB
     if not classic:
+        if any(_is_structured(directory, entry.name) for entry in directory.entries()):
+            return STRUCTURED
         _refuse_compressed(directory)
         raise StartError(
             "NO_LOG_FILES",
             f"{directory.path}: there are no binlog files",
             hint="They are named binlog-NNNNNN.ibb or <name>.NNNNNN; the server's variables binlog_directory and "
-            "log_bin_basename say where they are",
+            "log_bin_basename say where they are. Structured logs are told by their first entry; option "
+            "format=structured reads one of which nothing is there yet",
         )
     encrypted = [name for base, name in classic.items() if classic_heads[base][1] == MAGIC_ENCRYPTED]
     if len(encrypted) == len(classic):
@@ -101,12 +98,20 @@ def _format_of_file(directory: Directory, name: str) -> str:
         return INNODB  # files are made before they are used: an empty or damaged one is the reader's to judge
     if not head and CLASSIC_FILE_NAME.fullmatch(name) is not None:
         return CLASSIC
+    if _is_structured(directory, name):
+        return STRUCTURED
     raise UnsupportedError(
         "FORMAT",
         f"the file begins with {head.hex(' ') or 'nothing'}, as no binlog file does",
         at=Place(directory.path_of(name), byte=0),
         hint=_ONE_FILE_HINT,
     )
+
+
+def _is_structured(directory: Directory, name: str) -> bool:
+    from binlog_format.structured.files.head import HEAD_SIZE, Looks, looks_like  # compiled code takes a moment to load
+
+    return looks_like(_head_bytes(directory, name, HEAD_SIZE)) is Looks.LOG
 
 
 def _refuse_compressed(directory: Directory) -> None:
@@ -117,7 +122,7 @@ def _refuse_compressed(directory: Directory) -> None:
 
 
 def _refuse_packed(directory: Directory, name: str, head: bytes) -> None:
-    for magic, (packed_by, unpack) in _COMPRESSED.items():
+    for magic, (packed_by, unpack) in PACKED_BY.items():
         if head.startswith(magic):
             raise UnsupportedError(
                 "FORMAT",
@@ -129,13 +134,17 @@ def _refuse_packed(directory: Directory, name: str, head: bytes) -> None:
 
 
 def _head(directory: Directory, name: str, size: int = len(CLASSIC_MAGIC)) -> bytes:
+    return _head_bytes(directory, name, size).tobytes()
+
+
+def _head_bytes(directory: Directory, name: str, size: int) -> Bytes:
+    buffer = empty_bytes(size)
     try:
         file = directory.open(name)
     except FileNotFoundError:
-        return b""  # purged since the listing
+        return buffer[:0]  # purged since the listing
     try:
-        buffer = empty_bytes(size)
-        return buffer[: file.read_into(0, buffer)].tobytes()
+        return buffer[: file.read_into(0, buffer)]
     finally:
         file.close()
 

@@ -65,11 +65,18 @@ class BinlogError(Exception):
     def __str__(self) -> str:
         where = f"{self.at}: " if self.at is not None else ""
         hint = f". {self.hint}" if self.hint is not None else ""
-        return f"[{self.condition}] {where}{self.reason}{hint}"
+        return visible(f"[{self.condition}] {where}{self.reason}{hint}")
 
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only arguments do not pickle by default, and Spark carries errors from worker to driver.
         return (_rebuild, (type(self), self.subclass, self.reason, self.at, self.hint))
+
+
+def visible(text: str) -> str:
+    """*text* on one line, with escapes for what commands a terminal: a server's users name tables as they like."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _rebuild(
@@ -89,6 +96,7 @@ class DataLossError(BinlogError):
             "LOG_RESET",
             "FORMAT_CHANGED",
             "FILE_REUSED",
+            "FILE_GREW",
             "PAGE_REWRITTEN",
             "TRUNCATED_TRANSACTION",
             "XA_PREPARE_MISSING",
@@ -112,6 +120,7 @@ class CorruptError(BinlogError):
             "GTID_STATE",
             "BAD_EVENT",
             "BAD_ENTRY",
+            "ARCHIVE",
         }
     )
 
@@ -194,7 +203,14 @@ class StorageError(BinlogError):
     """A file or a folder cannot be written or read, for another reason than rights."""
 
     FAMILY = "BINLOG_STORAGE"
-    SUBCLASSES = frozenset({"NO_SPACE", "NOT_FOUND", "FAILED"})
+    SUBCLASSES = frozenset({"NO_SPACE", "NOT_FOUND", "IN_USE", "FAILED"})
+
+
+class ArgumentError(BinlogError):
+    """What a program logs is not what the source's type tags ask for."""
+
+    FAMILY = "BINLOG_ARGUMENT"
+    SUBCLASSES = frozenset({"TAGS", "COUNT", "TYPE", "RANGE"})
 
 
 class TableError(BinlogError):
@@ -239,6 +255,7 @@ class BrokerError(BinlogError):
             "OTHER_PUBLISHER",
             "OFFSETS_LOST",
             "OFFSETS_TOPIC",
+            "TRANSACTION_OPEN",
             "TRANSACTION_TOO_LONG",
         }
     )
@@ -249,6 +266,28 @@ class RegistryError(BrokerError):
 
     FAMILY = "BINLOG_REGISTRY"
     SUBCLASSES = frozenset({"UNREACHABLE", "TLS", "AUTHENTICATION", "DENIED", "INCOMPATIBLE", "REFUSED", "FAILED"})
+
+
+class ServerError(BinlogError):
+    """A live database server cannot be reached, refuses, or is not one that can be used so."""
+
+    FAMILY = "BINLOG_SERVER"
+    SUBCLASSES = frozenset(
+        {
+            "UNREACHABLE",
+            "TLS",
+            "AUTHENTICATION",
+            "DENIED",
+            "VERSION",
+            "SETTINGS",
+            "OTHER_SERVER",
+            "BUSY",
+            "LOCKED",
+            "NOT_LOGGED",
+            "TABLE_REFUSED",
+            "FAILED",
+        }
+    )
 
 
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})

@@ -1,15 +1,17 @@
-"""What a check of a log says: `Finding`."""
+"""What a check of a log finds: `Finding`; `LogCheck` is such a check, each format has its own."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from binlog_format.errors import BinlogError
-    from binlog_format.position import Place
+    from binlog_format.position import Place, Position
+    from binlog_format.source_file import Directory
 
     OnProgress = Callable[[int, int], None]
     """Called with the bytes checked and the bytes there are to check."""
@@ -47,3 +49,43 @@ class Finding:
     def remark(cls, condition: str, at: Place | None, reason: str) -> Finding:
         """A remark: `NOT_YET` or `NOTE`."""
         return cls(condition, at, reason, is_error=False)
+
+
+class CheckScope(NamedTuple):
+    """What is checked.
+
+    Attributes:
+        directory: Where the files are.
+        only: Name of the one file to check, or a pattern of names; None: all.
+        start: Check from here on; None: from the start.
+        end: Check up to here; None: to the end.
+        on_progress: Told how far it is.
+    """
+
+    directory: Directory
+    only: str | None = None
+    start: Position | None = None
+    end: Position | None = None
+    on_progress: OnProgress | None = None
+
+
+class LogCheck(ABC):
+    """One check of a log."""
+
+    def __init__(self, scope: CheckScope) -> None:
+        self._directory, self._only, self._start, self._end, self._on_progress = scope
+        self._done = 0  # bytes, of files before the one that is being checked
+        self._total = 0
+
+    @abstractmethod
+    def findings(self) -> Iterator[Finding]:
+        """Everything found, file by file.
+
+        Raises:
+            StartError: Nothing is there, or not where the check should begin.
+        """
+
+    def _progress(self, done: int) -> None:
+        """So many bytes have been checked."""
+        if self._on_progress is not None:
+            self._on_progress(min(done, self._total), self._total)

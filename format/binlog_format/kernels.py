@@ -15,7 +15,8 @@ A kernel is one loop over NumPy arrays, compiled by Numba and kept in its file c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar, cast
+import platform
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -75,6 +76,24 @@ def _register(watchers: list[Callable[[bool], None]]) -> None:
 
     while watchers:
         event.register("numba:compile", Listener(watchers.pop()))  # type: ignore[no-untyped-call]
+
+
+def may_use(*features: str) -> bool:
+    """Whether kernels may use instructions of x86 processors: the names of LLVM, `sse4.2`.
+
+    What kernels are compiled for counts: this processor, or the one that NUMBA_CPU_FEATURES describes. Only what has
+    been tried is used: never without the compiler, and never on other processors.
+    """
+    from llvmlite import binding  # type: ignore[import-untyped]
+    from numba.core import config
+
+    settings = cast("Any", config)
+    if platform.machine() not in ("x86_64", "AMD64") or settings.DISABLE_JIT:
+        return False
+    if settings.CPU_FEATURES is not None:
+        return all(f"+{name}" in settings.CPU_FEATURES.split(",") for name in features)
+    host = binding.get_host_cpu_features()
+    return all(host.get(name, False) for name in features)
 
 
 def empty_bytes(size: int) -> Bytes:

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from binlog_format.errors import UnsupportedError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from binlog_format.kernels import Bytes
     from binlog_format.position import Place, Position
-    from binlog_format.source_file import Directory
+    from binlog_format.source_file import Directory, SourceFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,8 @@ class EndMark:
         file_no: The newest file that something has been written into; -1: there is none.
         identity: Who wrote that file; `classic`: its name, whoever goes on reading sees whether it is another one.
         size: `innodb`: its bytes up to the end of the last page that has been written to; `classic`: all of it.
-        checksums: Of that last page, as stored and as computed; `classic`: zeros, files only grow.
+        checksums: Of that last page, as stored and as computed; `classic`: zeros, files only grow; `structured`: how
+            many files there are, and how many bytes.
         torn: Where the last page is, if its checksum is not right: it is being written, or is damaged.
     """
 
@@ -32,6 +38,48 @@ class EndMark:
     size: int = 0
     checksums: tuple[int, int] = (0, 0)
     torn: Place | None = None
+
+
+class FinalBlock(NamedTuple):
+    """Bytes of a file that the server will not write again.
+
+    Attributes:
+        data: The bytes; their checksums are right. Used again for the next block.
+        may_end: Whether `FinalFile.blocks` can begin right after them.
+    """
+
+    data: Bytes
+    may_end: bool
+
+
+class FinalFile(ABC):
+    """One file, as far as its bytes are final: to copy exactly what was verified.
+
+    Attributes:
+        file_no: Its number.
+        source: Its bytes; whoever opened it closes it.
+        identity: Who wrote it, as `LiveFiles.identity`; empty where a killed server wrote nothing into it.
+        is_complete: Whether no byte will be added, and the last one is there.
+        is_sealed: Whether crash recovery of the server, too, can no longer change it.
+    """
+
+    file_no: int
+    source: SourceFile
+    identity: str
+    is_complete: bool
+    is_sealed: bool
+
+    @abstractmethod
+    def blocks(self, start: int) -> Iterator[FinalBlock]:
+        """The final bytes from byte *start* on: 0, or right after a block that may end.
+
+        Raises:
+            CorruptError: Bytes cannot be what the server wrote.
+        """
+
+    @abstractmethod
+    def position_at(self, size: int) -> Position:
+        """The position after the first *size* bytes, where a block may end."""
 
 
 class LiveFiles(ABC):
@@ -46,6 +94,8 @@ class LiveFiles(ABC):
     """
 
     page_size: int
+    unstable_byte: ClassVar[int | None] = None
+    """The byte of each file that the server changes although it is final; None: there is none."""
 
     def __init__(self, directory: Directory, only: str | None) -> None:
         self._directory = directory
@@ -58,6 +108,12 @@ class LiveFiles(ABC):
     @abstractmethod
     def names(self) -> dict[int, str]:
         """Names of the files that are there now, by number, ascending."""
+
+    def modified_at(self, file_no: int) -> float | None:
+        """When a file was last written, seconds since 1970 UTC; None: it is not there, or its storage does not tell."""
+        name = self.names().get(file_no)
+        entry = None if name is None else self._directory.entry(name)
+        return entry.modified_ns / 1e9 if entry is not None and entry.modified_ns else None
 
     @abstractmethod
     def identity(self, file_no: int) -> str:
@@ -93,6 +149,15 @@ class LiveFiles(ABC):
     @abstractmethod
     def oldest_reference(self, file_no: int) -> int:
         """The oldest file that groups of this file, or of later ones, may have data in, as its start says."""
+
+    def final_file(self, file_no: int) -> FinalFile | None:
+        """The final bytes of a file that is there now; None: nothing has been written into it yet, or it has gone.
+
+        Raises:
+            CorruptError: Its start cannot be right.
+            UnsupportedError: `FORMAT`: files of this format cannot be archived.
+        """
+        raise UnsupportedError("FORMAT", f"file {file_no}: files of this format cannot be archived")
 
     @abstractmethod
     def close(self) -> None:

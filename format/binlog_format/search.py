@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from binlog_format.entries.entry_log import EntryLog
 from binlog_format.errors import DataLossError, StartError
 from binlog_format.gtids.domain_starts import DomainStarts
 from binlog_format.gtids.gtid import Gtid, GtidPosition
@@ -81,6 +82,10 @@ def find_time(log: Log, seconds: int) -> Position:
     Raises:
         StartError: `TIMESTAMP_NOT_FOUND`: all groups are older.
     """
+    if isinstance(log, EntryLog):
+        from binlog_format.views.logs.search import find_event_time  # compiled code takes a moment to load
+
+        return find_event_time(log, seconds)
     for block in log.blocks(_start_for_time(log, seconds)):
         groups = block.groups
         rows = np.flatnonzero(groups["begins"] & (groups["timestamp"] >= seconds))

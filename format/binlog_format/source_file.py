@@ -7,7 +7,7 @@ into memory: a server cuts files that are being read, and a mapped page that is 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -17,15 +17,33 @@ from binlog_format.errors import AccessError, StartError
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from binlog_format.kernels import Bytes
+
+
+PACKED_BY = {
+    b"\x1f\x8b": ("gzip", "gunzip"),
+    b"\xfd7zX": ("xz", "unxz"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
+    b"BZh": ("bzip2", "bunzip2"),
+}
+"""First bytes of compressed files: what made them, and what unpacks them."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file in a directory: its name and its size in bytes."""
+    """A file in a directory.
+
+    Attributes:
+        name: Without the directory.
+        size: In bytes.
+        modified_ns: When it was written last, nanoseconds since 1970 UTC; 0: not known.
+    """
 
     name: str
     size: int
+    modified_ns: int = field(default=0, compare=False)
 
 
 class SourceFile(Protocol):
@@ -87,6 +105,11 @@ class LocalFile:
         except PermissionError as error:
             raise _denied(self.path, "open", error) from error
 
+    @property
+    def inode(self) -> int:
+        """Its number in the file system, which it keeps when it is renamed."""
+        return os.fstat(self._descriptor).st_ino
+
     def size(self) -> int:
         """Present size in bytes."""
         return os.fstat(self._descriptor).st_size
@@ -127,7 +150,7 @@ class LocalDirectory(Directory):
                 for item in scan:
                     try:
                         if item.is_file():
-                            found.append(FileEntry(item.name, item.stat().st_size))
+                            found.append(_entry(item.name, item.stat()))
                     except FileNotFoundError:
                         continue  # purged between the listing and the stat
         except PermissionError as error:
@@ -149,7 +172,7 @@ class LocalDirectory(Directory):
     def entry(self, name: str) -> FileEntry | None:
         """One file of it."""
         try:
-            return FileEntry(name, (Path(self.path) / name).stat().st_size)
+            return _entry(name, (Path(self.path) / name).stat())
         except FileNotFoundError:
             return None
 
@@ -194,7 +217,7 @@ class ArrowDirectory(Directory):
             infos = self._filesystem.get_file_info(pyarrow.fs.FileSelector(self._root))
         except FileNotFoundError as error:
             raise _not_found(self.path) from error
-        return [FileEntry(info.base_name, info.size) for info in infos if info.is_file]
+        return [FileEntry(info.base_name, info.size, info.mtime_ns or 0) for info in infos if info.is_file]
 
     def names(self) -> list[str]:
         """Their names."""
@@ -203,31 +226,67 @@ class ArrowDirectory(Directory):
     def entry(self, name: str) -> FileEntry | None:
         """One file of it."""
         info = self._filesystem.get_file_info(f"{self._root}/{name}")
-        return FileEntry(name, info.size) if info.is_file else None
+        return FileEntry(name, info.size, info.mtime_ns or 0) if info.is_file else None
 
     def open(self, name: str) -> SourceFile:
         """Open a file of it."""
         return ArrowFile(self._filesystem, f"{self._root}/{name}", self.path_of(name))
 
 
+ARCHIVE_MARK = "?archive="
+"""Stands between a directory and the archive that has what was purged from it: `/var/lib/mysql?archive=s3://b/log`."""
+
+
+def with_archive(path: str, archive: str) -> str:
+    """The path of the log whose files are at *path*, and in *archive* those that the server has purged."""
+    return f"{path}{ARCHIVE_MARK}{archive}"
+
+
+def with_places(path: str, change: Callable[[str], str]) -> str:
+    """*path*, with *change* done to the place of the files and to that of the archive."""
+    return ARCHIVE_MARK.join(change(place) for place in path.split(ARCHIVE_MARK, 1))
+
+
+def without_archive(path: str) -> str:
+    """The path of the server's files alone."""
+    return path.partition(ARCHIVE_MARK)[0]
+
+
 def open_directory(path: str) -> tuple[Directory, str | None]:
-    """Find what *path* names: a directory, or one file in it.
+    """Find what *path* names: a directory, an archive, both, one file, or, by a pattern, some files of a directory.
 
     Args:
-        path: A local path or a URL that `pyarrow.fs` understands (`s3://bucket/binlogs`).
+        path: A local path or a URL that `pyarrow.fs` understands (`s3://bucket/binlogs`); or what `with_archive` gives.
+            Where nothing has that name, its last part may be a pattern: `app*.blog`.
 
     Returns:
-        The directory, and the name of the one file when *path* is a file.
+        The directory; and the name of the one file when *path* is a file, or the pattern.
 
     Raises:
-        StartError: `PATH_NOT_FOUND`: nothing is there.
+        StartError: `PATH_NOT_FOUND`: nothing is there; what `UnionDirectory` raises.
     """
+    server_path, has_archive, archive_path = path.partition(ARCHIVE_MARK)
+    directory, only = _open_place(server_path)
+    # Not at the top: archives are read by what this module has.
+    from binlog_format.archives.archive_directory import archive_in, require_archive
+    from binlog_format.archives.union_directory import UnionDirectory
+
+    if only is not None:
+        return directory, only
+    if has_archive:
+        return UnionDirectory(directory, require_archive(_open_place(archive_path)[0])), None
+    return archive_in(directory) or directory, None
+
+
+def _open_place(path: str) -> tuple[Directory, str | None]:
     if "://" not in path:
         local = Path(path)
         try:
             if local.is_dir():
                 return LocalDirectory(str(local)), None
             if local.is_file():
+                return LocalDirectory(str(local.parent)), local.name
+            if is_pattern(local.name) and local.parent.is_dir():
                 return LocalDirectory(str(local.parent)), local.name
         except PermissionError as error:
             raise _denied(path, "look at", error) from error
@@ -236,10 +295,19 @@ def open_directory(path: str) -> tuple[Directory, str | None]:
     info = filesystem.get_file_info(root)
     if info.type == pyarrow.fs.FileType.Directory:
         return ArrowDirectory(path, filesystem, root), None
-    if info.is_file:
-        parent, _, name = root.rpartition("/")
+    parent, _, name = root.rpartition("/")
+    if info.is_file or (is_pattern(name) and filesystem.get_file_info(parent).type == pyarrow.fs.FileType.Directory):
         return ArrowDirectory(path.rpartition("/")[0], filesystem, parent), name
     raise _not_found(path)
+
+
+def is_pattern(name: str) -> bool:
+    """Whether the name of a file stands for several: `*`, `?` and `[...]` as in a shell."""
+    return any(sign in name for sign in "*?[")
+
+
+def _entry(name: str, status: os.stat_result) -> FileEntry:
+    return FileEntry(name, status.st_size, status.st_mtime_ns)
 
 
 def _not_found(path: str) -> StartError:

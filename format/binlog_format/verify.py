@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from binlog_format.detect import CLASSIC, detect_format
+from binlog_format.archives.archive_directory import ArchiveDirectory
+from binlog_format.detect import detect_format
+from binlog_format.findings import CheckScope
+from binlog_format.opening import FORMAT_CLASSES
 from binlog_format.source_file import open_directory
 
 if TYPE_CHECKING:
@@ -24,7 +28,7 @@ def verify_log(
     is a remark.
 
     Args:
-        path: The directory of a server's binlog files, one of them, or a URL.
+        path: The directory of a server's binlog files or of a program's logs, one of them, or a URL.
         start: Check from here on; default: the start.
         end: Check up to here.
         on_progress: Called now and then.
@@ -44,12 +48,10 @@ def verify_directory(
     end: Position | None = None,
     on_progress: OnProgress | None = None,
 ) -> Iterator[Finding]:
-    """`verify_log` for a directory that is open; *only* names the one file to be checked."""
-    # Each brings compiled code that the other does not need.
-    if detect_format(directory, only) == CLASSIC:
-        from binlog_format.classic.verify import ClassicCheck
+    """`verify_log` for a directory that is open; *only* names the one file to be checked.
 
-        return ClassicCheck(directory, only, start, end, on_progress).findings()
-    from binlog_format.innodb.inspection.log_check import InnodbCheck
-
-    return InnodbCheck(directory, only, start, end, on_progress).findings()
+    Of an archive the checksums in its manifest are checked, too.
+    """
+    check = FORMAT_CLASSES[detect_format(directory, only)].load_check()
+    findings = check(CheckScope(directory, only, start, end, on_progress)).findings()
+    return chain(directory.findings(), findings) if isinstance(directory, ArchiveDirectory) else findings

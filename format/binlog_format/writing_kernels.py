@@ -84,6 +84,19 @@ def magnitude(value: int) -> np.uint64:
 
 
 @kernel
+def signed(bits: np.uint64) -> int:
+    """The number whose 64 bits these are, in two's complement."""
+    return int(np.uint64(bits).view(np.int64))
+
+
+@kernel
+def bits_of(number: int) -> np.uint64:
+    """The 64 bits of a number, in two's complement."""
+    bits: np.uint64 = np.int64(number).view(np.uint64)
+    return bits
+
+
+@kernel
 def digit_count(value: np.uint64) -> int:
     """How many decimal digits a number has."""
     count = 1
@@ -147,7 +160,14 @@ def put_null(out: Bytes, at: int) -> int:
 def put_escaped(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
     """Put a text as a JSON string; the place after it."""
     out[at] = QUOTE
-    at += 1
+    at = put_escapes(out, at + 1, data, start, end)
+    out[at] = QUOTE
+    return at + 1
+
+
+@kernel
+def put_escapes(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
+    """Put a text as it is inside a JSON string; the place after it."""
     for place in range(start, end):
         byte = data[place]
         if _EXTRA[byte] == 0:
@@ -161,9 +181,7 @@ def put_escaped(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
             out[at], out[at + 1], out[at + 2], out[at + 3] = BACKSLASH, 0x75, 0x30, 0x30
             put_hex(out, at + 4, data, place, place + 1)
             at += 6
-    at = put_bytes(out, at, data, start, end)
-    out[at] = QUOTE
-    return at + 1
+    return put_bytes(out, at, data, start, end)
 
 
 @kernel
@@ -198,8 +216,8 @@ def decimal_digits(low: np.uint64, high: np.uint64, digits: Bytes) -> int:
 
 
 @kernel
-def put_date(out: Bytes, at: int, days: int) -> int:
-    """Put days since 1970-01-01 as `YYYY-MM-DD`; the place after it."""
+def calendar_date(days: int) -> tuple[int, int, int]:
+    """Year, month and day of days since 1970-01-01, in the Gregorian calendar at all times."""
     # H. Hinnant, "chrono-compatible low-level date algorithms", civil_from_days.
     shifted = days + 719_468
     era = shifted // 146_097
@@ -209,7 +227,13 @@ def put_date(out: Bytes, at: int, days: int) -> int:
     month_part = (5 * day_of_year + 2) // 153
     day = day_of_year - (153 * month_part + 2) // 5 + 1
     month = month_part + 3 if month_part < 10 else month_part - 9
-    year = year_of_era + era * 400 + (1 if month <= 2 else 0)
+    return year_of_era + era * 400 + (1 if month <= 2 else 0), month, day
+
+
+@kernel
+def put_date(out: Bytes, at: int, days: int) -> int:
+    """Put days since 1970-01-01 as `YYYY-MM-DD`; the place after it."""
+    year, month, day = calendar_date(days)
     at = put_fixed(out, at, year, 4)
     out[at] = 0x2D
     at = put_fixed(out, at + 1, month, 2)

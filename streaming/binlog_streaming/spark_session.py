@@ -1,4 +1,7 @@
-"""A local Spark session for small batches: `local_session` starts it, `kill_java` ends it while it starts."""
+"""A Spark session for small batches: `local_session` starts it, `kill_java` ends it while it starts.
+
+Under `spark-submit` Java runs already: then what was submitted with counts before anything set here.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pyspark
-from pyspark import SparkContext
-from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import AnalysisException, PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from binlog_format.errors import OptionError
@@ -39,9 +42,6 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    # The machine's host name may not resolve; a local session needs no other address.
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     # A task in Python costs tens of milliseconds, even an empty one; adaptive planning would cost more than it saves.
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.adaptive.enabled": "false",
@@ -73,6 +73,13 @@ PLANNING_ONLY = {
 # the session starts: workers with an environment of their own would not be shared by all kinds of tasks.)
 _ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": str(256 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 
+# The machine's host name may not resolve; a local session needs no other address.
+_LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_CLUSTER = {f"spark.executorEnv.{name}": value for name, value in _ENVIRONMENT.items()}
+
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Environment variable in which `spark-submit` tells Python where its Java is."""
+
 _HOME_FOLDERS = ("bin", "conf", "jars")
 """Of an installed PySpark, what Java is started from."""
 
@@ -89,7 +96,8 @@ def local_session(
 ) -> SparkSession:
     """Start a session (or take the one that this process has).
 
-    It leaves behind what its workers are started with in this process's environment.
+    It leaves behind what its workers are started with in this process's environment. Settings of `spark-submit` win
+    over all that is given here.
 
     Args:
         name: Shown by Spark.
@@ -100,14 +108,14 @@ def local_session(
     Raises:
         OptionError: `INVALID_VALUE`: Java is missing, or Spark does not take a setting.
     """
-    # Without these Spark takes `python3` from PATH, which has none of our packages.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    builder = SparkSession.builder.master(master).appName(name)
-    for key, value in _with_collector(SETTINGS | dict(settings or {})).items():
-        builder = builder.config(key, value)
+    submitted = _submitted_settings()
+    _set_environment(is_submitted=bool(submitted))
+    by_place = _LOCAL if submitted.get("spark.master", master).startswith("local") else _CLUSTER
+    chosen = {"spark.master": master, "spark.app.name": name, **SETTINGS, **by_place, **(settings or {})}
+    builder = SparkSession.builder
+    for key, value in _with_collector(chosen).items():
+        if key not in submitted:
+            builder = builder.config(key, value)
     try:
         with _standard_error_to(log_file), _own_interrupt_handler(), _home_without_archives(master) as home:
             session = builder.getOrCreate()
@@ -123,7 +131,45 @@ def local_session(
     for path in () if home is None else (home, *home.iterdir()):
         jvm.java.io.File(str(path)).deleteOnExit()  # what was named last goes first
     _share_workers(session, jvm)
+    if submitted:
+        _register_source(session)
     return session
+
+
+def is_submitted() -> bool:
+    """Whether `spark-submit` started this process; Spark's messages are where it writes its own."""
+    return _SUBMITTED in os.environ
+
+
+def _submitted_settings() -> dict[str, str]:
+    """What `spark-submit` was called with; nothing where it was not."""
+    if not is_submitted():
+        return {}
+    SparkContext._ensure_initialized()
+    settings = dict(SparkConf().getAll())
+    if settings.get("spark.app.name") == Path(sys.argv[0]).name:
+        del settings["spark.app.name"]  # what it calls a job without --name
+    return settings
+
+
+def _register_source(session: SparkSession) -> None:
+    # Spark looks for sources with the Python that was there when Java started, which may have another one's packages.
+    from binlog_connector.spark.source import BinlogDataSource
+
+    try:
+        session.dataSource.register(BinlogDataSource)
+    except AnalysisException as error:
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):  # PySpark 4.0, where it has found it
+            raise
+
+
+def _set_environment(*, is_submitted: bool) -> None:
+    # Without these Spark takes `python3` from PATH, which has none of our packages.
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        if not (is_submitted and name in os.environ):
+            os.environ[name] = sys.executable
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
 
 
 def kill_java() -> None:

@@ -39,7 +39,10 @@ pytestmark = [
 LOG_DIRECTORY = "/var/lib/mysql"
 INNODB_ONLY = {"map", "pages"}
 CLASSIC_ONLY = {"repack"}
-ELSEWHERE = {"replay", "versions", "run", "mirror", "publish", "init", "check", "demo", "simulate"}
+ELSEWHERE = {
+    "replay", "versions", "run", "mirror", "publish", "init", "check", "demo", "simulate", "snapshot", "prove", "adopt",
+    "bread", "brecovery", "archive", "demo-logs", "status", "doctor",
+}  # fmt: skip
 """Commands that have whole-program tests of their own, and need more than a log."""
 ENDLESS = {"tail", "--follow"}
 MIN_COMMANDS = {"README.md": 7, "docs/reading.md": 12}

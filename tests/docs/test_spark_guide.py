@@ -24,7 +24,9 @@ from binlog_format.log import Bound
 from binlog_format.rows.decoding import TimeType, ZeroDates
 from binlog_format.views.changefeed import ChangefeedView
 from binlog_format.views.changes import ChangesView
-from binlog_format.views.events import EVENTS_SCHEMA
+from binlog_format.views.events.view import EVENTS_SCHEMA
+from binlog_format.views.logs.view import LOGS_SCHEMA
+from binlog_format.views.snapshot_events import MARK_TYPE
 from binlog_format.views.tables import STATEMENT_TYPE, TABLES_SCHEMA
 from binlog_format.views.transactions import TRANSACTIONS_SCHEMA
 from tests.connector.shop import Shop
@@ -94,6 +96,7 @@ def test_documented_defaults_are_what_holds() -> None:
         ("### `events`: one replication event", View.EVENTS),
         ("### `transactions`: one event group", View.TRANSACTIONS),
         ("### `tables`: one table touched in a partition", View.TABLES),
+        ("### `logs`: one event of a structured log", View.LOGS),
     ],
 )
 def test_columns_of_a_view_are_those_in_the_code(heading: str, view: View) -> None:
@@ -102,11 +105,13 @@ def test_columns_of_a_view_are_those_in_the_code(heading: str, view: View) -> No
         View.EVENTS: EVENTS_SCHEMA,
         View.TRANSACTIONS: TRANSACTIONS_SCHEMA,
         View.TABLES: TABLES_SCHEMA,
+        View.LOGS: LOGS_SCHEMA,
     }
     documented = [(plain(row[0]), plain(row[1])) for row in table_rows(GUIDE, heading)]
     statement = to_spark(pa.schema(list(STATEMENT_TYPE))).simpleString()  # it has a table of its own
+    mark = to_spark(pa.schema(list(MARK_TYPE))).simpleString()
     fields = [(field.name, field.dataType.simpleString()) for field in to_spark(schemas[view])]
-    assert documented == [(name, kind.replace(statement, "DDL")) for name, kind in fields]
+    assert documented == [(name, kind.replace(statement, "DDL").replace(mark, "MARK")) for name, kind in fields]
 
 
 def test_columns_of_messages_are_those_in_the_code() -> None:
@@ -114,9 +119,12 @@ def test_columns_of_messages_are_those_in_the_code() -> None:
     assert documented == [(field.name, field.dataType.simpleString()) for field in to_spark(MESSAGE_ROWS_SCHEMA)]
 
 
-def test_fields_of_a_statement_are_those_in_the_code() -> None:
-    documented = [(plain(row[0]), plain(row[1])) for row in table_rows(GUIDE, "A statement in `ddl` has")]
-    fields = to_spark(pa.schema(list(STATEMENT_TYPE)))
+@pytest.mark.parametrize(
+    ("heading", "kind"), [("A statement in `ddl` has", STATEMENT_TYPE), ("A mark in `marks` has", MARK_TYPE)]
+)
+def test_fields_of_a_statement_are_those_in_the_code(heading: str, kind: pa.StructType) -> None:
+    documented = [(plain(row[0]), plain(row[1])) for row in table_rows(GUIDE, heading)]
+    fields = to_spark(pa.schema(list(kind)))
     assert documented == [(field.name, field.dataType.simpleString()) for field in fields]
 
 

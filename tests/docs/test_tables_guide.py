@@ -1,4 +1,4 @@
-"""`docs/tables.md`: its worked example gives what it says, on a live server; its lists are those in the code."""
+"""Pages about tables: the worked example gives what it says, on a live server; lists are those in the code."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from binlog_streaming.jobs.record_keeper import RECORD_FILE
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.settings import Deletes, Mode, OnCascade, OnStatement, Sink, TableFormat, TableRule
 from tests.docs.markdown import REPO, code_blocks, table_rows
+from tests.docs.settings_reference import PAGE, page_text
 from tests.program import run_program
 
 if TYPE_CHECKING:
@@ -64,24 +65,29 @@ def test_worked_example_gives_what_it_says(spark: SparkSession, table_format: Ta
 
 
 def test_modes_and_formats_are_those_in_the_code() -> None:
-    modes = {row[0].strip("`"): row[2] for row in table_rows(GUIDE, "## Modes")}
+    modes = {row[0].strip("`"): row[2] for row in table_rows("docs/modes.md", "## Modes")}
     assert set(modes) == set(Mode)
     for mode in Mode:
         own = mode_schema(mode, pa.schema([]), Deletes.MARK, OnCascade.APPLY).names
         assert re.findall(r"`(_[a-z_]+)`", modes[mode]) == own
-    assert {row[0].strip("`") for row in table_rows(GUIDE, "## Formats")} == set(TableFormat)
+    assert {row[0].strip("`") for row in table_rows("docs/lake.md", "## Formats")} == set(TableFormat)
 
 
 def test_what_may_change_under_a_checkpoint_is_named() -> None:
-    text = (REPO / GUIDE).read_text()
+    text = PAGE.read_text()
     assert RECORD_FILE in text
-    section = text.split("### What a job file may say otherwise later")[1].split("\n## ")[0]
+    section = text.split("## What may change later")[1]
     for settings in (TableRule, Sink):
         for field in msgspec.structs.fields(settings):
             assert re.search(rf"`{field.name}`", section), field.name
 
 
 def test_words_for_statements_are_those_in_the_code() -> None:
-    about = "**TRUNCATE and DROP**, by `on_truncate` (default `apply`) and `on_drop` (default `ignore`):"
-    assert [row[0].strip("`") for row in table_rows(GUIDE, about)] == list(OnStatement)
+    rows = table_rows("docs/ddl.md", "## TRUNCATE and DROP")
+    assert [row[0].strip("`") for row in rows] == list(OnStatement)
     assert (TableRule().on_truncate, TableRule().on_drop) == (OnStatement.APPLY, OnStatement.IGNORE)
+
+
+def test_settings_are_those_of_the_model() -> None:
+    page = PAGE.read_text()
+    assert page_text(page) == page, "python -m tests.docs.settings_reference writes them anew"

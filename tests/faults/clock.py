@@ -15,3 +15,8 @@ class FakeClock:
 
     def __call__(self) -> float:
         return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Stands in for `time.sleep`."""
+        assert seconds >= 0
+        self.now += seconds

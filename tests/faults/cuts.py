@@ -1,4 +1,4 @@
-"""Writes of tables that are cut off at a step, for `tables.steps.watched`: `CutOff`, `CutAt`; and `Cut`."""
+"""Writes of tables that are cut off at a step, for `tables.steps.watched`: `CutOff`, `DeadFrom`, `CutAt`; and `Cut`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,18 @@ class CutOff:
     def __call__(self, step: StrEnum) -> None:
         self._left -= 1
         if self._left == 0:
+            raise Cut(step)
+
+
+class DeadFrom:
+    """Ends a process at the step with a number: what would clean up after that ends at its own first step, too."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def __call__(self, step: StrEnum) -> None:
+        self.left -= 1
+        if self.left <= 0:
             raise Cut(step)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-_PATIENCE_S = 60.0
+_PATIENCE_S = 300.0
 
 
 class ObjectStore(demo.ObjectStore):

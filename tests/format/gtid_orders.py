@@ -54,6 +54,20 @@ def ends_of(gtids: Sequence[str | None], wanted: GtidPosition, base: GtidPositio
     return ways
 
 
+def has_diverged(gtids: Sequence[str | None], wanted: GtidPosition, base: GtidPosition) -> bool:
+    """Whether a log has another server's transaction where one of *wanted* should be; arguments as of `ends_of`."""
+    found = [Gtid.parse(text) for text in gtids if text is not None]
+    for domain, gtid in wanted.last.items():
+        last = base.last.get(domain)
+        if gtid in found or gtid == last:
+            continue
+        not_before = [other for other in found if other.domain == domain and other.seqno >= gtid.seqno]
+        place = last if last is not None and last.seqno >= gtid.seqno else next(iter(not_before), None)
+        if place is not None and place.seqno == gtid.seqno:
+            return True
+    return False
+
+
 def first_after(gtids: Sequence[str | None], wanted: GtidPosition) -> int | None:
     """The row where reading goes on after *wanted*, each of which comes once; None: there is none."""
     ways = ends_of(gtids, wanted, GtidPosition({}))

@@ -14,6 +14,7 @@ from tests.fuzz import (
     log_targets,
     message_targets,
     row_targets,
+    structured_targets,
     text_targets,
     value_targets,
     view_targets,
@@ -29,6 +30,7 @@ TARGETS: dict[str, Target] = {
     **value_targets.TARGETS,
     **text_targets.TARGETS,
     **view_targets.TARGETS,
+    **structured_targets.TARGETS,
     **message_targets.TARGETS,
 }
 """By name."""

@@ -13,7 +13,7 @@ from binlog_format.events.compression.expansion import expanded
 from binlog_format.rows.images import read_images
 from binlog_format.views.changefeed import ChangefeedView
 from binlog_format.views.changes import ChangesView
-from binlog_format.views.events import EventsView
+from binlog_format.views.events.view import EventsView
 from binlog_format.views.index.table_index import TableIndex
 from binlog_format.views.json.json_rows import json_lines
 from binlog_format.views.tables import TablesView

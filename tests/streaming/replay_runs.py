@@ -88,9 +88,9 @@ def run(
     pending = checkpoint.pending
     while True:
         end = pending.to_json() if pending is not None else reader.latestOffset(offset, reader.getDefaultReadLimit())
-        pending = None
-        if end == offset:
+        if end == offset and pending is None:
             return done
+        pending = None
         (folder / "offsets" / str(batch_id)).write_text(f"v1\n{{}}\n{json.dumps(end)}")
         rows = [
             row for part in reader.partitions(offset, end) for batch in reader.read(part) for row in batch.to_pylist()
@@ -113,7 +113,7 @@ def _write(job: Job, query_id: str, batch_id: int, rows: list[dict[str, object]]
     context = BatchContext(query_id, batch_id, job, str(gtid), memory)
     plan = context.plan(rows)
     if plan.end is None:
-        return BatchProgress(batch_id, (), 0.0, 0.0, None)
+        return BatchProgress(batch_id, (), 0.0, 0.0, None, plan.learned)
     check_folders(plan.components, job.sink.directory)
     batch = context.run(plan.end)
     with open_log(job.source.path) as log:

@@ -17,6 +17,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError, StorageError
 from binlog_format.position import Position
 from binlog_streaming.jobs.record_keeper import RECORD_FILE, RecordKeeper
+from binlog_streaming.plan.kept import KeptTables
 from binlog_streaming.plan.memory import Learned
 from binlog_streaming.settings import (
     Deletes,
@@ -178,18 +179,27 @@ def test_a_mode_and_a_table_given_up_cannot_be_taken_again(tmp_path: Path) -> No
     begun(tmp_path)
     RecordKeeper(job(tmp_path, *changed(0, mode=Mode.MIRROR))).begin()
     assert "tables[0].mode: shop.orders was begun with 'mirror', now it is 'mirror and changelog'" in refusal(tmp_path)
-    only_items = msgspec.structs.replace(RULES[1], select=r"shop\.items")
-    RecordKeeper(job(tmp_path, only_items)).begin()
-    assert r"tables[0].select: 'shop\\.orders' is new" in refusal(tmp_path)
 
 
-def test_more_tables_would_begin_in_the_middle(tmp_path: Path) -> None:
-    begun(tmp_path, excludeTables=r"shop\.audit,shop\.x_.*")
-    message = refusal(tmp_path, *RULES, TableRule(select=r"shop\.y, crm\..*"), excludeTables=r"shop\.audit,shop\.x_.*")
-    assert r"tables[2].select: 'crm\\..*' is new. Tables that it brings in would begin in the middle" in message
-    message = refusal(tmp_path, excludeTables=r"shop\.audit")
-    assert r"source.excludeTables: 'shop\\.x_.*' is not left out any more" in message
-    RecordKeeper(job(tmp_path, excludeTables=r"shop\..*")).begin()
+def test_tables_that_are_selected_later_wait_for_their_snapshot(tmp_path: Path) -> None:
+    crm = TableRule(select=r"crm\..*")
+    begun(tmp_path, excludeTables=r"shop\.audit")
+    keeper = RecordKeeper(job(tmp_path, *RULES, crm))
+    keeper.begin()
+    assert waiting(keeper, ("shop", "orders"), ("shop", "audit"), ("crm", "people")) == ["shop.audit", "crm.people"]
+    # One that was given up, and is selected again, lacks what came in between, whatever was known of it.
+    keeper.saw_batch(BatchProgress(0, (), 0.0, 0.0, None, Learned(complete={TableName(*ITEMS): True})))
+    RecordKeeper(job(tmp_path, RULES[0], crm)).begin()
+    keeper = RecordKeeper(job(tmp_path, *RULES, crm))
+    keeper.begin()
+    assert waiting(keeper, ("shop", "orders"), ("shop", "items")) == ["shop.items"]
+
+
+def waiting(keeper: RecordKeeper, *names: tuple[str, str]) -> list[str]:
+    kept = KeptTables(keeper.record.rules, keeper.record.exclude)
+    tables = [kept.find(TableName(*name)) for name in names]
+    memory = keeper._memory(1)  # `look` asks the log, too, and there is none
+    return [str(table.name) for table in tables if table is not None and memory.waits(table)]
 
 
 def test_job_that_has_done_nothing_yet_may_say_anything_else(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.server
 
 PROGRAM = Path(sys.executable).with_name("binlog-stream")
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 300.0
 
 
 @contextlib.contextmanager

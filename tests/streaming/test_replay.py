@@ -15,13 +15,13 @@ from binlog_format.errors import BinlogError, DataLossError, OptionError, StartE
 from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.position import Position
-from binlog_streaming.jobs.checkpoint import read_checkpoint
+from binlog_streaming.jobs.checkpoint import read_checkpoint, read_offset
 from binlog_streaming.jobs.replay.replay import CHECKPOINT, ReplayRequest, plan_replay
 from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.steps import Step, watched
 from binlog_streaming.settings.model import Mode, OnCascade, OnPartitionDrop, OnRowStatement, TableFormat
-from binlog_streaming.tables.job import TablesJob
+from binlog_streaming.tables.job import gtid_position
 from binlog_streaming.tables.standing import standing_of
 from tests.connector.shop import Shop
 from tests.faults.processes import Killed
@@ -453,5 +453,5 @@ def test_position_of_a_batch_has_what_the_start_left_out_further_on(tmp_path: Pa
     offset = SourceOffset(Position(1, 2, 3), gtid=parse_gtids("0-1-5,1-2-7"), skip_gtid=parse_gtids("2-2-9"))
     (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
     (tmp_path / "checkpoint" / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(offset.to_json())}")
-    assert TablesJob(job)._gtid_position(0) == "0-1-5,1-2-7,2-2-9"
-    assert TablesJob(job)._gtid_position(1) is None
+    assert gtid_position(read_offset(state_of(job), 0)) == "0-1-5,1-2-7,2-2-9"
+    assert gtid_position(read_offset(state_of(job), 1)) is None

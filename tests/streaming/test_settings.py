@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from binlog_connector.spark.logs.options import EVENT_OPTIONS
 from binlog_connector.spark.message_options import KAFKA_VALUE, MESSAGE_OPTIONS
 from binlog_connector.spark.option_table import BATCH_ONLY, OPTION_NAMES
 from binlog_format.errors import BinlogError, OptionError
@@ -22,6 +23,7 @@ from binlog_streaming.settings import (
     Sink,
     Source,
     Spark,
+    Status,
     TableRule,
     Trigger,
     UnknownValues,
@@ -47,7 +49,7 @@ def test_minimal_job_has_defaults_and_paths_start_at_its_folder(tmp_path: Path) 
     assert job.checkpoint == str(tmp_path / "check")
     assert job.source.path == str(tmp_path / "log")
     assert job.sink.directory == str(tmp_path / "tables")
-    assert job.source.options() == {"maxBytesPerTrigger": "256m"}
+    assert job.source.options() == {"maxBytesPerTrigger": "512m"}
     assert [rule.modes for rule in job.tables] == [(Mode.MIRROR,)]
     assert (job.trigger.interval_ms, job.sink.retention_hours) == (2000, 168)
 
@@ -77,7 +79,7 @@ def test_source_options_have_the_names_of_the_spark_source(tmp_path: Path) -> No
     )
     assert load_job(written(tmp_path, text)).source.options() == {
         "failOnDataLoss": "false",
-        "maxBytesPerTrigger": "256m",
+        "maxBytesPerTrigger": "512m",
         "minPartitions": "3",
         "startingGtid": "0-1-2",
     }
@@ -93,7 +95,7 @@ def test_values_of_the_source_may_be_toml(tmp_path: Path) -> None:
     job = load_job(written(tmp_path, text))
     assert job.source.options() == {
         "startingTimestamp": "2026-01-31T12:00:00+00:00",
-        "maxBytesPerTrigger": "256m",
+        "maxBytesPerTrigger": "512m",
         "ignoreDomainIds": "1,7",
         "schemaFile": str(schema),
         "timeType": "micros",
@@ -120,6 +122,7 @@ def test_every_option_of_the_source_that_a_stream_has_can_be_set() -> None:
         "endingGtid",
         KAFKA_VALUE,
         *MESSAGE_OPTIONS,
+        *EVENT_OPTIONS,
         *BATCH_ONLY,
     }
     assert ours == set(OPTION_NAMES) - decided
@@ -129,7 +132,7 @@ def test_every_option_of_the_source_that_a_stream_has_can_be_set() -> None:
 def test_every_setting_is_explained(section: type[msgspec.Struct]) -> None:
     fields = {field.encode_name: field for field in msgspec.structs.fields(section)}
     explained = {setting.name for setting in SECTIONS[section]}
-    sections = {"source", "sink", "tables", "trigger", "metrics", "spark"}
+    sections = {"source", "sink", "tables", "trigger", "metrics", "lineage", "status", "spark"}
     assert explained == set(fields) - (sections if section is Job else set())
     demo = (CONF / "demo.toml").read_text()
     assert [name for name in explained if not re.search(rf"^(# )?{name} = ", demo, flags=re.MULTILINE)] == []
@@ -162,6 +165,7 @@ def some_job(folder: Path) -> Job:
         tables=rules,
         trigger=Trigger(available_now=True),
         metrics=Metrics(port=0),
+        status=Status(purge_after="36h"),
         spark=Spark(settings={"spark.x": 1, "spark.y": True}),
     )
 
@@ -184,9 +188,10 @@ def test_defaults_in_a_written_job_are_the_true_ones(tmp_path: Path) -> None:
     for example in NOT_TOGETHER:
         shown = re.sub(rf"^{example} = ", f"# {example} = ", shown, flags=re.MULTILINE)
     given = tomllib.loads(shown)
-    for name, section in (("sink", job.sink), ("trigger", job.trigger), ("metrics", job.metrics), ("spark", job.spark)):
+    sections = {name: getattr(job, name) for name in ("sink", "trigger", "metrics", "status", "spark")}
+    for name, section in sections.items():
         for key, value in given[name].items():
-            if key not in ("partition_by", "storage", "settings", "port"):
+            if key not in ("partition_by", "storage", "settings", "port", "purge_after"):
                 assert getattr(section, key) == value
     # Examples are values that can be.
     assert parse_job(shown, file=tmp_path / "job.toml").source.ignore_domain_ids == (7,)
@@ -366,6 +371,7 @@ MISTAKES = {
         "INVALID_VALUE",
         "source.startingGtid: option startingGtid .* and option startingTimestamp .*: a query has one start",
     ),
+    "wrong time": (MINIMAL + '[status]\npurge_after = "soon"', "INVALID_VALUE", "status.purge_after: .* got 'soon'"),
     "wrong port": (MINIMAL + "[metrics]\nport = 99999", "INVALID_VALUE", "metrics.port: .* 0 to 65535, got 99999"),
     "one tables section": (MINIMAL + "[tables]\nselect = 'a('", "INVALID_VALUE", r"tables\[0\]\.select: "),
     "wrong mode": (MINIMAL + "[[tables]]\nmode = 'miror'", "INVALID_VALUE", r"tables\[0\]\.mode: .* mean `mirror`"),

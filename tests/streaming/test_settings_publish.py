@@ -119,7 +119,10 @@ MISTAKES = {
     "no port": (MINIMAL.replace("b:9093", "b"), r"sink\.bootstrap_servers: expected host:port,host:port"),
     "a prefix that is no name": (MINIMAL.replace('"shop"', '"a b"'), r"sink\.topic_prefix: expected a name of letters"),
     "braces": (f"{MINIMAL}topic = '{{schema}}'\n", r"sink\.topic: expected only \{prefix\} and \{database\}"),
-    "a topic that is no name": (f"{MINIMAL}topic = '{{prefix}}/{{table}}'\n", r"sink\.topic: a topic has letters"),
+    "a topic that is no name": (
+        f"{MINIMAL}topic = '{{prefix}}/{{table}}'\n",
+        r"sink\.topic: expected a name of letters",
+    ),
     "settings without partitions": (f"{MINIMAL}topic_settings = {{ a = 1 }}\n", r"sink\.topic_settings: .*partitions"),
     "no partitions": (f"{MINIMAL}partitions = 0\n", r"sink\.partitions: expected at least 1"),
     "no duration": (f"{MINIMAL}heartbeat = 'often'\n", r"sink\.heartbeat: duration"),
@@ -161,7 +164,7 @@ def test_files_of_security_start_at_the_folder_of_the_job(tmp_path: Path) -> Non
 def test_every_setting_is_explained(section: type[msgspec.Struct]) -> None:
     fields = {field.encode_name for field in msgspec.structs.fields(section)}
     explained = {setting.name for setting in PUBLISH_SECTIONS[section]}
-    assert explained == fields - {"source", "sink", "tables", "metrics", "security", "registry"}
+    assert explained == fields - {"source", "sink", "tables", "metrics", "status", "security", "registry"}
 
 
 def test_options_of_the_source_are_those_of_spark() -> None:

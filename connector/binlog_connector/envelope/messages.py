@@ -22,7 +22,7 @@ from binlog_connector.envelope.truncates import Truncates
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding, TimeType
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.views.bounded import bounded
-from binlog_format.views.event_texts import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES, StatementTexts
+from binlog_format.views.events.texts import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES, StatementTexts
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
 from binlog_format.views.selection import Selection
 from binlog_format.views.table_filter import TableFilter

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from binlog_connector.following.entry_marks import marks_at
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.skipping import NOTHING_SKIPPED
 from binlog_connector.following.watched import file_start
 
 if TYPE_CHECKING:
+    from binlog_connector.following.entry_marks import EntryMarks
     from binlog_connector.following.skipping import Skip
     from binlog_connector.following.watched import WatchedLog
     from binlog_format.gtids.gtid_set import GtidPoint
@@ -17,10 +19,24 @@ if TYPE_CHECKING:
 
 
 def offset_at(
-    watched: WatchedLog, position: Position, *, gtid: GtidPoint, skip: Skip = NOTHING_SKIPPED
+    watched: WatchedLog,
+    position: Position,
+    *,
+    gtid: GtidPoint,
+    skip: Skip = NOTHING_SKIPPED,
+    marks: EntryMarks | None = None,
 ) -> SourceOffset:
-    """The offset at *position*, with the marks that `compare` looks for later."""
+    """The offset at *position*, with the marks that `compare` looks for later.
+
+    Args:
+        watched: The log.
+        position: Where reading goes on.
+        gtid: What is consumed there.
+        skip: What is to be left out after it.
+        marks: Of a structured log, where they are known; else they are looked for from the start of the log on.
+    """
     is_there = watched.has(position.file_no)
+    marks = marks_at(watched, position) if marks is None else marks
     return SourceOffset(
         position=position,
         format=watched.log.format_name,
@@ -29,6 +45,8 @@ def offset_at(
         skip_gtid=skip.skip_gtid,
         skip_to=skip.skip_to,
         last_page_crc=watched.consumed_crc(position) if is_there else None,
+        state=marks.state,
+        files=marks.files,
     )
 
 

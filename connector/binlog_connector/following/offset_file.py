@@ -21,7 +21,7 @@ KIND = "binlog-stream offset"
 """What the file says that it is, so that no other JSON file is taken for one, or written over."""
 
 FILE_SIZE_MAX = 16 << 20
-"""An offset is a few hundred bytes; of a MySQL log with many sources its set of GTIDs can be longer."""
+"""An offset is a few hundred bytes; more of a MySQL log with many sources, and of a large program's structured log."""
 
 _FOREIGN_HINT = "Name another file, or take this one away if it is not needed: reading then begins where a new one does"
 

@@ -7,43 +7,25 @@ the bytes right before it, and both are looked at again before anything is read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from binlog_connector.following.decision import START_AGAIN, Decision, lost
 from binlog_connector.following.edges import end_of_log, start_of_file, start_of_log
-from binlog_connector.following.watched import written_order
-from binlog_format.errors import DataLossError
+from binlog_connector.following.entry_resume import compare_entries
+from binlog_connector.following.watched import WatchedLog, written_order
+from binlog_format.entries.entry_log import EntryLog
 from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
-    from binlog_connector.following.watched import WatchedLog
     from binlog_format.gtids.gtid_set import GtidPoint
 
-_START_AGAIN = (
-    "Begin anew with a new checkpoint or offset file (after a full copy of the tables), or set option "
-    "failOnDataLoss=false"
-)
-_KEEP_FILES = f"Keep binlog files until they have been read (binlog_expire_logs_seconds, PURGE). {_START_AGAIN}"
-_SERVER_CRASHED = f"The server crashed and lost its last transactions, after this query had read them. {_START_AGAIN}"
-_OTHER_LOG = f"Name the log that belongs to this checkpoint or offset file. {_START_AGAIN}"
-_LOG_RESET = f"RESET MASTER was executed, or another server's files are there. {_START_AGAIN}"
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What `compare` found.
-
-    Attributes:
-        offset: Where to go on; after a loss, where to go on without what is lost.
-        reason: Why, in words.
-        loss: The error to raise, unless the user accepts losses; None when nothing is lost.
-    """
-
-    offset: SourceOffset
-    reason: str
-    loss: DataLossError | None = None
+_KEEP_FILES = f"Keep binlog files until they have been read (binlog_expire_logs_seconds, PURGE). {START_AGAIN}"
+_SERVER_CRASHED = f"The server crashed and lost its last transactions, after this query had read them. {START_AGAIN}"
+_OTHER_LOG = f"Name the log that belongs to this checkpoint or offset file. {START_AGAIN}"
+_LOG_RESET = f"RESET MASTER was executed, or another server's files are there. {START_AGAIN}"
 
 
 def compare(watched: WatchedLog, offset: SourceOffset) -> Decision:
@@ -52,6 +34,20 @@ def compare(watched: WatchedLog, offset: SourceOffset) -> Decision:
     if decision.loss is None:
         return decision
     return _other_vendor(watched, offset) or decision
+
+
+def is_same_log(path: str, format_name: str | None, offset: SourceOffset) -> bool:
+    """Whether the very bytes that were consumed before *offset* are in the log at *path*: the same one, elsewhere.
+
+    Where the file is not there (any more, or yet), or nothing had been written into it, that cannot be known: False.
+
+    Raises:
+        BinlogError: The log cannot be read.
+    """
+    if not offset.fingerprint:
+        return False
+    with WatchedLog(path, format_name) as watched:
+        return watched.has(offset.position.file_no) and compare(watched, offset).loss is None
 
 
 def _other_vendor(watched: WatchedLog, offset: SourceOffset) -> Decision | None:
@@ -65,7 +61,7 @@ def _other_vendor(watched: WatchedLog, offset: SourceOffset) -> Decision | None:
         f"{watched.log.path}: this is the log of a {ours} server; what was read up to GTID {offset.gtid} was the "
         f"log of a {theirs} server"
     )
-    return _lost("FORMAT_CHANGED", reason, go_on=first, hint=_OTHER_LOG)
+    return lost("FORMAT_CHANGED", reason, go_on=first, hint=_OTHER_LOG)
 
 
 def _compare(watched: WatchedLog, offset: SourceOffset) -> Decision:
@@ -73,8 +69,11 @@ def _compare(watched: WatchedLog, offset: SourceOffset) -> Decision:
     if offset.format and offset.format != log.format_name:
         reason = f"{log.path}: the log was {offset.format} when this query read it, and is {log.format_name} now"
         # Positions of the two have nothing in common; what was consumed is left out by its GTIDs.
-        go_on = replace(start_of_log(watched), skip_gtid=offset.gtid)
-        return _lost("FORMAT_CHANGED", reason, go_on=go_on, hint=_START_AGAIN)
+        skip = NO_GTIDS if isinstance(log, EntryLog) else offset.gtid
+        go_on = replace(start_of_log(watched), skip_gtid=skip)
+        return lost("FORMAT_CHANGED", reason, go_on=go_on, hint=START_AGAIN)
+    if isinstance(log, EntryLog):
+        return compare_entries(watched, offset)
     file_no = offset.position.file_no
     is_there = watched.has(file_no)
     names = watched.names()
@@ -103,7 +102,7 @@ def _compare_without_file(watched: WatchedLog, offset: SourceOffset, names: dict
     if file_no < lowest and purged:
         # Of that file nothing had been read: its GTIDs are all that is known of it.
         what = f"the log begins at {names[lowest]} behind GTID {_said(go_on.gtid)}, read was up to {_said(offset.gtid)}"
-        return _lost(
+        return lost(
             "GTID_PURGED", f"{watched.log.path}: {what}: up to {purged} is missing", go_on=go_on, hint=_KEEP_FILES
         )
     missing = f"transactions after GTID {_said(offset.gtid)} up to {_said(go_on.gtid)} are missing"
@@ -111,7 +110,7 @@ def _compare_without_file(watched: WatchedLog, offset: SourceOffset, names: dict
         what = f"file {file_no} was purged before it had been read to its end, the earliest is {names[lowest]}"
     else:
         what = f"file {file_no} is gone, but there are files before and behind it"
-    return _lost("FILE_PURGED", f"{watched.log.path}: {what}: {missing}", go_on=go_on, hint=_KEEP_FILES)
+    return lost("FILE_PURGED", f"{watched.log.path}: {what}: {missing}", go_on=go_on, hint=_KEEP_FILES)
 
 
 def _upper_end_is_gone(watched: WatchedLog, offset: SourceOffset, left: dict[int, str]) -> Decision:
@@ -120,9 +119,9 @@ def _upper_end_is_gone(watched: WatchedLog, offset: SourceOffset, left: dict[int
     last = next((number for number in reversed(left) if watched.identity(number)), None)
     # The server goes on with a higher order after RESET MASTER; after a crash, what is left was written before.
     if last is None or written_order(watched.identity(last)) >= written_order(offset.fingerprint):
-        return _lost("LOG_RESET", reason, go_on=start_of_log(watched), hint=_LOG_RESET)
+        return lost("LOG_RESET", reason, go_on=start_of_log(watched), hint=_LOG_RESET)
     end = end_of_log(watched)
-    return _lost("TRUNCATED_TRANSACTION", reason + _was_read(offset, end), go_on=end, hint=_SERVER_CRASHED)
+    return lost("TRUNCATED_TRANSACTION", reason + _was_read(offset, end), go_on=end, hint=_SERVER_CRASHED)
 
 
 def _other_file(watched: WatchedLog, offset: SourceOffset, names: dict[int, str], identity: str) -> Decision:
@@ -132,9 +131,9 @@ def _other_file(watched: WatchedLog, offset: SourceOffset, names: dict[int, str]
     lowest = min(names)
     if written_order(watched.identity(lowest)) > written_order(offset.fingerprint):
         reason += f"; the whole log is newer, from {names[lowest]} on"
-        return _lost("LOG_RESET", reason, at=at, go_on=start_of_log(watched), hint=_LOG_RESET)
-    hint = f"The server recovered from a crash, or the files were restored from a backup. {_START_AGAIN}"
-    return _lost("FILE_REUSED", reason, at=at, go_on=start_of_file(watched, file_no), hint=hint)
+        return lost("LOG_RESET", reason, at=at, go_on=start_of_log(watched), hint=_LOG_RESET)
+    hint = f"The server recovered from a crash, or the files were restored from a backup. {START_AGAIN}"
+    return lost("FILE_REUSED", reason, at=at, go_on=start_of_file(watched, file_no), hint=hint)
 
 
 def _compare_bytes(watched: WatchedLog, offset: SourceOffset, name: str) -> Decision:
@@ -148,14 +147,14 @@ def _compare_bytes(watched: WatchedLog, offset: SourceOffset, name: str) -> Deci
     if computed is None:
         reason = f"the log was read up to {position}, but ends before that now"
         end = end_of_log(watched)
-        return _lost("TRUNCATED_TRANSACTION", reason + _was_read(offset, end), at=at, go_on=end, hint=_SERVER_CRASHED)
+        return lost("TRUNCATED_TRANSACTION", reason + _was_read(offset, end), at=at, go_on=end, hint=_SERVER_CRASHED)
     reason = (
         "the page was written again with other content after it had been read: "
         f"CRC-32C of the consumed part: stored {offset.last_page_crc:#010x}, computed {computed:#010x}"
     )
     # Chunks lie elsewhere now; the file is read again, and what was consumed left out by its GTIDs.
     go_on = replace(start_of_file(watched, position.file_no), skip_gtid=offset.gtid)
-    return _lost("PAGE_REWRITTEN", reason, at=at, go_on=go_on, hint=_SERVER_CRASHED)
+    return lost("PAGE_REWRITTEN", reason, at=at, go_on=go_on, hint=_SERVER_CRASHED)
 
 
 def _was_read(offset: SourceOffset, end: SourceOffset) -> str:
@@ -164,7 +163,3 @@ def _was_read(offset: SourceOffset, end: SourceOffset) -> str:
 
 def _said(gtid: GtidPoint) -> str:
     return str(gtid) or "(none)"
-
-
-def _lost(subclass: str, reason: str, *, go_on: SourceOffset, hint: str, at: Place | None = None) -> Decision:
-    return Decision(go_on, reason, DataLossError(subclass, reason, at=at, hint=hint))

@@ -9,11 +9,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_connector.following.edges import end_of_log, end_position, offset_at, start_of_log
+from binlog_connector.following.entry_marks import EntryMarks, marks_after
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import compare
 from binlog_connector.following.skipping import Skip, skip_after, skip_at
 from binlog_connector.following.watched import file_start
-from binlog_format.errors import DataLossError, StartError
+from binlog_format.entries.entry_log import EntryLog
+from binlog_format.errors import DataLossError, OptionError, StartError
 from binlog_format.gtids.domain_starts import DomainStarts
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
@@ -69,6 +71,7 @@ def initial_offset(watched: WatchedLog, start: Start) -> SourceOffset:
     if start is Edge.LATEST:
         return end_of_log(watched)
     if isinstance(start, GtidPosition | GtidSet):
+        _check_has_gtids(watched, "startingGtid")
         return _after_gtids(watched, start)
     if isinstance(start, Moment):
         return _at_time(watched, start)
@@ -126,7 +129,8 @@ def ending(watched: WatchedLog, end: Start, start: Position) -> Ending:
     """Where a query ends that begins at *start*.
 
     A time ends it before the first group that was committed then or later; a time that has not come yet, at the end of
-    data. GTIDs are the last ones to be read; a domain that they do not name is not read.
+    data; of a structured log always there, as earlier events may follow. GTIDs are the last ones to be read; a
+    domain that they do not name is not read.
 
     Raises:
         StartError: `START_AFTER_END`; `GTID_NOT_FOUND`, `POSITION_NOT_FOUND`: the log does not reach that far.
@@ -134,9 +138,10 @@ def ending(watched: WatchedLog, end: Start, start: Position) -> Ending:
     if isinstance(end, Edge):
         return Ending()
     if isinstance(end, GtidPosition | GtidSet):
+        _check_has_gtids(watched, "endingGtid")
         return _after_last(watched, end, start)
     if isinstance(end, Moment):
-        position = _before_time(watched, end)
+        position = None if isinstance(watched.log, EntryLog) else _before_time(watched, end)
         if position is None:
             return Ending()
     else:
@@ -169,7 +174,7 @@ def advance(
     files_max: int | None = None,
     end: Position | None = None,
 ) -> Advance:
-    """The offset behind what a batch from *start* on may read; *start* itself when nothing is new.
+    """The offset after what a batch from *start* on may read; *start* itself when nothing is new.
 
     Args:
         watched: The log.
@@ -186,8 +191,8 @@ def advance(
         return Advance(start)
     gtid = gtid.advanced_by(span.gtids)
     skip = skip_after(watched.log, start, span.end, gtid)
-    behind = offset_at(watched, span.end, gtid=gtid, skip=skip)
-    return Advance(replace(behind, prepared_xa=pending_after(start.prepared_xa, span.xa)), span.xa)
+    reached = offset_at(watched, span.end, gtid=gtid, skip=skip, marks=marks_after(watched, start, span.end))
+    return Advance(replace(reached, prepared_xa=pending_after(start.prepared_xa, span.xa)), span.xa)
 
 
 def _behind_whole_files(watched: WatchedLog, start: SourceOffset, end: Position | None) -> tuple[Position, GtidPoint]:
@@ -212,16 +217,25 @@ def _span(
 ) -> Span:
     if files_max is None:
         return watched.log.span(start, end=end, size_max=size_max)
-    last = watched.last_number()
-    stop = start.file_no + files_max
-    while True:
+    later = [file_no for file_no in watched.names() if file_no > start.file_no]
+    # More than it may: a transaction that goes through several files, or files without any.
+    for stop in later[files_max - 1 :]:
         limit = file_start(stop)
-        if stop > last or (end is not None and end <= limit):
-            return watched.log.span(start, end=end, size_max=size_max)
+        if end is not None and end <= limit:
+            break
         span = watched.log.span(start, end=limit, size_max=size_max)
         if span.groups:
             return span
-        stop += 1  # a transaction that goes through several files, or files without any
+    return watched.log.span(start, end=end, size_max=size_max)
+
+
+def _check_has_gtids(watched: WatchedLog, name: str) -> None:
+    if isinstance(watched.log, EntryLog):
+        raise OptionError(
+            "INVALID_VALUE",
+            f"option {name}: {watched.log.path} is a {watched.log.format_name} log, whose events have no GTIDs",
+            hint="Say a time or a position: startingTimestamp, startingOffsets",
+        )
 
 
 def _at_position(watched: WatchedLog, start: SourceOffset) -> SourceOffset:
@@ -231,7 +245,8 @@ def _at_position(watched: WatchedLog, start: SourceOffset) -> SourceOffset:
     if decision.loss is not None:
         raise decision.loss
     gtid = start.gtid or watched.log.gtid_position_at(start.position)
-    there = offset_at(watched, start.position, gtid=gtid, skip=Skip(start.skip_gtid, start.skip_to))
+    marks = EntryMarks(start.state, start.files) if start.state else None
+    there = offset_at(watched, start.position, gtid=gtid, skip=Skip(start.skip_gtid, start.skip_to), marks=marks)
     return replace(there, prepared_xa=start.prepared_xa)
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from binlog_connector.following.ends import check_reached
+from binlog_connector.following.entry_marks import state_of
 from binlog_connector.following.skipping import taken_in
+from binlog_format.block import Block
+from binlog_format.entries.entry_log import EntryLog, LogBlock
 from binlog_format.errors import CorruptError
 from binlog_format.views.group_filter import GroupFilter
 
@@ -15,8 +18,10 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.watched import WatchedLog
-    from binlog_format.block import Block
     from binlog_format.errors import DataLossError
+    from binlog_format.position import Position
+
+_AnyBlock = TypeVar("_AnyBlock", Block, LogBlock)
 
 LOOKS_MAX = 3
 """How often a place that seems damaged is read before it is believed."""
@@ -59,26 +64,55 @@ class Step:
             DataLossError: The log does not reach as far any more as when the step was planned.
         """
         log, end = self.watched.log, self.end.position
-        reached, prepared = self.start.position, self.start.prepared_xa
-        looks = 0
+
+        def read(start: Position) -> Iterator[Block]:
+            # What is prepared elsewhere is not known, and looked for when it is needed.
+            prepared = self.start.prepared_xa if start == self.start.position else ()
+            return log.committed_blocks(start, end, prepared=prepared)
+
+        return self._read(read, lambda block: len(block.groups) == 0 or bool(block.groups["ends"][-1]))
+
+    def entries(self) -> Iterator[LogBlock]:
+        """The entries of a structured log, block by block; may be called again.
+
+        Raises:
+            CorruptError: As `blocks`.
+            DataLossError: As `blocks`.
+        """
+        log, end = self.watched.log, self.end.position
+        assert isinstance(log, EntryLog), "only a structured log has entries"
+        state = state_of(self.start.state)
+
+        def read(start: Position) -> Iterator[LogBlock]:
+            nonlocal state
+            for block in log.entries(start, end, state):
+                state = block.state_after
+                yield block
+
+        return self._read(read, lambda _: True)
+
+    def _read(
+        self, read: Callable[[Position], Iterator[_AnyBlock]], is_whole: Callable[[_AnyBlock], bool]
+    ) -> Iterator[_AnyBlock]:
+        """Read the step; what seems damaged is read again, from the last place that everything before is taken of."""
+        reached, looks = self.start.position, 0
         while True:
-            is_whole, found = True, None
+            is_taken, found = True, None
             try:
-                for block in log.committed_blocks(reached, end, prepared=prepared):
+                for block in read(reached):
                     yield block
-                    is_whole = len(block.groups) == 0 or bool(block.groups["ends"][-1])
-                    if is_whole and block.next_position > reached:
-                        # What is prepared there is not known, and looked for when it is needed.
-                        reached, prepared, looks = block.next_position, (), 0
+                    is_taken = is_whole(block)
+                    if is_taken and block.next_position > reached:
+                        reached, looks = block.next_position, 0
             except CorruptError as error:
                 found = error
             if found is None:
                 break
             looks += 1
-            if looks >= LOOKS_MAX or not is_whole:
+            if looks >= LOOKS_MAX or not is_taken:
                 raise found
             self.pause()
-        check_reached(log, reached, end)
+        check_reached(self.watched.log, reached, self.end.position)
 
     def close(self) -> None:
         """Let the files go."""

@@ -23,13 +23,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from binlog_connector.following.edges import end_of_log, offset_at
+from binlog_connector.following.entry_marks import marks_after
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import compare
 from binlog_connector.following.skipping import skip_after
-from binlog_connector.following.starts import Edge, initial_offset
+from binlog_connector.following.starts import Edge, Moment, initial_offset
 from binlog_connector.following.steps import Step
 from binlog_connector.following.watch import DirectoryWatch
 from binlog_connector.following.watched import WatchedLog
+from binlog_format.entries.entry_log import EntryLog
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
 from binlog_format.gtids.gtid_set import GtidPoint
 from binlog_format.opening import open_live_files
@@ -76,8 +78,8 @@ class Following:
     Attributes:
         format_name: Format that the log must have; None: whatever it is.
         step_size_max: Bytes of the log in a step; one transaction is taken whatever its size.
-        fail_on_data_loss: Whether data that has gone is an error; else reading goes on behind it, with a warning, and
-            the step behind it says so.
+        fail_on_data_loss: Whether data that has gone is an error; else reading goes on after it, with a warning, and
+            the step after it tells so.
         ends: Stop at what is there at the beginning.
         poll_interval: Seconds between looks; None: by where the log is.
         grace: Seconds that a torn last page may stay so.
@@ -93,7 +95,7 @@ class Following:
 
 DEFAULT_FOLLOWING = Following()
 
-Start: TypeAlias = Edge | SourceOffset | ServerPosition | GtidPoint | datetime
+Start: TypeAlias = Edge | SourceOffset | ServerPosition | GtidPoint | Moment | datetime
 
 
 @dataclass(slots=True)
@@ -118,6 +120,8 @@ class Tailer:
 
     Attributes:
         path: Of the log.
+        format_name: Its format.
+        has_log_events: Whether it is a structured log, whose steps have `entries`.
         offset: Behind the last step that is done: one is, when the next one is asked for.
 
     Raises:
@@ -136,25 +140,28 @@ class Tailer:
     ) -> None:
         self.path = path
         self._how = how
-        remote = REMOTE_POLL_INTERVAL_SECONDS if "://" in path else POLL_INTERVAL_SECONDS
+        folder = _folder(path)
+        remote = REMOTE_POLL_INTERVAL_SECONDS if "://" in folder else POLL_INTERVAL_SECONDS
         self._poll_interval = how.poll_interval or remote
         self._clock = clock
         self._waited_at = clock()
         self._stopped = False
         self._has_looked = False  # before, the offset may be one that the log has no more
+        self._has_seen_all = False  # at the last look: records that are no groups may lie before the end
         self._given: Step | None = None
         self._seen: EndMark | None = None
         self._torn: tuple[EndMark, float] | None = None
         self._trouble: _Trouble | None = None
         with WatchedLog(path, how.format_name) as watched:
             self.format_name = watched.log.format_name
+            self.has_log_events = isinstance(watched.log, EntryLog)
             self.offset = saved or _begin(watched, start)
             if saved is not None:
                 self._accepted(watched, saved)  # what is wrong with it shows now, not with the first change
             self._target = end_of_log(watched) if how.ends else None
         self._files = open_live_files(path, self.format_name)
         # From now on nothing is missed: looking and waiting follow each other, and changes in between end the wait.
-        self._watch = DirectoryWatch(_folder(path), poll_interval=self._poll_interval)
+        self._watch = DirectoryWatch(folder, poll_interval=self._poll_interval)
 
     def __enter__(self) -> Tailer:
         return self
@@ -166,7 +173,9 @@ class Tailer:
     def is_ended(self) -> bool:
         """Whether no further step will come: it was stopped, or has come to the end that was asked for."""
         target = self._target
-        return self._stopped or (target is not None and self._has_looked and self.offset.position >= target.position)
+        if target is None or not self._has_looked:
+            return self._stopped
+        return self._stopped or self._has_seen_all or self.offset.position >= target.position
 
     def stop(self) -> None:
         """End the present wait, or the next one, at once: no further step is given."""
@@ -246,7 +255,9 @@ class Tailer:
         watched = WatchedLog(self.path, self.format_name)
         try:
             begin, loss = self._accepted(watched, self.offset)
-            step = self._plan(watched, begin, loss)
+            while (step := self._plan(watched, begin, loss)) is None and self.offset.position > begin.position:
+                begin = self.offset  # groups may follow what held none
+            self._has_seen_all = step is None
         except BaseException:
             watched.log.close()
             raise
@@ -286,10 +297,9 @@ class Tailer:
         gtid = begin.gtid.advanced_by(target.gtid if target is not None and is_cut else span.gtids)
         position = target.position if target is not None and is_cut else span.end
         steps = [step for step in span.xa if step.position < position]
-        return replace(
-            offset_at(watched, position, gtid=gtid, skip=skip_after(watched.log, begin, position, gtid)),
-            prepared_xa=pending_after(begin.prepared_xa, steps),
-        )
+        skip, marks = skip_after(watched.log, begin, position, gtid), marks_after(watched, begin, position)
+        reached = offset_at(watched, position, gtid=gtid, skip=skip, marks=marks)
+        return replace(reached, prepared_xa=pending_after(begin.prepared_xa, steps))
 
     def _pause(self) -> None:
         self._watch.wait(self._poll_interval)
@@ -332,7 +342,7 @@ def _begin(watched: WatchedLog, start: Start) -> SourceOffset:
 
 
 def _measure(log: Log, start: Position, size_max: int) -> Span:
-    """What lies behind *start*; where something is damaged, a part of what lies before that.
+    """What lies after *start*; where something is damaged, a part of what lies before that.
 
     Raises:
         CorruptError: There is no whole group before the damage.

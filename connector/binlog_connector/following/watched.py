@@ -78,6 +78,14 @@ class WatchedLog:
         """Who wrote a file: `order:detail`, a larger order is a file written later; empty for one not written yet."""
         return self._files.identity(file_no)
 
+    def size_of(self, file_no: int) -> int:
+        """Bytes of a file, as the directory was when this object last looked; 0 when it is not there."""
+        return self._files.size_of(file_no)
+
+    def byte_of(self, position: Position) -> int:
+        """The byte of *position* in its file."""
+        return self._files.byte_of(position)
+
     def consumed_crc(self, position: Position) -> int | None:
         """CRC-32C of the last page's bytes before *position*.
 

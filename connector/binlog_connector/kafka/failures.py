@@ -5,7 +5,7 @@ from __future__ import annotations
 from binlog_format.errors import BrokerError
 from binlog_format.position import Place
 
-TRANSIENT = frozenset({"UNREACHABLE", "FAILED"})
+TRANSIENT = frozenset({"UNREACHABLE", "FAILED", "TRANSACTION_OPEN"})
 """What another try may mend."""
 
 # Error codes of the protocol (https://kafka.apache.org/protocol#protocol_error_codes), and those that librdkafka adds,
@@ -46,6 +46,7 @@ _HINTS = {
     "AUTHENTICATION": "See the user, the password and the mechanism",
     "DENIED": "Give the user the rights that docs/kafka-delivery.md lists",
     "TOPIC_NOT_FOUND": "Create it, or bring it back",
+    "TRANSACTION_OPEN": "Look for it with kafka-transactions.sh find-hanging: see docs/kafka-delivery.md",
     "MESSAGE_TOO_LARGE": "Raise max.message.bytes of the topic (message.max.bytes of the broker)",
 }
 

@@ -107,7 +107,7 @@ class OffsetStore:
                 publisher's own none may be open. Else only what can be read now counts.
 
         Raises:
-            BrokerError: What keeps brokers from being used; `FAILED`: a transaction stays open.
+            BrokerError: What keeps brokers from being used; `TRANSACTION_OPEN`: a transaction stays open.
             UnsupportedError: `VERSION`: a later version of this program has written the record.
         """
         consumer = committed_consumer(self._connection)
@@ -161,7 +161,7 @@ class OffsetStore:
                 deadline = time.monotonic() + self._connection.timeout
             elif time.monotonic() > deadline:
                 reason = f"its end ({end}) cannot be read: at {position} a transaction is open, or no answer comes"
-                raise broker_error("FAILED", reason, at=f"topic {self.topic}")
+                raise broker_error("TRANSACTION_OPEN", reason, at=f"topic {self.topic}")
         return found
 
     def _decoded(self, value: bytes) -> OffsetRecord:

@@ -28,6 +28,9 @@ _QUEUE_SIZE = MESSAGE_SIZE_MAX + (1 << 20)
 _QUEUE_MESSAGES = 500_000
 """Each takes 200 bytes besides its own."""
 
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+"""Of messages that were sent in a transaction, and left out when it was aborted."""
+
 SILENT = logging.getLogger("binlog_connector.kafka.librdkafka")
 SILENT.propagate = False
 SILENT.addHandler(logging.NullHandler())
@@ -110,7 +113,6 @@ class RdkafkaProducer:
     def abort(self) -> None:
         """End the transaction, invisible."""
         self._called(self._open.abort_transaction, self._timeout)
-        self._open.poll(0)  # what was purged is no failure
         self._failed = None
 
     def close(self) -> None:
@@ -131,7 +133,8 @@ class RdkafkaProducer:
             raise self._failed or _raised(error) from error
 
     def _not_delivered(self, error: KafkaError | None, message: Any) -> None:
-        if error is not None and self._failed is None:
+        # Messages of an aborted transaction are reported when it suits the client, also during the one after it.
+        if error is not None and self._failed is None and error.code() not in _PURGED:
             self._failed = failure(error.code(), error.str(), at=f"topic {message.topic()}")
 
     def _complained(self, error: KafkaError) -> None:

@@ -1,8 +1,37 @@
-"""What names of topics are made of: `TopicTemplates`."""
+"""What names of topics are made of: `TopicTemplates`; what a name can be: `is_topic_name`, `template_mistake`."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")  # what Kafka takes
+
+NAME_EXPECTED = "a name of letters, digits, dots, _ and -"
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka takes *name* for a topic."""
+    return _NAME.fullmatch(name) is not None
+
+
+def template_mistake(template: str, places: Sequence[str]) -> str | None:
+    """What was expected in place of *template*; None: it gives names of topics.
+
+    Args:
+        template: With places in braces.
+        places: Those that are known.
+    """
+    try:
+        filled = template.format_map(dict.fromkeys(places, "x"))
+    except (KeyError, IndexError, ValueError):
+        told = " and ".join(f"{{{place}}}" for place in places)
+        return f"only {told} in braces"
+    return None if is_topic_name(filled) else NAME_EXPECTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Metrics of followers of logs for Prometheus: `MetricsExporter`.
+"""Metrics of followers of logs: `FollowerMetrics` has them, `MetricsExporter` shows them to Prometheus.
 
 They are worked out when somebody asks for them, in the thread of the answer: also of a follower that stands still.
 """
@@ -6,12 +6,11 @@ They are worked out when somebody asks for them, in the thread of the answer: al
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_connector.installing import install_hint
-from binlog_connector.metrics.rates import Rate
 from binlog_format.errors import AccessError, BinlogError, OptionError
 
 if TYPE_CHECKING:
@@ -21,7 +20,9 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
-    from binlog_connector.metrics.lag import Consumed, Lag, LagMeter
+    from binlog_connector.metrics.follower import Follower, Progress
+    from binlog_connector.metrics.lag import Lag
+    from binlog_connector.metrics.rates import Rate
     from binlog_format.gtids.gtid_set import GtidPoint
 
 logger = logging.getLogger(__name__)
@@ -30,59 +31,6 @@ HOST = "127.0.0.1"
 """Who else may see the metrics is for the user to say: there is no password."""
 
 PREFIX = "binlog_stream_"
-
-
-@dataclass(slots=True)
-class TopicTotals:
-    """What a follower has published in Kafka.
-
-    Attributes:
-        records: Messages by topic.
-        sizes: Bytes of their keys and values by topic.
-        committed: Transactions that consumers see.
-        aborted: Transactions that were begun and had to be done again.
-    """
-
-    records: Counter[str] = field(default_factory=Counter)
-    sizes: Counter[str] = field(default_factory=Counter)
-    committed: int = 0
-    aborted: int = 0
-
-
-@dataclass(slots=True)
-class Progress:
-    """What a follower has done; it sets this, the exporter reads it.
-
-    Attributes:
-        consumed: What it has taken; None: nothing is known yet.
-        rows: Row changes taken.
-        size: Bytes of the log taken.
-        transactions: Event groups taken.
-        set_aside: Tables that do not go on, while the others do.
-        topics: What it has published; None: it does not publish.
-    """
-
-    consumed: Consumed | None = None
-    rows: Rate = field(default_factory=Rate)
-    size: Rate = field(default_factory=Rate)
-    transactions: int = 0
-    set_aside: tuple[str, ...] = ()
-    topics: TopicTotals | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Follower:
-    """Something that follows a log.
-
-    Attributes:
-        name: Tells it from others: the label `name` of its metrics.
-        meter: Measures its log; None: what lies behind is not known.
-        progress: What it has done.
-    """
-
-    name: str
-    meter: LagMeter | None
-    progress: Progress = field(default_factory=Progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +45,11 @@ _LAG_GAUGES = (
         "lag_bytes", "Bytes up to the end of the last whole transaction in the log, not taken yet.", lambda x: x.size
     ),
     _Gauge("lag_pages", "Pages that these bytes lie in; of a classic log, stretches of 16 KiB.", lambda x: x.pages),
-    _Gauge("lag_transactions", "Transactions not taken yet, by the numbers in GTIDs.", lambda x: x.transactions),
+    _Gauge(
+        "lag_transactions",
+        "Transactions not taken yet, by the numbers in GTIDs; events, of a structured log.",
+        lambda x: x.transactions,
+    ),
     _Gauge(
         "lag_seconds",
         "Commit time of the newest transaction in the log minus that of the last one taken; 0 when all are.",
@@ -111,24 +63,19 @@ _LAG_GAUGES = (
 )
 
 
-class MetricsExporter:
-    """A small HTTP server for Prometheus; a context manager.
-
-    Args:
-        port: TCP port; 0: one that is free.
-        host: Address to listen at.
+class FollowerMetrics:
+    """Metrics of followers, made when somebody asks for them.
 
     Attributes:
-        port: The port that it listens at.
+        registry: For who asks.
 
     Raises:
         OptionError: `MISSING`: prometheus-client is not installed.
-        AccessError: `DENIED`: the port is taken, or not allowed.
     """
 
-    def __init__(self, port: int, host: str = HOST) -> None:
+    def __init__(self) -> None:
         try:
-            from prometheus_client import CollectorRegistry, start_http_server
+            from prometheus_client import CollectorRegistry
         except ImportError as error:
             hint = f"Install it: {install_hint('metrics')}"
             raise OptionError("MISSING", "metrics need the package prometheus-client", hint=hint) from error
@@ -136,27 +83,12 @@ class MetricsExporter:
         # Its own: the process may export other things elsewhere.
         self.registry: CollectorRegistry = CollectorRegistry()
         self.registry.register(self)
-        try:
-            self._server, self._thread = start_http_server(port, addr=host, registry=self.registry)
-        except OSError as error:
-            raise AccessError(
-                "DENIED", f"metrics: cannot listen at {host}:{port}: {error.strerror or error}"
-            ) from error
-        self.port = int(self._server.server_port)
 
-    def __enter__(self) -> MetricsExporter:
-        return self
+    def text(self) -> bytes:
+        """All metrics, in Prometheus' text format."""
+        from prometheus_client import generate_latest
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        return generate_latest(self.registry)
 
     def add(self, follower: Follower) -> None:
         """Export *follower* too; in place of one with the same name."""
@@ -180,7 +112,53 @@ class MetricsExporter:
         yield from _rates(followers)
         yield from _places(followers, lags)
         yield _set_aside(followers)
+        yield _verified(followers)
         yield from _topics(followers)
+        yield from _archives(followers)
+
+
+class MetricsExporter(FollowerMetrics):
+    """The same on a small HTTP server for Prometheus; a context manager.
+
+    Args:
+        port: TCP port; 0: one that is free.
+        host: Address to listen at.
+
+    Attributes:
+        host: The address that it listens at.
+        port: The port there.
+
+    Raises:
+        OptionError: `MISSING`: prometheus-client is not installed.
+        AccessError: `DENIED`: the port is taken, or not allowed.
+    """
+
+    def __init__(self, port: int, host: str = HOST) -> None:
+        super().__init__()
+        from prometheus_client import start_http_server
+
+        try:
+            self._server, self._thread = start_http_server(port, addr=host, registry=self.registry)
+        except OSError as error:
+            raise AccessError(
+                "DENIED", f"metrics: cannot listen at {host}:{port}: {error.strerror or error}"
+            ) from error
+        self.host = host
+        self.port = int(self._server.server_port)
+
+    def __enter__(self) -> MetricsExporter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
 
 
 def lag_of(follower: Follower) -> Lag | None:
@@ -287,6 +265,20 @@ def _set_aside(followers: list[Follower]) -> Metric:
     return family
 
 
+def _verified(followers: list[Follower]) -> Metric:
+    from prometheus_client.core import GaugeMetricFamily
+
+    family = GaugeMetricFamily(
+        f"{PREFIX}table_verified_timestamp_seconds",
+        "When the table was last proved to be the same as on the server.",
+        labels=["name", "table", "mode"],
+    )
+    for follower in followers:
+        for labels, second in follower.progress.verified.items():
+            family.add_metric([follower.name, *labels], second)
+    return family
+
+
 def _topics(followers: list[Follower]) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily
 
@@ -310,6 +302,27 @@ def _topics(followers: list[Follower]) -> Iterator[Metric]:
         transactions.add_metric([name, "aborted"], totals.aborted)
     if publishing:
         yield from (records, sizes, transactions)
+
+
+def _archives(followers: list[Follower]) -> Iterator[Metric]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    files = GaugeMetricFamily(f"{PREFIX}archive_files", "Files in the archive.", labels=["name"])
+    sizes = GaugeMetricFamily(f"{PREFIX}archive_bytes", "Their bytes.", labels=["name"])
+    ages = GaugeMetricFamily(
+        f"{PREFIX}archive_waiting_seconds",
+        "Age of the oldest file that the server may purge and that is not archived whole; 0: there is none. The server "
+        "purges it when this comes to binlog_expire_logs_seconds.",
+        labels=["name"],
+    )
+    archiving = [(one.name, one.progress.archive) for one in followers if one.progress.archive is not None]
+    for name, totals in archiving:
+        files.add_metric([name], totals.file_count)
+        sizes.add_metric([name], totals.size)
+        since = totals.waiting_since
+        ages.add_metric([name], 0 if since is None else max(time.time() - since, 0))
+    if archiving:
+        yield from (files, sizes, ages)
 
 
 def _sequence_numbers(point: GtidPoint) -> Iterator[tuple[str, int]]:

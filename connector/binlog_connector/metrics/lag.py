@@ -1,7 +1,8 @@
 """What lies between a consumer and the end of its log: `LagMeter`.
 
 All who tell people how far behind something is (`tail`, the Spark listener) ask here. What was measured once is not
-looked at again: a call costs a scan of what has been written since the last one, by page headers and chunk heads.
+looked at again: a call costs a scan of what has been written since the last one, by page headers and chunk heads, or by
+the heads of a structured log's entries.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.watched import file_start
+from binlog_connector.metrics.event_counts import EventCounts
 from binlog_format import open_log
+from binlog_format.entries.entry_log import EntryLog
 from binlog_format.errors import DataLossError, StartError
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
@@ -33,12 +36,15 @@ class Lag:
     Attributes:
         size: Bytes of the files up to the end of the last whole transaction.
         pages: Pages that these bytes lie in; of a classic log, virtual ones of 16 KiB.
-        transactions: By their numbers in GTIDs; numbers that were left out count, groups without GTID do not.
+        transactions: By their numbers in GTIDs; numbers that were left out count, groups without GTID do not. Of a
+            structured log: events, counted.
         seconds: From the commit of the last transaction taken to that of the newest one; where the former is not known,
             from that of the first one not taken.
-        end: Behind the last whole transaction, or records behind it.
+        end: After the last whole transaction, or records after it.
         gtid: The last GTID of each domain there; of a MySQL log the set of all.
         oldest_file_no: The oldest file that is still needed.
+        waiting_since: Commit time of the first transaction not taken, seconds since 1970 UTC; None: all are taken, or
+            it is not known.
     """
 
     size: int
@@ -48,6 +54,7 @@ class Lag:
     end: Position
     gtid: GtidPoint
     oldest_file_no: int
+    waiting_since: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,12 @@ class LagMeter:
         self._lock = threading.Lock()
         self._measured: _Measured | None = None
         self._first_waiting: tuple[Position, int | None] | None = None
+        self._events = EventCounts(self._log) if isinstance(self._log, EntryLog) else None
+
+    @property
+    def format_name(self) -> str:
+        """Of the log."""
+        return self._log.format_name
 
     def close(self) -> None:
         """Let all files go."""
@@ -116,12 +129,11 @@ class LagMeter:
         with self._lock:
             first = consumed()
             try:
-                measured = self._measure(first)
+                return self._between(consumed, self._measure(first))
             except (DataLossError, StartError):
                 # What was measured is not there any more (RESET MASTER, a crash): from the consumer's place, then.
                 self._measured = None
-                measured = self._measure(first)
-            return self._between(consumed(), measured)
+                return self._between(consumed, self._measure(first))
 
     def size_between(self, start: Position, end: Position) -> int:
         """Bytes of the files from *start* to *end*; 0 when *end* does not lie behind *start*."""
@@ -131,6 +143,8 @@ class LagMeter:
 
     def _measure(self, consumed: Consumed) -> _Measured:
         known, offset = self._measured, consumed.offset
+        if self._events is not None and self._events.begins_after(offset.position):
+            known = None  # the consumer has gone back
         if known is None or known.position <= offset.position:
             is_same = known is not None and known.position == offset.position
             timestamp = known.timestamp if known is not None and is_same else None
@@ -144,8 +158,15 @@ class LagMeter:
         return measured
 
     def _first(self, consumed: _Measured) -> _Measured:
-        """The first measurement begins with the last file that a group ends in, not with all that is behind."""
-        for file_no in range(self._files.look().file_no, consumed.position.file_no, -1):
+        """The first measurement begins with the last file that a group ends in, not with all that is waiting.
+
+        Of a log without GTIDs it does not: how many groups are waiting, only a walk tells.
+        """
+        if self._events is not None:
+            return self._on_from(consumed)
+        newest = self._files.look().file_no
+        later = [file_no for file_no in self._files.names() if consumed.position.file_no < file_no <= newest]
+        for file_no in reversed(later):
             start = file_start(file_no)
             span = self._log.span(start)
             if span.groups:
@@ -154,36 +175,53 @@ class LagMeter:
         return self._on_from(consumed)
 
     def _on_from(self, known: _Measured) -> _Measured:
-        span = self._log.span(known.position)
+        if self._events is None:
+            span = self._log.span(known.position)
+        else:
+            span = self._events.walk(known.position, self._files.end_of(self._files.look().file_no))
         if not span.groups:
             return replace(known, position=span.end)
         return _Measured(span.end, known.gtid.advanced_by(span.gtids), span.last_timestamp, span.end)
 
-    def _between(self, taken: Consumed, measured: _Measured) -> Lag:
+    def _between(self, asked: Callable[[], Consumed], measured: _Measured) -> Lag:
+        taken = asked()
         consumed, timestamp = taken.offset, taken.timestamp
         self._files.look()
-        is_behind = bool(_missing(measured.gtid, consumed.gtid))
-        if not measured.gtid and measured.group_end is not None:
-            is_behind = measured.group_end > consumed.position  # a log without GTIDs
+        transactions = self._waiting(consumed, measured)
+        is_behind = transactions > 0 or bool(_missing(measured.gtid, consumed.gtid))
+        if self._events is None and not measured.gtid and measured.group_end is not None:
+            is_behind = measured.group_end > consumed.position  # transactions without GTIDs
         size, pages = self._distance(consumed.position, measured.position) if is_behind else (0, 0)
         seconds = 0
+        waiting_since = self._waiting_since(consumed.position, is_needed=timestamp is None) if is_behind else None
         if is_behind and measured.timestamp is not None:
-            before = timestamp if timestamp is not None else self._waiting_since(consumed.position)
+            before = timestamp if timestamp is not None else waiting_since
             seconds = max(measured.timestamp - before, 0) if before is not None else 0
         return Lag(
             size=size,
             pages=pages,
-            transactions=transactions_between(consumed.gtid, measured.gtid) if is_behind else 0,
+            transactions=transactions,
             seconds=seconds,
             end=measured.position,
             gtid=measured.gtid,
             oldest_file_no=self._oldest_file_no(consumed),
+            waiting_since=waiting_since,
         )
 
-    def _waiting_since(self, position: Position) -> int | None:
+    def _waiting(self, consumed: SourceOffset, measured: _Measured) -> int:
+        if self._events is None:
+            return transactions_between(consumed.gtid, measured.gtid)
+        return self._events.after(consumed.position) if consumed.position < measured.position else 0
+
+    def _waiting_since(self, position: Position, *, is_needed: bool) -> int | None:
         """Timestamp of the first group behind *position*."""
         if self._first_waiting is None or self._first_waiting[0] != position:
-            self._first_waiting = position, self._log.span(position, size_max=1).last_timestamp
+            try:
+                self._first_waiting = position, self._log.span(position, size_max=1).last_timestamp
+            except (DataLossError, StartError):
+                if is_needed:
+                    raise
+                return None  # it has been removed; how much waits is known all the same
         return self._first_waiting[1]
 
     def _distance(self, start: Position, end: Position) -> tuple[int, int]:
@@ -194,7 +232,9 @@ class LagMeter:
         first, last = self._files.byte_of(start), self._files.byte_of(end)
         if start.file_no == end.file_no:
             return last - first, -(-last // page_size) - first // page_size
-        between = [self._files.size_of(file_no) for file_no in range(start.file_no + 1, end.file_no)]
+        between = [
+            self._files.size_of(number) for number in self._files.names() if start.file_no < number < end.file_no
+        ]
         sizes = [max(self._files.size_of(start.file_no) - first, 0), *between, last]
         return sum(sizes), sum(-(-size // page_size) for size in sizes)
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from binlog_connector.rules.masks import MaskKind
 from binlog_connector.rules.shown_table import BoundRule, shown_table
+from binlog_connector.schema.snapshot_marks import SnapshotBegun
 from binlog_connector.schema.table_changes import TableAltered, TableCreated, TableRenamed
 from binlog_format.errors import SchemaError
 from binlog_format.events.table_map import TableLayout
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from binlog_connector.rules.row_rules import TableRules
+    from binlog_connector.schema.snapshot_marks import SnapshotChange
     from binlog_connector.schema.table_changes import ColumnFacts, StatementChange
     from binlog_format.events.table_map import Column
     from binlog_format.rows.decoding import Decoding
@@ -25,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def shown_changes(
-    changes: Sequence[StatementChange], rules: TableRules, decoding: Decoding, vendor: Vendor
-) -> list[StatementChange]:
+    changes: Sequence[StatementChange | SnapshotChange], rules: TableRules, decoding: Decoding, vendor: Vendor
+) -> list[StatementChange | SnapshotChange]:
     """What *changes* do to what is shown of their tables.
 
     Args:
-        changes: Of a statement.
+        changes: Of a statement, or of a mark of a snapshot.
         rules: Of the tables.
         decoding: How rows become values.
         vendor: Whose server the log is of.
@@ -43,19 +45,23 @@ def shown_changes(
     return [_shown_change(change, rules, decoding, vendor) for change in changes]
 
 
-def _shown_change(change: StatementChange, rules: TableRules, decoding: Decoding, vendor: Vendor) -> StatementChange:
+def _shown_change(
+    change: StatementChange | SnapshotChange, rules: TableRules, decoding: Decoding, vendor: Vendor
+) -> StatementChange | SnapshotChange:
     if isinstance(change, TableRenamed) and not rules.shows_alike(change.old, change.new):
         raise SchemaError(
             "TABLE_RENAMED",
             f"{change.new} was {change.old} before, and the rules show these two differently",
             hint="Name both in one rule of [[tables]]: what is hidden of one is to be hidden of the other",
         )
-    if not isinstance(change, TableCreated | TableAltered):
+    if not isinstance(change, TableCreated | TableAltered | SnapshotBegun):
         return change
     rule = rules.of(*change.name)
     if rule is None:
         return change
     view = _StatementView(rule, replace(decoding, rules=None), vendor)
+    if isinstance(change, SnapshotBegun):
+        return replace(change, created=view.created(change.created))
     return view.created(change) if isinstance(change, TableCreated) else view.altered(change)
 
 

@@ -14,7 +14,7 @@ from binlog_connector.following.starts import advance, ending, initial_offset, i
 from binlog_connector.following.watched import file_start
 from binlog_connector.spark.failures import readable, readable_errors
 from binlog_connector.spark.partitions import RangePartition, plan_partitions, with_gap
-from binlog_connector.spark.pushdown import wanted_by
+from binlog_connector.spark.pushdown.wanted import wanted_by
 from binlog_connector.spark.reading import RangeReader, open_watched
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.spark.options import SourceOptions
-    from binlog_connector.spark.pushdown import Wanted
+    from binlog_connector.spark.pushdown.wanted import Wanted
     from binlog_connector.spark.table_schemas import SchemaFile
     from binlog_format.position import Position
 
@@ -47,6 +47,7 @@ class BinlogBatchReader(DataSourceReader):
         """The log from the start to its present end, cut into partitions."""
         wanted = self._range_reader.wanted
         with open_watched(self._options) as watched:
+            self._options.of_log(watched.log)
             start, gap = self._start(watched)
             stop = ending(watched, self._options.end, start.position)
             # Spark reads an empty list as "one partition of no value".
@@ -65,6 +66,7 @@ class BinlogBatchReader(DataSourceReader):
                 skip=taken_in(watched.log, begin, end.position),
                 count_min=self._options.partitions_min,
                 prepared=PreparedHistory(begin.position, begin.prepared_xa, steps),
+                state=begin.state,
             )
         parts = [replace(part, until=stop.wanted) for part in parts if _may_hold(part, wanted)]
         return with_gap(parts, gap, start.position) or [nothing]
@@ -90,7 +92,11 @@ class FilteringBatchReader(BinlogBatchReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Note what *filters* leave over; Spark evaluates all of them itself too."""
-        wanted = wanted_by(filters, self._options.view)
+        options = self._options
+        if "view" not in options.given:
+            with open_watched(options) as watched:
+                options = options.of_log(watched.log)
+        wanted = wanted_by(filters, options.view)
         self._range_reader = replace(self._range_reader, wanted=wanted)
         return filters
 

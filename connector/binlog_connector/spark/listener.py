@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from binlog_connector.following.offsets import SourceOffset
-from binlog_connector.metrics.exporter import HOST, Follower, MetricsExporter
+from binlog_connector.metrics.exporter import HOST, MetricsExporter
+from binlog_connector.metrics.follower import Follower
 from binlog_connector.metrics.lag import Consumed, LagMeter, transactions_between
 from binlog_format.errors import BinlogError
 

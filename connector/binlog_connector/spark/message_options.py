@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from binlog_connector.envelope.options import (
     TimePrecision,
     UnsignedBigintHandling,
 )
-from binlog_connector.kafka.topic_templates import TopicTemplates
+from binlog_connector.kafka.topic_templates import NAME_EXPECTED, TopicTemplates, is_topic_name, template_mistake
 from binlog_connector.spark.option_values import choice, flag, invalid
 from binlog_format.errors import OptionError
 
@@ -36,7 +35,6 @@ MESSAGE_OPTIONS = (
 """Options that count beside `kafkaValue` alone."""
 _NOT_BESIDE_MESSAGES = {"table": "Name it in option tables", "timeType": "Option timePrecision says what TIME becomes"}
 _PLACES = ("prefix", "database", "table")
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +69,14 @@ class MessageOptions:
             raise OptionError(
                 "MISSING", "option topicPrefix: messages name their source", hint="Name it, for example shop"
             )
-        if _TOPIC.fullmatch(prefix) is None:
-            raise invalid("topicPrefix", prefix, "a name of letters, digits, dots, _ and -")
+        if not is_topic_name(prefix):
+            raise invalid("topicPrefix", prefix, NAME_EXPECTED)
         topics = TopicTemplates(prefix, setting="topic")
         if "topic" in given:
-            topics = TopicTemplates(prefix, _template(given["topic"]), setting="topic")
+            mistake = template_mistake(given["topic"], _PLACES)
+            if mistake is not None:
+                raise invalid("topic", given["topic"], mistake)
+            topics = TopicTemplates(prefix, given["topic"], setting="topic")
         return cls(_envelope(given, prefix, format_), topics)
 
 
@@ -103,14 +104,3 @@ def _refuse(given: Mapping[str, str], names: Mapping[str, str], expected: str) -
     for name, hint in names.items():
         if name in given:
             raise invalid(name, given[name], expected, hint=hint)
-
-
-def _template(template: str) -> str:
-    try:
-        filled = template.format_map(dict.fromkeys(_PLACES, "x"))
-    except (KeyError, IndexError, ValueError) as error:
-        expected = " and ".join(f"{{{place}}}" for place in _PLACES)
-        raise invalid("topic", template, f"only {expected} in braces") from error
-    if _TOPIC.fullmatch(filled) is None:
-        raise invalid("topic", template, "letters, digits, dots, _ and -")
-    return template

@@ -31,8 +31,9 @@ class Option:
 
 OPTIONS = (
     Option("path"),
+    Option("archive"),
     Option("format", "detected"),
-    Option("view", "changes"),
+    Option("view", "changes or logs"),
     Option("table"),
     Option("tables", "all"),
     Option("excludeTables", "none"),
@@ -59,6 +60,12 @@ OPTIONS = (
     Option("timeType", "text"),
     Option("zeroDates", "null"),
     Option("replaceInvalidText", "false"),
+    Option("source"),
+    Option("minSeverity", "any"),
+    Option("categories", "all"),
+    Option("sourceFiles", "all"),
+    Option("formats", "all"),
+    Option("sortWindow", "none"),
     Option("kafkaValue"),
     Option("topicPrefix"),
     Option("topic", "{prefix}.{database}.{table}"),

@@ -7,11 +7,12 @@ option or a value that does not exist is an `OptionError`, starts that contradic
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.starts import Edge, Moment
+from binlog_connector.spark.logs.options import ALL_EVENTS, EventOptions, check_log
 from binlog_connector.spark.message_options import KAFKA_VALUE, MessageOptions
 from binlog_connector.spark.option_table import BATCH_ONLY, OPTION_NAMES
 from binlog_connector.spark.option_values import (
@@ -26,10 +27,12 @@ from binlog_connector.spark.option_values import (
     point,
     size,
 )
-from binlog_format.detect import FORMATS, INNODB
+from binlog_format.entries.entry_log import EntryLog
 from binlog_format.errors import OptionError, StartError
 from binlog_format.log import Bound
+from binlog_format.opening import FORMAT_CLASSES, INNODB
 from binlog_format.rows.decoding import TimeType, ZeroDates
+from binlog_format.source_file import with_archive
 from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.starts import Start
     from binlog_connector.rules.row_rules import TableRules
+    from binlog_format.log import Log
 
 _NAME_BY_LOWER = {name.lower(): name for name in OPTION_NAMES}
 MIN_PARTITIONS_MAX = 100_000
@@ -51,6 +55,7 @@ class View(StrEnum):
     EVENTS = "events"
     TRANSACTIONS = "transactions"
     TABLES = "tables"
+    LOGS = "logs"
 
 
 _ROW_VIEWS = (View.CHANGES, View.CHANGEFEED)
@@ -61,7 +66,7 @@ class SourceOptions:
     """All options of one query, checked.
 
     Attributes:
-        path: Directory of the binlog files, one file, or a URL.
+        path: Directory of the binlog files, one file, or a URL; with the archive that the option `archive` names.
         format: Format that the log must have; None: whatever it is.
         view: What a row is.
         table: The one table (`database.table`) whose columns are typed; None: rows are JSON.
@@ -87,6 +92,7 @@ class SourceOptions:
         time_type: What TIME columns become.
         zero_dates: What becomes of dates that are none.
         replace_invalid_text: Bytes that are no text become U+FFFD; else they are an error.
+        events: What is wanted of a structured log.
         given: Names of the options that were given.
     """
 
@@ -116,6 +122,7 @@ class SourceOptions:
     time_type: TimeType = TimeType.TEXT
     zero_dates: ZeroDates = ZeroDates.NULL
     replace_invalid_text: bool = False
+    events: EventOptions = ALL_EVENTS
     given: frozenset[str] = field(default=frozenset(), compare=False)
 
     @classmethod
@@ -138,10 +145,10 @@ class SourceOptions:
         _check_filters(given.get("tables"), given.get("excludeTables"), table)
         _check_changes_only(given, view)
         _check_rows_only(given, view)
-        format_name = choice(given, "format", FORMATS, "") or None
+        format_name = choice(given, "format", FORMAT_CLASSES, "") or None
         include_ddl = flag(given, "includeDdl", default=False)
         return cls(
-            path=given["path"],
+            path=with_archive(given["path"], given["archive"]) if given.get("archive") else given["path"],
             format=format_name,
             view=view,
             table=table,
@@ -167,6 +174,7 @@ class SourceOptions:
             time_type=TimeType(choice(given, "timeType", TimeType, TimeType.TEXT)),
             zero_dates=ZeroDates(choice(given, "zeroDates", ZeroDates, ZeroDates.NULL)),
             replace_invalid_text=flag(given, "replaceInvalidText", default=False),
+            events=EventOptions.parse(given),
             given=frozenset(given),
         )
 
@@ -199,6 +207,17 @@ class SourceOptions:
                 hint="Use spark.read, or Trigger.AvailableNow, which ends with what is there when it starts; a query "
                 "with that trigger can end at endingGtid, or at a position",
             )
+
+    def of_log(self, log: Log) -> SourceOptions:
+        """The options for this log: where no view is given, what there is in a log of its format.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: a log of this format does not have one of them.
+        """
+        is_default = "view" not in self.given
+        view = View.LOGS if is_default and isinstance(log, EntryLog) else self.view
+        check_log(log, self.given, view, is_logs=view is View.LOGS)
+        return replace(self, view=view)
 
     @property
     def refuses_statements(self) -> bool:

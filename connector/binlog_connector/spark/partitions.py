@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import zlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
+from binlog_connector.following.entry_marks import states_at
 from binlog_connector.following.prepared import PreparedHistory
 
 if TYPE_CHECKING:
@@ -34,7 +36,8 @@ class RangePartition(InputPartition):
     """The groups whose position is in [start, end), without those that `skip` covers.
 
     `prepared_xa` are XA transactions known to be prepared at the start (`classic`). Only groups that `until` covers are
-    wanted, where it is given. `gap` says what is missing before the start; `format` is the log's.
+    wanted, where it is given. `gap` says what is missing before the start; `format` is the log's. `packed_state` is
+    what is in force at the start of a structured log: a large program has much of it, and there are many partitions.
     """
 
     start: Position
@@ -44,6 +47,12 @@ class RangePartition(InputPartition):
     until: Taken | None = None
     gap: str | None = None
     format: str | None = None
+    packed_state: bytes = b""
+
+    @property
+    def state(self) -> bytes:
+        """`SourceOffset.state` at the start."""
+        return zlib.decompress(self.packed_state) if self.packed_state else b""
 
 
 def plan_partitions(
@@ -54,16 +63,28 @@ def plan_partitions(
     skip: Taken | None = None,
     count_min: int | None,
     prepared: PreparedHistory | None = None,
+    state: bytes = b"",
 ) -> list[RangePartition]:
-    """Cut [start, end) into parts of similar size, in order; none when it is empty."""
+    """Cut [start, end) into parts of similar size, in order; none when it is empty.
+
+    Args:
+        log: The log.
+        start: Of the range.
+        end: Of the range.
+        skip: Groups that are left out.
+        count_min: Least number of parts; None: by size.
+        prepared: What is prepared in the range.
+        state: `SourceOffset.state` at *start*; empty: the log has none.
+    """
     if start >= end:
         return []
     count = partition_count(_size_between(log, start, end), count_min=count_min, parallelism=_parallelism())
     edges = [start, *(log.split(start, end, count) if count > 1 else []), end]
     prepared = prepared or PreparedHistory(start)
+    states = [zlib.compress(one) for one in states_at(log, start, state, edges[:-1])] if state else [b""] * len(edges)
     return [
-        RangePartition(left, right, skip, prepared.at(left), format=log.format_name)
-        for left, right in itertools.pairwise(edges)
+        RangePartition(left, right, skip, prepared.at(left), format=log.format_name, packed_state=packed)
+        for (left, right), packed in zip(itertools.pairwise(edges), states, strict=False)
         if left < right
     ]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from binlog_connector.following.ends import check_reached
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.spark.options import SourceOptions, View
-from binlog_connector.spark.pushdown import ALL_WANTED, Wanted
+from binlog_connector.spark.pushdown.wanted import ALL_WANTED, Wanted
 from binlog_connector.spark.schema import as_spark_sees_it, to_spark
 from binlog_connector.spark.spark_api import arrow_schema_of
 from binlog_connector.spark.worker_process import settle
@@ -112,7 +112,7 @@ def make_view(
                 tells_problems=options.tells_problems,
             )
         case View.EVENTS:
-            from binlog_format.views.events import EventsView
+            from binlog_format.views.events.view import EventsView
 
             return EventsView(tables=None if tables.accepts_all else tables, groups=groups)
         case View.TRANSACTIONS:
@@ -210,24 +210,34 @@ class RangeReader:
             UnsupportedError: `STATEMENT_FORMAT`.
         """
         with open_watched(self.options, partition.format) as watched:
-            schemas = schemas_for(self.options, watched, partition.start, self.schema_file)
-            view = make_view(
-                self.options,
-                skip=partition.skip,
-                until=partition.until,
-                wanted=self.wanted,
-                decoding=make_decoding(self.options, schemas),
-                image_type=self._image_type(),
-                server_runs=self._server_runs(watched),
-            )
-            blocks = planned_blocks(watched.log, partition, stored=self.options.view is View.EVENTS)
-            if self.options.refuses_statements:
-                blocks = self._only_rows(blocks, watched, partition)
-            batches = view.batches(blocks if schemas is None else schemas.observed(blocks))
-            if partition.gap is not None and self.options.view is View.EVENTS:
-                batches = itertools.chain([gap_batch(partition)], batches)
+            options = self.options.of_log(watched.log)
+            if options.view is View.LOGS:
+                from binlog_connector.spark.logs.reading import event_batches
+
+                batches = event_batches(watched.log, options, self.wanted.events, partition)
+            else:
+                batches = self._row_batches(watched, partition)
             yield from sized_batches(self._checked(batches))
         settle()
+
+    def _row_batches(self, watched: WatchedLog, partition: RangePartition) -> Iterator[pa.RecordBatch]:
+        schemas = schemas_for(self.options, watched, partition.start, self.schema_file)
+        view = make_view(
+            self.options,
+            skip=partition.skip,
+            until=partition.until,
+            wanted=self.wanted,
+            decoding=make_decoding(self.options, schemas),
+            image_type=self._image_type(),
+            server_runs=self._server_runs(watched),
+        )
+        blocks = planned_blocks(watched.log, partition, stored=self.options.view is View.EVENTS)
+        if self.options.refuses_statements:
+            blocks = self._only_rows(blocks, watched, partition)
+        batches = view.batches(blocks if schemas is None else schemas.observed(blocks))
+        if partition.gap is not None and self.options.view is View.EVENTS:
+            return itertools.chain([gap_batch(partition)], batches)
+        return batches
 
     def _image_type(self) -> pa.DataType | None:
         if self.options.table is None or not self.options.include_ddl:
@@ -309,7 +319,7 @@ def planned_blocks(log: Log, partition: RangePartition, *, stored: bool = False)
 
 def gap_batch(partition: RangePartition) -> pa.RecordBatch:
     """A row of view `events` that says what is missing before *partition*."""
-    from binlog_format.views.events import EVENTS_SCHEMA
+    from binlog_format.views.events.view import EVENTS_SCHEMA
 
     start = partition.start
     row = {

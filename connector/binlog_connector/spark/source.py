@@ -46,6 +46,11 @@ class BinlogDataSource(DataSource):
         layout: TableLayout | None = None
         schema_file = _schema_file(options)
         with open_watched(options) as watched:
+            options = options.of_log(watched.log)
+            if options.view is View.LOGS:
+                from binlog_connector.spark.logs.reading import events_schema
+
+                return to_spark(events_schema(watched.log, options))
             if options.table is not None and options.view in (View.CHANGES, View.CHANGEFEED):
                 from binlog_connector.spark.table_layout import find_layout
 

@@ -6,24 +6,22 @@ from typing import TYPE_CHECKING
 
 from binlog_format.classic.file import ClassicFile
 from binlog_format.classic.file_list import find_files
-from binlog_format.classic.layout import MAGIC_SIZE, VIRTUAL_PAGE_SIZE
-from binlog_format.events.layout import EVENT_FLAGS_OFFSET
+from binlog_format.classic.final_file import IN_USE_BYTE, ClassicFinalFile
+from binlog_format.classic.layout import VIRTUAL_PAGE_SIZE
 from binlog_format.kernels import empty_bytes
 from binlog_format.live_files import EndMark, LiveFiles
 from binlog_format.position import Position
 
 if TYPE_CHECKING:
+    from binlog_format.live_files import FinalFile
     from binlog_format.source_file import Directory, SourceFile
-
-_IN_USE_BYTE = MAGIC_SIZE + EVENT_FLAGS_OFFSET
-"""After the magic of a classic file stands its Format_description event. The flag LOG_EVENT_BINLOG_IN_USE_F in it is
-cleared when the file is closed, so this byte says nothing about who wrote the file."""
 
 
 class ClassicLiveFiles(LiveFiles):
     """See `LiveFiles`."""
 
     page_size = VIRTUAL_PAGE_SIZE
+    unstable_byte = IN_USE_BYTE
 
     def __init__(self, directory: Directory, only: str | None) -> None:
         super().__init__(directory, only)
@@ -42,8 +40,7 @@ class ClassicLiveFiles(LiveFiles):
             return ""
         file = ClassicFile(source, file_no)
         try:
-            about = file.description
-            return "" if about is None else f"{about.timestamp}:{about.server_id}"
+            return _identity(file)
         finally:
             file.close()
 
@@ -59,8 +56,8 @@ class ClassicLiveFiles(LiveFiles):
                 return None
         finally:
             source.close()
-        if page == 0 and len(data) > _IN_USE_BYTE:
-            data[_IN_USE_BYTE] = 0
+        if page == 0 and len(data) > IN_USE_BYTE:
+            data[IN_USE_BYTE] = 0
         return data.tobytes()
 
     def end_of(self, file_no: int) -> Position:
@@ -87,6 +84,19 @@ class ClassicLiveFiles(LiveFiles):
         """See `LiveFiles`."""
         return file_no
 
+    def final_file(self, file_no: int) -> FinalFile | None:
+        """See `LiveFiles`."""
+        # Looked at first: a server writes no more into a file when it has begun a later one.
+        is_complete = any(self.identity(later) for later in self.names() if later > file_no)
+        source = self._open(file_no)
+        if source is None:
+            return None
+        file = ClassicFile(source, file_no)
+        if file.description is None and not is_complete:
+            file.close()
+            return None
+        return ClassicFinalFile(file, _identity(file), is_complete=is_complete)
+
     def close(self) -> None:
         """See `LiveFiles`: none is kept open."""
 
@@ -107,3 +117,8 @@ class ClassicLiveFiles(LiveFiles):
             return self._directory.open(name)
         except FileNotFoundError:  # purged between the listing and this
             return None
+
+
+def _identity(file: ClassicFile) -> str:
+    about = file.description
+    return "" if about is None else f"{about.timestamp}:{about.server_id}"

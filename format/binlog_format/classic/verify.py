@@ -14,7 +14,7 @@ from binlog_format.classic.layout import CHECKSUM_STRUCT, EVENT_CLASSES, EventCl
 from binlog_format.classic.log_scan import byte_of, open_file
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT, EVENT_SIZE_MAX
-from binlog_format.findings import NOT_YET, NOTE, Finding
+from binlog_format.findings import NOT_YET, NOTE, Finding, LogCheck
 from binlog_format.fragments.walk import FragmentWalk
 from binlog_format.gtids.gtid_history import GtidHistory, SetHistory
 from binlog_format.position import Place
@@ -25,51 +25,24 @@ if TYPE_CHECKING:
 
     from binlog_format.classic.file import ClassicFile
     from binlog_format.classic.file_scan import Piece
-    from binlog_format.findings import OnProgress
-    from binlog_format.position import Position
-    from binlog_format.source_file import Directory
+    from binlog_format.findings import CheckScope
 
 _BETWEEN_GROUPS = frozenset({EventClass.GTID, EventClass.CONTROL})
 """Events that stand at the start of a group or between groups: reading can begin there."""
 
 
-class ClassicCheck:
-    """One check of a log.
+class ClassicCheck(LogCheck):
+    """See `LogCheck`; at *start* an event begins."""
 
-    Args:
-        directory: Where the files are.
-        only: Name of the one file to check.
-        start: Check from here on; an event starts there.
-        end: Check up to here.
-        on_progress: Told how far it is.
-    """
-
-    def __init__(
-        self,
-        directory: Directory,
-        only: str | None,
-        start: Position | None,
-        end: Position | None,
-        on_progress: OnProgress | None,
-    ) -> None:
-        self._directory = directory
-        self._only = only
-        self._start = start
-        self._end = end
-        self._on_progress = on_progress
+    def __init__(self, scope: CheckScope) -> None:
+        super().__init__(scope)
         self._scratch = Scratch()
         self._history = GtidHistory()
         self._set_history = SetHistory()
         self._fragments = FragmentWalk()
-        self._done = 0
-        self._total = 0
 
     def findings(self) -> Iterator[Finding]:
-        """Everything found, file by file.
-
-        Raises:
-            StartError: Nothing is there, or not where the check should begin.
-        """
+        """See `LogCheck`."""
         listing = find_files(self._directory, self._only)
         newest = max(listing)
         numbers = [
@@ -99,7 +72,7 @@ class ClassicCheck:
             with closing(file):
                 yield from self._check_file(file, is_newest=number == newest)
             self._done += listing[number].size
-            self._progress(0)
+            self._progress(self._done)
 
     def _check_file(self, file: ClassicFile, *, is_newest: bool) -> Iterator[Finding]:
         if file.description is None:
@@ -123,7 +96,7 @@ class ClassicCheck:
                 for piece in scan.pieces():
                     yield from self._take_groups(file, piece)
                     yield from self._take_fragments(file, piece)
-                    self._progress(piece.next_offset)
+                    self._progress(self._done + piece.next_offset)
             except BinlogError as error:
                 yield Finding.of(error)
                 self._forget()
@@ -215,10 +188,6 @@ class ClassicCheck:
         """Something could not be read: GTIDs say nothing until a file's start says them anew."""
         self._history.forget()
         self._set_history.forget()
-
-    def _progress(self, offset: int) -> None:
-        if self._on_progress is not None:
-            self._on_progress(min(self._done + offset, self._total), self._total)
 
 
 def _place(file: ClassicFile, file_offset: int, byte: int) -> Place:

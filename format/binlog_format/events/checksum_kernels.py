@@ -11,17 +11,16 @@ Instruction", Intel, 2009.
 
 from __future__ import annotations
 
-import platform
 import zlib
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from llvmlite import binding, ir  # type: ignore[import-untyped]
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit
 from numba.core import cgutils, config, types
 from numba.extending import intrinsic
 
-from binlog_format.kernels import kernel
+from binlog_format.kernels import kernel, may_use
 from binlog_format.memory_kernels import load_u64
 
 if TYPE_CHECKING:
@@ -270,7 +269,7 @@ def _write_lanes(code: _Code, pointer: Any, size: Any, at: Any, state: Any) -> t
     lanes = [state, *(code.load(pointer, builder.add(at, _number(lane * _BLOCK))) for lane in range(_LANES - 1))]
     factors = _words(*_fold_factors(_LANES_SIZE))
     register_size = _BLOCK
-    if _has(_WIDE_FEATURES):
+    if may_use(*_WIDE_FEATURES):
         lanes = [code.joined(left, right) for left, right in zip(lanes[::2], lanes[1::2], strict=True)]
         factors = ir.Constant(_WIDE_WORDS, 2 * list(_fold_factors(_LANES_SIZE)))
         register_size = 2 * _BLOCK
@@ -329,15 +328,8 @@ def crc32_by_products(data: Bytes, start: int, end: int) -> np.uint64:
 
 
 def has_products() -> bool:
-    """Whether `crc32_by_products` can run here; only what has been tried is used."""
-    is_x86 = platform.machine() in ("x86_64", "AMD64")
-    compiles = not cast("Any", config).DISABLE_JIT
-    return is_x86 and compiles and _has(_FEATURES)
-
-
-def _has(features: tuple[str, ...]) -> bool:
-    host = binding.get_host_cpu_features()
-    return all(host.get(name, False) for name in features)
+    """Whether `crc32_by_products` can run here."""
+    return may_use(*_FEATURES)
 
 
 def _plain_crc32(data: Bytes, start: int, end: int) -> np.uint64:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from binlog_format.errors import StartError
 from binlog_format.gtids.domain_starts import NOT_REACHED, DomainStarts
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.gtids.gtid_groups import covered_groups, gtids_of
@@ -105,7 +106,13 @@ class GtidSearch:
     def _place_after(self, gtid: Gtid, wanted: GtidPosition) -> Position:
         """A place after *gtid* and not after the next group of its domain.
 
-        Where the log does not hold it, reading goes on with the first group of the domain that has a larger number.
+        Where the log does not hold it (a replica leaves out what it filters), reading goes on with the first group of
+        the domain that has a larger number. If another server's transaction has its number, what was taken is not what
+        this log goes on from.
+
+        Raises:
+            DataLossError: `GTID_PURGED`.
+            StartError: `GTID_NOT_FOUND`: the log has another transaction in its place.
         """
         listed = self._list_that_ends_with(gtid)
         if listed is not None:
@@ -117,6 +124,8 @@ class GtidSearch:
         last = before.last.get(gtid.domain)
         if last is not None and last.seqno > gtid.seqno:
             raise gtids_purged(before, wanted, GtidPosition({gtid.domain: last}))
+        if last is not None and last.seqno == gtid.seqno:
+            raise _diverged(gtid, last)
         return self._first_larger(gtid)
 
     def _list_that_ends_with(self, gtid: Gtid) -> Position | None:
@@ -138,9 +147,16 @@ class GtidSearch:
         wanted = np.uint64(gtid.seqno)
         first = self._files[self._first_file(gtid.domain)] if self._files else self._log.start_position()
         for heads in self._log.heads(first, None):
-            rows = np.flatnonzero(_of_domain(heads.groups, gtid.domain) & (heads.groups["seqno"] > wanted))
-            if len(rows):
-                return heads.position(int(rows[0]))
+            rows = np.flatnonzero(_of_domain(heads.groups, gtid.domain) & (heads.groups["seqno"] >= wanted))
+            if len(rows) == 0:
+                continue
+            if heads.groups["seqno"][rows[0]] == wanted:
+                other = Gtid(gtid.domain, int(heads.groups["server_id"][rows[0]]), gtid.seqno)
+                if other != gtid:
+                    raise _diverged(gtid, other)
+                found = self.find(gtid)  # it has been logged since it was looked for
+                return NOT_REACHED if found is None else found.next_position
+            return heads.position(int(rows[0]))
         return NOT_REACHED
 
     def _start_of_others(self, wanted: GtidPosition) -> Position:
@@ -283,6 +299,15 @@ def _find_in(parts: Iterable[Heads], gtid: Gtid) -> FoundGroup | None:
         if groups["ends"][row]:  # a large group comes in pieces
             return FoundGroup(position, heads.position(row + 1))
     return None
+
+
+def _diverged(gtid: Gtid, other: Gtid) -> StartError:
+    return StartError(
+        "GTID_NOT_FOUND",
+        f"{gtid} is not in the log, which has {other}, another server's transaction, in its place",
+        hint="This server went on without transactions that were read from another one: read a log that has them, or "
+        "copy the tables again",
+    )
 
 
 def _of_domain(groups: Table, domain: int) -> NDArray[np.bool_]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.innodb.end_of_data import written_page_count
 from binlog_format.innodb.files import LogFiles
+from binlog_format.innodb.final_file import InnodbFinalFile
 from binlog_format.innodb.layout import (
     CHUNK_END_OF_DATA,
     CHUNK_FILLER,
@@ -26,6 +27,7 @@ from binlog_format.position import Position
 
 if TYPE_CHECKING:
     from binlog_format.innodb.files import OpenFile
+    from binlog_format.live_files import FinalFile
     from binlog_format.source_file import Directory
 
 
@@ -97,6 +99,17 @@ class InnodbLiveFiles(LiveFiles):
             return file_no
         references = (file_no, file.header.oob_reference_file_no, file.header.xa_reference_file_no)
         return min(number for number in references if number is not None)
+
+    def final_file(self, file_no: int) -> FinalFile | None:
+        """See `LiveFiles`."""
+        self._files.refresh()
+        # Looked at first: what is final when these are there stays so.
+        is_sealed = self._files.size(file_no + 2) is not None
+        is_complete = is_sealed or self._files.begun(file_no + 1) is not None
+        file = self._files.begun(file_no)
+        if file is None:
+            return None
+        return InnodbFinalFile(self._files, file, _identity(file), is_complete=is_complete, is_sealed=is_sealed)
 
     def close(self) -> None:
         """See `LiveFiles`."""

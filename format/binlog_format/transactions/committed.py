@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.detect import INNODB
 from binlog_format.errors import CorruptError
 from binlog_format.events.compression.expansion import expanded
 from binlog_format.events.layout import EventType
+from binlog_format.opening import INNODB
 from binlog_format.transactions import mark_kernels as kernels
 from binlog_format.transactions.fate import Fate, fate_at, fate_of
 from binlog_format.transactions.marks import is_kind, read_marks

@@ -34,7 +34,7 @@ from binlog_format.views.columns import (
     pair_images,
     texts_of_rows,
 )
-from binlog_format.views.event_texts import StatementTexts
+from binlog_format.views.events.texts import StatementTexts
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
 from binlog_format.views.json.image_json import (
     TableTexts,

@@ -87,17 +87,15 @@ class Selection:
             SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: a schema is not that of a wanted table.
             BinlogError: The `problem` of a wanted table's layout, where schemas should complete it.
         """
-        return self._known(block, self._kept([one for one in self._maps.resolve(block) if self._wants(one)], block))
+        return self.known(block, self._kept([one for one in self._maps.resolve(block) if self.wants(one)], block))
 
-    def parted(self, block: Block) -> tuple[list[TableEvents], list[TableEvents]]:
-        """As `of`; and the same of the tables that are not wanted, whose layouts are left as they are.
+    def resolved(self, block: Block) -> list[TableEvents]:
+        """The row events of all tables in wanted groups, with layouts as the log has them.
 
         Raises:
-            BinlogError: As `of`.
+            CorruptError: `BAD_EVENT`.
         """
-        resolved = self._kept(self._maps.resolve(block), block)
-        wanted = [touched for touched in resolved if self._wants(touched)]
-        return self._known(block, wanted), [touched for touched in resolved if not self._wants(touched)]
+        return self._kept(self._maps.resolve(block), block)
 
     def _kept(self, resolved: list[TableEvents], block: Block) -> list[TableEvents]:
         keep = self._kept_events(block) if resolved else None
@@ -106,7 +104,12 @@ class Selection:
         kept = [replace(touched, events=touched.events[keep[touched.events]]) for touched in resolved]
         return [touched for touched in kept if len(touched.events)]
 
-    def _known(self, block: Block, wanted: list[TableEvents]) -> list[TableEvents]:
+    def known(self, block: Block, wanted: list[TableEvents]) -> list[TableEvents]:
+        """Some of what `resolved` gives, with layouts as far as they are known.
+
+        Raises:
+            BinlogError: As `of`.
+        """
         completed = wanted if self._layouts is None else self._completed(block, wanted, self._layouts)
         if self._decoding.rules is None:
             return completed
@@ -129,7 +132,8 @@ class Selection:
         of_types = np.isin(block.events["type"], self._event_types)
         return of_types if keep is None else keep & of_types
 
-    def _wants(self, touched: TableEvents) -> bool:
+    def wants(self, touched: TableEvents) -> bool:
+        """Whether the table is one of those that are wanted."""
         layout = touched.layout
         named = self._table is None or self._table == f"{layout.database}.{layout.table}"
         return named and self._tables.accepts(layout)

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from binlog_format.gtids.gtid_groups import gtid_of
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
-from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.views.cascading import checked_counts
 from binlog_format.views.columns import POSITION_TYPE
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
-from binlog_format.views.index.table_index import TableIndexBuilder
+from binlog_format.views.index.touched_table import TouchedTable, checked_columns, rows_of_source
 from binlog_format.views.selection import OF_ONE_TABLE, Selection, group_position, raise_problem
+from binlog_format.views.snapshot_events import MARK_TYPE, SnapshotEvents, source_layout
 from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from binlog_format.block import Block
     from binlog_format.errors import BinlogError
     from binlog_format.events.table_map import TableLayout
     from binlog_format.rows.table_events import TableEvents
+    from binlog_format.views.snapshot_events import Shadow
 
 _SESSIONS_MAX = 1000
 """Sessions of which a statement is given; those of more sessions are given as one, of no session."""
@@ -88,12 +90,13 @@ TABLES_SCHEMA = pa.schema(
         ("ddl", pa.list_(STATEMENT_TYPE)),  # all statements of the range, in order; null in the rows of tables
         ("index", pa.binary()),  # `TableIndex.to_bytes()`
         ("problem", PROBLEM_TYPE),  # in a row that has neither layout nor index nor counts
+        ("snapshot", pa.string()),  # of which the events are chunks; null: they are changes of the table
+        (
+            "marks",
+            pa.list_(MARK_TYPE),
+        ),  # of snapshots, whatever tables are wanted, in order; in the row of the statements
     ]
 )
-
-
-INDEX_EVENTS = 1 << 18
-"""Row events of an index, before another one is begun: 50 MB while it is built, whatever a transaction weighs."""
 
 
 class StatementRowFinder(Protocol):
@@ -103,58 +106,14 @@ class StatementRowFinder(Protocol):
         """Those in a block of plain events, in order: row of the event, value of `STATEMENT_TYPE`."""
 
 
-class _Touched:
-    def __init__(self, layout: TableLayout) -> None:
-        self.layout = layout
-        self._rows: list[dict[str, object]] = []
-        self._begin()
-
-    def _begin(self) -> None:
-        self._builder = TableIndexBuilder(self.layout)
-        self._counts = np.zeros(len(ImageKind), dtype=np.int64)
-        self._checked = np.zeros(2, dtype=np.int64)
-        self._events = 0
-
-    def add(self, block: Block, touched: TableEvents, decoding: Decoding) -> None:
-        images = read_images(
-            block.data, block.events, touched.events, touched.layout, place=block.place, decoding=decoding
-        )
-        self._counts += np.bincount(images.table["kind"], minlength=len(ImageKind))
-        self._checked += checked_counts(block, touched.events)
-        self._builder.add(block, touched.events)
-        self._events += len(touched.events)
-        if self._events >= INDEX_EVENTS:
-            self._end()
-
-    def rows(self) -> list[dict[str, object]]:
-        if self._events:
-            self._end()
-        return self._rows
-
-    def _end(self) -> None:
-        index = self._builder.build()
-        self._rows.append(
-            {
-                "database": self.layout.database,
-                "table": self.layout.table,
-                "layout": self.layout.digest,
-                "inserts": int(self._counts[ImageKind.INSERT]),
-                "updates": int(self._counts[ImageKind.UPDATE_BEFORE]),
-                "deletes": int(self._counts[ImageKind.DELETE]),
-                "bytes": index.size,
-                **_checked(self._checked),
-                "index": index.to_bytes(),
-            }
-        )
-        self._begin()
-
-
 class TablesView:
     """The tables touched in a range; a table has a row for each of its layouts, and for each `INDEX_EVENTS` or so.
 
     One more row has the statements of the range that change tables as a whole, whatever tables are wanted: how many of
     them stand before a change does not depend on that. Of statements that change rows and say the same, the first one
     of a session is there, until another statement may change what they mean (one that makes a temporary table, say).
+
+    Chunks of a snapshot are rows of their source table that name the snapshot; tables of the snapshots' own have none.
 
     Args:
         tables: Which tables are wanted; default: all.
@@ -199,9 +158,10 @@ class TablesView:
         problems = _Problems()
         on_problem = problems.add if self._tells_problems else raise_problem
         selection = Selection(self._tables, self._groups, decoding=self._decoding, on_problem=on_problem)
-        found: dict[tuple[str, str, str, str], _Touched] = {}
+        found: dict[tuple[str, str, str, str], TouchedTable] = {}
         others: dict[tuple[str, str], NDArray[np.int64]] = {}
         statements = _Statements()
+        snapshots, shadows = SnapshotEvents(), _Shadows(self._tables, self._decoding)
         start: Position | None = None
         end: Position | None = None
         for block in blocks:
@@ -209,27 +169,29 @@ class TablesView:
                 start = Position(*(int(block.groups[name][0]) for name in ("file_no", "page", "chunk")))
             end = block.next_position
             statements.add(self._statements(block))
+            copied, resolved = snapshots.take(block, selection.resolved(block))
+            shadows.add(block, copied)
             if self._counts_others:
-                wanted, unwanted = selection.parted(block)
-                _count_others(others, block, unwanted)
-            else:
-                wanted = selection.of(block)
-            for touched in wanted:
+                _count_others(others, block, [touched for touched in resolved if not selection.wants(touched)])
+            for touched in selection.known(block, [touched for touched in resolved if selection.wants(touched)]):
                 layout = touched.layout
                 key = (layout.database, layout.table, layout.digest, layout.completion)
                 if key not in found:
-                    found[key] = _Touched(layout)
+                    found[key] = TouchedTable(layout)
                 try:
                     found[key].add(block, touched, self._decoding)
                 except OF_ONE_TABLE as error:
                     on_problem(block, touched, error)
         rows = [
             *(row for one in found.values() if not problems.has(one.layout) for row in one.rows()),
+            *shadows.rows(snapshots.shadows()),
             *_rows_of_others(others),
             *problems.rows(),
         ]
-        if (rows or statements.kept) and start is not None and end is not None:
-            yield _batch(start, end, rows, statements.kept)
+        if statements.kept or snapshots.marks:
+            rows.append({"ddl": statements.kept or None, "marks": snapshots.marks or None})
+        if rows and start is not None and end is not None:
+            yield _batch(start, end, rows)
 
     def _statements(self, block: Block) -> list[Mapping[str, object]]:
         if self._find_statements is None:
@@ -246,18 +208,8 @@ class _Problems:
 
     def add(self, block: Block, touched: TableEvents, error: BinlogError) -> None:
         """Keep the first one of a table."""
-        event = block.events[touched.events[0]]
-        group = int(event["group"])
-        gtid = gtid_of(block.groups[group], block.gtid_sources)
-        self._found.setdefault(
-            (touched.layout.database, touched.layout.table),
-            {
-                "position": _struct(group_position(block, group)),
-                "event_no": int(event["event_no"]),
-                "gtid": None if gtid is None else str(gtid),
-                "error": str(error),
-            },
-        )
+        name = (touched.layout.database, touched.layout.table)
+        self._found.setdefault(name, _problem(block, touched, error))
 
     def has(self, layout: TableLayout) -> bool:
         return (layout.database, layout.table) in self._found
@@ -265,6 +217,48 @@ class _Problems:
     def rows(self) -> Iterator[dict[str, object]]:
         for (database, table), problem in self._found.items():
             yield {"database": database, "table": table, "problem": problem}
+
+
+class _Shadows:
+    # Whose rows they have is known with the mark at the end of their first chunk, which may be in a later block.
+
+    def __init__(self, tables: TableFilter, decoding: Decoding) -> None:
+        self._tables = tables
+        self._decoding = decoding
+        self._plain = replace(decoding, schemas=None, rules=None)
+        self._found: dict[tuple[str, str], tuple[TouchedTable, Position]] = {}
+        self._problems: dict[tuple[str, str], dict[str, object]] = {}
+
+    def add(self, block: Block, shadows: list[TableEvents]) -> None:
+        for touched in shadows:
+            layout, first = touched.layout, int(block.events["group"][touched.events[0]])
+            key = (layout.table, layout.digest)
+            if key not in self._found:
+                self._found[key] = TouchedTable(layout), group_position(block, first)
+            try:
+                if layout.problem is not None:
+                    raise layout.problem
+                self._found[key][0].add(block, touched, self._plain)
+            except OF_ONE_TABLE as error:
+                self._problems.setdefault(key, _problem(block, touched, error))
+
+    def rows(self, shadows: Mapping[str, Shadow]) -> Iterator[dict[str, object]]:
+        for key, (touched, position) in self._found.items():
+            shadow = shadows.get(key[0])
+            if shadow is None or not self._tables.accepts_name(shadow.database, shadow.table):
+                continue
+            named = {"database": shadow.database, "table": shadow.table, "snapshot": shadow.snapshot}
+            if key in self._problems:
+                yield {**named, "problem": self._problems[key]}
+                continue
+            try:
+                layout = source_layout(touched.layout, shadow)
+                if self._decoding.schemas is not None:
+                    layout = self._decoding.schemas.completed(layout, position)
+                yield from rows_of_source(touched, layout, shadow.snapshot)
+            except OF_ONE_TABLE as error:
+                place = {"position": _struct(position), "event_no": 0, "gtid": None}
+                yield {**named, "problem": {**place, "error": str(error)}}
 
 
 class _Statements:
@@ -290,6 +284,18 @@ class _Statements:
                 self.kept.append(statement)
 
 
+def _problem(block: Block, touched: TableEvents, error: BinlogError) -> dict[str, object]:
+    event = block.events[touched.events[0]]
+    group = int(event["group"])
+    gtid = gtid_of(block.groups[group], block.gtid_sources)
+    return {
+        "position": _struct(group_position(block, group)),
+        "event_no": int(event["event_no"]),
+        "gtid": None if gtid is None else str(gtid),
+        "error": str(error),
+    }
+
+
 def _count_others(others: dict[tuple[str, str], NDArray[np.int64]], block: Block, unwanted: list[TableEvents]) -> None:
     for touched in unwanted:
         counts = checked_counts(block, touched.events)
@@ -300,19 +306,10 @@ def _count_others(others: dict[tuple[str, str], NDArray[np.int64]], block: Block
 
 def _rows_of_others(others: Mapping[tuple[str, str], NDArray[np.int64]]) -> Iterator[dict[str, object]]:
     for (database, table), counts in others.items():
-        yield {"database": database, "table": table, **_checked(counts)}
+        yield {"database": database, "table": table, **checked_columns(counts)}
 
 
-def _checked(counts: NDArray[np.int64]) -> dict[str, int]:
-    updates, deletes = counts.tolist()
-    return {"checked_updates": updates, "checked_deletes": deletes}
-
-
-def _batch(
-    start: Position, end: Position, rows: list[dict[str, object]], statements: list[Mapping[str, object]]
-) -> pa.RecordBatch:
-    if statements:
-        rows = [*rows, {"ddl": statements}]
+def _batch(start: Position, end: Position, rows: list[dict[str, object]]) -> pa.RecordBatch:
     bounds = {"start": _struct(start), "end": _struct(end)}
     return pa.RecordBatch.from_pylist([bounds | row for row in rows], schema=TABLES_SCHEMA)
 

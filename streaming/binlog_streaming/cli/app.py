@@ -20,6 +20,7 @@ from typer.main import get_command
 from binlog_connector.installing import missing_extra
 from binlog_format.errors import BinlogError, OptionError, storage_error, told_options
 from binlog_streaming.cli.compiling import show_compiling
+from binlog_streaming.cli.output import escaped
 from binlog_streaming.settings.names import as_flags, as_job_setting
 
 app = typer.Typer(
@@ -40,19 +41,28 @@ COMMAND_MODULES = (
     "logs.verify",
     "logs.find",
     "logs.map",
+    "logs.archive",
     "logs.repack",
     "logs.simulate",
+    "logs.bread.command",
+    "logs.brecovery",
     "jobs.init",
     "jobs.check",
     "jobs.run",
     "jobs.mirror",
     "jobs.publish",
+    "status.status",
+    "status.doctor",
     "jobs.replay",
     "jobs.versions",
+    "jobs.snapshot",
+    "jobs.prove.command",
+    "jobs.adopt",
     "jobs.demo",
+    "jobs.demo_logs",
 )
 
-JOB_COMMANDS = ("init", "check", "run", "publish", "replay", "versions")
+JOB_COMMANDS = ("init", "check", "run", "publish", "status", "replay", "versions", "snapshot", "adopt", "prove")
 """Commands whose settings stand in a job file."""
 
 _SIGNALLED: dict[object, str] = {128 + signal.SIGINT: "interrupted", 128 + signal.SIGTERM: "terminated"}
@@ -127,13 +137,9 @@ def _report(error: BinlogError) -> int:
     name = next((argument for argument in sys.argv[1:] if argument in commands.commands), None)
     spell = as_job_setting if name is None or name in JOB_COMMANDS else as_flags(commands.commands[name].params)
     console = Console(stderr=True, emoji=False, highlight=False)
-    console.print(f"[red bold]error:[/] {_escape(told_options(str(error), spell))}", soft_wrap=True)
+    console.print(f"[red bold]error:[/] {escaped(told_options(str(error), spell))}", soft_wrap=True)
     return 2 if isinstance(error, OptionError) else 1
 
 
 def _let_go_of_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", r"\[")

@@ -27,6 +27,22 @@ TablesOption = Annotated[
     str | None,
     typer.Option(metavar="RE", help="Regular expressions on database.table, separated by commas; default: all."),
 ]
+ServerOption = Annotated[
+    str,
+    typer.Option(
+        metavar="URL",
+        help="The server that writes the job's log: mysql://user@host:3306/, without the password; or with "
+        "?socket=PATH. TLS: ?ssl-mode=VERIFY_IDENTITY&ssl-ca=PATH.",
+    ),
+]
+PasswordFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="A file with the password; without it BINLOG_STREAM_PASSWORD counts, then ~/.my.cnf, "
+        "[\\[binlog-stream]] or [\\[client]].",
+    ),
+]
 ExcludeTablesOption = Annotated[str | None, typer.Option(metavar="RE", help="The same, for what to leave out.")]
 SchemaFileOption = Annotated[
     Path | None,

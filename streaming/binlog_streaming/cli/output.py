@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 from rich.console import Console
+from rich.markup import escape
+
+from binlog_format.errors import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,6 +40,11 @@ def output_console() -> Console:
     """Where tables go: as wide as the terminal, and wide enough where there is none."""
     console = Console(highlight=False, emoji=False)
     return console if console.is_terminal else Console(highlight=False, emoji=False, width=PIPED_WIDTH)
+
+
+def escaped(text: str) -> str:
+    """*text* as it is, where Rich takes brackets for markup and a terminal control characters for commands."""
+    return escape(visible(text))
 
 
 def write_output(data: bytes | bytearray | memoryview) -> None:

@@ -1,4 +1,4 @@
-"""A progress bar for what takes more than a moment, on a terminal only: `progress_bar`, `starting`."""
+"""Progress of what takes more than a moment: `progress_bar` and `starting` on a terminal only, `progress_line`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,22 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from binlog_streaming.cli.output import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     OnProgress = Callable[[int, int], None]
+    ShowLine = Callable[[str], None]
 
 SHOWN_AFTER_SECONDS = 1.0
 _UPDATE_SECONDS = 0.1
+_TERMINAL_SECONDS = 0.2
+_PIPED_SECONDS = 10.0
 
 
 @contextmanager
@@ -70,3 +76,13 @@ def progress_bar(doing: str) -> Iterator[OnProgress]:
     finally:
         if is_shown:
             bar.stop()
+
+
+@contextmanager
+def progress_line() -> Iterator[tuple[ShowLine, float]]:
+    """A function that shows a line, on a terminal in the place of the one before; and seconds to leave between two."""
+    if not sys.stderr.isatty():
+        yield lambda text: typer.echo(text, err=True), _PIPED_SECONDS
+        return
+    with Console(stderr=True, highlight=False).status("") as status:
+        yield lambda text: status.update(escaped(text)), _TERMINAL_SECONDS

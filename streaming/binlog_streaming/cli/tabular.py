@@ -86,8 +86,3 @@ def shortened(value: object, width: int) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[: width + 1])
     return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def escaped(text: str) -> str:
-    """*text* as it is, for a cell in which square brackets mean colours."""
-    return text.replace("[", r"\[")

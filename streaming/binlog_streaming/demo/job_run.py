@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from binlog_format.gtids.gtid import GtidPosition
 from binlog_streaming.demo.alterations import ALTERATIONS
 from binlog_streaming.demo.crash import BatchKiller, is_done
 from binlog_streaming.demo.processes import JobProcess
 from binlog_streaming.demo.state import MarkKind
+from binlog_streaming.jobs.checkpoint import read_checkpoint
+from binlog_streaming.jobs.state_files import state_of
 
 if TYPE_CHECKING:
     from binlog_streaming.demo.reports import JobReport
@@ -56,8 +59,7 @@ def run_job(place: JobPlace, job: Job, source: LogSource, state: DemoState, view
         view.progress(state.snapshot, run.is_complete)
     finally:
         run.end()
-    left = state.snapshot()
-    if left.total_applied < left.total_in_log:
+    if not run.has_all():
         view.note(f"[red]Nothing has moved for {STANDSTILL_S:.0f} s; what there is is compared.[/]")
     if not any(mark.kind is MarkKind.REPEATED for mark in state.marks()):
         view.note("[yellow]The job was not killed in a batch: none began behind the last ALTER TABLE.[/]")
@@ -98,8 +100,18 @@ class _Run:
             self._view.mark(mark, mark.at - self._state.started_at)
         if now.batches != self._batches or not now.is_written or self._is_restarting:
             self._moved_at, self._batches = time.monotonic(), now.batches
-        everything = now.is_written and now.total_applied >= now.total_in_log and not self._state.is_cut_off
-        return everything or time.monotonic() - self._moved_at > STANDSTILL_S
+        return self.has_all() or time.monotonic() - self._moved_at > STANDSTILL_S
+
+    def has_all(self) -> bool:
+        """Whether the log is complete, and the job has come to its end."""
+        now = self._state.snapshot()
+        if not now.is_written or self._state.is_cut_off:
+            return False
+        checkpoint = read_checkpoint(state_of(self._job))
+        if checkpoint is None or checkpoint.offset is None:
+            return False
+        reached = checkpoint.offset.gtid
+        return all(reached.covers(gtid) for gtid in GtidPosition.parse(now.last_gtid).last.values())
 
     def end(self) -> None:
         """Stop the job, in order."""

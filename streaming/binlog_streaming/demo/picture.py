@@ -132,7 +132,12 @@ def _draw_marks(axes: Axes, marks: Sequence[Mark], origin: float) -> None:
         elif mark.kind is MarkKind.REPEATED:
             label = "from the kill until the batch that it cut off is done"
             axes.axvspan(killed_at - origin, mark.at - origin, color=_DOWN, linewidth=0, zorder=0, label=label)
-    styles = {MarkKind.ALTERED: (0, (1, 1.5)), MarkKind.KILLED: "-", MarkKind.RESTARTED: (0, (6, 2))}
+    styles = {
+        MarkKind.ALTERED: (0, (1, 1.5)),
+        MarkKind.KILLED: "-",
+        MarkKind.RESTARTED: (0, (6, 2)),
+        MarkKind.SNAPSHOT: (0, (3, 1)),
+    }
     for mark in marks:
         if mark.kind in styles:
             axes.axvline(mark.at - origin, color=_TEXT, linewidth=1.1, linestyle=styles[mark.kind])
@@ -146,7 +151,7 @@ def _label_marks(axes: Axes, marks: Sequence[Mark], origin: float) -> None:
         at = mark.at - origin
         if last is MarkKind.ALTERED is mark.kind and at - labels[-1][0] < _NEAR_S:
             labels[-1] = (labels[-1][0], f"{labels[-1][1]}, {mark.brief}")
-        elif mark.kind is not MarkKind.REPEATED:
+        elif mark.brief:
             labels.append((at, f"ALTER TABLE {mark.brief}" if mark.kind is MarkKind.ALTERED else mark.brief))
         last = mark.kind
     right = _LABELS_TO_THE_LEFT * axes.get_xlim()[1]

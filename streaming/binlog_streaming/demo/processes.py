@@ -114,6 +114,13 @@ class LineProcess(Generic[ReportType]):
         self._thread.join()
         self.check()
 
+    def go_on(self) -> None:
+        """Write a line to it: it is waiting for one."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended: check() says why
+            self._process.stdin.write(b"\n")
+            self._process.stdin.close()
+
     def stop(self) -> None:
         """End it, if it has not ended by itself."""
         if self._process.poll() is None:
@@ -166,13 +173,6 @@ class ReportingProcess(LineProcess[WriterReport]):
         command = [sys.executable, "-m", module, *arguments]
         super().__init__(command, name=module, report=WriterReport, log_file=log_file, listener=listener)
 
-    def go_on(self) -> None:
-        """Write a line to it: it is waiting for one."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended: check() says why
-            self._process.stdin.write(b"\n")
-            self._process.stdin.close()
-
 
 class JobProcess(LineProcess[JobReport]):
     """`binlog-stream run` on a job file: Python, Java, and Spark's Python workers.
@@ -181,15 +181,24 @@ class JobProcess(LineProcess[JobReport]):
         job_file: The job; `${NAME}` in it is taken from this process's environment.
         log_file: Where its standard error goes.
         listener: Called with each report, on a thread of this object's.
+        once: Whether it ends at what is in the log when it starts.
     """
 
     stop_patience_s = JOB_STOP_PATIENCE_S
 
-    def __init__(self, job_file: Path, *, log_file: Path, listener: Callable[[JobReport], None]) -> None:
+    def __init__(
+        self, job_file: Path, *, log_file: Path, listener: Callable[[JobReport], None], once: bool = False
+    ) -> None:
         program = "from binlog_streaming.cli import main; main()"
         command = [sys.executable, "-c", program, "run", str(job_file), "--output", "jsonl"]
-        name = f"binlog-stream run {job_file.name}"
-        super().__init__(command, name=name, report=JobReport, log_file=log_file, listener=listener, own_session=True)
+        super().__init__(
+            [*command, "--once"] if once else command,
+            name=f"binlog-stream run {job_file.name}",
+            report=JobReport,
+            log_file=log_file,
+            listener=listener,
+            own_session=True,
+        )
 
 
 class PublishProcess(LineProcess[PublishReport]):

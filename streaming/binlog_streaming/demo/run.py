@@ -28,7 +28,7 @@ from binlog_streaming.demo.sources import LogSource, WorkloadSource
 from binlog_streaming.demo.state import DemoState, MarkKind
 from binlog_streaming.demo.view import DemoView
 from binlog_streaming.lake.store import target_uri
-from binlog_streaming.settings import Mode, TableFormat, load_job
+from binlog_streaming.settings import Begin, Mode, TableFormat, load_job
 from binlog_streaming.settings.text import job_text
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 JOB_FILE = REPOSITORY / "conf" / "demo.toml"
+OWN_JOB_FILE = "job.toml"
+"""Name of the job's file in the demo's directory, where it is not `JOB_FILE`."""
 DIRECTORY_VARIABLE = "BINLOG_STREAM_DEMO"
 """Names the demo's directory in the job file."""
 FORMAT_VARIABLE = "BINLOG_STREAM_DEMO_FORMAT"
@@ -106,7 +108,8 @@ def run_demo(options: DemoOptions, view: DemoView | None = None) -> bool:
     """
     view = view or DemoView()
     directory = options.directory.resolve()
-    source = log_source(options.source, directory, rows=options.rows, seconds=options.seconds)
+    job_file = directory / OWN_JOB_FILE
+    source = log_source(options.source, directory, rows=options.rows, seconds=options.seconds, job_file=job_file)
     state = DemoState()
     prepare_directory(directory)
     tables = _TABLES[options.sink, options.store]
@@ -115,16 +118,17 @@ def run_demo(options: DemoOptions, view: DemoView | None = None) -> bool:
         compile_kernels()
     with contextlib.ExitStack() as stack:
         servers = stack.enter_context(_servers(options.sink, directory, view)) if options.store is Store.S3 else None
-        job, place = demo_job(directory, options.sink, servers)
+        job, place = demo_job(directory, options.sink, servers, source.begin)
         state.restart_clock()
         stack.enter_context(source)
         source.start(directory / "log", state, view)
         run_job(place, job, source, state, view)
         with view.step("Comparing every row with the truth", "Every row is compared"):
             comparisons = list(compare_all(job, source.truths()))
-    view.result(comparisons)
+        view.result(comparisons)
+        is_proved = source.prove(view)
     view.verdict(comparisons)
-    equal = all(one.is_equal for one in comparisons)
+    equal = is_proved and all(one.is_equal for one in comparisons)
     is_kept = options.keep or not equal
     places = [("log", job.source.path), ("tables", str(place.tables))] if is_kept else []
     picture = _picture(state, f"{source.title}, {tables}", directory / PICTURE)
@@ -180,21 +184,27 @@ def compile_kernels() -> None:
 
 
 def demo_job(
-    directory: Path, sink: TableFormat = TableFormat.DELTA, servers: LakeServers | None = None
+    directory: Path,
+    sink: TableFormat = TableFormat.DELTA,
+    servers: LakeServers | None = None,
+    begin: Begin = Begin.CREATED,
 ) -> tuple[Job, JobPlace]:
     """The job of `conf/demo.toml` on *directory*, also for processes that are started later.
 
-    With its tables in *servers* it has a file of its own, in *directory*.
+    With its tables in *servers*, or with another *begin*, it has a file of its own, in *directory*.
     """
     os.environ[DIRECTORY_VARIABLE] = str(directory)
     os.environ[FORMAT_VARIABLE] = sink.value
     job = load_job(JOB_FILE)
-    if servers is None:
-        return job, JobPlace(JOB_FILE, Path(job.sink.directory))
-    job = replace(job, sink=servers.sink(job.sink))
-    job_file = directory / "job.toml"
+    tables = Path(job.sink.directory)
+    if servers is None and begin is Begin.CREATED:
+        return job, JobPlace(JOB_FILE, tables)
+    if servers is not None:
+        job, tables = replace(job, sink=servers.sink(job.sink)), servers.tables
+    job = replace(job, tables=tuple(replace(rule, begin=begin) for rule in job.tables))
+    job_file = directory / OWN_JOB_FILE
     job_file.write_text(job_text(job))
-    return job, JobPlace(job_file, servers.tables)
+    return job, JobPlace(job_file, tables)
 
 
 def compare_all(job: Job, truths: Sequence[TableTruth]) -> Iterator[Comparison]:
@@ -226,7 +236,9 @@ def _rule(job: Job, database: str, table: str) -> TableRule:
     return next(rule for rule in job.tables if TableFilter(rule.select).accepts_name(database, table))
 
 
-def log_source(source: Source, directory: Path, *, rows: int, seconds: float) -> LogSource:
+def log_source(
+    source: Source, directory: Path, *, rows: int, seconds: float, job_file: Path | None = None
+) -> LogSource:
     """What writes the live log.
 
     Args:
@@ -234,6 +246,7 @@ def log_source(source: Source, directory: Path, *, rows: int, seconds: float) ->
         directory: The demo's.
         rows: Row changes of the workload, about.
         seconds: Time in which they are written, or for which a server is under load.
+        job_file: The job whose tables a server older than its log completes by a snapshot; None: the log has all.
 
     Raises:
         DemoError: `NO_CHECKOUT`.
@@ -248,7 +261,7 @@ def log_source(source: Source, directory: Path, *, rows: int, seconds: float) ->
     if source is Source.MARIADB:
         from binlog_streaming.demo.mariadb.source import MariaDbSource
 
-        return MariaDbSource(directory, seconds=seconds)
+        return MariaDbSource(directory, seconds=seconds, job_file=job_file)
     return WorkloadSource(directory, real, rows=rows, seconds=seconds)
 
 
@@ -281,6 +294,10 @@ def _facts(state: DemoState) -> list[tuple[str, str]]:
         busy = sum(batch.seconds for batch in batches[1:])
         rates = f"{live / seconds:,.0f}/s over {seconds:.1f} s, {live / busy:,.0f}/s in batches"
         facts.append(("live part", f"{live:,} row changes: {rates}"))
+    now = state.snapshot()
+    if now.total_applied < now.total_in_log:
+        passed = now.total_in_log - now.total_applied
+        facts.append(("passed over", f"{passed:,} row changes before the snapshot of their table, which has them"))
     away = {mark.kind: mark.at for mark in state.marks()}
     if MarkKind.REPEATED in away:
         seconds = away[MarkKind.REPEATED] - away[MarkKind.KILLED]

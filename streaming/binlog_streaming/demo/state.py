@@ -25,6 +25,8 @@ class MarkKind(StrEnum):
     """The job and all its processes."""
     RESTARTED = "restarted"
     """The job runs again."""
+    SNAPSHOT = "snapshot"
+    """A snapshot of tables that are older than the log begins, or has ended."""
     REPEATED = "repeated"
     """The batch that was cut off is in the tables."""
 
@@ -140,6 +142,11 @@ class DemoState:
         """The job runs again."""
         with self._lock:
             self._marks.append(Mark(time.time(), MarkKind.RESTARTED, text, "Spark is up again"))
+
+    def snapshot_said(self, text: str, brief: str = "") -> None:
+        """A snapshot begins, or has ended, which the picture labels as *brief*."""
+        with self._lock:
+            self._marks.append(Mark(time.time(), MarkKind.SNAPSHOT, text, brief))
 
     def take_marks(self) -> list[Mark]:
         """What has happened since the last call."""

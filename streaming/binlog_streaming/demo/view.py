@@ -16,6 +16,7 @@ from rich.text import Text
 
 from binlog_streaming.demo.proof.comparison import CURRENT_VERSIONS, NET_CHANGELOG
 from binlog_streaming.demo.state import MarkKind
+from binlog_streaming.status.wording import bytes_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +35,7 @@ _MARK_STYLES = {
     MarkKind.KILLED: "bold red",
     MarkKind.RESTARTED: "green",
     MarkKind.REPEATED: "green",
+    MarkKind.SNAPSHOT: "cyan",
 }
 _EXPLANATIONS = {
     NET_CHANGELOG: "the rows that its changes leave, played through in order",
@@ -47,10 +49,10 @@ class DemoView:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False)
 
-    def title(self, source: str, target: str, *, by: str = "Spark") -> None:
-        """What is going to happen: *by* takes the log of *source* to *target*."""
+    def title(self, source: str, target: str, *, by: str = "Spark", log: str = ".ibb log") -> None:
+        """What is going to happen: *by* takes the *log* of *source* to *target*."""
         self.console.print()
-        self.console.print(f"[bold]binlog-stream demo[/]  {source} [dim]→ .ibb log → {by} →[/] {target}")
+        self.console.print(f"[bold]binlog-stream demo[/]  {source} [dim]→ {log} → {by} →[/] {target}")
         self.console.print()
 
     @contextlib.contextmanager
@@ -71,7 +73,7 @@ class DemoView:
 
     def note(self, text: str) -> None:
         """One line."""
-        self.console.print(text)
+        self.console.print(text, soft_wrap=True)
 
     def mark(self, mark: Mark, seconds: float) -> None:
         """Something that has happened, so many seconds after the beginning."""
@@ -207,7 +209,7 @@ def differences_table(comparison: Comparison) -> Table:
 
 def _values(snapshot: Snapshot) -> list[tuple[str, str]]:
     lag = _NONE if snapshot.lag_seconds is None else f"{snapshot.lag_seconds:.1f} s"
-    behind = _NONE if snapshot.bytes_behind is None else size_text(snapshot.bytes_behind)
+    behind = _NONE if snapshot.bytes_behind is None else bytes_text(snapshot.bytes_behind)
     return [
         ("rows/s", f"{snapshot.rate:,.0f}"),
         ("lag", lag),
@@ -215,14 +217,3 @@ def _values(snapshot: Snapshot) -> list[tuple[str, str]]:
         ("batches", f"{snapshot.batches}"),
         ("last GTID", snapshot.last_gtid or _NONE),
     ]
-
-
-def size_text(size: int) -> str:
-    """Bytes for people."""
-    if size < 1000:
-        return f"{size} B"
-    for unit in ("kB", "MB", "GB"):
-        value = size / 1000 ** (("kB", "MB", "GB").index(unit) + 1)
-        if value < 999.5 or unit == "GB":
-            return f"{value:.1f} {unit}"
-    raise AssertionError("every size has a unit")

@@ -22,6 +22,8 @@ from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.jobs.statements import look_at_statements
 from binlog_streaming.jobs.tables import TableReport, report_table
 from binlog_streaming.plan.admission import incomplete
+from binlog_streaming.plan.kept import KeptTable
+from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.settings.model import Begin, Mode, OnCascade, OnError
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from binlog_streaming.jobs.checkpoint import Checkpoint
     from binlog_streaming.jobs.log_tables import FoundTable, OnProgress
     from binlog_streaming.plan.memory import JobMemory, Written
+    from binlog_streaming.plan.snapshots import TableSnapshot
     from binlog_streaming.settings.model import Job
 
 
@@ -270,17 +273,33 @@ def _with_memory(report: TableReport, job: Job, memory: JobMemory, *, begins_the
             f"{name}: set aside at {stopped.gtid or stopped.position}, its targets stay as they are: {stopped.reason}"
         )
         return replace(report, complete=memory.complete.get(name), problems=(), warnings=(*report.warnings, told))
+    rule = job.tables[report.rule]
+    snapshot = memory.snapshots.get(name)
+    if snapshot is not None:
+        report = replace(report, snapshot=snapshot, warnings=(*report.warnings, *_of_snapshot(snapshot)))
+    if memory.waits(KeptTable(name, rule)) and not begins_there:
+        told = f"{name}: it waits for its snapshot, and its changes are left out until then: {snapshot_command(name)}"
+        return replace(report, complete=False, warnings=(*report.warnings, told))
     is_new = name not in (memory.written or ())
     unless_met = memory.from_first or begins_there if is_new and memory.from_first is not None else None
     complete = memory.complete.get(name, unless_met)
     report = replace(report, complete=complete)
-    rule = job.tables[report.rule]
     if complete is not False:
         return report
     if is_new and rule.begin is Begin.CREATED and set(rule.modes) != {Mode.CHANGELOG}:
         return replace(report, problems=(*report.problems, str(incomplete(name))))
     told = f"{name}: it is not complete: changes from before the start, or by statements, are missing in its targets"
     return replace(report, warnings=(*report.warnings, told))
+
+
+def _of_snapshot(snapshot: TableSnapshot) -> list[str]:
+    if snapshot.problem is not None:
+        again = snapshot_command(snapshot.name)
+        return [f"{snapshot.name}: its snapshot does not complete it: {snapshot.problem}; take it again: {again}"]
+    if snapshot.is_ended:
+        return []
+    begun = snapshot.begun_gtid or snapshot.begun
+    return [f"{snapshot.name}: its snapshot began at {begun}, and has {snapshot.rows:,} rows so far"]
 
 
 def _with_cascading(report: TableReport, job: Job, keys: Sequence[ForeignKey]) -> TableReport:

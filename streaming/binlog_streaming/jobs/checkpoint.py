@@ -1,8 +1,14 @@
-"""How far a job has come, as Spark's checkpoint says: `read_checkpoint(state)`; nothing is written."""
+"""How far a job has come, as Spark's checkpoint says: `read_checkpoint(state)`.
+
+What else writes the tables of a job does so as a batch of it, in which nothing of the log is read: `begin_query`, then
+`begin_batch` and `end_batch` write the files that Spark writes, in its order. A batch that has begun and not ended is
+done again by Spark, which then has nothing to do.
+"""
 
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +19,9 @@ from binlog_format.position import Place
 if TYPE_CHECKING:
     from binlog_streaming.jobs.state_files import StateFolder
 
+_VERSION = "v1"
+_NO_SETTINGS = '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}'
+_ENDED = '{"nextBatchWatermarkMs":0}'
 _HEADER_LINES = 2
 """Of a file in `offsets`: the version of the file, and what the batch knew of time and settings."""
 
@@ -60,6 +69,42 @@ def read_checkpoint(state: StateFolder) -> Checkpoint | None:
             at=Place(state.directory),
             hint="Name another directory as checkpoint; a new one begins a new job",
         ) from error
+
+
+def begin_query(state: StateFolder) -> str:
+    """The id of the query whose checkpoint this is; where there is none yet, it gets one, and begins with no batch.
+
+    Raises:
+        OptionError: As `read_checkpoint`.
+        StorageError, AccessError: It cannot be written.
+    """
+    known = read_checkpoint(state)
+    if known is not None:
+        return known.query_id
+    query_id = str(uuid.uuid4())
+    state.write("metadata", json.dumps({"id": query_id}).encode())
+    return query_id
+
+
+def begin_batch(state: StateFolder, batch_id: int, offset: SourceOffset) -> bool:
+    """Begin a batch that ends at *offset*; False: somebody else has begun it.
+
+    Raises:
+        StorageError, AccessError: It cannot be written.
+    """
+    before = state.read(f"offsets/{batch_id - 1}")
+    settings = _NO_SETTINGS if before is None else before.decode().splitlines()[1]
+    content = "\n".join((_VERSION, settings, json.dumps(offset.to_json(), separators=(",", ":"))))
+    return state.create(f"offsets/{batch_id}", content.encode())
+
+
+def end_batch(state: StateFolder, batch_id: int) -> None:
+    """A batch is written as a whole.
+
+    Raises:
+        StorageError, AccessError: It cannot be written.
+    """
+    state.create(f"commits/{batch_id}", f"{_VERSION}\n{_ENDED}".encode())
 
 
 def read_offset(state: StateFolder, batch_id: int) -> SourceOffset | None:

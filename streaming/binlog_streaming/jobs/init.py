@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from binlog_format import open_log
+from binlog_format.entries.entry_log import EntryLog
 from binlog_format.errors import BinlogError
 from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.source_file import with_places
 from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.jobs.mirror import absolute_path
+from binlog_streaming.settings.event_source_model import EventLogSource, EventTablesJob
+from binlog_streaming.settings.event_text import event_job_text
 from binlog_streaming.settings.model import Job, Mode, Sink, Source, TableFormat, TableRule
 from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, PublishJob
 from binlog_streaming.settings.publish_text import publish_job_text
 from binlog_streaming.settings.text import job_text
+from binlog_streaming.topics.job_log import require_changes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +47,9 @@ def init_text(
     Raises:
         BinlogError: The log cannot be read.
     """
+    with open_log(path) as opened:
+        if isinstance(opened, EntryLog):
+            return _event_init_text(opened, path, table_format)
     log = find_tables(path, schema_file=schema_file, scan_size=scan_size, on_progress=on_progress)
     found = log.tables
     system, unknown, known = _sorted_out(found)
@@ -64,7 +73,7 @@ def init_text(
     job = Job(
         name="binlog-stream",
         source=Source(
-            path=absolute_path(path),
+            path=with_places(path, absolute_path),
             exclude_tables=_excluded(system, unknown),
             schema_file=None if schema_file is None else absolute_path(schema_file),
         ),
@@ -73,6 +82,28 @@ def init_text(
         tables=tuple(rules),
     )
     return job_text(job, rule_comments=comments, exclude_comment=_why_excluded(unknown, system))
+
+
+SOURCES_SHOWN_MAX = 20
+"""Sources named in a comment; a large program has thousands."""
+
+
+def _event_init_text(log: EntryLog, path: str, table_format: TableFormat) -> str:
+    """A job for a structured log: all its events in one table."""
+    state = log.state_at(log.end_position())
+    sources = sorted(state.sources.values(), key=lambda source: (source.category, source.file, source.line))
+    comments = [f"There are {len(sources)} sources so far" + (":" if sources else ".")]
+    for source in sources[:SOURCES_SHOWN_MAX]:
+        texts = [text.decode("utf-8", "replace") for text in (source.category, source.file, source.format)]
+        comments.append(f'  {texts[0]}: {texts[1]}:{source.line} "{texts[2]}"'.replace("\n", " "))
+    if len(sources) > SOURCES_SHOWN_MAX:
+        comments.append(f"  and {len(sources) - SOURCES_SHOWN_MAX} more")
+    job = EventTablesJob(
+        source=EventLogSource(path=absolute_path(path)),
+        sink=Sink(directory="tables", format=table_format),
+        checkpoint="checkpoint",
+    )
+    return event_job_text(job, comments=comments)
 
 
 def publish_init_text(
@@ -85,6 +116,8 @@ def publish_init_text(
     Raises:
         BinlogError: The log cannot be read.
     """
+    with open_log(path) as opened:
+        require_changes(opened)
     log = find_tables(path, schema_file=schema_file, scan_size=scan_size, on_progress=on_progress)
     system, unknown, known = _sorted_out(log.tables)
     comments = [_listed(known) if known else "The log has no changes of tables yet: all that will come."]
@@ -98,7 +131,7 @@ def publish_init_text(
     comments += _statements(log.tally)
     job = PublishJob(
         source=FollowedSource(
-            path=absolute_path(path),
+            path=with_places(path, absolute_path),
             exclude_tables=_excluded(system, unknown),
             schema_file=None if schema_file is None else absolute_path(schema_file),
         ),

@@ -26,6 +26,7 @@ from binlog_format.errors import BinlogError
 from binlog_format.position import Position
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.declared.declared_defaults import DefaultKind
+from binlog_format.views.snapshot_events import SNAPSHOT_DATABASE
 from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
@@ -138,7 +139,8 @@ def find_tables(
                 for lacking in row_format.lacking(block, server_runs=server_runs):
                     if tally_from is None or lacking.statement.position >= tally_from:
                         tally.take(lacking)
-    return FoundTables(finder.tables(), size, size_all, tally)
+    tables = tuple(table for table in finder.tables() if table.layout.database != SNAPSHOT_DATABASE)
+    return FoundTables(tables, size, size_all, tally)
 
 
 class _Finder:

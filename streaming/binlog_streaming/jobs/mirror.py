@@ -16,6 +16,7 @@ import msgspec
 
 from binlog_format.errors import OptionError
 from binlog_format.position import Place
+from binlog_format.source_file import with_places
 from binlog_streaming.jobs.checkpoint import read_checkpoint
 from binlog_streaming.jobs.state_files import StateFolder, state_of
 from binlog_streaming.settings import check_job_values, load_any_job, load_job, parse_job
@@ -61,7 +62,7 @@ def mirror_job(
         checkpoint = default_checkpoint(target) if known is None else known.checkpoint
     job = Job(
         name="mirror",
-        source=Source(path=absolute_path(path), exclude_tables=exclude_tables),
+        source=Source(path=with_places(path, absolute_path), exclude_tables=exclude_tables),
         on_error=on_error,
         tables=(rule or TableRule(),),
         sink=Sink(directory=target, format=table_format),

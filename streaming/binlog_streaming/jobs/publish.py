@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from binlog_format.errors import OptionError
+from binlog_format.source_file import with_places
 from binlog_streaming.jobs.mirror import absolute_path, default_checkpoint
-from binlog_streaming.jobs.state_files import StateFolder
+from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.settings import PublishJob, check_job_values
 from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, TopicRule
 from binlog_streaming.settings.publish_text import publish_job_text
-from binlog_streaming.topics.record import begun_with, check_same
+from binlog_streaming.topics.record import begun_with, check_log, check_same
 
 JOB_FILE = "job.toml"
 """In the checkpoint's folder: what the job is, to go on with as a job file."""
@@ -38,7 +39,7 @@ def publish_job(path: str, to: str, *, tables: str | None = None, exclude_tables
         )
     job = PublishJob(
         name=prefix,
-        source=FollowedSource(path=absolute_path(path), exclude_tables=exclude_tables),
+        source=FollowedSource(path=with_places(path, absolute_path), exclude_tables=exclude_tables),
         sink=KafkaSink(kind="kafka", bootstrap_servers=servers, topic_prefix=prefix, partitions=PARTITIONS),
         checkpoint=default_checkpoint(f"kafka://{servers}/{prefix}"),
         tables=(TopicRule(select=tables or ".*"),),
@@ -58,5 +59,6 @@ def write_down(job: PublishJob) -> str:
     record = begun_with(job)
     if record is not None:
         check_same(record, job)
-    StateFolder(job.checkpoint, {}).write(JOB_FILE, publish_job_text(job).encode())
+        check_log(record, job, None)
+    state_of(job).write(JOB_FILE, publish_job_text(job).encode())
     return f"{job.checkpoint}/{JOB_FILE}"

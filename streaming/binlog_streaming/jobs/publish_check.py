@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import compare
 from binlog_connector.following.starts import initial_offset
 from binlog_connector.following.watched import WatchedLog
-from binlog_connector.kafka.offset_store import OffsetStore
 from binlog_connector.kafka.topics import Topics
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import BinlogError, BrokerError, OptionError
@@ -19,11 +16,13 @@ from binlog_streaming.jobs.check import LogReport, log_report, size_behind
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.jobs.registry_check import RegistryCheck
 from binlog_streaming.topics.connecting import connection_of, names_of
-from binlog_streaming.topics.record import begun_with, differences
+from binlog_streaming.topics.published_offset import published_offset
+from binlog_streaming.topics.record import begun_with, differences, other_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.kafka.connection import Connection
     from binlog_connector.kafka.topic_names import TopicNames
     from binlog_format.events.table_map import TableLayout
@@ -119,7 +118,8 @@ def check_publish_job(
     registry = RegistryCheck(job)
     record = begun_with(job)
     is_other = record is None or bool(differences(record, job))
-    offset = _published_offset(connection, names, job, may_be_new=is_other)
+    offset = published_offset(job, may_be_new=is_other)
+    log_change = None if record is None else other_log(record, job, offset)
     source = job.source
     options = SourceOptions.parse({"path": source.path, **source.options()})
     with WatchedLog(source.path, options.format) as watched:
@@ -153,23 +153,9 @@ def check_publish_job(
         left_out=tuple(table.name for table in found.tables if not selected.accepts(table.layout)),
         scan_size=found.size,
         warnings=tuple(warnings),
-        changed=() if record is None else tuple(differences(record, job)),
+        changed=() if record is None else (*filter(None, [log_change]), *differences(record, job)),
         statements=tuple(lacking) if options.fail_on_statement else (),
     )
-
-
-def _published_offset(
-    connection: Connection, names: TopicNames, job: PublishJob, *, may_be_new: bool
-) -> SourceOffset | None:
-    store = OffsetStore(connection, names.offsets, job.sink.topic_prefix)
-    with Topics(connection) as topics:
-        is_there = topics.partition_count(names.offsets) is not None
-    newest = store.newest(waits=False) if is_there else None
-    if newest is None and not may_be_new:
-        raise store.lost("it has no record" if is_there else "the topic is not there")
-    if newest is None or newest.offset is None:
-        return None
-    return SourceOffset.from_json(json.loads(newest.offset))
 
 
 def _begin(watched: WatchedLog, options: SourceOptions, offset: SourceOffset | None) -> tuple[SourceOffset, list[str]]:

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from binlog_connector.rules.rule_changes import hiding_changes, salt_fingerprints
+from binlog_format.source_file import without_archive
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.jobs.table_patterns import added_patterns
 from binlog_streaming.lake.store import target_uri
 from binlog_streaming.plan.memory import SetAside  # noqa: TC001 - msgspec looks it up
+from binlog_streaming.plan.snapshots import TableSnapshot  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.settings.model import Mode, TableRule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from binlog_connector.following.offsets import SourceOffset
     from binlog_streaming.settings.model import Job
 
 START_OPTIONS = ("startingOffsets", "startingGtid", "startingTimestamp")
@@ -46,6 +46,60 @@ class ScopeRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.before if batch_id <= self.batch_id else self.after
 
 
+class TableStates(msgspec.Struct, frozen=True, kw_only=True):
+    """What was known of tables when the newest batch began, which may have to be done again.
+
+    Attributes:
+        batch_id: Of the batch.
+        complete: As in `JobRecord`, and so are the others.
+        incomplete: The same.
+        set_aside: The same.
+        snapshots: The same.
+    """
+
+    batch_id: int = -1
+    complete: tuple[tuple[str, str], ...] = ()
+    incomplete: tuple[tuple[str, str], ...] = ()
+    set_aside: tuple[SetAside, ...] = ()
+    snapshots: tuple[TableSnapshot, ...] = ()
+
+
+class Verified(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest proof that a target is the same as its table on the server.
+
+    Attributes:
+        database: Of the table.
+        table: Its name there.
+        mode: What the target holds.
+        gtids: Up to where in the log it was the same.
+        rows: How many there were.
+        commit_time: When the proof was noted in the log, seconds since 1970 UTC.
+    """
+
+    database: str
+    table: str
+    mode: str
+    gtids: str
+    rows: int
+    commit_time: int
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """Which tables a job had.
+
+    Attributes:
+        select: Expressions of its rules.
+        exclude: Tables left out.
+    """
+
+    select: str
+    exclude: str | None
+
+    def filter(self) -> TableFilter:
+        """The tables."""
+        return TableFilter(self.select, self.exclude)
+
+
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What of a job belongs to its checkpoint.
 
@@ -65,7 +119,11 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         complete: Tables all of whose rows lie in what was read: database and name.
         incomplete: Tables of which earlier changes, or changes by statements, are missing.
         set_aside: Tables that do not go on, and why.
+        snapshots: The newest snapshot of each table that has one.
+        before: What was known of tables when the newest batch began.
+        earlier: Selections that the job had before the one of *rules*: a table outside of one of them is new to it.
         scope: What statements mean for later ones, before and after the newest batch.
+        verified: The newest proof of each target that has one.
     """
 
     path: str
@@ -81,7 +139,38 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     complete: tuple[tuple[str, str], ...] = ()
     incomplete: tuple[tuple[str, str], ...] = ()
     set_aside: tuple[SetAside, ...] = ()
+    snapshots: tuple[TableSnapshot, ...] = ()
+    before: TableStates = TableStates()
+    earlier: tuple[Selection, ...] = ()
     scope: ScopeRecord = ScopeRecord()
+    verified: tuple[Verified, ...] = ()
+
+    @property
+    def selection(self) -> Selection:
+        """Which tables the job has."""
+        return Selection(",".join(rule.select for rule in self.rules), self.exclude)
+
+    def states(self, batch_id: int) -> TableStates | JobRecord:
+        """What is known of tables when a batch begins: the newest one again, or the next one."""
+        return self.before if batch_id <= self.before.batch_id else self
+
+    def going_on(self, record: JobRecord) -> JobRecord:
+        """This one, before it has written anything, with what *record* has learned.
+
+        Of tables that are not selected any more it is not remembered what they are: selected again, they are new.
+        """
+        learned = msgspec.structs.replace(self, **{name: getattr(record, name) for name in _LEARNED})
+        if self.selection == record.selection:
+            return learned
+        selected = self.selection.filter()
+        known = {
+            "complete": tuple(name for name in record.complete if selected.accepts_name(*name)),
+            "incomplete": tuple(name for name in record.incomplete if selected.accepts_name(*name)),
+            "snapshots": tuple(one for one in record.snapshots if selected.accepts_name(*one.name)),
+        }
+        earlier = (*record.earlier, record.selection)
+        before = msgspec.structs.replace(record.before, **known)
+        return msgspec.structs.replace(learned, earlier=earlier, before=before, **known)
 
     @staticmethod
     def of(job: Job) -> JobRecord:
@@ -92,7 +181,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         """
         given = job.source.options()
         return JobRecord(
-            path=job.source.path,
+            path=without_archive(job.source.path),
             options={name: given[name] for name in (*START_OPTIONS, *_CONTENT_OPTIONS) if name in given},
             exclude=job.source.exclude_tables,
             directory=job.sink.directory,
@@ -102,6 +191,19 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+_LEARNED = (
+    "tables",
+    "targets",
+    "from_first",
+    "complete",
+    "incomplete",
+    "set_aside",
+    "snapshots",
+    "before",
+    "earlier",
+    "scope",
+    "verified",
+)
 _CONTENT_OPTIONS = ("ignoreDomainIds", "ignoreServerIds", "timeType")
 
 
@@ -120,16 +222,23 @@ class Change:
     hint: str
 
 
+def changed_log(record: JobRecord, now: JobRecord, offset: SourceOffset) -> Change:
+    """That *now* names another log than *record*; what was consumed ends at *offset*."""
+    hint = (
+        f"The same log may be named elsewhere, as its archive, where the bytes before {offset.position} are the same: "
+        "an archive may not have them yet, and a server may have purged them (then name both: source.archive). "
+        f"Another log has other changes: set it back, or {_START_AGAIN}"
+    )
+    return _changed("source.path", record.path, now.path, hint)
+
+
 def changes_between(record: JobRecord, now: JobRecord) -> list[Change]:
-    """What *now* says otherwise than *record*, and must not."""
+    """What *now* says otherwise than *record*, and must not; that the log is the same one is for `changed_log`."""
     return [*_changed_places(record, now), *_changed_options(record, now), *_changed_tables(record, now)]
 
 
 def _changed_places(record: JobRecord, now: JobRecord) -> list[Change]:
     changes = []
-    if record.path != now.path:
-        hint = f"Another log has other changes: set it back, or {_START_AGAIN}"
-        changes.append(_changed("source.path", record.path, now.path, hint))
     for name, was, is_now in (
         ("sink.directory", record.directory, now.directory),
         ("sink.format", record.format, now.format),
@@ -164,7 +273,7 @@ def _changed_tables(record: JobRecord, now: JobRecord) -> list[Change]:
             if change.setting not in seen:  # a rule is for many tables
                 seen.add(change.setting)
                 changes.append(change)
-    return [*changes, *_widened(record, now)]
+    return changes
 
 
 def _rule_of(record: JobRecord, database: str, table: str) -> int | None:
@@ -209,25 +318,6 @@ def _place(rule: TableRule, name: tuple[str, str], mode: Mode) -> str:
     return target_uri("", rule.target, database=database, table=table, mode=mode)
 
 
-def _widened(record: JobRecord, now: JobRecord) -> list[Change]:
-    changes = []
-    was = ",".join(rule.select for rule in record.rules)
-    for number, rule in enumerate(now.rules):
-        added = added_patterns(was, rule.select)
-        if added:
-            changes.append(Change(f"tables[{number}].select", f"{_listed(added)} is new", _WIDENED))
-    removed = added_patterns(now.exclude or "", record.exclude or "")
-    if removed:
-        changes.append(Change("source.excludeTables", f"{_listed(removed)} is not left out any more", _WIDENED))
-    return changes
-
-
-_WIDENED = (
-    "Tables that it brings in would begin in the middle of the log, without what they had before: keep them by a job "
-    "of their own, with its own checkpoint"
-)
-
-
 def _changed(setting: str, was: str | None, is_now: str | None, hint: str) -> Change:
     return Change(setting, f"this checkpoint was begun with {_shown(was)}, now it is {_shown(is_now)}", hint)
 
@@ -238,7 +328,3 @@ def _told(table: str, was: str, is_now: str) -> str:
 
 def _shown(value: str | None) -> str:
     return repr(str(value)) if value else "nothing"
-
-
-def _listed(patterns: Sequence[str]) -> str:
-    return " and ".join(repr(pattern) for pattern in patterns)

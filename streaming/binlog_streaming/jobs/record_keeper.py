@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from binlog_connector.following.resume import compare
+from binlog_connector.following.resume import compare, is_same_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.statement_scope import StatementScope
@@ -17,7 +17,7 @@ from binlog_format.errors import OptionError
 from binlog_format.events.layout import EventType
 from binlog_format.position import Place
 from binlog_streaming.jobs.checkpoint import read_checkpoint, read_offset
-from binlog_streaming.jobs.record import JobRecord, ScopeRecord, changes_between
+from binlog_streaming.jobs.record import JobRecord, ScopeRecord, TableStates, Verified, changed_log, changes_between
 from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.plan.memory import JobMemory
 from binlog_streaming.settings.model import Mode
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from binlog_format.errors import DataLossError
     from binlog_streaming.jobs.record import Change
+    from binlog_streaming.plan.memory import SetAside
     from binlog_streaming.settings.model import Job
     from binlog_streaming.tables.progress import BatchProgress
 
@@ -53,9 +54,11 @@ class RecordKeeper:
 
         Raises:
             OptionError: `INVALID_VALUE`: the record, or the checkpoint, is none.
+            BinlogError: The log is in another place, and cannot be read there.
         """
         checkpoint = read_checkpoint(state_of(self._job))
-        if checkpoint is None or (checkpoint.offset is None and checkpoint.pending is None):
+        reached = None if checkpoint is None else checkpoint.pending or checkpoint.offset
+        if checkpoint is None or reached is None:
             return []
         # A batch that was not finished may have been refused before anything was known.
         self._is_new = checkpoint.offset is None
@@ -63,8 +66,12 @@ class RecordKeeper:
         if record is None:
             return []  # of a version that kept none
         now = JobRecord.of(self._job)
-        self._record = _with_learned(now, record)
-        return changes_between(record, now)
+        changes = changes_between(record, now)
+        source = self._job.source
+        if record.path != now.path and not is_same_log(source.path, source.format, reached):
+            changes.insert(0, changed_log(record, now, reached))
+        self._record = now.going_on(record)
+        return changes
 
     @property
     def record(self) -> JobRecord:
@@ -109,15 +116,17 @@ class RecordKeeper:
             return compare(watched, offset).loss
 
     def _memory(self, batch_id: int) -> JobMemory:
-        record = self._record
-        complete = dict.fromkeys((TableName(*name) for name in record.complete), True)
-        complete |= dict.fromkeys((TableName(*name) for name in record.incomplete), False)
+        record, states = self._record, self._record.states(batch_id)
+        complete = dict.fromkeys((TableName(*name) for name in states.complete), True)
+        complete |= dict.fromkeys((TableName(*name) for name in states.incomplete), False)
         return JobMemory(
             written=self.written,
             from_first=record.from_first,
             complete=complete,
-            set_aside={one.name: one for one in record.set_aside},
+            set_aside={one.name: one for one in states.set_aside},
             scope=StatementScope.from_json(record.scope.at(batch_id)),
+            snapshots={one.name: one for one in states.snapshots},
+            earlier=[one.filter() for one in record.earlier],
         )
 
     @property
@@ -176,8 +185,22 @@ class RecordKeeper:
         Raises:
             AccessError: The record cannot be written.
         """
-        self._record = _with_learned(JobRecord.of(self._job), record)
+        # Which tables it selected does not count either: those that it left alone have come as far before.
+        self._record = msgspec.structs.replace(JobRecord.of(self._job).going_on(record), earlier=())
         self._write()
+
+    def put_aside(self, tables: Iterable[SetAside]) -> None:
+        """Do not go on with *tables* until somebody brings them back; those that are aside already stay so.
+
+        A job that begins with this begins in the middle of its log.
+
+        Raises:
+            AccessError: The record cannot be written.
+        """
+        record, new = self._record, {one.name: one for one in tables}
+        others = tuple(one for one in record.set_aside if one.name not in new)
+        from_first = False if self._is_new else record.from_first
+        self._note(msgspec.structs.replace(record, set_aside=(*others, *new.values()), from_first=from_first))
 
     def take_back(self, built: JobRecord, targets: Iterable[tuple[str, str, Mode]]) -> None:
         """Go on with all tables that were set aside.
@@ -215,7 +238,7 @@ class RecordKeeper:
                 targets.add((*TableName.parse(table.source_table), table.mode))
         complete = {name for name, is_complete in learned.complete.items() if is_complete}
         incomplete = set(learned.complete) - complete
-        stopped = {one.name for one in batch.set_aside}
+        over = {one.name for one in batch.set_aside} | learned.returned
         scope = learned.scope.to_json()
         self._note(
             msgspec.structs.replace(
@@ -224,14 +247,19 @@ class RecordKeeper:
                 targets=tuple(sorted(one for one in targets if one[:2] not in learned.gone)),
                 complete=_sorted(complete, set(before.complete) - incomplete),
                 incomplete=_sorted(incomplete, set(before.incomplete) - complete),
-                set_aside=(*(one for one in before.set_aside if one.name not in stopped), *batch.set_aside),
+                set_aside=(*(one for one in before.set_aside if one.name not in over), *batch.set_aside),
+                snapshots=tuple(one for _, one in sorted(learned.snapshots.items())),
+                verified=_verified(before.verified, batch),
+                before=_states(before, batch.batch_id),
                 scope=ScopeRecord(batch_id=batch.batch_id, before=before.scope.at(batch.batch_id), after=scope),
             )
         )
 
     def _note(self, record: JobRecord) -> None:
-        # A scope that stays the same needs no new file in every batch: before it and after it are one.
-        is_same = msgspec.structs.replace(record, scope=self._record.scope) == self._record
+        # What stays the same needs no new file in every batch: before it and after it are one.
+        old = self._record
+        is_same = msgspec.structs.replace(record, scope=old.scope, before=old.before) == old
+        is_same = is_same and _states(record, 0) == msgspec.structs.replace(record.before, batch_id=0)
         if not is_same or record.scope.before != record.scope.after or record.scope.after != self._record.scope.after:
             self._record = record
             self._write()
@@ -261,17 +289,46 @@ class RecordKeeper:
 
 
 _Name = TypeVar("_Name", bound=tuple[str, ...])
-_LEARNED = ("tables", "targets", "from_first", "complete", "incomplete", "set_aside", "scope")
 
 
-def _with_learned(record: JobRecord, other: JobRecord) -> JobRecord:
-    return msgspec.structs.replace(record, **{name: getattr(other, name) for name in _LEARNED})
+def _verified(before: Iterable[Verified], batch: BatchProgress) -> tuple[Verified, ...]:
+    """The newest proofs of targets after a batch."""
+    known = {(one.database, one.table, one.mode): one for one in before}
+    for proof in filter(None, (table.verified for table in batch.tables)):
+        (database, table), mode = proof.name, proof.mode
+        known[database, table, mode] = Verified(
+            database=database,
+            table=table,
+            mode=mode,
+            gtids=proof.gtids,
+            rows=proof.rows,
+            commit_time=proof.commit_time,
+        )
+    return tuple(one for _, one in sorted(known.items()))
+
+
+def _states(record: JobRecord, batch_id: int) -> TableStates:
+    """What *record* has of tables before a batch that it is told of."""
+    states = record.states(batch_id)
+    return TableStates(
+        batch_id=batch_id,
+        complete=states.complete,
+        incomplete=states.incomplete,
+        set_aside=states.set_aside,
+        snapshots=states.snapshots,
+    )
 
 
 def _lacking(record: JobRecord) -> JobRecord:
     """After changes were lost: any table may lack some, also those that the job meets later."""
+    incomplete = _sorted(record.tables, record.complete, record.incomplete)
+    snapshots = tuple(
+        msgspec.structs.replace(one, problem="changes of the table were lost") if one.is_open else one
+        for one in record.snapshots
+    )
+    before = msgspec.structs.replace(record.before, complete=(), incomplete=incomplete, snapshots=snapshots)
     return msgspec.structs.replace(
-        record, from_first=False, complete=(), incomplete=_sorted(record.tables, record.complete, record.incomplete)
+        record, from_first=False, complete=(), incomplete=incomplete, snapshots=snapshots, before=before
     )
 
 

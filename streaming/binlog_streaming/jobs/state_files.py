@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from binlog_format.errors import storage_error
 from binlog_streaming.lake.store import store_at
+from binlog_streaming.settings.publish_model import PublishJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from binlog_streaming.settings.model import Job
+    from binlog_streaming.settings.job_file import AnyJob
 
 
 class StateFolder:
@@ -55,6 +56,17 @@ class StateFolder:
         except OSError as error:
             raise storage_error(f"{self.directory}/{name}", "write", error) from error
 
+    def create(self, name: str, content: bytes) -> bool:
+        """Make a file; False: there is one of this name, which stays as it is.
+
+        Raises:
+            StorageError, AccessError: It cannot be written.
+        """
+        try:
+            return self._store.create(name, content)
+        except OSError as error:
+            raise storage_error(f"{self.directory}/{name}", "write", error) from error
+
     def names(self, folder: str) -> Iterator[str]:
         """Files in a folder of it, those in folders there included; nothing where that is not there.
 
@@ -76,6 +88,11 @@ class StateFolder:
         self._store.clear()
 
 
-def state_of(job: Job) -> StateFolder:
+def state_of(job: AnyJob) -> StateFolder:
     """Where a job keeps its state: its checkpoint, which Spark and we write to."""
-    return StateFolder(job.checkpoint, job.sink.storage)
+    return StateFolder(job.checkpoint, storage_of(job))
+
+
+def storage_of(job: AnyJob) -> Mapping[str, str]:
+    """Access to the object stores of a job; one that publishes has none."""
+    return {} if isinstance(job, PublishJob) else job.sink.storage

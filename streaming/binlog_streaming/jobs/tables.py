@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.jobs.log_tables import FoundTable
     from binlog_streaming.lake.target import Target
+    from binlog_streaming.plan.snapshots import TableSnapshot
     from binlog_streaming.settings.model import Job, TableRule
 
 
@@ -56,6 +57,7 @@ class TableReport:
         targets: One for each mode.
         changes: Rows inserted, updated and deleted in the part of the log that was looked at.
         complete: Whether all its rows lie in what was read, or will be; None: nothing is known.
+        snapshot: The newest snapshot of it that the job has read of; None: there is none.
         problems: Why the job would stop at it.
         warnings: What may surprise.
     """
@@ -70,6 +72,7 @@ class TableReport:
     problems: tuple[str, ...]
     warnings: tuple[str, ...]
     complete: bool | None = None
+    snapshot: TableSnapshot | None = None
 
 
 def report_table(job: Job, found: FoundTable, rule_number: int, query_id: str | None) -> TableReport:

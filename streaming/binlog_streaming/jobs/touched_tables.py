@@ -109,11 +109,13 @@ class TouchedTables:
     ) -> Iterator[TableName]:
         # Names of databases that are dropped go into the last one.
         from binlog_format.views.selection import Selection
+        from binlog_format.views.snapshot_events import SnapshotEvents
 
         tables = TableFilter(self._options.table_expressions, self._options.exclude_tables)
-        selection = Selection(tables, groups)
+        selection, snapshots = Selection(tables, groups), SnapshotEvents()
         for block in self._watched.log.committed_blocks(start, stop):
-            for touched in selection.of(block):
+            _, resolved = snapshots.take(block, selection.resolved(block))
+            for touched in filter(selection.wants, resolved):
                 yield TableName(touched.layout.database, touched.layout.table)
             for statement in _statements(block, groups):
                 for change in table_changes(statement, self._decoding):
@@ -121,6 +123,8 @@ class TouchedTables:
                         dropped.add(change.database)
                     else:
                         yield from _names(change)
+        for mark in snapshots.marks:
+            yield TableName(str(mark["database"]), str(mark["table"]))
 
 
 def _statements(block: Block, groups: GroupFilter) -> Iterator[DdlStatement]:

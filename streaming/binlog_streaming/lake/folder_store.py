@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -16,6 +17,10 @@ from binlog_streaming.lake.store import UNFINISHED, NewFile, Store, StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+_NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
+"""Another file system, or one without links; a file of another user (fs.protected_hardlinks); too many links."""
 
 
 class FolderStore(Store):
@@ -77,6 +82,19 @@ class FolderStore(Store):
         path.parent.mkdir(parents=True, exist_ok=True)
         self._written_to.add(path.parent)
         return _FolderFile(self._folder, path)
+
+    def link(self, path: str, name: str) -> bool:
+        """See `Store`: on the same file system, where the system allows it."""
+        target = self._folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(path, target)
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                return False
+            raise
+        sync_folder(target.parent)
+        return True
 
     def files(self, folder: str = "", *, after: str = "") -> Iterator[StoredFile]:
         """See `Store`."""

@@ -112,6 +112,11 @@ class Store(ABC):
     def new_file(self, name: str) -> NewFile:
         """Begin a large file under a name that nobody else uses."""
 
+    def link(self, path: str, name: str) -> bool:
+        """Let a local file that is never changed again be there, too, without a copy; False: it cannot be linked."""
+        del path, name
+        return False
+
     @abstractmethod
     def files(self, folder: str = "", *, after: str = "") -> Iterator[StoredFile]:
         """Files of a folder and of those in it; by name, from behind *after* on where that spares a look at others."""

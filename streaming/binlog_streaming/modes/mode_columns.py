@@ -24,6 +24,9 @@ VERSION_POSITION = "_position"
 CASCADED_FROM = pa.field("_cascaded_from", pa.string())
 """Of a changelog with what foreign keys do: of rows that no log has the table whose change was carried on."""
 
+SNAPSHOT = pa.field("_snapshot", pa.string())
+"""Of a changelog, of existing rows that a snapshot put into the log: which one; null: the row is a change."""
+
 MARK_FIELDS = (pa.field(DELETED, pa.bool_()), pa.field(DELETED_AT, COMMIT_TIME_TYPE))
 """Of a mirror whose deleted rows stay."""
 
@@ -41,13 +44,22 @@ def mode_schema(
     schema: pa.Schema,
     deletes: Deletes = Deletes.REMOVE,
     on_cascade: OnCascade = OnCascade.FAIL,
+    *,
+    has_existing: bool = False,
 ) -> pa.Schema:
     """Columns of a target that keeps a table with the columns *schema*: those, then the mode's own.
+
+    Args:
+        mode: What it holds.
+        schema: Of the table.
+        deletes: What becomes of deleted rows.
+        on_cascade: What becomes of what foreign keys do.
+        has_existing: Some rows are existing ones that a snapshot put into the log.
 
     Raises:
         TableError: `COLUMN_NAME`: a column is called like one of the mode's own.
     """
-    own = _own_fields(mode, deletes, on_cascade)
+    own = _own_fields(mode, deletes, on_cascade, has_existing=has_existing)
     taken = {field.name for field in own}
     # Most formats do not tell upper case from lower case in names of columns.
     if clash := [name for name in schema.names if name.lower() in taken]:
@@ -59,9 +71,10 @@ def mode_schema(
     return pa.schema([*schema, *own])
 
 
-def _own_fields(mode: Mode, deletes: Deletes, on_cascade: OnCascade) -> Sequence[pa.Field]:
+def _own_fields(mode: Mode, deletes: Deletes, on_cascade: OnCascade, *, has_existing: bool) -> Sequence[pa.Field]:
     if mode is Mode.CHANGELOG:
-        return (*CHANGE_FIELDS, CASCADED_FROM) if on_cascade is OnCascade.APPLY else CHANGE_FIELDS
+        cascaded = (CASCADED_FROM,) if on_cascade is OnCascade.APPLY else ()
+        return (*CHANGE_FIELDS, *cascaded, *((SNAPSHOT,) if has_existing else ()))
     if mode is Mode.SCD2:
         return VERSION_FIELDS
     return MARK_FIELDS if deletes is Deletes.MARK else ()

@@ -19,7 +19,7 @@ from binlog_format.views.changefeed import commit_versions
 from binlog_format.views.columns import COMMIT_TIME_TYPE
 from binlog_format.views.index.table_index import TableIndex
 from binlog_streaming.ahead import ahead
-from binlog_streaming.modes.absent_columns import NO_FACTS, AbsentFacts, absent_facts
+from binlog_streaming.modes.partial.absent_columns import NO_FACTS, AbsentFacts, absent_facts
 from binlog_streaming.modes.place_texts import place_texts
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Piece:
         layout: What the rows look like.
         gtid_sources: What `gtid_source` in `groups` counts.
         decoding: How rows become values.
+        snapshot: Of which these are existing rows, all of them inserts; empty: they are changes.
     """
 
     images: Images
@@ -67,6 +68,7 @@ class Piece:
     layout: TableLayout
     gtid_sources: tuple[GtidSource, ...] = ()
     decoding: Decoding = DEFAULT_DECODING
+    snapshot: str = ""
 
     def places(self) -> tuple[Indices, Indices]:
         """Of each image the number of its group, growing in log order, and that of its event in the group."""
@@ -158,6 +160,11 @@ class StepImages:
     def kinds(self) -> NDArray[np.uint8]:
         """`ImageKind` of each image."""
         return _joined([piece.images.table["kind"] for piece in self.pieces], np.uint8)
+
+    @cached_property
+    def existing(self) -> Mask:
+        """Which images are existing rows that a snapshot put into the log."""
+        return _joined([np.full(len(piece.images.table), bool(piece.snapshot)) for piece in self.pieces], np.bool_)
 
     @cached_property
     def ranks(self) -> Indices | None:
@@ -265,7 +272,8 @@ def load_pieces(indexes: Iterable[TableIndex], log: Log, decoding: Decoding = DE
         for part in ahead(index.pieces(log)):
             images = read_images(part.data, part.events, part.rows, part.layout, decoding=decoding)
             if len(images.table):
-                pieces.append(Piece(images, part.events, part.groups, images.layout, part.gtid_sources, decoding))
+                sources = part.gtid_sources
+                pieces.append(Piece(images, part.events, part.groups, images.layout, sources, decoding, index.snapshot))
     pieces.sort(key=Piece.start)
     return pieces
 
@@ -296,7 +304,7 @@ def _outline(index: TableIndex, decoding: Decoding) -> Piece:
     layout = decoding.shown(index.layout)
     slots, cells = np.zeros(len(layout.columns), np.int64), np.empty((0, len(table)), np.int32)
     images = Images(layout, outline.data, table, cells, slots, decoding)
-    return Piece(images, outline.events, outline.groups, layout, index.gtid_sources, decoding)
+    return Piece(images, outline.events, outline.groups, layout, index.gtid_sources, decoding, index.snapshot)
 
 
 def _ends_of(piece: Piece) -> Piece:

@@ -13,7 +13,7 @@ from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.keys.sorting import ascending, integers
 from binlog_streaming.lake.row_values import row_ids
-from binlog_streaming.modes.absent_columns import WHOLE_IMAGES_HINT, with_default
+from binlog_streaming.modes.partial.absent_columns import WHOLE_IMAGES_HINT, with_default
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

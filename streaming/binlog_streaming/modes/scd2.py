@@ -2,7 +2,8 @@
 
 Every change of a step makes a version, also one that the step itself supersedes. An insert and an update begin one;
 what comes next with the same key ends it, at the commit time of that. An update that changes the key ends a version of
-the old key and begins one of the new key. An update that changes nothing makes no version.
+the old key and begins one of the new key. An update that changes nothing makes no version, nor does an
+existing row that a snapshot brings again: a chunk's row is what the source table had at that place of the log.
 
 Versions that begin and end in the same second are told apart by `_position`: the places of the changes that began them,
 as text that sorts as the log does.
@@ -18,30 +19,40 @@ import pyarrow as pa
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.change import Change, Patches
-from binlog_streaming.lake.row_values import comparable_table, equal_rows
+from binlog_streaming.lake.conforming import conformed_table
+from binlog_streaming.lake.find import Search
+from binlog_streaming.lake.row_values import comparable_table, equal_rows, matching_rows
 from binlog_streaming.modes.mode_columns import IS_CURRENT, VALID_TO, VERSION_FIELDS
 from binlog_streaming.modes.pieces import NO_IMAGE
+from binlog_streaming.modes.reference_values import rows_matching
 from binlog_streaming.modes.row_keys import KeyTable
 from binlog_streaming.modes.whole_images import WholeImages
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from binlog_streaming.lake.target import Target
     from binlog_streaming.modes.pieces import StepImages
 
     Indices = NDArray[np.int64]
     Mask = NDArray[np.bool_]
 
+    CurrentRows = Callable[[pa.Table], pa.Table]
+    """From keys to the versions of the target that hold and have them (others may be among them), in any order."""
 
-def scd2_change(images: StepImages, schema: pa.Schema, keys: Sequence[int]) -> Change:
+
+def scd2_change(
+    images: StepImages, schema: pa.Schema, keys: Sequence[int], current: CurrentRows | None = None
+) -> Change:
     """Versions that come new (`appends`), and the current ones that end (`patches`).
 
     Args:
         images: Of the step.
         schema: Columns of the table, without those of the mode.
         keys: Indices of the key columns.
+        current: Finds versions that hold, for existing rows of a snapshot; None: the target has none.
 
     Raises:
         UnsupportedError: `ROW_IMAGE`: columns are missing from the images.
@@ -54,13 +65,14 @@ def scd2_change(images: StepImages, schema: pa.Schema, keys: Sequence[int]) -> C
     order = images.in_log_order()
     order = order[counts[order]]
     order = order[np.argsort(ids[order], kind="stable")]
+    if images.existing.any():
+        order = order[~_repeats(whole, key_table, order, _is_first(ids[order]), current)]
     # Now what happens to a key stands together, in log order; each event ends what the one before it began.
-    same_key = ids[order[1:]] == ids[order[:-1]]
+    is_first = _is_first(ids[order])
+    same_key = ~is_first[1:]
     ends = np.full(len(order), NO_IMAGE, dtype=np.int64)
     ends[:-1][same_key] = order[1:][same_key]
     begins = np.isin(images.kinds[order], (ImageKind.INSERT, ImageKind.UPDATE_AFTER))
-    is_first = np.ones(len(order), dtype=np.bool_)
-    is_first[1:] = ~same_key
     return Change(
         upserts=pa.schema([*schema, *VERSION_FIELDS]).empty_table(),
         deletes=key_table.taken(order[:0]),
@@ -68,6 +80,37 @@ def scd2_change(images: StepImages, schema: pa.Schema, keys: Sequence[int]) -> C
         appends=_versions(whole, order[begins], ends[begins]),
         current=IS_CURRENT,
     )
+
+
+def _repeats(whole: WholeImages, keys: KeyTable, order: Indices, first: Mask, current: CurrentRows | None) -> Mask:
+    # Which images of *order* (those with the same key together, in log order; *first*: with which a key begins) are
+    # existing rows whose version is there already: a change before it, or an earlier snapshot, gave the same values.
+    same = np.zeros(len(order), dtype=np.bool_)
+    existing = whole.images.existing[order]
+    after = np.flatnonzero(existing & ~first)
+    after = after[np.isin(whole.images.kinds[order[after - 1]], (ImageKind.INSERT, ImageKind.UPDATE_AFTER))]
+    now, before = (comparable_table(whole.rows(order[places]).columns) for places in (after, after - 1))
+    same[after] = equal_rows(now, before)
+    first_existing = np.flatnonzero(existing & first)
+    if current is not None and len(first_existing):
+        wanted = keys.taken(order[first_existing])
+        same[first_existing] = _are_there(whole.rows(order[first_existing]), wanted, current(wanted))
+    return same
+
+
+def _are_there(rows: pa.Table, keys: pa.Table, found: pa.Table) -> Mask:
+    same = np.zeros(rows.num_rows, dtype=np.bool_)
+    places = matching_rows(found.select(keys.column_names), keys)
+    have = np.flatnonzero(places >= 0)
+    held = found.select(rows.column_names).take(places[have])
+    now = conformed_table(rows.take(have), held.schema)
+    same[have] = equal_rows(comparable_table(now.columns), comparable_table(held.columns))
+    return same
+
+
+def _is_first(ids: Indices) -> Mask:
+    # Of keys that stand together.
+    return np.append(True, ids[1:] != ids[:-1])[: len(ids)]
 
 
 def _versions(whole: WholeImages, begins: Indices, ends: Indices) -> pa.Table:
@@ -110,3 +153,14 @@ def _unchanged(whole: WholeImages, after: Indices, keys: Sequence[int]) -> Indic
         now, before = (comparable_table([whole.values(column, numbers)]) for numbers in (after, after - 1))
         after = after[equal_rows(now, before)]
     return after
+
+
+def current_rows(target: Target, keys: pa.Table) -> pa.Table:
+    """The versions that hold whose every key column has a value that is in that column of *keys*; all columns."""
+
+    def matches(rows: pa.RecordBatch) -> Mask:
+        mask: Mask = rows_matching(rows, keys) & rows.column(IS_CURRENT).to_numpy(zero_copy_only=False)
+        return mask
+
+    search = Search((*keys.column_names, IS_CURRENT), matches, (keys,), IS_CURRENT)
+    return target.select(search, target.schema().names)

@@ -9,7 +9,7 @@ image counts of (`last_only`) no more than that.
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -48,6 +48,7 @@ _PLACE_DTYPE = np.dtype(
         ("event_no", np.int64),
         ("row_no", np.int32),
         ("kind", np.uint8),  # ImageKind
+        ("snapshot", np.int64),  # number in `_Shipped.snapshots`
     ]
 )
 """What a shard knows of an image beside its values."""
@@ -99,12 +100,13 @@ def sharded(
     columns = [one_array(images.values(index, field.type, chosen)) for index, field in enumerate(schema)]
     rows = pa.RecordBatch.from_arrays(columns, schema=schema)
     absent = {index: images.absent_mask(index)[chosen] for index in range(len(schema))} if images.has_absent else {}
-    layout = images.pieces[-1].layout
+    layout, snapshots = images.pieces[-1].layout, _snapshots(images)
     edges = np.searchsorted(shards[chosen], np.arange(count + 1))
     for shard in np.flatnonzero(edges[1:] > edges[:-1]).tolist():
         part = slice(int(edges[shard]), int(edges[shard + 1]))
         own = {index: mask[part] for index, mask in absent.items() if mask[part].any()}
-        shipped = _Shipped(_ipc(rows.slice(part.start, part.stop - part.start)), places[part], own, layout)
+        content = _ipc(rows.slice(part.start, part.stop - part.start))
+        shipped = _Shipped(content, places[part], own, layout, snapshots)
         yield shard, pickle.dumps(shipped, protocol=pickle.HIGHEST_PROTOCOL)
 
 
@@ -123,7 +125,7 @@ def gathered(messages: Iterable[bytes], decoding: Decoding = DEFAULT_DECODING) -
         shipped = pickle.loads(message)
         if isinstance(shipped, Exception):
             raise shipped
-        pieces.append(shipped.piece(decoding))
+        pieces += shipped.pieces(decoding)
     pieces.sort(key=Piece.start)
     return pieces
 
@@ -172,6 +174,7 @@ def _hashes(array: pa.Array) -> NDArray[np.uint64]:
 
 def _places(images: StepImages, chosen: Indices) -> Table:
     parts: dict[str, list[NDArray[np.generic]]] = {name: [] for name in _PLACE_DTYPE.names or ()}
+    snapshots = _snapshots(images)
     for piece in images.pieces:
         table = piece.images.table
         event = table["event"].astype(np.int64)
@@ -180,6 +183,7 @@ def _places(images: StepImages, chosen: Indices) -> Table:
             parts[name].append(piece.groups[name][group])
         parts["event_no"].append(piece.events["event_no"][event])
         parts["row_no"].append(table["row_no"])
+        parts["snapshot"].append(np.full(len(table), snapshots.index(piece.snapshot)))
     places = np.zeros(len(chosen), _PLACE_DTYPE)
     for name, columns in parts.items():
         if columns:
@@ -187,15 +191,33 @@ def _places(images: StepImages, chosen: Indices) -> Table:
     return places
 
 
+def _snapshots(images: StepImages) -> tuple[str, ...]:
+    return tuple(sorted({piece.snapshot for piece in images.pieces}))
+
+
 @dataclass(frozen=True, slots=True)
 class _Shipped:
-    # Images of one shard on their way: Arrow IPC, `_PLACE_DTYPE`, which images lack columns, the layout of the last.
+    # Images of one shard on their way: Arrow IPC, `_PLACE_DTYPE`, which images lack columns, the layout of the last,
+    # and what they are existing rows of.
     rows: bytes
     places: Table
     absent: dict[int, Mask]
     layout: TableLayout
+    snapshots: tuple[str, ...]
 
-    def piece(self, decoding: Decoding) -> Piece:
+    def pieces(self, decoding: Decoding) -> list[Piece]:
+        """One for each snapshot, and one for changes, as far as there are any."""
+        whole = self._piece(decoding)
+        if len(self.snapshots) == 1:
+            return [replace(whole, snapshot=self.snapshots[0])]
+        chosen = [np.flatnonzero(self.places["snapshot"] == number) for number in range(len(self.snapshots))]
+        return [
+            replace(whole, images=whole.images.select(rows), snapshot=snapshot)
+            for snapshot, rows in zip(self.snapshots, chosen, strict=True)
+            if len(rows)
+        ]
+
+    def _piece(self, decoding: Decoding) -> Piece:
         places = self.places
         new_group, new_event = np.ones((2, len(places)), np.bool_)
         for name in ("file_no", "page", "chunk"):

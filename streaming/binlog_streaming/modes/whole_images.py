@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from binlog_format.errors import UnsupportedError
 from binlog_format.rows.images import ImageKind
-from binlog_streaming.modes.absent_columns import WHOLE_IMAGES_HINT, with_default
+from binlog_streaming.modes.partial.absent_columns import WHOLE_IMAGES_HINT, with_default
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,10 +10,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from binlog_connector.schema.snapshot_marks import (
+    Purpose,
+    RepairBegun,
+    RepairEnded,
+    SnapshotBegun,
+    SnapshotCancelled,
+    SnapshotChunk,
+    SnapshotEnded,
+    TableProved,
+)
 from binlog_connector.schema.statement_errors import events_lost_error, statement_error
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
     EventsLost,
+    NotUnderstood,
+    PartitionsEmptied,
     RowsChanged,
     TableCreated,
     TableDropped,
@@ -28,6 +40,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_connector.schema.snapshot_marks import SnapshotChange
     from binlog_connector.schema.table_changes import StatementChange, TableChange
     from binlog_format.position import Position
     from binlog_streaming.plan.batch_plan import LogPlace
@@ -35,6 +48,7 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.cascades import Carried
     from binlog_streaming.plan.kept import KeptTable
     from binlog_streaming.plan.memory import JobMemory
+    from binlog_streaming.plan.snapshots import Snapshots
 
 _NAMED_MAX = 10
 """Tables that an error names."""
@@ -64,6 +78,7 @@ class Admission:
         find: The table of the job that has a name; None: there is none.
         known: Tables of the job that exist, or existed, as far as that is known by now.
         fail_on_data_loss: Stop where the server states that it did not log changes.
+        snapshots: What snapshots do to tables.
         tells_texts: Whether errors show the text of statements.
         refusals: The first refusal of each table that has one.
     """
@@ -72,6 +87,7 @@ class Admission:
     find: Callable[[TableName], KeptTable | None]
     known: Callable[[], Sequence[TableName]]
     fail_on_data_loss: bool
+    snapshots: Snapshots
     tells_texts: bool = True
     refusals: dict[TableName, Refusal] = field(default_factory=dict)
     _states: dict[TableName, bool | None] = field(default_factory=dict)
@@ -83,8 +99,8 @@ class Admission:
         """Whether all rows of a table lie in what was read, of tables that the batch meets."""
         return {name: state for name, state in self._states.items() if state is not None}
 
-    def take(self, statement: DdlStatement, changes: Sequence[StatementChange]) -> None:
-        """The next statement, and what it does to tables.
+    def take(self, statement: DdlStatement, changes: Sequence[StatementChange | SnapshotChange]) -> None:
+        """The next statement, or mark of a snapshot, and what it does to tables.
 
         Raises:
             DataLossError: `LOST_EVENTS`.
@@ -98,14 +114,18 @@ class Admission:
                 if self.fail_on_data_loss:
                     raise events_lost_error(statement)
                 self._let_lack(self.known())
-            else:
+            elif isinstance(change, SnapshotBegun | SnapshotChunk | SnapshotEnded | SnapshotCancelled):
+                self._take_mark(statement, change)
+            elif isinstance(change, RepairBegun | RepairEnded):
+                self.snapshots.repair(statement, change)
+            elif not isinstance(change, TableProved):
                 self._take_change(statement, change)
 
     def take_cascade(self, carried: Carried) -> None:
         """A change of a parent, before the next statement."""
         child = carried.cascade.child
         table = self.find(child)
-        if table is None:
+        if table is None or not self.snapshots.is_live(child, carried.place):
             return
         # Whatever takes over what is kept aside lacks these changes then, and is refused for it.
         self._let_lack([child])
@@ -123,12 +143,12 @@ class Admission:
         lacking = {}
         for name in dict.fromkeys((*first_rows, *self._renamed_in)):
             table, is_complete = self.find(name), self._is_complete(name)
-            if table is None or is_complete is None:
+            if table is None or is_complete is None or not self.snapshots.is_live(name):
                 continue
             self._states.setdefault(name, is_complete)
             # What was let in before goes on.
-            is_let_in = name in self.memory.complete or name in self._ignoring or _is_let_in(table)
-            if not is_complete and not is_let_in:
+            is_let_in = name in self.memory.complete or name in self._ignoring or name in self.snapshots.tables
+            if not is_complete and not is_let_in and not _is_let_in(table):
                 place, gtid = self._renamed_in.get(name) or ((first_rows[name], 0), None)
                 lacking[name] = (place, gtid)
         for name, (place, gtid) in lacking.items():
@@ -157,17 +177,68 @@ class Admission:
             return self.memory.complete.get(name, self.memory.from_first)
         return None
 
+    def _take_mark(
+        self, statement: DdlStatement, change: SnapshotBegun | SnapshotChunk | SnapshotEnded | SnapshotCancelled
+    ) -> None:
+        table = self.find(change.name)
+        if table is None:
+            return
+        if isinstance(change, SnapshotBegun):
+            self._take_begin(statement, change, table)
+        elif isinstance(change, SnapshotChunk):
+            key = table.rule.keys or self.snapshots.key_of(change.snapshot)
+            self.snapshots.take_chunk(statement, change, has_key=bool(key))
+        elif isinstance(change, SnapshotCancelled):
+            self.snapshots.cancel(change)
+        elif self.snapshots.end(statement, change):
+            self._states[change.name] = True
+
+    def _take_begin(self, statement: DdlStatement, begun: SnapshotBegun, table: KeptTable) -> None:
+        name, place = begun.name, (statement.position, statement.event_no)
+        is_complete = self._is_complete(name)
+        # What stopped it before is over; rows before a start that nobody saw would have stopped it, too.
+        is_live = self.snapshots.is_live(name, place) and self.refusals.pop(name, None) is None
+        is_let_in = name in self.memory.complete or name in self._ignoring or _is_let_in(table)
+        is_live = is_live and (is_complete is not False or is_let_in)
+        lacks_changes = is_complete is not True and name in (self.memory.written or ())
+        empties = begun.purpose is Purpose.RESYNC or not is_live or lacks_changes
+        self.snapshots.begin(statement, begun, is_live=is_live, empties=empties)
+        if empties or is_complete is not True:
+            self._states[name] = False
+
     def _take_change(self, statement: DdlStatement, change: TableChange) -> None:
+        self._stop_snapshots(statement, change)
         if isinstance(change, TableRenamed):
             self._take_rename(statement, change)
         elif isinstance(change, DatabaseDropped):
-            self._states.update((name, True) for name in self.known() if name.database == change.database)
+            for name in self.known():
+                if name.database == change.database:
+                    self._begin_anew(name, statement)
         elif (
             (isinstance(change, TableCreated) and not change.if_not_exists)
             or isinstance(change, TableDropped)
             or (isinstance(change, TableTruncated) and self._empties(change.name))
         ) and self.find(change.name) is not None:
-            self._states[change.name] = True
+            self._begin_anew(change.name, statement)
+
+    def _begin_anew(self, name: TableName, statement: DdlStatement) -> None:
+        # All rows that it has from here on come after this place.
+        self._states[name] = True
+        self.snapshots.go_live(name, (statement.position, statement.event_no))
+
+    def _stop_snapshots(self, statement: DdlStatement, change: TableChange) -> None:
+        if isinstance(change, TableTruncated | PartitionsEmptied) or getattr(change, "if_not_exists", False):
+            return  # the columns stay
+        names: Sequence[TableName]
+        if isinstance(change, TableRenamed):
+            names = (change.old, change.new)
+        elif isinstance(change, DatabaseDropped):
+            names = [name for name in self.snapshots.tables if name.database == change.database]
+        else:
+            names = change.names if isinstance(change, NotUnderstood) else (change.name,)
+        problem = f"the table was changed at {statement.position} before all chunks were read"
+        for name in names:
+            self.snapshots.stop(name, problem, (statement.position, statement.event_no))
 
     def _empties(self, name: TableName) -> bool:
         table = self.find(name)
@@ -176,7 +247,8 @@ class Admission:
     def _take_rename(self, statement: DdlStatement, change: TableRenamed) -> None:
         place = (statement.position, statement.event_no)
         refused = self.refusals.get(change.old)
-        if self.find(change.new) is not None and self.memory.from_first is not None:
+        is_live = self.snapshots.is_live(change.new, place)
+        if is_live and self.find(change.new) is not None and self.memory.from_first is not None:
             is_complete = self._is_complete(change.old) if self.find(change.old) is not None else False
             self._states[change.new] = is_complete
             if is_complete is False:
@@ -184,12 +256,14 @@ class Admission:
         if self.find(change.new) is not None and refused is not None:
             self.refusals.setdefault(change.new, Refusal(place, statement.gtid, refused.error))
         if self.find(change.old) is not None:
-            self._states[change.old] = True  # nothing has this name any more
+            self._begin_anew(change.old, statement)  # nothing has this name any more
 
     def _take_rows_changed(self, statement: DdlStatement, changed: RowsChanged) -> None:
         names = self.known() if changed.names is None else [one for name in changed.names for one in name.spellings]
-        tables = [table for name in dict.fromkeys(names) if (table := self.find(name)) is not None]
-        if changed.names is None and not tables and not self.memory.from_first:
+        place = (statement.position, statement.event_no)
+        known = [table for name in dict.fromkeys(names) if (table := self.find(name)) is not None]
+        tables = [table for table in known if self.snapshots.is_live(table.name, place)]
+        if changed.names is None and not known and not self.memory.from_first:
             raise statement_error(statement, None, changed, tells_text=self.tells_texts)
         failing = tuple(
             table.name for table in tables if table.rule.on_statement is OnRowStatement.FAIL and not table.is_aside
@@ -199,11 +273,13 @@ class Admission:
         for name in failing:
             about = None if changed.names is None else failing
             error = statement_error(statement, about, changed, tells_text=self.tells_texts)
-            place = (statement.position, statement.event_no)
             self.refusals.setdefault(name, Refusal(place, statement.gtid, error))
 
     def _let_lack(self, names: Sequence[TableName]) -> None:
         # Those that lacked nothing before are let in.
+        names = [name for name in names if self.snapshots.is_live(name)]
+        for name in names:
+            self.snapshots.stop(name, "changes of the table are missing in the log")
         self._ignoring.update(name for name in names if self._is_complete(name) is not False)
         self._states.update((name, False) for name in names)
 
@@ -222,6 +298,7 @@ def incomplete(name: TableName, lacking: Iterable[TableName] = ()) -> TableError
         "INCOMPLETE",
         f"{name}: its rows begin before the part of the log that is read: there is no CREATE TABLE or TRUNCATE of it "
         f"in that part, and the log does not begin with the server's first transaction{told}",
-        hint='A target would lack all earlier rows. Set begin = "empty" for this table if it was empty then, or if '
-        "gaps are wanted; or keep it with mode changelog; or leave it out (option source.excludeTables)",
+        hint='A target would lack all earlier rows. Set begin = "snapshot" for this table, and take its rows with '
+        'binlog-stream snapshot; or begin = "empty" if it was empty then, or if gaps are wanted; or keep it with mode '
+        "changelog; or leave it out (option source.excludeTables)",
     )

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_connector.schema.snapshot_marks import SnapshotChange
     from binlog_connector.schema.table_changes import TableChange
     from binlog_format.position import Position
     from binlog_streaming.plan.cascade_links import LinkedRowsStep
@@ -41,6 +42,8 @@ class IndexPart:
         updates: The same.
         deletes: The same.
         size: Bytes of the row events, expanded.
+        snapshot: Of which these are chunks; empty: they are changes.
+        is_repair: They are rows of a repair, which are applied as changes are.
     """
 
     start: Position
@@ -50,6 +53,8 @@ class IndexPart:
     updates: int
     deletes: int
     size: int
+    snapshot: str = ""
+    is_repair: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +75,15 @@ class RowsStep:
     after: LogPlace | None = None
     before: LogPlace | None = None
 
+    @property
+    def is_repair(self) -> bool:
+        """Whether these are rows of a repair, which a changelog does not have."""
+        return all(part.is_repair for part in self.parts)
+
 
 @dataclass(frozen=True, slots=True)
 class ChangeStep:
-    """What a statement does to tables.
+    """What a statement, or a mark of a snapshot, does to tables.
 
     Attributes:
         number: `Ticket.step`.
@@ -84,7 +94,7 @@ class ChangeStep:
     """
 
     number: int
-    change: TableChange
+    change: TableChange | SnapshotChange
     statement: DdlStatement
     tables: tuple[TableName, ...]
     overwritten: frozenset[TableName] = frozenset()

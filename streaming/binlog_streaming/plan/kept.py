@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from binlog_connector.schema.ghosts import ghost_of
+from binlog_format.views.snapshot_events import SNAPSHOT_DATABASE
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.lake.store import target_uri
 from binlog_streaming.settings.model import Deletes, Mode, OnPartitionDrop, OnStatement
@@ -35,6 +36,8 @@ class KeptTable:
         is_aside: No rule selects it; it is kept aside, because it may take the place of a table that is selected.
         known: Targets of which a batch takes it that they are there, as batches before have written them.
         complete: Whether all of its rows lie in what was read; None: as its targets state already.
+        complete_from: Of a table that is complete: number of the step from which on it is.
+        completing: A snapshot of it began: rows may be missing that the server has.
         set_aside: Why it does not go on; its targets are told.
     """
 
@@ -43,7 +46,13 @@ class KeptTable:
     is_aside: bool = False
     known: frozenset[Mode] = frozenset()
     complete: bool | None = None
+    complete_from: int = 0
+    completing: bool = False
     set_aside: SetAside | None = None
+
+    def complete_at(self, step: int) -> bool | None:
+        """What targets state of `complete` from the step with a number on."""
+        return self.complete and step >= self.complete_from
 
     def uri(self, directory: str, mode: Mode) -> str:
         """Place of a target.
@@ -85,6 +94,8 @@ class KeptTables:
 
     def rule(self, name: TableName) -> TableRule | None:
         """The rule that selects a table."""
+        if name.database == SNAPSHOT_DATABASE:
+            return None
         return next((rule for wanted, rule in self._filters if wanted.accepts_name(*name)), None)
 
     def rules_about(self, database: str) -> list[TableRule]:

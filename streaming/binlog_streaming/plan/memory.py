@@ -11,10 +11,15 @@ import msgspec
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format.errors import BinlogError, SchemaError, TableError, UnsupportedError
-from binlog_streaming.settings.model import Mode
+from binlog_streaming.settings.model import Begin, Mode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_format.views.table_filter import TableFilter
     from binlog_streaming.plan.batch_plan import LogPlace
+    from binlog_streaming.plan.kept import KeptTable
+    from binlog_streaming.plan.snapshots import TableSnapshot
 
 Written = Mapping[TableName, frozenset[Mode]]
 """Tables of batches before, and which of their targets exist since."""
@@ -70,6 +75,8 @@ class JobMemory:
         complete: Of tables that batches before have met: whether all their rows lie in what was read.
         set_aside: Tables that do not go on.
         scope: What statements of batches before mean for later ones.
+        snapshots: The newest snapshot of each table that has one.
+        earlier: Selections of tables that the job had before; a table outside of any of them is new to it.
     """
 
     written: Written | None = None
@@ -77,6 +84,17 @@ class JobMemory:
     complete: Mapping[TableName, bool] = field(default_factory=dict)
     set_aside: Mapping[TableName, SetAside] = field(default_factory=dict)
     scope: StatementScope = field(default_factory=StatementScope)
+    snapshots: Mapping[TableName, TableSnapshot] = field(default_factory=dict)
+    earlier: Sequence[TableFilter] = ()
+
+    def waits(self, table: KeptTable) -> bool:
+        """Whether a table is not applied before a snapshot of it begins, or it is created in the log."""
+        if table.is_aside or table.name in self.complete:
+            return False
+        if not all(selected.accepts_name(*table.name) for selected in self.earlier):
+            return True
+        is_met = self.from_first or table.name in (self.written or ())
+        return table.rule.begin is Begin.SNAPSHOT and not is_met
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +105,14 @@ class Learned:
         gone: Tables that were dropped or renamed, and not created again: anyone may remove their targets.
         complete: Tables whose completeness is another one now.
         scope: After its statements.
+        snapshots: The newest one of each table that has one.
+        returned: Tables that were set aside, and go on.
+        waiting: Tables that wait for their snapshots.
     """
 
     gone: frozenset[TableName] = frozenset()
     complete: Mapping[TableName, bool] = field(default_factory=dict)
     scope: StatementScope = field(default_factory=StatementScope)
+    snapshots: Mapping[TableName, TableSnapshot] = field(default_factory=dict)
+    returned: frozenset[TableName] = frozenset()
+    waiting: frozenset[TableName] = frozenset()

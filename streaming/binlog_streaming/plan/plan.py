@@ -2,10 +2,10 @@
 
 A plan is a function of the part of the log and the job's rules, so a batch that is done again has the same steps under
 the same numbers. What statements do to tables is counted through the batch: changes 1, 2, 3 ... of all its statements,
-about whatever tables. Change n is step 3n; the rows of a table that follow change n, the last one before them that is
-about their table, are step 3n + 2, and rows before any such change step 2. Step 3n + 1 makes the table's columns fit
-for these rows, where no statement did. So statements about other tables do not cut a table's rows, and the steps of a
-table grow in log order.
+about whatever tables, and of the marks between which snapshots fill tables. Change n is step 3n; the rows of a table
+that follow change n, the last one before them that is about their table, are step 3n + 2, and rows before any such
+change step 2. Step 3n + 1 makes the table's columns fit for these rows, where no statement did. So statements about
+other tables do not cut a table's rows, and the steps of a table grow in log order.
 
 Tables that are linked by a RENAME are one `Component`: its steps are done one after the other, by their numbers. So
 are tables that are linked by foreign keys whose actions are done in the targets (`cascade_links`); their rows are cut
@@ -15,13 +15,12 @@ at the statements about any of them.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.shown_changes import shown_changes
-from binlog_connector.schema.definitions import TableName
-from binlog_connector.schema.log_ddl import DdlStatement
+from binlog_connector.schema.snapshot_marks import SnapshotBegun, SnapshotCancelled, SnapshotChunk
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
     EventsLost,
@@ -32,89 +31,38 @@ from binlog_connector.schema.table_changes import (
     TableRenamed,
 )
 from binlog_format.errors import SchemaError
-from binlog_format.position import Position
-from binlog_streaming.plan.admission import Admission, Refusal
+from binlog_streaming.plan.admission import Admission
 from binlog_streaming.plan.batch_plan import (
     STEPS_PER_CHANGE,
     BatchPlan,
     ChangeStep,
     Component,
-    IndexPart,
     RowsStep,
 )
 from binlog_streaming.plan.cascade_links import Appliance, LinkedRowsStep, links_in
-from binlog_streaming.plan.cascades import Touched, cascades_in
-from binlog_streaming.plan.failures import named_error
+from binlog_streaming.plan.cascades import cascades_in
 from binlog_streaming.plan.kept import KeptTable
-from binlog_streaming.plan.memory import JobMemory, Learned, SetAside, can_set_aside
+from binlog_streaming.plan.memory import JobMemory, SetAside, can_set_aside
+from binlog_streaming.plan.planning import Planning, position_of, statements_of
 from binlog_streaming.plan.rows_steps import linked_rows_steps, rows_steps
-from binlog_streaming.settings import Mode, OnCascade, OnError, OnStatement
+from binlog_streaming.plan.snapshots import Snapshots, changes_of_mark, faults_in
+from binlog_streaming.settings import Mode, OnError, OnStatement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.foreign_keys import ForeignKeys
+    from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_connector.schema.snapshot_marks import SnapshotChange
     from binlog_connector.schema.table_changes import StatementChange, TableChange
+    from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
-    from binlog_streaming.plan.cascade_links import Link
     from binlog_streaming.plan.cascades import Carried, CascadeLog
     from binlog_streaming.plan.kept import KeptTables
+    from binlog_streaming.plan.planning import Row
 
-    Row = Mapping[str, object]
-    """Of the view `tables`."""
-
-
-@dataclass(slots=True)
-class _Planning:
-    # What is collected on the way; `links` has a pair of names for each RENAME between tables of the job.
-    kept: KeptTables
-    memory: JobMemory
-    refusals: Mapping[TableName, Refusal] = field(default_factory=dict)
-    complete: Mapping[TableName, bool] = field(default_factory=dict)
-    gone: set[TableName] = field(default_factory=set)
-    tables: dict[TableName, KeptTable] = field(default_factory=dict)
-    parts: dict[TableName, list[IndexPart]] = field(default_factory=dict)
-    problems: list[tuple[TableName, Refusal]] = field(default_factory=list)
-    changes: list[ChangeStep] = field(default_factory=list)
-    links: list[tuple[TableName, TableName]] = field(default_factory=list)
-    touched: list[Touched] = field(default_factory=list)
-    cascades: list[Link] = field(default_factory=list)
-
-    def take_rows(self, row: Row, start: Position, end: Position) -> None:
-        """What a range has of one table."""
-        name = TableName(str(row["database"]), str(row["table"]))
-        counts = (cast("int", row[f"checked_{kind}"] or 0) for kind in ("updates", "deletes"))
-        self.touched.append(Touched(name, start, end, *counts))
-        problem = row.get("problem")
-        if problem is not None and self.find(name) is not None:
-            self.problems.append((name, _refusal(cast("Row", problem))))
-        if row["index"] is not None and self.find(name) is not None:
-            self.parts.setdefault(name, []).append(_part(row, end))
-
-    def find(self, name: TableName) -> KeptTable | None:
-        if name in self.memory.set_aside:
-            return None
-        if name not in self.tables:
-            table = self.kept.find(name)
-            if table is None:
-                return None
-            self.tables[name] = table
-        return self.tables[name]
-
-    def holds_rows(self, name: TableName) -> bool:
-        """Whether a table is one of the job's that has targets with its rows."""
-        table = self.find(name)
-        return table is not None and set(table.rule.modes) != {Mode.CHANGELOG}
-
-    def applies_cascades(self, name: TableName) -> bool:
-        """Whether what foreign keys do to a table is done in its targets."""
-        table = self.find(name)
-        return table is not None and table.rule.foreign_keys is OnCascade.APPLY
-
-    def known(self) -> list[TableName]:
-        """Tables of the job that exist, or existed, as far as that is known by now."""
-        names = dict.fromkeys((*self.parts, *self.tables, *(self.memory.written or ())))
-        return [name for name in names if self.find(name) is not None]
+    AnyChange = StatementChange | SnapshotChange
 
 
 def plan_batch(
@@ -146,30 +94,25 @@ def plan_batch(
         DataLossError: `LOST_EVENTS`: the server did not log changes.
         BinlogError: What parsing statements raises.
     """
-    planning = _Planning(kept, memory or JobMemory())
-    statements: list[DdlStatement] = []
-    first: Position | None = None
-    end: Position | None = None
-    last: Position | None = None
+    rows = list(rows)
+    planning = _planning(rows, decoding, kept, memory or JobMemory())
+    first = min((position_of(row["start"]) for row in rows), default=None)
+    last = max((position_of(row["end"]) for row in rows), default=None)
     for row in rows:
-        row_start, row_end = position_of(row["start"]), position_of(row["end"])
-        first = row_start if first is None else min(first, row_start)
-        last = row_end if last is None else max(last, row_end)
         if row["database"] is not None:
-            planning.take_rows(row, row_start, row_end)
-            if row["index"] is None:
-                continue  # no table of the job
-        else:
-            statements += [DdlStatement.from_row(one) for one in cast("Sequence[Row]", row["ddl"])]
-        end = row_end if end is None else max(end, row_end)
-    statements.sort(key=lambda one: (one.position, one.event_no))
+            planning.take_rows(row)
+    own = (row for row in rows if row["database"] is None or row["index"] is not None)  # others: no table of the job
+    end = max((position_of(row["end"]) for row in own), default=None)
     scope = planning.memory.scope
     if log is not None and first is not None and scope.foreign_keys is None:
         scope.foreign_keys = log.keys_before(first)
-    changes: list[tuple[DdlStatement, list[StatementChange]]] = []
+    changes: list[tuple[DdlStatement, list[AnyChange]]] = []
     states = [] if first is None or scope.foreign_keys is None else [(first, scope.foreign_keys.copy())]
-    for statement in statements:
-        changes.append((statement, _shown(scope.changes(statement, decoding), decoding, statement)))
+    for statement, mark in statements_of(rows):
+        some: Sequence[AnyChange] = (
+            scope.changes(statement, decoding) if mark is None else changes_of_mark(mark, decoding)
+        )
+        changes.append((statement, _shown(some, decoding, statement)))
         if states and scope.foreign_keys is not None and scope.foreign_keys != states[-1][1]:
             states.append((statement.position, scope.foreign_keys.copy()))
     _keep_between_renames(planning, [change for _, some in changes for change in some])
@@ -177,22 +120,31 @@ def plan_batch(
     if log is not None and states and last is not None:
         carried = _take_cascades(planning, states, last, log)
         end = last if planning.cascades else end
-    admission = Admission(planning.memory, planning.find, planning.known, fail_on_data_loss, decoding.rules is None)
+    admission = Admission(
+        planning.memory, planning.find, planning.known, fail_on_data_loss, planning.snapshots, decoding.rules is None
+    )
     _admit(planning, admission, changes, carried, on_error)
     _take_statements(planning, changes)
     components = sorted(_components(planning), key=lambda one: one.name)
-    learned = Learned(frozenset(planning.gone), planning.complete, planning.memory.scope)
+    learned = planning.learned()
     return BatchPlan(tuple(components), end, learned)
 
 
-def _shown(changes: list[StatementChange], decoding: Decoding, statement: DdlStatement) -> list[StatementChange]:
+def _shown(changes: Sequence[AnyChange], decoding: Decoding, statement: DdlStatement) -> list[AnyChange]:
     if not isinstance(decoding.rules, TableRules):
-        return changes
+        return list(changes)
     return shown_changes(changes, decoding.rules, decoding, statement.vendor)
 
 
+def _planning(rows: Sequence[Row], decoding: Decoding, kept: KeptTables, memory: JobMemory) -> Planning:
+    marks = [change for _, mark in statements_of(rows) if mark for change in changes_of_mark(mark, decoding)]
+    begun = {change.name for change in marks if isinstance(change, SnapshotBegun)}
+    snapshots = Snapshots(dict(memory.snapshots), faults_in(rows, marks))
+    return Planning(kept, memory, snapshots, begun & memory.set_aside.keys())
+
+
 def _take_cascades(
-    planning: _Planning, states: Sequence[tuple[Position, ForeignKeys]], end: Position, log: CascadeLog
+    planning: Planning, states: Sequence[tuple[Position, ForeignKeys]], end: Position, log: CascadeLog
 ) -> list[Carried]:
     # Those that are not done in the targets are given back.
     inline = any(key.inline for _, known in states for keys in known.keys.values() for key in keys)
@@ -215,28 +167,10 @@ def spread(components: Sequence[Component], count: int) -> list[list[Component]]
     return [pile for pile in piles if pile]
 
 
-def position_of(value: object) -> Position:
-    """A position out of a row."""
-    fields = cast("Mapping[str, int]", value)
-    return Position(fields["file_no"], fields["page"], fields["chunk"])
-
-
-def _part(row: Row, end: Position) -> IndexPart:
-    counts = (cast("int", row[name]) for name in ("inserts", "updates", "deletes", "bytes"))
-    return IndexPart(position_of(row["start"]), end, bytes(cast("bytes", row["index"])), *counts)
-
-
-def _refusal(problem: Row) -> Refusal:
-    error = named_error(str(problem["error"]))
-    assert error is not None, "the view gives errors with their names"
-    place = (position_of(problem["position"]), cast("int", problem["event_no"]))
-    return Refusal(place, cast("str | None", problem["gtid"]), error)
-
-
 def _admit(
-    planning: _Planning,
+    planning: Planning,
     admission: Admission,
-    changes: Sequence[tuple[DdlStatement, list[StatementChange]]],
+    changes: Sequence[tuple[DdlStatement, list[AnyChange]]],
     carried: Sequence[Carried],
     on_error: OnError,
 ) -> None:
@@ -250,6 +184,7 @@ def _admit(
         admission.take_cascade(one)
     admission.finish({name: min(part.start for part in parts) for name, parts in planning.parts.items()})
     planning.complete = admission.complete
+    planning.take_keys()
     for name, refusal in planning.problems:
         admission.refuse(name, refusal)
     admission.refuse_children(planning.cascades)
@@ -260,30 +195,34 @@ def _admit(
     planning.refusals = admission.refusals
 
 
-def _take_statements(planning: _Planning, changes: Sequence[tuple[DdlStatement, list[StatementChange]]]) -> None:
+def _take_statements(planning: Planning, changes: Sequence[tuple[DdlStatement, list[AnyChange]]]) -> None:
     # Statements about rows are no steps, and there may be millions: a table either stops at them, or lacks them.
     counted = (
         (change, statement)
         for statement, some in changes
         for change in some
-        if not isinstance(change, RowsChanged | EventsLost)
+        if not isinstance(change, RowsChanged | EventsLost | SnapshotCancelled)
+        # Of chunks only the first one can be a step.
+        and not (isinstance(change, SnapshotChunk) and change.number)
     )
     numbered = [(number, change, statement) for number, (change, statement) in enumerate(counted, 1)]
     for number, change, statement in numbered:
         _take_gone(planning, change)
-        names = tuple(name for name in _tables_of(planning, change) if name not in planning.refusals)
-        if not names:
+        place = (statement.position, statement.event_no)
+        names = tuple(name for name in _tables_of(planning, change) if planning.takes_part(name, place))
+        step = planning.snapshots.step_of(change, place)
+        if not names or step is None:
             continue
         later = [other for _, other, of in numbered[number:] if of is statement and isinstance(other, TableRenamed)]
         planning.changes.append(
-            ChangeStep(STEPS_PER_CHANGE * number, change, statement, names, frozenset(other.new for other in later))
+            ChangeStep(STEPS_PER_CHANGE * number, step, statement, names, frozenset(other.new for other in later))
         )
         if isinstance(change, TableRenamed):
             planning.links += [(names[0], other) for other in names[1:]]
 
 
-def _take_gone(planning: _Planning, change: TableChange) -> None:
-    if isinstance(change, TableCreated):
+def _take_gone(planning: Planning, change: TableChange | SnapshotChange) -> None:
+    if isinstance(change, TableCreated | SnapshotBegun):
         planning.gone.discard(change.name)
     elif isinstance(change, TableDropped):
         planning.gone.add(change.name)
@@ -294,7 +233,7 @@ def _take_gone(planning: _Planning, change: TableChange) -> None:
         planning.gone.update(name for name in planning.known() if name.database == change.database)
 
 
-def _keep_between_renames(planning: _Planning, changes: Sequence[StatementChange]) -> None:
+def _keep_between_renames(planning: Planning, changes: Sequence[AnyChange]) -> None:
     # RENAME a TO swap, b TO a, swap TO b: what is kept goes through a name that is not.
     renames = [change for change in changes if isinstance(change, TableRenamed)]
     for number, change in enumerate(renames):
@@ -305,7 +244,7 @@ def _keep_between_renames(planning: _Planning, changes: Sequence[StatementChange
             planning.tables[change.new] = KeptTable(change.new, old.rule, is_aside=True)
 
 
-def _tables_of(planning: _Planning, change: TableChange) -> tuple[TableName, ...]:
+def _tables_of(planning: Planning, change: TableChange | SnapshotChange) -> tuple[TableName, ...]:
     if isinstance(change, TableRenamed):
         names = [change.old, change.new]
     elif isinstance(change, NotUnderstood):
@@ -317,7 +256,7 @@ def _tables_of(planning: _Planning, change: TableChange) -> tuple[TableName, ...
     return tuple(name for name in dict.fromkeys(names) if planning.find(name) is not None)
 
 
-def _tables_of_database(planning: _Planning, database: str) -> tuple[TableName, ...]:
+def _tables_of_database(planning: Planning, database: str) -> tuple[TableName, ...]:
     rules = [rule for rule in planning.kept.rules_about(database) if rule.on_drop is not OnStatement.IGNORE]
     names = tuple(name for name in planning.known() if name.database == database)
     if rules and not names and planning.memory.written is None:
@@ -329,7 +268,7 @@ def _tables_of_database(planning: _Planning, database: str) -> tuple[TableName, 
     return names if rules else ()
 
 
-def _components(planning: _Planning) -> Iterator[Component]:
+def _components(planning: Planning) -> Iterator[Component]:
     leader = {name: name for name in planning.tables}
 
     def find(name: TableName) -> TableName:
@@ -349,11 +288,15 @@ def _components(planning: _Planning) -> Iterator[Component]:
             table,
             known=_known(planning, table, about),
             complete=planning.complete.get(name),
+            complete_from=planning.complete_from(name, about),
+            completing=name in planning.snapshots.tables,
             set_aside=None if refusal is None else SetAside.at(name, refusal.place, refusal.gtid, refusal.error),
         )
         # It stays as it was before the batch: so it keeps stating where it stands, and a replay can go on from there.
         parts = planning.parts.get(name, []) if refusal is None else []
-        steps.setdefault(find(name), []).extend(() if find(name) in linked else rows_steps(name, parts, about))
+        own = steps.setdefault(find(name), [])
+        if find(name) not in linked:
+            own += rows_steps(name, parts, about, planning.snapshots.counts)
     for change in planning.changes:
         for name in {find(name): None for name in change.tables}:
             steps[name].append(change)
@@ -364,18 +307,18 @@ def _components(planning: _Planning) -> Iterator[Component]:
             yield Component(members, tuple(sorted(steps[name], key=lambda step: (step.number, _name_of(step)))))
 
 
-def _linked_steps(planning: _Planning, members: Mapping[TableName, KeptTable]) -> Iterator[LinkedRowsStep]:
+def _linked_steps(planning: Planning, members: Mapping[TableName, KeptTable]) -> Iterator[LinkedRowsStep]:
     going_on = [name for name, table in members.items() if table.set_aside is None]
     parts = {name: planning.parts.get(name, []) for name in going_on}
     links = [link for link in planning.cascades if link.child in parts]
     about = [change for change in planning.changes if any(name in members for name in change.tables)]
-    return linked_rows_steps(parts, links, planning.touched, about)
+    return linked_rows_steps(parts, links, planning.touched, about, planning.snapshots.counts)
 
 
-def _known(planning: _Planning, table: KeptTable, about: Sequence[ChangeStep]) -> frozenset[Mode]:
+def _known(planning: Planning, table: KeptTable, about: Sequence[ChangeStep]) -> frozenset[Mode]:
     # A changelog that somebody took away goes on; so does a table that has, or gets, other rows than before.
     first = about[0].change if about else None
-    begins = isinstance(first, TableCreated) and not first.if_not_exists
+    begins = (isinstance(first, TableCreated) and not first.if_not_exists) or isinstance(first, SnapshotBegun)
     if begins or isinstance(first, TableDropped | DatabaseDropped) or table.name in planning.refusals:
         return frozenset()
     known = (planning.memory.written or {}).get(table.name, frozenset())

@@ -9,27 +9,33 @@ from binlog_streaming.plan.batch_plan import ROWS_STEP, RowsStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep, children_first
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from binlog_connector.schema.definitions import TableName
     from binlog_streaming.plan.batch_plan import ChangeStep, IndexPart, LogPlace
     from binlog_streaming.plan.cascade_links import Link
     from binlog_streaming.plan.cascades import Touched
 
+    Counts = Callable[[TableName, str, LogPlace | None], bool]
+    """Of a table, rows of a snapshot (empty: changes) after a statement: `Snapshots.counts`."""
 
-def rows_steps(name: TableName, parts: Sequence[IndexPart], about: Sequence[ChangeStep]) -> Iterator[RowsStep]:
+
+def rows_steps(
+    name: TableName, parts: Sequence[IndexPart], about: Sequence[ChangeStep], counts: Counts
+) -> Iterator[RowsStep]:
     """The rows of a table, cut at the statements about it.
 
     Args:
         name: Of the table.
         parts: Where its rows are, in any order.
         about: The statements, by number.
+        counts: Which rows are applied.
     """
     if not parts:
         return
     parts = sorted(parts, key=lambda part: part.start)
     for number, after, before in _spans(about):
-        within = tuple(part for part in parts if _meets(part, after, before))
+        within = tuple(part for part in parts if _meets(part, after, before) and counts(name, part.snapshot, after))
         if within:
             yield RowsStep(number, name, within, after, before)
 
@@ -39,6 +45,7 @@ def linked_rows_steps(
     links: Sequence[Link],
     touched: Sequence[Touched],
     about: Sequence[ChangeStep],
+    counts: Counts,
 ) -> Iterator[LinkedRowsStep]:
     """The rows of tables that foreign keys link, cut at the statements about any of them.
 
@@ -47,12 +54,17 @@ def linked_rows_steps(
         links: The foreign keys; all children are in *parts*.
         touched: Where rows of parents are.
         about: The statements, by number.
+        counts: Which rows are applied.
     """
     for number, after, before in _spans(about):
         here = [one for one in links if _overlaps(one, after, before)]
         parents = {one.key.parent for one in here}
         within = {
-            name: tuple(part for part in sorted(some, key=lambda part: part.start) if _meets(part, after, before))
+            name: tuple(
+                part
+                for part in sorted(some, key=lambda part: part.start)
+                if _meets(part, after, before) and counts(name, part.snapshot, after)
+            )
             for name, some in parts.items()
         }
         outside = tuple(

@@ -8,24 +8,27 @@ that exists.
 
 from __future__ import annotations
 
-import os
 import re
 import tomllib
 import typing
-from pathlib import Path
+from functools import partial
 from typing import cast
 
 import msgspec
 
 from binlog_format.errors import OptionError, StartError, storage_error
 from binlog_format.position import Place
-from binlog_streaming.settings.checks import Mistake, check_publish_values, check_topic_tables_values, check_values
-from binlog_streaming.settings.job_file import AnyJob, JobFile, TomlTable
+from binlog_format.source_file import with_archive, with_places
+from binlog_streaming.settings.checks import check_publish_values, check_topic_tables_values, check_values
+from binlog_streaming.settings.event_checks import check_event_tables_values
+from binlog_streaming.settings.event_source_model import Arguments, EventRule, EventTablesJob
+from binlog_streaming.settings.job_file import AnyJob, JobFile, TomlTable, resolved_path
 from binlog_streaming.settings.lines import KeyPath, key_lines, key_text
 from binlog_streaming.settings.model import (
     Begin,
     Deletes,
     Job,
+    Lineage,
     LogSource,
     Merge,
     Metrics,
@@ -38,6 +41,7 @@ from binlog_streaming.settings.model import (
     Sink,
     Source,
     Spark,
+    Status,
     TableFormat,
     TableRule,
     Trigger,
@@ -45,13 +49,21 @@ from binlog_streaming.settings.model import (
     parse_milliseconds,
 )
 from binlog_streaming.settings.publish_model import FILES_OF_SECURITY, KafkaSink, PublishJob, Registry, Security
+from binlog_streaming.settings.sink_checks import Mistake
 from binlog_streaming.settings.topic_source_model import TopicTablesJob
 
+if typing.TYPE_CHECKING:
+    from pathlib import Path
+
 __all__ = [
+    "Arguments",
     "Begin",
     "Deletes",
+    "EventRule",
+    "EventTablesJob",
     "Job",
     "KafkaSink",
+    "Lineage",
     "Merge",
     "Metrics",
     "Mode",
@@ -64,6 +76,7 @@ __all__ = [
     "Sink",
     "Source",
     "Spark",
+    "Status",
     "TableFormat",
     "TableRule",
     "TopicTablesJob",
@@ -180,6 +193,10 @@ def _any_job_from(content: TomlTable, *, file: Path, lines: typing.Mapping[KeyPa
             topic_job = msgspec.convert({"name": file.stem, **content}, TopicTablesJob)
             check_topic_tables_values(topic_job)
             return _resolved_topic_job(topic_job, file.absolute().parent)
+        if job_file.root is EventTablesJob:
+            event_job = msgspec.convert({"name": file.stem, **content}, EventTablesJob)
+            check_event_tables_values(event_job)
+            return _resolved_event_job(event_job, file.absolute().parent)
         job = msgspec.convert({"name": file.stem, **content}, Job)
         check_values(job)
         return _resolved_job(job, file.absolute().parent)
@@ -192,9 +209,9 @@ def _any_job_from(content: TomlTable, *, file: Path, lines: typing.Mapping[KeyPa
 def _resolved_job(job: Job, folder: Path) -> Job:
     return msgspec.structs.replace(
         job,
-        checkpoint=_resolve(job.checkpoint, folder),
+        checkpoint=resolved_path(job.checkpoint, folder),
         source=_resolved_source(job.source, folder),
-        sink=msgspec.structs.replace(job.sink, directory=_resolve(job.sink.directory, folder)),
+        sink=msgspec.structs.replace(job.sink, directory=resolved_path(job.sink.directory, folder)),
     )
 
 
@@ -202,7 +219,7 @@ def _resolved_publish_job(job: PublishJob, folder: Path) -> PublishJob:
     sink = job.sink
     return msgspec.structs.replace(
         job,
-        checkpoint=_resolve(job.checkpoint, folder),
+        checkpoint=resolved_path(job.checkpoint, folder),
         source=_resolved_source(job.source, folder),
         sink=msgspec.structs.replace(
             sink, security=_resolved_files(sink.security, folder), registry=_resolved_files(sink.registry, folder)
@@ -213,21 +230,33 @@ def _resolved_publish_job(job: PublishJob, folder: Path) -> PublishJob:
 def _resolved_topic_job(job: TopicTablesJob, folder: Path) -> TopicTablesJob:
     return msgspec.structs.replace(
         job,
-        checkpoint=_resolve(job.checkpoint, folder),
+        checkpoint=resolved_path(job.checkpoint, folder),
         source=msgspec.structs.replace(job.source, security=_resolved_files(job.source.security, folder)),
-        sink=msgspec.structs.replace(job.sink, directory=_resolve(job.sink.directory, folder)),
+        sink=msgspec.structs.replace(job.sink, directory=resolved_path(job.sink.directory, folder)),
+    )
+
+
+def _resolved_event_job(job: EventTablesJob, folder: Path) -> EventTablesJob:
+    return msgspec.structs.replace(
+        job,
+        checkpoint=resolved_path(job.checkpoint, folder),
+        source=msgspec.structs.replace(job.source, path=resolved_path(job.source.path, folder)),
+        sink=msgspec.structs.replace(job.sink, directory=resolved_path(job.sink.directory, folder)),
     )
 
 
 def _resolved_files(section: _SectionT, folder: Path) -> _SectionT:
     given = {name: getattr(section, name) for name in FILES_OF_SECURITY}
-    files = {name: _resolve(path, folder) for name, path in given.items() if path is not None}
+    files = {name: resolved_path(path, folder) for name, path in given.items() if path is not None}
     return msgspec.structs.replace(section, **files)
 
 
 def _resolved_source(source: _SourceT, folder: Path) -> _SourceT:
-    schema_file = None if source.schema_file is None else _resolve(source.schema_file, folder)
-    return msgspec.structs.replace(source, path=_resolve(source.path, folder), schema_file=schema_file)
+    schema_file = None if source.schema_file is None else resolved_path(source.schema_file, folder)
+    # One text from here on: whoever opens the log, on whatever machine, opens both.
+    path = source.path if source.archive is None else with_archive(source.path, source.archive)
+    path = with_places(path, partial(resolved_path, folder=folder))
+    return msgspec.structs.replace(source, path=path, archive=None, schema_file=schema_file)
 
 
 def tables_job(job: AnyJob, file: Path) -> Job:
@@ -238,10 +267,11 @@ def tables_job(job: AnyJob, file: Path) -> Job:
     """
     if isinstance(job, Job):
         return job
-    if isinstance(job, TopicTablesJob):
+    if isinstance(job, TopicTablesJob | EventTablesJob):
+        is_topics = isinstance(job, TopicTablesJob)
         raise OptionError(
             "INVALID_VALUE",
-            "source.kind: expected log, got kafka",
+            "source.kind: expected log, got kafka" if is_topics else "source: expected a database's log, got another",
             at=Place(str(file)),
             hint=f"This job is for {_COMMANDS['tables']} {file}",
         )
@@ -270,6 +300,8 @@ def check_job_values(job: AnyJob, names: typing.Mapping[str, str]) -> None:
             check_values(job)
         elif isinstance(job, PublishJob):
             check_publish_values(job)
+        elif isinstance(job, EventTablesJob):
+            check_event_tables_values(job)
         else:
             check_topic_tables_values(job)
     except Mistake as mistake:
@@ -284,9 +316,3 @@ _TOML_PLACE = re.compile(r"(?P<reason>.*) \(at line (?P<line>\d+), column (?P<co
 def _toml_hint(text: str, line: int) -> str | None:
     lines = text.splitlines()
     return f"The line is: {lines[line - 1].strip()}" if 0 < line <= len(lines) and lines[line - 1].strip() else None
-
-
-def _resolve(path: str, folder: Path) -> str:
-    if "://" in path:
-        return path
-    return os.path.normpath(folder / Path(path).expanduser())

@@ -6,34 +6,39 @@ import re
 from typing import TYPE_CHECKING
 
 from binlog_connector.envelope.options import EnvelopeFormat
+from binlog_connector.kafka.topic_templates import NAME_EXPECTED, is_topic_name, template_mistake
 from binlog_connector.rules.row_rule import RuleError
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import OptionError, StartError
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.lake.partitioning import partition_rule
 from binlog_streaming.settings.model import (
     Deletes,
-    Merge,
     Mode,
     OnCascade,
     OnPartitionDrop,
     TableFormat,
     TableRule,
     UnknownValues,
-    parse_milliseconds,
 )
 from binlog_streaming.settings.publish_model import MessageFormat
+from binlog_streaming.settings.sink_checks import (
+    Mistake,
+    check_duration,
+    check_partition_rules,
+    check_partitions,
+    check_sink,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from binlog_connector.rules.row_rule import RowRule
+    from binlog_streaming.settings.event_source_model import EventLogSource
     from binlog_streaming.settings.lines import KeyPath
-    from binlog_streaming.settings.model import Job, LogSource, Metrics, Sink
+    from binlog_streaming.settings.model import Job, LogSource, Metrics, Sink, Status
     from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, Registry, Security
     from binlog_streaming.settings.topic_source_model import TopicTablesJob
 
-FILE_SIZE_MIN = 1 << 20
 TOPIC_PLACES = {
     "topic": ("prefix", "database", "table"),
     "transaction_topic": ("prefix",),
@@ -45,24 +50,7 @@ TOPIC_PLACES = {
 
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]]+):\d{1,5}")
 _REGISTRY_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
-_TOPIC_PART = re.compile(r"[A-Za-z0-9._-]{1,249}")
 PORT_MAX = 65_535
-
-
-class Mistake(Exception):
-    """A value that cannot be.
-
-    Args:
-        path: Its key.
-        reason: What was expected, and what is there.
-        hint: What the operator can do.
-    """
-
-    def __init__(self, path: KeyPath, reason: str, hint: str | None = None) -> None:
-        super().__init__(reason)
-        self.path = path
-        self.reason = reason
-        self.hint = hint
 
 
 def check_values(job: Job) -> None:
@@ -71,32 +59,21 @@ def check_values(job: Job) -> None:
     Raises:
         Mistake: The first one that cannot.
     """
-    _check_duration(("trigger", "interval"), job.trigger.interval)
-    _check_metrics(job.metrics)
-    _check_source(job.source)
+    check_duration(("trigger", "interval"), job.trigger.interval)
+    check_metrics(job.metrics)
+    _check_status(job.status)
+    check_source(job.source)
     _check_tables(job.sink, job.tables)
 
 
-def _check_duration(path: KeyPath, text: str) -> None:
-    try:
-        parse_milliseconds(text)
-    except ValueError as error:
-        raise Mistake(path, str(error)) from error
-
-
 def _check_tables(sink: Sink, rules: Sequence[TableRule]) -> None:
-    _check_duration(("sink", "retention"), sink.retention)
-    if sink.target_file_size < FILE_SIZE_MIN:
-        size = sink.target_file_size
-        raise Mistake(("sink", "target_file_size"), f"expected at least {FILE_SIZE_MIN} bytes, got {size}")
-    _check_catalog(sink)
-    _check_merge(sink)
+    check_sink(sink)
     if not rules:
         raise Mistake(("tables",), "expected at least one rule, got none")
     _check_what_rules_hide(rules)
     for number, rule in enumerate(rules):
         _check_rule(rule, ("tables", number))
-        _check_partitions(rule, sink.format, ("tables", number, "partition_by"))
+        check_partitions(rule.partition_by, sink.format, ("tables", number, "partition_by"))
         kept = next((mode for mode in rule.modes if mode is not Mode.CHANGELOG), None)
         if sink.format is TableFormat.PARQUET and kept is not None:
             raise Mistake(
@@ -112,8 +89,9 @@ def check_publish_values(job: PublishJob) -> None:
     Raises:
         Mistake: The first value that cannot be.
     """
-    _check_metrics(job.metrics)
-    _check_source(job.source, "changes")
+    check_metrics(job.metrics)
+    _check_status(job.status)
+    check_source(job.source, "changes")
     _check_topics(job.sink)
     _check_security(job.sink.security, "sink")
     _check_registry(job.sink)
@@ -162,18 +140,13 @@ def _check_servers(servers: str, section: str) -> None:
 
 def _check_topics(sink: KafkaSink) -> None:
     _check_servers(sink.bootstrap_servers, "sink")
-    if _TOPIC_PART.fullmatch(sink.topic_prefix) is None:
-        reason = f"expected a name of letters, digits, dots, _ and -, got {sink.topic_prefix!r}"
-        raise Mistake(("sink", "topic_prefix"), reason)
+    if not is_topic_name(sink.topic_prefix):
+        raise Mistake(("sink", "topic_prefix"), f"expected {NAME_EXPECTED}, got {sink.topic_prefix!r}")
     for name, known in TOPIC_PLACES.items():
         template: str = getattr(sink, name)
-        try:
-            filled = template.format_map(dict.fromkeys(known, "x"))
-        except (KeyError, IndexError, ValueError) as error:
-            told = " and ".join(f"{{{place}}}" for place in known)
-            raise Mistake(("sink", name), f"expected only {told} in braces, got {template!r}") from error
-        if _TOPIC_PART.fullmatch(filled) is None:
-            raise Mistake(("sink", name), f"a topic has letters, digits, dots, _ and -, got {template!r}")
+        mistake = template_mistake(template, known)
+        if mistake is not None:
+            raise Mistake(("sink", name), f"expected {mistake}, got {template!r}")
     for name, count in (("partitions", sink.partitions), ("replication", sink.replication)):
         if count is not None and count < 1:
             raise Mistake(("sink", name), f"expected at least 1, got {count}")
@@ -181,7 +154,7 @@ def _check_topics(sink: KafkaSink) -> None:
         name = "topic_settings" if sink.topic_settings else "replication"
         raise Mistake(("sink", name), "it is for topics that the job creates", "Ask for them with partitions = 1")
     if sink.heartbeat is not None:
-        _check_duration(("sink", "heartbeat"), sink.heartbeat)
+        check_duration(("sink", "heartbeat"), sink.heartbeat)
 
 
 def _check_security(security: Security, section: str) -> None:
@@ -193,52 +166,20 @@ def _check_security(security: Security, section: str) -> None:
             raise Mistake((*path, name), "expected tls = true beside it", "Without tls nothing is encrypted")
 
 
-def _check_partitions(rule: TableRule, table_format: TableFormat, path: KeyPath) -> None:
-    if rule.partition_by and table_format is TableFormat.PARQUET:
-        raise Mistake(
-            path, "expected nothing beside sink.format parquet", "Leave it out, or use format delta or iceberg"
-        )
-    for part in map(partition_rule, rule.partition_by):
-        if table_format is TableFormat.DELTA and part.function != "identity":
-            raise Mistake(
-                path,
-                f"expected columns beside sink.format delta, got {part}",
-                'Delta is partitioned by values alone: name a column, or use sink.format = "iceberg"',
-            )
-
-
-def _check_catalog(sink: Sink) -> None:
-    if sink.format is not TableFormat.ICEBERG:
-        if sink.catalog:
-            raise Mistake(
-                ("sink", "catalog"),
-                f"expected nothing beside sink.format {sink.format}, which has no catalog",
-                "Leave it out, or keep the tables in Iceberg",
-            )
-        return
-    if "://" in sink.directory and not sink.catalog:
-        raise Mistake(
-            ("sink", "directory"),
-            f"expected a folder, got {sink.directory}",
-            "Iceberg tables in an object store need a catalog: [sink.catalog]",
-        )
-
-
-def _check_merge(sink: Sink) -> None:
-    if sink.merge is not Merge.MARK:
-        return
-    if sink.format is TableFormat.PARQUET:
-        raise Mistake(
-            ("sink", "merge"),
-            f"expected auto or rewrite beside sink.format {sink.format}, got {sink.merge}",
-            "Rows of plain files cannot be marked: leave merge out",
-        )
-
-
 _OPTION_NAMED = re.compile(r"option (\w+)(: )?")
 
 
-def _check_metrics(metrics: Metrics) -> None:
+def _check_status(status: Status) -> None:
+    if status.purge_after is not None:
+        check_duration(("status", "purge_after"), status.purge_after)
+
+
+def check_metrics(metrics: Metrics) -> None:
+    """See that there can be such a port.
+
+    Raises:
+        Mistake: There cannot.
+    """
     if metrics.port is not None and not 0 <= metrics.port <= PORT_MAX:
         raise Mistake(("metrics", "port"), f"expected a number from 0 to {PORT_MAX}, got {metrics.port}")
 
@@ -277,7 +218,12 @@ def _without_user(url: str) -> str:
     return re.sub(r"//[^/]*@", "//...@", url)
 
 
-def _check_source(source: LogSource, view: str = "tables") -> None:
+def check_source(source: LogSource | EventLogSource, view: str = "tables") -> None:
+    """See that the Spark source takes the options of `[source]`.
+
+    Raises:
+        Mistake: It does not.
+    """
     try:
         options = SourceOptions.parse({"path": source.path, "view": view, **source.options()})
         options.check_streaming()
@@ -322,11 +268,7 @@ def _check_rule(rule: TableRule, path: KeyPath) -> None:
     except (KeyError, IndexError, ValueError) as error:
         known = "{database}, {table} and {mode}"
         raise Mistake((*path, "target"), f"expected only {known} in braces, got {rule.target!r}") from error
-    for number, part in enumerate(rule.partition_by):
-        try:
-            partition_rule(part)
-        except ValueError as error:
-            raise Mistake((*path, "partition_by", number), str(error)) from error
+    check_partition_rules(rule.partition_by, path)
     _check_what_modes_need(rule, path)
 
 

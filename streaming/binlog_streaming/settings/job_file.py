@@ -10,21 +10,23 @@ import types
 import typing
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 
 import msgspec
 
-from binlog_format.errors import OptionError
+from binlog_format.detect import detect_format
+from binlog_format.errors import BinlogError, OptionError
+from binlog_format.opening import STRUCTURED
 from binlog_format.position import Place
+from binlog_format.source_file import open_directory
 from binlog_streaming.settings import debezium
+from binlog_streaming.settings.event_source_model import EventRule, EventTablesJob
 from binlog_streaming.settings.lines import KeyPath, key_text
 from binlog_streaming.settings.model import Job
 from binlog_streaming.settings.publish_model import PublishJob
 from binlog_streaming.settings.topic_source_model import TopicTablesJob
 
-if typing.TYPE_CHECKING:
-    from pathlib import Path
-
-AnyJob = Job | PublishJob | TopicTablesJob
+AnyJob = Job | PublishJob | TopicTablesJob | EventTablesJob
 TomlTable = dict[str, object]
 _ROOTS: dict[object, dict[object, type[AnyJob]]] = {
     "tables": {"log": Job, "kafka": TopicTablesJob},
@@ -70,6 +72,18 @@ class JobFile:
         """Find out what kind of job this is."""
         sources = self._by_kind(_ROOTS, content, "sink", "tables")
         self.root = self._by_kind(sources, content, "source", "log")
+        if self.root is Job and self._reads_events(content):
+            self.root = EventTablesJob
+
+    def _reads_events(self, content: TomlTable) -> bool:
+        """Whether the log holds events of a program: as the file states, or else as the log shows."""
+        source = content.get("source")
+        path = source.get("path") if isinstance(source, dict) else None
+        if not isinstance(source, dict) or not isinstance(path, str):
+            return False
+        if "format" in source:
+            return bool(source["format"] == STRUCTURED)
+        return _is_structured(resolved_path(path, self.path.absolute().parent))
 
     def _by_kind(self, known: dict[object, _Kind], content: TomlTable, section: str, default: str) -> _Kind:
         there = content.get(section)
@@ -157,6 +171,21 @@ class JobFile:
         return _VARIABLE.sub(fill, value)
 
 
+def resolved_path(path: str, folder: Path) -> str:
+    """A path of a job file, which may be relative to the file's *folder*."""
+    return path if "://" in path else os.path.normpath(folder / Path(path).expanduser())
+
+
+def _is_structured(path: str) -> bool:
+    # A URL is not looked at before the job starts. What is wrong with the log is told when that is opened.
+    if "://" in path:
+        return False
+    try:
+        return detect_format(*open_directory(path)) == STRUCTURED
+    except BinlogError:
+        return False
+
+
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 
 
@@ -206,6 +235,8 @@ def _choices(root: type[msgspec.Struct], path: KeyPath) -> list[str]:
 def _hint_for(root: type[AnyJob], name: str, fields: typing.Iterable[str], path: KeyPath) -> str:
     if (*path, name) in _NO_SETTINGS:
         return _NO_SETTINGS[*path, name]
+    if root is Job and path[:1] == ("tables",) and name in {field.name for field in msgspec.structs.fields(EventRule)}:
+        return 'It is for structured logs: set source.format = "structured" where the log is not there yet'
     other = _hint_of_other_kind(root, name, path)
     if other is not None:
         return other

@@ -84,6 +84,8 @@ class Begin(StrEnum):
     """From its CREATE TABLE or a TRUNCATE on; or the log begins with the server's first transaction."""
     EMPTY = "empty"
     """It counts as empty where the job begins; rows from before then are not in its targets."""
+    SNAPSHOT = "snapshot"
+    """As `created`; else from where a snapshot of it begins in the log, and until then it waits."""
 
 
 class OnError(StrEnum):
@@ -126,6 +128,7 @@ class LogSource(Section, frozen=True, rename="camel"):
     """
 
     path: str
+    archive: str | None = None
     format: str | None = None
     exclude_tables: str | None = None
     starting_offsets: str | dict[str, int | str] | None = None
@@ -140,11 +143,7 @@ class LogSource(Section, frozen=True, rename="camel"):
 
     def options(self) -> dict[str, str]:
         """The options of the Spark source, without the path."""
-        given = msgspec.structs.asdict(self)
-        names = {field.name: field.encode_name for field in msgspec.structs.fields(self)}
-        return {
-            names[name]: _option_text(value) for name, value in given.items() if name != "path" and value is not None
-        }
+        return source_options(self)
 
     @property
     def starts_at_the_beginning(self) -> bool:
@@ -162,7 +161,7 @@ class LogSource(Section, frozen=True, rename="camel"):
 class Source(LogSource, frozen=True, rename="camel"):
     """`[source]` of a job that Spark runs."""
 
-    max_bytes_per_trigger: int | str = "256m"
+    max_bytes_per_trigger: int | str = "512m"
     max_files_per_trigger: int | None = None
     min_partitions: int | None = None
     bound: str | None = None
@@ -253,19 +252,49 @@ class Trigger(Section, frozen=True):
 
 
 class Metrics(Section, frozen=True):
-    """`[metrics]`: what Prometheus may ask for, over HTTP.
+    """`[metrics]`: what Prometheus may ask for, over HTTP, and OpenTelemetry is sent.
 
     Attributes:
-        port: TCP port, 0 for one that is free; None: no metrics.
+        port: TCP port for Prometheus, 0 for one that is free; None: it cannot ask.
         host: Address to listen at; there is no password.
+        otlp: Push to OpenTelemetry, as its own environment variables say.
     """
 
     port: int | None = None
     host: str = "127.0.0.1"
+    otlp: bool = False
+
+
+class Lineage(Section, frozen=True):
+    """`[lineage]`: what OpenLineage is told; where it is, the library's own configuration says.
+
+    Attributes:
+        namespace: Of the job; None: nothing is told.
+        source: Namespace of the source tables, as other tools call the server; None: made of the log's path.
+    """
+
+    namespace: str | None = None
+    source: str | None = None
+
+
+class Status(Section, frozen=True):
+    """`[status]`: what a job cannot find out itself about how safe it is.
+
+    Attributes:
+        purge_after: How long the server keeps a binlog file after its last write to it (`binlog_expire_logs_seconds`);
+            None: not known.
+    """
+
+    purge_after: str | None = None
+
+    @property
+    def purge_after_seconds(self) -> float | None:
+        """`purge_after` in seconds."""
+        return None if self.purge_after is None else parse_milliseconds(self.purge_after) / 1000
 
 
 class Spark(Section, frozen=True):
-    """`[spark]`: the session, when the job starts its own."""
+    """`[spark]`: the session, when the job starts its own; what `spark-submit` was given wins."""
 
     master: str = "local[2]"
     settings: dict[str, str | int | float | bool] = {}
@@ -288,6 +317,8 @@ class Job(Section, frozen=True):
     tables: tuple[TableRule, ...] = (TableRule(),)
     trigger: Trigger = Trigger()
     metrics: Metrics = Metrics()
+    lineage: Lineage = Lineage()
+    status: Status = Status()
     spark: Spark = Spark()
 
     def decoding(self) -> Decoding:
@@ -325,6 +356,13 @@ def parse_milliseconds(text: str) -> int:
     if match is None:
         raise ValueError(f"duration: expected a number with ms, s, m, h or d, such as 2s, got {text!r}")
     return round(float(match[1]) * _UNITS_MS[match[2]])
+
+
+def source_options(source: Section) -> dict[str, str]:
+    """What a section `[source]` gives, as options of the Spark source, without the path."""
+    given = msgspec.structs.asdict(source)
+    names = {field.name: field.encode_name for field in msgspec.structs.fields(source)}
+    return {names[name]: _option_text(value) for name, value in given.items() if name != "path" and value is not None}
 
 
 def _option_text(value: object) -> str:

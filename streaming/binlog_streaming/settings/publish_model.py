@@ -19,7 +19,7 @@ from binlog_connector.envelope.options import (
 from binlog_connector.kafka.delivery import Delivery
 from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import bound_rule, table_rules
-from binlog_streaming.settings.model import LogSource, Metrics, Section, parse_milliseconds
+from binlog_streaming.settings.model import LogSource, Metrics, Section, Status, parse_milliseconds
 
 if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding
@@ -209,6 +209,7 @@ class PublishJob(Section, frozen=True):
     name: str = "binlog-stream"
     tables: tuple[TopicRule, ...] = (TopicRule(),)
     metrics: Metrics = Metrics()
+    status: Status = Status()
 
     def decoding(self) -> Decoding:
         """How rows become values, and what is shown of them; schemas are completed where the log is read.

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from binlog_streaming.settings.model import Metrics
+from binlog_streaming.settings.model import Metrics, Status
 from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, PublishJob, Registry, Security, TopicRule
 from binlog_streaming.settings.text import (
     METRICS,
     ROWS,
     RULES_COMMENT,
     SOURCE,
+    STATUS,
     Setting,
     comment_text,
     head_text,
@@ -137,6 +138,7 @@ def publish_job_text(
     parts += ["[sink.security]", settings_text(SECURITY, job.sink.security, always=())]
     parts += ["[sink.registry]", settings_text(REGISTRY, job.sink.registry, always=())]
     parts += ["[metrics]", settings_text(METRICS, job.metrics, always=())]
+    parts += ["[status]", settings_text(STATUS, job.status, always=())]
     return joined_parts(parts)
 
 
@@ -148,5 +150,6 @@ PUBLISH_SECTIONS: dict[type[msgspec.Struct], tuple[Setting, ...]] = {
     Security: SECURITY,
     Registry: REGISTRY,
     Metrics: METRICS,
+    Status: STATUS,
 }
 """All settings, as they are explained."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_streaming.settings.model import Job, Metrics, Sink, Source, Spark, TableRule, Trigger
+from binlog_streaming.settings.model import Job, Lineage, Metrics, Sink, Source, Spark, Status, TableRule, Trigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -58,8 +58,13 @@ SOURCE = (
     Setting("path", "Directory of the server's binlog files, one file of it, or a URL (s3://...)."),
     Setting("format", "The format that the log must have: innodb or classic; default: detected.", '"classic"'),
     Setting(
+        "archive",
+        "An archive of the log (binlog-stream archive): what the server has purged is read from there.",
+        '"s3://backup/binlogs"',
+    ),
+    Setting(
         "excludeTables",
-        "Tables to leave out, whatever [[tables]] says: regular expressions on database.table, separated by commas, "
+        "Tables to leave out, whatever [[tables]] selects: regular expressions on database.table, separated by commas, "
         "each for the whole name.",
         r"'mysql\..*'",
     ),
@@ -69,7 +74,7 @@ SOURCE = (
         "place such as { file_no = 3, page = 12, chunk = 0 }. A job that has begun goes on where it was.",
         '"earliest"',
     ),
-    Setting("startingGtid", "Or behind these transactions: 0-1-100,1-2-7 (MariaDB), uuid:1-77 (MySQL).", '"0-1-100"'),
+    Setting("startingGtid", "Or after these transactions: 0-1-100,1-2-7 (MariaDB), uuid:1-77 (MySQL).", '"0-1-100"'),
     Setting("startingTimestamp", "Or with the first transaction committed then or later.", "2026-01-31T12:00:00Z"),
     Setting("maxBytesPerTrigger", "Bytes of the log in one batch; this bounds the memory that a batch takes."),
     Setting("maxFilesPerTrigger", "Files of the log in one batch; default: as many as there are.", "1"),
@@ -82,7 +87,7 @@ SOURCE = (
     ),
     Setting(
         "failOnDataLoss",
-        "Stop when something is gone from the log that had not been read; false: go on behind it, with a warning.",
+        "Stop when something is gone from the log that had not been read; false: go on after it, with a warning.",
         "true",
     ),
     Setting("ignoreDomainIds", "GTID domains (MariaDB) to leave out.", "[7]"),
@@ -154,7 +159,7 @@ TABLES = (
     ),
     Setting(
         "unknown_values",
-        "What rows that are there get in a new column where the log does not say what they hold (an expression as "
+        "What existing rows get in a new column where the log lacks what they hold (an expression as "
         "default, AUTO_INCREMENT, a generated column): fail (the job stops before it), or null.",
     ),
     Setting(
@@ -171,8 +176,9 @@ TABLES = (
     Setting(
         "begin",
         "Where a mirror or scd2 table may begin: created (its CREATE TABLE or a TRUNCATE lies in what is read, or the "
-        "log begins with the server's first transaction; otherwise the job stops), or empty (it was empty where the "
-        "job begins, or gaps are wanted).",
+        "log begins with the server's first transaction; otherwise the job stops), snapshot (otherwise it waits for "
+        "the rows that binlog-stream snapshot puts into the log), or empty (it was empty where the job begins, or gaps "
+        "are wanted).",
     ),
     Setting(
         "partition_by",
@@ -214,9 +220,30 @@ TRIGGER = (
 METRICS = (
     Setting("port", "Prometheus finds metrics at http://host:port/metrics; 0: a free port; default: none.", "9187"),
     Setting("host", "Address to listen at; there is no password, so others than this machine are your choice."),
+    Setting("otlp", "Push metrics to OpenTelemetry too, where OTEL_EXPORTER_OTLP_ENDPOINT in the environment says."),
+)
+LINEAGE = (
+    Setting(
+        "namespace",
+        "Of the job in OpenLineage; default: it is told nothing. Where it is, OPENLINEAGE_URL says in the environment.",
+        '"shop"',
+    ),
+    Setting(
+        "source",
+        "What other tools call the server there: the namespace of the source tables; default: made of source.path.",
+        '"mysql://db.example:3306"',
+    ),
+)
+STATUS = (
+    Setting(
+        "purge_after",
+        "How long the server keeps a file after its last write to it (binlog_expire_logs_seconds): the job's status "
+        "then tells how long it is safe.",
+        '"7d"',
+    ),
 )
 SPARK = (
-    Setting("master", "Where Spark runs, when the job starts a session of its own."),
+    Setting("master", "Where Spark runs; spark-submit's own settings win over these."),
     Setting("settings", "Spark's settings.", '{ "spark.driver.memory" = "1g" }'),
 )
 RULES_COMMENT = (
@@ -251,6 +278,8 @@ def job_text(job: Job, *, rule_comments: Mapping[int, Sequence[str]] | None = No
         ("sink", SINK, job.sink, ("directory", "format")),
         ("trigger", TRIGGER, job.trigger, ()),
         ("metrics", METRICS, job.metrics, ()),
+        ("lineage", LINEAGE, job.lineage, ()),
+        ("status", STATUS, job.status, ()),
         ("spark", SPARK, job.spark, ()),
     )
     for name, settings, section, always in sections:
@@ -297,27 +326,33 @@ def settings_text(
     for setting in settings:
         field = fields[setting.name]
         value = getattr(section, field.name)
-        default = None if field.required else field.default
-        if field.default_factory is not msgspec.NODEFAULT:
-            default = field.default_factory()
+        default = default_of(field)
         is_given = setting.name in always or value != default
         if not is_given and not told:
             continue
-        shown = setting.example if setting.example is not None and not is_given else _toml(value)
+        shown = setting.example if setting.example is not None and not is_given else toml_value(value)
         line = f"{'' if is_given else '# '}{setting.name} = {shown}"
         paragraphs.append(f"{comment_text(setting.comment)}\n{line}" if told else line)
     return ("\n\n" if told else "\n").join(paragraphs)
 
 
-def _toml(value: object) -> str:
+def default_of(field: msgspec.structs.FieldInfo) -> object:
+    """What a setting is where nothing is given; None also where something must be."""
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    return None if field.required else field.default
+
+
+def toml_value(value: object) -> str:
+    """*value* as a job file has it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
         return toml_text(str(value))
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + " }"
+        return "{ " + ", ".join(f"{json.dumps(key)} = {toml_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, tuple | list):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
     return str(value)
 
 
@@ -339,6 +374,8 @@ SECTIONS: dict[type[msgspec.Struct], tuple[Setting, ...]] = {
     Sink: SINK,
     Trigger: TRIGGER,
     Metrics: METRICS,
+    Lineage: LINEAGE,
+    Status: STATUS,
     Spark: SPARK,
 }
 """All settings, as they are explained."""

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.rules.rule_changes import rules_fingerprint
+from binlog_connector.schema.snapshot_marks import TableProved
 from binlog_connector.schema.table_changes import TableRenamed
 from binlog_format.errors import BinlogError, TableError, UnsupportedError
 from binlog_streaming.lake.partitioning import partition_rule
@@ -33,7 +34,7 @@ from binlog_streaming.tables.looks import Looks
 from binlog_streaming.tables.missing import target_gone
 from binlog_streaming.tables.part_pieces import part_pieces
 from binlog_streaming.tables.positions import BatchPositions
-from binlog_streaming.tables.progress import Note, Outcome, ProgressTally
+from binlog_streaming.tables.progress import Note, Outcome, ProgressTally, notes_about
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
 from binlog_streaming.tables.statements.columns_step import fit_columns
 from binlog_streaming.tables.statements.renames import (
@@ -43,7 +44,8 @@ from binlog_streaming.tables.statements.renames import (
     says_before_commit,
     taken_over,
 )
-from binlog_streaming.tables.statements.work import Occasion, held_keys, work_of
+from binlog_streaming.tables.statements.snapshot_work import step_work
+from binlog_streaming.tables.statements.work import Occasion, held_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.batch_plan import ChangeStep, Component, IndexPart, LogPlace
     from binlog_streaming.plan.kept import KeptTable
     from binlog_streaming.tables.batch_run import BatchRun
-    from binlog_streaming.tables.division import Division
+    from binlog_streaming.tables.division import StepDivision
     from binlog_streaming.tables.progress import TableProgress
     from binlog_streaming.tables.rows_step import PreparedRows
     from binlog_streaming.tables.statements.work import Work
@@ -65,7 +67,7 @@ def apply_component(
     component: Component,
     log: Log | None,
     targets: TargetFactory | None = None,
-    division: Division | None = None,
+    division: StepDivision | None = None,
 ) -> list[TableProgress]:
     """Do the steps of *component*.
 
@@ -102,7 +104,7 @@ def apply_component(
 
 class _ComponentRun:
     def __init__(
-        self, run: BatchRun, component: Component, log: Log | None, looks: Looks, division: Division | None
+        self, run: BatchRun, component: Component, log: Log | None, looks: Looks, division: StepDivision | None
     ) -> None:
         self._looks = looks
         self._division = division
@@ -214,10 +216,12 @@ class _ComponentRun:
         if not content.pieces:
             return
         for mode in table.rule.modes:
-            self._write_rows(table, mode, step.number, content, divided=None if outline is None else step)
+            if not (step.is_repair and mode is Mode.CHANGELOG):
+                self._write_rows(table, mode, step.number, content, divided=None if outline is None else step)
 
     def _content(self, table: KeptTable, step: RowsStep) -> RowsContent:
-        return RowsContent(str(table.name), self._pieces_of(step), self._run.decoding, table.rule, self._facts)
+        decoding, pieces = self._run.decoding, self._pieces_of(step)
+        return RowsContent(str(table.name), pieces, decoding, table.rule, self._facts, completing=table.completing)
 
     def _apply_linked_rows(self, step: LinkedRowsStep) -> None:
         assert self._log is not None
@@ -291,6 +295,8 @@ class _ComponentRun:
 
         def write(target: Target, tally: ProgressTally) -> int:
             self._silent[table.name, mode] = table
+            if isinstance(change, TableProved) and (change.query_id, change.mode) == (self._run.query_id, mode):
+                tally.verified = change
             held, place = held_keys(target.properties() or {}), "{}:{}".format(*step.place)
             ticket = self._ticket(table, mode, step.number, held, place, step.statement.gtid)
             is_done = target.is_done(ticket)
@@ -302,7 +308,7 @@ class _ComponentRun:
             if isinstance(change, TableRenamed):
                 work = self._rename_work(occasion, change, target)
             else:
-                work = work_of(occasion, target)
+                work = step_work(occasion, target)
             if work is None:
                 return 0
             if not is_done:
@@ -369,7 +375,7 @@ class _ComponentRun:
             last_change=last_change,
             gtid=gtid,
             gtid_position=self._positions.behind(table.name, number),
-            complete=table.complete,
+            complete=table.complete_at(number),
             partition_by=tuple(map(partition_rule, table.rule.partition_by)),
             rules=rules_fingerprint(self._run.decoding, *table.name),
         )
@@ -384,15 +390,9 @@ class _ComponentRun:
                 inserts=sum(part.inserts for part in parts),
                 updates=sum(part.updates for part in parts),
                 deletes=sum(part.deletes for part in parts),
-                notes=_notes(table),
+                notes=notes_about(table),
             )
         return self._tallies[uri]
-
-
-def _notes(table: KeptTable) -> set[Note]:
-    if table.is_aside:
-        return {Note.KEPT_ASIDE}
-    return {Note.INCOMPLETE} if table.complete is False else set()
 
 
 def _is_last(target: Target, ticket: Ticket) -> bool:

@@ -1,4 +1,4 @@
-"""One micro-batch: `write_batch` makes a plan of the rows of the view `tables`, and tasks do its parts."""
+"""One micro-batch: `plan_of` makes a plan of the rows of the view `tables`, `write_batch` lets tasks do its parts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from binlog_format.position import Position
     from binlog_streaming.plan.batch_plan import BatchPlan, Component
     from binlog_streaming.plan.memory import JobMemory
-    from binlog_streaming.plan.plan import Row
+    from binlog_streaming.plan.planning import Row
     from binlog_streaming.settings import Job
     from binlog_streaming.tables.progress import TableProgress
     from binlog_streaming.tables.tasks import Tasks
@@ -59,6 +59,8 @@ PLAN_COLUMNS = (
     "ddl",
     "index",
     "problem",
+    "snapshot",
+    "marks",
 )
 
 
@@ -171,24 +173,31 @@ class ComponentWriter:
             return component.name, error
 
 
-def write_batch(frame: DataFrame, context: BatchContext) -> tuple[BatchPlan, list[TableProgress]]:
-    """Write a micro-batch of the view `tables`: one Spark job reads the log, one writes the tables.
+def plan_of(frame: DataFrame, context: BatchContext) -> BatchPlan:
+    """What a micro-batch of the view `tables` does: a Spark job reads the log.
+
+    Raises:
+        BinlogError: The log cannot be read, or not be applied.
+    """
+    return context.plan([row.asDict(recursive=True) for row in frame.select(*PLAN_COLUMNS).collect()])
+
+
+def write_batch(frame: DataFrame, context: BatchContext, plan: BatchPlan) -> list[TableProgress]:
+    """Do what *plan* of *frame* states: a Spark job writes the tables.
 
     Returns:
-        What was to be done, and what became of the targets.
+        What became of the targets.
 
     Raises:
         BinlogError: What one failing table says. Other tables of the batch may have been written; written again they do
             not change.
     """
-    rows = [row.asDict(recursive=True) for row in frame.select(*PLAN_COLUMNS).collect()]
-    plan = context.plan(rows)
     if plan.end is None or not plan.components:
-        return plan, []
+        return []
     if context.job.on_error is OnError.STOP:
         check_folders(plan.components, context.job.sink.directory)
     writer = ComponentWriter(context.run(plan.end, context.schema_file(plan)), context.job.source.path)
-    return plan, _joined(_written(plan.components, writer, SparkTasks(frame.sparkSession.sparkContext)))
+    return _joined(_written(plan.components, writer, SparkTasks(frame.sparkSession.sparkContext)))
 
 
 def _written(components: Sequence[Component], writer: ComponentWriter, tasks: Tasks) -> list[Result]:

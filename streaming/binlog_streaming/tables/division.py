@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.steps import Step, reached
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.batch_plan import Component
     from binlog_streaming.plan.kept import KeptTable
     from binlog_streaming.settings import Sink, TableRule
+    from binlog_streaming.tables.rows_step import PreparedRows
     from binlog_streaming.tables.tasks import Tasks
 
 PART_CHANGES = 250_000
@@ -43,6 +44,16 @@ PART_BYTES = 64 << 20
 DEALERS = 3
 """Tasks that have nothing else to do, at least, where rows are dealt out by key: that takes twice the processor time
 that one task takes for all of it, so two are no faster than one."""
+
+
+class StepDivision(Protocol):
+    """Who writes the rows of a step that is not done by the task that has its component."""
+
+    def outline(self, step: RowsStep, table: KeptTable) -> RowsContent | None:
+        """What can be known of *step* without its rows; None: it is done as a whole."""
+
+    def rows(self, step: RowsStep, content: RowsContent) -> PreparedRows:
+        """The rows of *step*; *content* is its outline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +84,7 @@ class Division:
         if part_count(step, self.task_count) < 2:
             return None
         pieces = outlined((part.index for part in step.parts), step.after, step.before, self.decoding)
-        content = RowsContent(str(table.name), pieces, self.decoding, table.rule)
+        content = RowsContent(str(table.name), pieces, self.decoding, table.rule, completing=table.completing)
         if not pieces:
             return content
         # Of a table without a key the rows that go can be any: all of them are looked at together.
@@ -118,6 +129,7 @@ class DividedRows:
             before=self.step.before,
             decoding=division.decoding,
             part_count=part_count(self.step, division.task_count),
+            completing=content.completing,
         )
         parts = self._written(writer, target)
         reached(Step.PARTS_WRITTEN)

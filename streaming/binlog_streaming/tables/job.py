@@ -24,9 +24,11 @@ from binlog_streaming.jobs.checkpoint import read_offset
 from binlog_streaming.jobs.record_keeper import RecordKeeper
 from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.plan.failures import named_error
-from binlog_streaming.spark_session import PLANNING_ONLY, local_session
-from binlog_streaming.tables.batch import BatchContext, write_batch
+from binlog_streaming.plan.snapshots import snapshot_command
+from binlog_streaming.spark_session import PLANNING_ONLY, is_submitted, local_session
+from binlog_streaming.tables.batch import BatchContext, plan_of, write_batch
 from binlog_streaming.tables.batch_versions import BatchVersions
+from binlog_streaming.tables.job_lock import JobLock
 from binlog_streaming.tables.loading import load_workers
 from binlog_streaming.tables.progress import NOTE_TEXTS, BatchProgress, Progress
 
@@ -36,8 +38,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.schema.definitions import TableName
     from binlog_format.log import Log
     from binlog_format.position import Position
+    from binlog_streaming.plan.snapshots import TableSnapshot
     from binlog_streaming.settings import Job
     from binlog_streaming.tables.progress import BatchListener, Note
 
@@ -81,9 +86,12 @@ class TablesJob:
         self._from_first = from_first
         self._query: StreamingQuery | None = None
         self._log: Log | None = None
+        self._lock = JobLock(job)
         self._failure: BinlogError | None = None
         self._ending: Exception | None = None
         self._noted: set[tuple[str, Note]] = set()
+        self._waiting: frozenset[TableName] = frozenset()
+        self._told: set[str] = set()
         self._wake = threading.Event()
         self._stop_requested = False
         self._idle = threading.Event()
@@ -96,14 +104,24 @@ class TablesJob:
             once: Take what is there now, in batches, then end.
 
         Raises:
+            StorageError: `IN_USE`: another process runs the job, or writes its tables.
             BinlogError: The log, an option, the job's record or Spark's start.
         """
         options = self.job.source_options()
         # What is wrong with the log or the options is said at once, not when Java has started.
         SourceOptions.parse({"path": self.job.source.path, **options})
+        try:
+            self._start(options, once=once)
+        except BaseException:
+            self._close()
+            raise
+
+    def _start(self, options: dict[str, str], *, once: bool) -> None:
         self._log = open_log(self.job.source.path)
+        self._lock.take()
         self.record.begin()
         self.record.saw(self._held, from_first=self._from_first)
+        self._told |= {one.snapshot for one in self.record.record.snapshots if not one.is_open}
         if self._session is None:
             self._owns_session = SparkContext._active_spark_context is None
             self._session = local_session(
@@ -123,13 +141,10 @@ class TablesJob:
                 writer = writer.trigger(processingTime=f"{self.job.trigger.interval_ms} milliseconds")
             self._query = writer.start()
         except BinlogError:
-            self._close()
             raise
         except Py4JJavaError as error:
-            self._close()
             raise named_error(str(error)) or _not_started(error, self.job.checkpoint, self.spark_log) from error
         except Exception as error:
-            self._close()
             raise named_error(str(error)) or error from error
         threading.Thread(target=self._watch, args=(self._query,), name="binlog-stream-watch", daemon=True).start()
 
@@ -165,8 +180,10 @@ class TablesJob:
         return str(self._query.id)
 
     @property
-    def spark_log(self) -> Path:
-        """Where a session of the job's own writes what Spark has to say."""
+    def spark_log(self) -> Path | None:
+        """Where a session of the job's own writes what Spark has to say; None: where `spark-submit` does."""
+        if is_submitted():
+            return None
         if "://" in self.job.checkpoint:
             return Path(tempfile.gettempdir()) / f"{self.job.name}-spark.log"
         checkpoint = Path(self.job.checkpoint)
@@ -185,14 +202,18 @@ class TablesJob:
         try:
             query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
             assert query_id is not None
+            # Spark has written down where the batch ends before it begins.
+            offset = read_offset(state_of(self.job), batch_id)
             context = BatchContext(
                 query_id=query_id,
                 batch_id=batch_id,
                 job=self.job,
-                gtid_position=self._gtid_position(batch_id),
+                gtid_position=gtid_position(offset),
                 memory=self.record.memory(batch_id),
             )
-            plan, tables = write_batch(frame, context)
+            plan = plan_of(frame, context)
+            read_seconds = time.monotonic() - started
+            tables = write_batch(frame, context, plan)
             if plan.end is not None:
                 self._versions.record(query_id, batch_id, plan.end, context.gtid_position, tables)
             batch = BatchProgress(
@@ -202,6 +223,8 @@ class TablesJob:
                 finished_at=time.time(),
                 bytes_behind=self._bytes_behind(max((table.position for table in tables), default=None)),
                 learned=plan.learned,
+                read_seconds=read_seconds,
+                offset=offset,
             )
             self.record.saw_batch(batch)
             self._say_notes(batch)
@@ -214,18 +237,16 @@ class TablesJob:
         finally:
             self._idle.set()
 
-    def _gtid_position(self, batch_id: int) -> str | None:
-        # Spark has written down where the batch ends before it begins.
-        offset = read_offset(state_of(self.job), batch_id)
-        # What `startingGtid` covers is in the tables too, also where it follows in the log.
-        gtid = None if offset is None else offset.gtid.advanced_by(offset.skip_gtid)
-        return str(gtid) if gtid else None
-
     def _say_notes(self, batch: BatchProgress) -> None:
         for stopped in batch.set_aside:
             logger.error(
                 "set aside: %s at=%s gtid=%s: %s", stopped.name, stopped.position, stopped.gtid, stopped.reason
             )
+        for one in batch.learned.snapshots.values():
+            self._say_snapshot(one)
+        for name in sorted(batch.learned.waiting - self._waiting):
+            logger.warning("waits for its snapshot: table=%s (%s)", name, snapshot_command(name))
+        self._waiting |= batch.learned.waiting
         for table in batch.tables:
             for note in sorted(table.notes):
                 if (table.source_table, note) not in self._noted:
@@ -233,6 +254,23 @@ class TablesJob:
                     logger.warning(
                         "%s: %s table=%s target=%s", note, NOTE_TEXTS[note], table.source_table, table.target
                     )
+
+    def _say_snapshot(self, one: TableSnapshot) -> None:
+        if one.is_open or one.snapshot in self._told:
+            return
+        self._told.add(one.snapshot)
+        if one.problem is None:
+            logger.info(
+                "complete: table=%s rows=%d gtid=%s snapshot=%s", one.name, one.rows, one.ended_gtid, one.snapshot
+            )
+        else:
+            logger.error(
+                "not complete: table=%s snapshot=%s: %s; take it again (%s)",
+                one.name,
+                one.snapshot,
+                one.problem,
+                snapshot_command(one.name),
+            )
 
     def _bytes_behind(self, position: Position | None) -> int | None:
         assert self._log is not None
@@ -253,6 +291,7 @@ class TablesJob:
             query.stop()
 
     def _close(self) -> None:
+        self._lock.give_back()
         if self._log is not None:
             self._log.close()
         if self._owns_session and self._session is not None:
@@ -260,11 +299,19 @@ class TablesJob:
                 self._session.stop()
 
 
-def _not_started(error: Py4JJavaError, checkpoint: str, log_file: Path) -> OptionError:
+def gtid_position(offset: SourceOffset | None) -> str | None:
+    """What the tables hold after a batch that ends at *offset*; None: not known."""
+    # What `startingGtid` covers is in the tables too, also where it follows in the log.
+    gtid = None if offset is None else offset.gtid.advanced_by(offset.skip_gtid)
+    return str(gtid) if gtid else None
+
+
+def _not_started(error: Py4JJavaError, checkpoint: str, log_file: Path | None) -> OptionError:
     said = str(error.java_exception.toString()).partition("\n")[0]
+    where = f"; its messages are in {log_file}" if log_file is not None else ""
     return OptionError(
         "INVALID_VALUE",
-        f"Spark does not start the query with the checkpoint {checkpoint}: {said}; its messages are in {log_file}",
+        f"Spark does not start the query with the checkpoint {checkpoint}: {said}{where}",
         hint="The checkpoint is written by Spark: in a folder, or where its jars know their way to (spark.settings); "
         "tables can be in an object store without them, so a job file can name a folder for the checkpoint alone",
     )

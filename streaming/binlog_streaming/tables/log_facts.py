@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.spark.table_schemas import RangeSchemas
 from binlog_format.rows.arrow_schema import arrow_schema
-from binlog_streaming.modes.absent_columns import AbsentFacts, absent_facts
+from binlog_streaming.modes.partial.absent_columns import AbsentFacts, absent_facts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

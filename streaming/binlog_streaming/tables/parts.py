@@ -21,7 +21,6 @@ import pyarrow as pa
 from binlog_connector.spark.worker_process import settle
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
-from binlog_format.views.changefeed import changefeed_batch
 from binlog_format.views.index.table_index import TableIndex
 from binlog_streaming.lake.conforming import conformed, conformed_table
 from binlog_streaming.lake.merge import Written
@@ -33,7 +32,7 @@ from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.tables.log_facts import LogFacts
 from binlog_streaming.tables.looks import Looks
 from binlog_streaming.tables.overruling import LogPart, Overruled, key_messages, shared_keys
-from binlog_streaming.tables.rows_step import KeyedImages, RowsContent
+from binlog_streaming.tables.rows_step import KeyedImages, RowsContent, changelog_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -78,6 +77,7 @@ class PartsWriter:
         before: Only rows before this place.
         decoding: How rows become values.
         part_count: In how many parts, or shards, the step is merged.
+        completing: Rows may be missing that the server has; see `KeptTable`.
     """
 
     log_path: str
@@ -93,6 +93,7 @@ class PartsWriter:
     before: LogPlace | None
     decoding: Decoding
     part_count: int
+    completing: bool = False
 
     def append_all(self, tasks: Tasks, step: RowsStep) -> list[Written[Any]]:
         """Let tasks write *step*, of which no row takes the place of another one.
@@ -211,7 +212,7 @@ class PartsWriter:
         settle()
 
     def _keyed(self, images: StepImages) -> KeyedImages:
-        return KeyedImages(images, self.columns, self.keys, self.mode, self.rule)
+        return KeyedImages(images, self.columns, self.keys, self.mode, self.rule, self.completing)
 
     def _at_target(self, looks: Looks, write: Callable[[Target], Written[Any]]) -> Written[Any]:
         with looks.naming_errors(self.source_table, self.uri):
@@ -221,8 +222,7 @@ class PartsWriter:
         for pieces in self._pieces(log, indexes):
             if self.mode is Mode.CHANGELOG:
                 for piece in pieces:
-                    batch = changefeed_batch(piece.images, piece.events, piece.groups, piece.gtid_sources)
-                    yield conformed(batch, self.schema)
+                    yield conformed(changelog_batch(piece), self.schema)
                 continue
             _, images = self._content(log, pieces).images
             yield from WholeImages(images, self.columns).rows(images.in_log_order()).to_batches()

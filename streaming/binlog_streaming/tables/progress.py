@@ -15,7 +15,10 @@ from binlog_streaming.plan.memory import Learned
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.schema.snapshot_marks import TableProved
     from binlog_format.position import Position
+    from binlog_streaming.plan.kept import KeptTable
     from binlog_streaming.plan.memory import SetAside
 
     BatchListener = Callable[["BatchProgress"], None]
@@ -72,6 +75,7 @@ class TableProgress:
         statements: Statements that did something to the target.
         notes: What an operator should know.
         set_aside: Why the table does not go on; None: it does.
+        verified: The last proof of the target in the batch; None: there was none.
     """
 
     source_table: str
@@ -90,6 +94,7 @@ class TableProgress:
     statements: int = 0
     notes: frozenset[Note] = frozenset()
     set_aside: SetAside | None = None
+    verified: TableProved | None = None
 
     @property
     def changes(self) -> int:
@@ -116,6 +121,7 @@ class ProgressTally:
     version: str | None = None
     statements: int = 0
     set_aside: SetAside | None = None
+    verified: TableProved | None = None
 
     def saw(self, first_commit_time: int, commit_time: int) -> None:
         """Count the times of changes that the server committed from one to the other."""
@@ -152,7 +158,15 @@ class ProgressTally:
             statements=self.statements,
             notes=frozenset(self.notes),
             set_aside=self.set_aside,
+            verified=self.verified,
         )
+
+
+def notes_about(table: KeptTable) -> set[Note]:
+    """What is to be said of a table whatever a batch does to it."""
+    if table.is_aside:
+        return {Note.KEPT_ASIDE}
+    return {Note.INCOMPLETE} if table.complete is False else set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +180,9 @@ class BatchProgress:
         finished_at: When the batch was in the tables, seconds since 1970 UTC.
         bytes_behind: Bytes of the log behind `position` at that time; None when no table was touched.
         learned: What later batches have to know.
+        read_seconds: Of `seconds`, until what to write was known.
+        offset: Where the job goes on in its log; None: it reads none, or that is not known.
+        transactions: Event groups that it took; None: the GTIDs of offsets tell.
     """
 
     batch_id: int
@@ -174,6 +191,9 @@ class BatchProgress:
     finished_at: float
     bytes_behind: int | None
     learned: Learned = field(default_factory=Learned)
+    read_seconds: float = 0.0
+    offset: SourceOffset | None = None
+    transactions: int | None = None
 
     @property
     def position(self) -> Position | None:
@@ -228,6 +248,7 @@ class BatchProgress:
                     "notes": sorted(table.notes),
                     "seconds": round(table.seconds, 3),
                     **({} if table.set_aside is None else {"set_aside": msgspec.to_builtins(table.set_aside)}),
+                    **({} if table.verified is None else {"verified_through": table.verified.gtids}),
                 }
                 for table in self.tables
             ],

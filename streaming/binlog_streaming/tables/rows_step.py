@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from binlog_format.errors import SchemaError
+from binlog_format.errors import SchemaError, UnsupportedError
 from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.images import ImageKind
 from binlog_format.views.changefeed import CHANGE_FIELDS, change_columns, changefeed_batch
 from binlog_streaming.lake.conforming import conformed
 from binlog_streaming.lake.evolution import common_schema
-from binlog_streaming.lake.row_values import rows_with
-from binlog_streaming.modes.absent_columns import NO_FACTS
+from binlog_streaming.lake.row_values import matching_rows, rows_with
 from binlog_streaming.modes.aligned import aligned
 from binlog_streaming.modes.mirror import mirror_change
-from binlog_streaming.modes.mode_columns import CASCADED_FROM, mode_schema
+from binlog_streaming.modes.mode_columns import CASCADED_FROM, SNAPSHOT, mode_schema
+from binlog_streaming.modes.partial.absent_columns import NO_FACTS, WHOLE_IMAGES_HINT
 from binlog_streaming.modes.pieces import Piece, StepImages
 from binlog_streaming.modes.row_keys import key_columns
-from binlog_streaming.modes.scd2 import scd2_change
+from binlog_streaming.modes.scd2 import current_rows, scd2_change
 from binlog_streaming.modes.whole_rows import whole_row_change
 from binlog_streaming.settings import Deletes, Mode
 
@@ -70,6 +70,7 @@ class RowsContent:
         columns: Of the table, where the step has more pieces than these; None: it has not.
         derived: What foreign keys do; None: nothing.
         end: The piece that holds the last change, up to which the step goes; None: it is one of *pieces*.
+        completing: Rows may be missing that the server has; see `KeptTable`.
     """
 
     source_table: str
@@ -80,6 +81,7 @@ class RowsContent:
     columns: pa.Schema | None = None
     derived: DerivedRows | None = None
     end: Piece | None = None
+    completing: bool = False
 
     @cached_property
     def last(self) -> Piece:
@@ -151,8 +153,16 @@ def target_schema(content: RowsContent, mode: Mode) -> pa.Schema:
     if mode is Mode.CHANGELOG:
         schemas = [arrow_schema(piece.layout, content.decoding) for piece in content.pieces]
         schemas = schemas or ([] if content.derived is None else [content.derived.schema])
-        return mode_schema(mode, common_schema(schemas, content.source_table), on_cascade=content.rule.foreign_keys)
+        common = common_schema(schemas, content.source_table)
+        has_existing = any(piece.snapshot for piece in content.pieces)
+        return mode_schema(mode, common, on_cascade=content.rule.foreign_keys, has_existing=has_existing)
     return mode_schema(mode, content.images[0], content.rule.deletes)
+
+
+def changelog_batch(piece: Piece) -> pa.RecordBatch:
+    """One row for each image; existing rows that a snapshot put into the log name it."""
+    batch = changefeed_batch(piece.images, piece.events, piece.groups, piece.gtid_sources)
+    return batch.append_column(SNAPSHOT, pa.repeat(piece.snapshot, batch.num_rows)) if piece.snapshot else batch
 
 
 def prepared_rows(content: RowsContent, ticket: Ticket) -> PreparedRows:
@@ -167,7 +177,7 @@ def prepared_rows(content: RowsContent, ticket: Ticket) -> PreparedRows:
     columns, images = content.images
     if not ticket.keys:
         return _WholeRows(images, columns)
-    keyed = KeyedImages(images, columns, ticket.keys, ticket.mode, content.rule)
+    keyed = KeyedImages(images, columns, ticket.keys, ticket.mode, content.rule, content.completing)
     return keyed if keyed.asks_target else _ChangedRows(keyed.change())
 
 
@@ -193,7 +203,7 @@ class _ChangelogRows:
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for piece in self.content.pieces:
-            yield changefeed_batch(piece.images, piece.events, piece.groups, piece.gtid_sources)
+            yield changelog_batch(piece)
         if self.content.derived is None:
             return
         schema = pa.schema([*self.content.derived.schema, *CHANGE_FIELDS, CASCADED_FROM])
@@ -225,6 +235,7 @@ class KeyedImages:
         keys: Names of the key columns.
         mode: `MIRROR` or `SCD2`.
         rule: What the job says of the table.
+        completing: Rows may be missing that the server has; see `KeptTable`.
     """
 
     images: StepImages
@@ -232,11 +243,15 @@ class KeyedImages:
     keys: tuple[str, ...]
     mode: Mode
     rule: TableRule
+    completing: bool = False
 
     @property
     def asks_target(self) -> bool:
-        """What a row with a new key holds in columns that its images leave out stands in the target alone."""
-        return self.mode is Mode.MIRROR and self.images.has_absent
+        """What a row with a new key holds in columns that its images leave out stands in the target alone.
+
+        And there alone are the versions that existing rows of a snapshot may repeat.
+        """
+        return self.images.has_absent if self.mode is Mode.MIRROR else bool(self.images.existing.any())
 
     def change(self, target: Target | None = None) -> Change:
         """What becomes of rows; *target* may be asked for what rows hold.
@@ -246,8 +261,9 @@ class KeyedImages:
         """
         keys = [self.columns.get_field_index(key) for key in self.keys]
         if self.mode is Mode.SCD2:
-            return scd2_change(self.images, self.columns, keys)
-        there = None if target is None else lambda wanted: rows_with(target.read(), wanted)
+            current = None if target is None else partial(current_rows, target)
+            return scd2_change(self.images, self.columns, keys, current)
+        there = None if target is None else partial(self._rows_there, target)
         rule = self.rule
         return mirror_change(
             self.images, self.columns, keys, deletes=rule.deletes, unknown=rule.unknown_values, there=there
@@ -256,6 +272,17 @@ class KeyedImages:
     def bring_into(self, target: Target, ticket: Ticket) -> int:
         """See `PreparedRows`."""
         return target.merge(self.change(target), ticket)
+
+    def _rows_there(self, target: Target, keys: pa.Table) -> pa.Table:
+        found = rows_with(target.read(), keys)
+        if self.completing and (matching_rows(found.select(keys.column_names), keys) < 0).any():
+            raise UnsupportedError(
+                "ROW_IMAGE",
+                f"{self.images.source_table}: an update changes the key of a row that its snapshot has not brought, "
+                "and the row image lacks columns: nobody knows what they hold",
+                hint=WHOLE_IMAGES_HINT,
+            )
+        return found
 
 
 @dataclass(frozen=True, slots=True)

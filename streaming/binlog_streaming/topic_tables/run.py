@@ -86,6 +86,10 @@ class TopicTablesRun:
         self.progress = Progress()
         self.query_id = self._file.state.query_id
 
+    @property
+    def offset(self) -> None:
+        """None: it reads no log."""
+
     def stop(self) -> None:
         """End after the batch under way."""
         self._stopped.set()
@@ -185,7 +189,7 @@ class TopicTablesRun:
 
     def _write(self, batch: TopicBatch, ends: Mapping[Partition, int], started: float) -> None:
         """Bring a batch into the tables, between the two times that it is written down."""
-        after = dict(self._read_to)
+        after, read_seconds = dict(self._read_to), time.monotonic() - started
         for one, end in ends.items():
             after[one] = msgspec.structs.replace(batch.partitions.get(one, after[one]), offset=end)
         if batch.count or batch.truncates:
@@ -201,7 +205,16 @@ class TopicTablesRun:
             written = write_batch(self._job, begun, batch)
             partitions = tuple(after[one] for one in sorted(after))
             self._file.finish(msgspec.structs.replace(begun, ends=(), partitions=partitions, tables=written.tables))
-            self._tell(BatchProgress(begun.batch_id, written.progress, time.monotonic() - started, time.time(), None))
+            self._tell(
+                BatchProgress(
+                    batch_id=begun.batch_id,
+                    tables=written.progress,
+                    seconds=time.monotonic() - started,
+                    finished_at=time.time(),
+                    bytes_behind=None,
+                    read_seconds=read_seconds,
+                )
+            )
         self._read_to = after
 
     def _tell(self, batch: BatchProgress) -> None:

@@ -19,11 +19,13 @@ from binlog_connector.following.starts import Moment
 from binlog_connector.following.tailer import STEP_SIZE_MAX, Following, Tailer
 from binlog_connector.kafka.publisher import Publisher
 from binlog_connector.spark.options import SourceOptions
+from binlog_format import open_log
 from binlog_streaming.ahead import ahead
 from binlog_streaming.topics.connecting import connection_of, names_of, publishing_of, registry_of
+from binlog_streaming.topics.job_log import require_changes
 from binlog_streaming.topics.job_topics import JobTopics
 from binlog_streaming.topics.progress import Published, PublishProgress, Records
-from binlog_streaming.topics.record import begun_with, check_same, remember
+from binlog_streaming.topics.record import begun_with, check_log, check_same, remember
 from binlog_streaming.topics.step_messages import StepMessages
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ class TopicsJob:
         self._once = once
         self._listener = listener
         self._step_size_max = step_size_max
+        self._source = SourceOptions.parse({"path": job.source.path, **job.source.options()})
         self._names = names_of(job.sink)
         self._stopped = threading.Event()
         self._publisher: Publisher | None = None
@@ -102,15 +105,19 @@ class TopicsJob:
         record = begun_with(self._job)
         if record is not None:
             check_same(record, self._job)
+        with open_log(self._job.source.path, format_name=self._source.format) as log:
+            require_changes(log)
         if self._registry is not None:
             self._registry.reach()  # that it cannot be used is said now, and not at the first change
         publishing = publishing_of(self._job.sink, self._names, is_first_start=record is None)
         with ExitStack() as stack:
             self._publisher = publisher = Publisher(self.connection, publishing)
             stack.enter_context(publisher)
-            if record is None:
-                remember(self._job)  # not before: offsets that were never written cannot be lost
-            self._tailer = tailer = stack.enter_context(self._open_log(publisher.offset))
+            saved = None if publisher.offset is None else SourceOffset.from_json(json.loads(publisher.offset))
+            if record is not None:
+                check_log(record, self._job, saved)
+            remember(self._job)  # not before: offsets that were never written cannot be lost
+            self._tailer = tailer = stack.enter_context(self._open_log(saved))
             if self._stopped.is_set():
                 return
             if publisher.offset is None:
@@ -118,22 +125,20 @@ class TopicsJob:
             on_start(tailer.offset)
             self._follow(publisher, tailer)
 
-    def _open_log(self, offset: str | None) -> Tailer:
-        source = self._job.source
-        options = SourceOptions.parse({"path": source.path, **source.options()})
+    def _open_log(self, saved: SourceOffset | None) -> Tailer:
+        options = self._source
         start: following.Start
         if isinstance(options.start, Moment):
             start = datetime.fromtimestamp(options.start.seconds, UTC)
         else:
             start = options.start
-        saved = None if offset is None else SourceOffset.from_json(json.loads(offset))
         how = Following(
             format_name=options.format,
             step_size_max=self._step_size_max,
             fail_on_data_loss=options.fail_on_data_loss,
             ends=self._once,
         )
-        return Tailer(source.path, start, saved=saved, how=how)
+        return Tailer(self._job.source.path, start, saved=saved, how=how)
 
     def _follow(self, publisher: Publisher, tailer: Tailer) -> None:
         heartbeat_seconds = self._job.sink.heartbeat_seconds
@@ -166,7 +171,7 @@ class TopicsJob:
         finally:
             for _, made in attempts[-1:]:
                 made.close()
-        self._note(step, attempts, time.monotonic() - started)
+        self._note(step, attempts, started)
 
     def _made(self, step: Step, records: Records) -> Generator[Messages]:
         with closing(ahead(self._messages.of(step), BATCHES_AHEAD)) as made:
@@ -175,16 +180,18 @@ class TopicsJob:
                 records.counts[some.topic] += len(some)
                 records.sizes[some.topic] += some.size
                 yield some
+        records.made_at = time.monotonic()
 
-    def _note(self, step: Step, attempts: list[tuple[Records, Generator[Messages]]], seconds: float) -> None:
+    def _note(self, step: Step, attempts: list[tuple[Records, Generator[Messages]]], started: float) -> None:
         published = Published(
             offset=step.end,
             groups=step.group_count,
             size=step.size,
             last_timestamp=step.last_timestamp,
             records=attempts[-1][0],
-            seconds=seconds,
+            seconds=time.monotonic() - started,
             attempts=len(attempts),
+            read_seconds=max(attempts[-1][0].made_at - started, 0.0),
         )
         self.progress.add(published)
         if self._listener is not None:

@@ -21,10 +21,12 @@ class Records:
     Attributes:
         counts: How many.
         sizes: Bytes of keys and values.
+        made_at: When all had been made, by the monotonic clock; 0: not yet.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     sizes: Counter[str] = field(default_factory=Counter)
+    made_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Published:
         last_timestamp: Of the last group, seconds since 1970 UTC; None: there is none.
         records: What it brought into the topics.
         seconds: How long it took.
+        read_seconds: Of `seconds`, until its messages had been made and handed over.
         attempts: How often it was begun; all but the last time it was not committed.
     """
 
@@ -48,6 +51,7 @@ class Published:
     records: Records
     seconds: float
     attempts: int
+    read_seconds: float = 0.0
 
 
 @dataclass(slots=True)

@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from binlog_connector.following.resume import is_same_log
 from binlog_connector.rules.row_rule import RowRule  # noqa: TC001 - msgspec looks it up
 from binlog_connector.rules.rule_changes import hiding_changes, hiding_part, salt_fingerprints
 from binlog_format.errors import OptionError
 from binlog_format.position import Place
+from binlog_format.source_file import without_archive
 from binlog_streaming.jobs.record import START_OPTIONS
 from binlog_streaming.jobs.record_keeper import RECORD_FILE
-from binlog_streaming.jobs.state_files import StateFolder
+from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.settings.publish_model import MessageFormat
 from binlog_streaming.topics.connecting import names_of
 
 if TYPE_CHECKING:
+    from binlog_connector.following.offsets import SourceOffset
     from binlog_streaming.settings.publish_model import PublishJob
 
 _CONTENT_OPTIONS = ("ignoreDomainIds", "ignoreServerIds")
@@ -58,7 +61,7 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
         """
         given = job.source.options()
         return PublishRecord(
-            path=job.source.path,
+            path=without_archive(job.source.path),
             topic_prefix=job.sink.topic_prefix,
             offsets_topic=names_of(job.sink).offsets,
             format=job.sink.format,
@@ -75,7 +78,7 @@ def begun_with(job: PublishJob) -> PublishRecord | None:
         OptionError: `INVALID_VALUE`: the checkpoint is that of another kind of job.
         BinlogError: It cannot be read.
     """
-    state = StateFolder(job.checkpoint, {})
+    state = state_of(job)
     content = state.read(RECORD_FILE)
     if content is None:
         return None
@@ -91,10 +94,9 @@ def begun_with(job: PublishJob) -> PublishRecord | None:
 
 
 def differences(record: PublishRecord, job: PublishJob) -> list[str]:
-    """What *job* sets otherwise than its checkpoint was begun with, and must not."""
+    """What *job* sets otherwise than its checkpoint was begun with, and must not; the log is for `other_log`."""
     now = PublishRecord.of(job)
     pairs = [
-        ("source.path", record.path, now.path),
         ("sink.topic_prefix", record.topic_prefix, now.topic_prefix),
         ("sink.offsets_topic", record.offsets_topic, now.offsets_topic),
         ("sink.format", str(record.format), str(now.format)),
@@ -107,11 +109,28 @@ def differences(record: PublishRecord, job: PublishJob) -> list[str]:
     for number, (before, after) in enumerate(_pairs(record, now)):
         changes = hiding_changes(before, record.salts, after, now.salts)
         pairs += [(f"tables[{number}].{setting}", was, is_now) for setting, was, is_now in changes]
-    return [
-        f"{setting}: this checkpoint was begun with {was or 'nothing'!r}, now it is {is_now or 'nothing'!r}"
-        for setting, was, is_now in pairs
-        if was != is_now
-    ]
+    return [_told(setting, was, is_now) for setting, was, is_now in pairs if was != is_now]
+
+
+def other_log(record: PublishRecord, job: PublishJob, offset: SourceOffset | None) -> str | None:
+    """That *job* names another log than the one of its checkpoint; None: it is the same one, perhaps elsewhere.
+
+    Args:
+        record: Of the checkpoint.
+        job: The settings.
+        offset: Up to where was published; None: that is not known.
+
+    Raises:
+        BinlogError: The log is in another place, and cannot be read there.
+    """
+    source, path = job.source, PublishRecord.of(job).path
+    if record.path == path or (offset is not None and is_same_log(source.path, source.format, offset)):
+        return None
+    return _told("source.path", record.path, path)
+
+
+def _told(setting: str, was: str, is_now: str) -> str:
+    return f"{setting}: this checkpoint was begun with {was or 'nothing'!r}, now it is {is_now or 'nothing'!r}"
 
 
 def _pairs(record: PublishRecord, now: PublishRecord) -> list[tuple[RowRule, RowRule]]:
@@ -119,25 +138,38 @@ def _pairs(record: PublishRecord, now: PublishRecord) -> list[tuple[RowRule, Row
 
 
 def check_same(record: PublishRecord, job: PublishJob) -> None:
-    """See that *job* is the one that *record* is of.
+    """See that *job* is the one that *record* is of, whatever its log.
 
     Raises:
         OptionError: `INVALID_VALUE`.
     """
     found = differences(record, job)
     if found:
-        raise OptionError(
-            "INVALID_VALUE",
-            found[0],
-            at=Place(f"{job.checkpoint}/{RECORD_FILE}"),
-            hint="Set it back, or begin a new job: another checkpoint and another topic_prefix",
-        )
+        raise _refused(job, found[0], "Set it back")
+
+
+def check_log(record: PublishRecord, job: PublishJob, offset: SourceOffset | None) -> None:
+    """See that the log is the one that *record* is of; see `other_log`.
+
+    Raises:
+        OptionError: `INVALID_VALUE`.
+        BinlogError: The log is in another place, and cannot be read there.
+    """
+    found = other_log(record, job, offset)
+    if found is not None:
+        way = "The same log may be named elsewhere, where all that was published of it is there too. Set it back"
+        raise _refused(job, found, way)
+
+
+def _refused(job: PublishJob, reason: str, way: str) -> OptionError:
+    hint = f"{way}, or begin a new job: another checkpoint and another topic_prefix"
+    return OptionError("INVALID_VALUE", reason, at=Place(f"{job.checkpoint}/{RECORD_FILE}"), hint=hint)
 
 
 def remember(job: PublishJob) -> None:
-    """Write down that *job* has begun.
+    """Write down that *job* has begun, and with which log.
 
     Raises:
         StorageError, AccessError: It cannot be written.
     """
-    StateFolder(job.checkpoint, {}).write(RECORD_FILE, msgspec.json.encode(PublishRecord.of(job)))
+    state_of(job).write(RECORD_FILE, msgspec.json.encode(PublishRecord.of(job)))

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_connector.following.offsets import OFFSET_VERSION, SourceOffset
+from binlog_connector.following.entry_marks import KnownFile
+from binlog_connector.following.offsets import OFFSET_VERSION, STATE_SIZE_MAX, SourceOffset
 from binlog_format.errors import UnsupportedError
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.position import Position
@@ -16,11 +19,15 @@ _GTIDS = st.lists(st.builds(Gtid, _UINT32, _UINT32, st.integers(0, 2**64 - 1)), 
 _OFFSETS = st.builds(
     SourceOffset,
     position=st.builds(Position, st.integers(0, 2**63), st.integers(0, 2**40), st.integers(0, 16383)),
-    format=st.sampled_from(["", "innodb", "classic"]),
+    format=st.sampled_from(["", "innodb", "classic", "structured"]),
     fingerprint=st.text(max_size=20),
     gtid=_GTIDS,
     skip_gtid=_GTIDS,
     last_page_crc=st.none() | _UINT32,
+    state=st.binary(max_size=40),
+    files=st.lists(st.builds(KnownFile, st.integers(0, 2**63), st.none() | st.integers(0, 2**40)), max_size=4).map(
+        tuple
+    ),
 )
 
 
@@ -61,3 +68,19 @@ def test_later_version_is_refused_before_its_fields_are_read() -> None:
         UnsupportedError, match=f"version {OFFSET_VERSION + 1}, this program reads up to {OFFSET_VERSION}"
     ):
         SourceOffset.from_json({"version": OFFSET_VERSION + 1, "place": "elsewhere"})
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        "no base64",
+        base64.b64encode(b"not packed").decode(),
+        base64.b64encode(zlib.compress(b"the rest is missing" * 9)[:-5]).decode(),
+        base64.b64encode(zlib.compress(b"") + b"more").decode(),
+        base64.b64encode(zlib.compress(bytes(STATE_SIZE_MAX + 1))).decode(),
+    ],
+)
+def test_state_that_cannot_be_is_refused(state: str) -> None:
+    """The last one would take as much memory as whoever damaged the checkpoint likes."""
+    with pytest.raises(ValueError, match="offset: state: "):
+        SourceOffset.from_json({"file_no": 1, "page": 0, "chunk": 0, "state": state})

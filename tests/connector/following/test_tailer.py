@@ -216,6 +216,30 @@ def test_fixed_end_is_not_passed(tmp_path: Path) -> None:
             assert [row for step in again.steps() for row in rows_of(step)] == rows_in(tmp_path)[len(there) :]
 
 
+def test_a_fixed_end_is_reached_whatever_lies_before_it(tmp_path: Path) -> None:
+    """Also where the last records are no groups, and no step has them."""
+    source = random.Random(2)
+    driver = Driver(tmp_path, WriterOptions(page_size=4096, max_binlog_size=8 * 4096, cache_size=1000, sync=False))
+    names = ["event"] * 8 + ["commit"] * 5 + ["group"] * 6 + ["flush", "checkpoint", "restart"]
+    saved, without_step = None, 0
+    for _ in range(70):
+        name, size = source.choice(names), source.randint(1, 3000)
+        first, second = {"event": (0, size), "group": (size, 0)}.get(name, (0, 0))
+        driver.do((name, source.randrange(3), first, second))
+        with tail(tmp_path, how=Following(ends=True), saved=saved) as tailer:
+            steps = list(tailer.steps())
+            assert tailer.is_ended
+            saved = tailer.offset
+        without_step += not steps and end_position(tailer.path) > saved.position
+    driver.writer.close()
+    assert without_step > 0
+
+
+def end_position(path: str) -> Position:
+    with open_log(path) as log:
+        return log.end_position()
+
+
 def test_files_restarts_and_purges_change_nothing(tmp_path: Path) -> None:
     rows = []
     with Shop(tmp_path, files_of=SMALL_FILES) as shop:

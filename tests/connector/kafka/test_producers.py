@@ -12,12 +12,13 @@ from kafka.partitioner.default import murmur2
 
 from binlog_connector.installing import missing_extra
 from binlog_connector.kafka import messages as messages_module
+from binlog_connector.kafka.connection import Connection
 from binlog_connector.kafka.key_partitions import key_partitions
 from binlog_connector.kafka.messages import Messages
 from binlog_connector.kafka.producer import CLIENTS as KNOWN
 from binlog_connector.kafka.producer import MESSAGE_SIZE_MAX, ProducerSettings, open_producer
 from binlog_format.errors import BrokerError, OptionError
-from tests.connector.kafka.topics import CLIENTS, PARTITIONS, consumed, new_case
+from tests.connector.kafka.topics import CLIENTS, PARTITIONS, PATIENT_TIMEOUT, consumed, new_case
 
 if TYPE_CHECKING:
     from binlog_connector.kafka.producer import Producer
@@ -56,7 +57,7 @@ def test_both_clients_write_the_same(kafka_broker: KafkaBroker, compression: str
     headers = [[("name", b"%d" % number), ("name", b"")][: number % 3] for number in range(len(_KEYS))]
     found = []
     for client in CLIENTS:
-        case = new_case(kafka_broker, client)
+        case = new_case(kafka_broker, client, Connection(kafka_broker.servers, timeout=PATIENT_TIMEOUT))
         producer = open_producer(
             case.connection, ProducerSettings(case.publishing.name, compression=compression), client
         )
@@ -82,7 +83,7 @@ def test_both_clients_write_the_same(kafka_broker: KafkaBroker, compression: str
 @pytest.mark.server
 @pytest.mark.parametrize("client", CLIENTS)
 def test_what_is_aborted_is_not_visible(kafka_broker: KafkaBroker, client: str) -> None:
-    case = new_case(kafka_broker, client)
+    case = new_case(kafka_broker, client, Connection(kafka_broker.servers, timeout=PATIENT_TIMEOUT))
     producer = open_producer(case.connection, ProducerSettings(case.publishing.name), client)
     for end in (producer.abort, producer.commit, producer.abort):
         producer.begin()
@@ -97,7 +98,7 @@ def test_what_is_aborted_is_not_visible(kafka_broker: KafkaBroker, client: str) 
 @pytest.mark.server
 @pytest.mark.parametrize("client", CLIENTS)
 def test_more_than_is_held_in_one_transaction(kafka_broker: KafkaBroker, client: str) -> None:
-    case = new_case(kafka_broker, client)
+    case = new_case(kafka_broker, client, Connection(kafka_broker.servers, timeout=PATIENT_TIMEOUT))
     producer = open_producer(case.connection, ProducerSettings(case.publishing.name), client)
     producer.begin()
     count, size = 6, MESSAGE_SIZE_MAX // 4
@@ -114,7 +115,7 @@ def test_more_than_is_held_in_one_transaction(kafka_broker: KafkaBroker, client:
 @pytest.mark.parametrize("client", CLIENTS)
 def test_no_message_is_larger_than_a_request(kafka_broker: KafkaBroker, client: str) -> None:
     """A broker ends the connection for a larger one, without a word; and one that has room is never waited for."""
-    case = new_case(kafka_broker, client)
+    case = new_case(kafka_broker, client, Connection(kafka_broker.servers, timeout=PATIENT_TIMEOUT))
     for size in (MESSAGE_SIZE_MAX + 1, MESSAGE_SIZE_MAX - 100):  # of the second one the topic's limit says the same
         producer = open_producer(case.connection, ProducerSettings(case.publishing.name), client)
         producer.begin()

@@ -13,7 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import Following, Tailer
-from binlog_connector.metrics.exporter import Follower, MetricsExporter, TopicTotals
+from binlog_connector.metrics.exporter import MetricsExporter
+from binlog_connector.metrics.follower import Follower, TopicTotals
 from binlog_connector.metrics.lag import Consumed, LagMeter
 from binlog_format.errors import AccessError, OptionError
 from tests.connector.shop import FIRST_SECOND, Shop
@@ -106,6 +107,7 @@ def test_every_metric_has_a_help_text_and_a_unit(exporter: MetricsExporter, tmp_
         follower = Follower("tail", LagMeter(str(tmp_path)))
         follower.progress.consumed = Consumed(tailer.offset, 1)
         follower.progress.set_aside = ("shop.orders",)
+        follower.progress.verified = {("shop.orders", "mirror"): 1_700_000_000}
         follower.progress.topics = TopicTotals(Counter(shop=1), Counter(shop=10), committed=1)
     exporter.add(follower)
     families = scraped(exporter.port)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -88,9 +89,10 @@ def test_lag_is_what_lies_behind(shop: Shop) -> None:
         assert 0 < found.size - expected < 2000
         assert found.pages >= found.size // PAGE
         assert found.pages <= found.size // PAGE + 1 + (end.position.file_no - offset.position.file_no) + 1
-        assert lag(meter, offset) == Lag(
-            found.size, found.pages, found.transactions, found.seconds - 1, found.end, found.gtid, found.oldest_file_no
-        ), "without the time of the last one taken, the first one waiting counts"
+        assert found.waiting_since == offsets[number + 1][1]
+        assert lag(meter, offset) == replace(found, seconds=found.seconds - 1), (
+            "without the time of the last one taken, the first one waiting counts"
+        )
         meter.close()
 
 
@@ -250,3 +252,17 @@ def test_transactions_are_counted_by_their_numbers(taken: str, end: str, count: 
 def test_first_seconds_of_the_shop_are_its_clock(shop: Shop) -> None:
     shop.sell(3)
     assert [timestamp for _, timestamp in starts(shop.directory)] == [FIRST_SECOND + n for n in (1, 2, 3)]
+
+
+def test_lag_is_known_when_what_waits_was_removed(tmp_path: Path) -> None:
+    with Shop(tmp_path / "log", files_of=1 << 17) as shop:
+        shop.sell(1_000)
+    (first, timestamp), *_ = starts(shop.directory)
+    meter = LagMeter(str(shop.directory))
+    before = lag(meter, first, timestamp)
+    sorted(shop.directory.glob("*.ibb"))[0].unlink()
+    after = lag(LagMeter(str(shop.directory)), first, timestamp)
+    assert (after.transactions, after.seconds) == (before.transactions, before.seconds)
+    assert (before.waiting_since, after.waiting_since) == (timestamp + 1, None)
+    with pytest.raises(DataLossError):
+        lag(LagMeter(str(shop.directory)), first)

@@ -209,7 +209,7 @@ def test_messages_have_the_defaults_of_a_publishing_job() -> None:
         ({"kafkaValue": "flat"}, "option topicPrefix: messages name their source"),
         ({"kafkaValue": "flat", "topicPrefix": "a b"}, "option topicPrefix: expected a name of letters"),
         ({"kafkaValue": "flat", "topicPrefix": "a", "topic": "{schema}"}, "option topic: expected only {prefix} and"),
-        ({"kafkaValue": "flat", "topicPrefix": "a", "topic": "{table}!"}, "option topic: expected letters"),
+        ({"kafkaValue": "flat", "topicPrefix": "a", "topic": "{table}!"}, "option topic: expected a name of letters"),
         ({"kafkaValue": "flat", "topicPrefix": "a", "view": "events"}, "option kafkaValue: expected nothing beside"),
         ({"kafkaValue": "flat", "topicPrefix": "a", "table": "a.b"}, "option table: expected nothing beside kafkaV"),
         ({"kafkaValue": "flat", "topicPrefix": "a", "timeType": "text"}, "option timeType: expected nothing beside"),

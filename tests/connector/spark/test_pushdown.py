@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from binlog_connector.spark.batch_reader import BinlogBatchReader, FilteringBatchReader
 from binlog_connector.spark.options import SourceOptions, View
 from binlog_connector.spark.partitions import RangePartition
-from binlog_connector.spark.pushdown import ALL_WANTED, wanted_by
+from binlog_connector.spark.pushdown.wanted import ALL_WANTED, wanted_by
 from binlog_connector.spark.source import BinlogDataSource
 from binlog_format.position import Position
 from tests.connector.shop import FIRST_SECOND, Shop

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
 import struct
-import subprocess
-import sys
 import zlib
 from typing import TYPE_CHECKING
 
@@ -30,8 +27,9 @@ from tests.format.classic.logs import (
     raw_events,
     with_checksum,
 )
-from tests.format.classic.test_plain_python import REPO, SCRIPT
+from tests.format.classic.test_plain_python import SCRIPT
 from tests.format.events.test_mysql_gtid import gtid_event, previous_gtids_event
+from tests.without_compiler import printed_by
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -322,12 +320,7 @@ def test_check_goes_on_behind_damage() -> None:
 
 def test_groups_are_the_same_without_the_compiler(tmp_path: Path, small_file: bytes) -> None:
     (tmp_path / NAME).write_bytes(small_file)
-    outputs = []
-    for disable in ("0", "1"):
-        environment = {**os.environ, "NUMBA_DISABLE_JIT": disable}
-        command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
-        result = subprocess.run(command, cwd=REPO, env=environment, check=True, capture_output=True, text=True)
-        outputs.append(result.stdout)
-    assert outputs[0] == outputs[1]
-    assert f"{A}:tag_one:" in outputs[0]
-    assert len(outputs[0].splitlines()) == 10
+    compiled, plain = printed_by(SCRIPT, tmp_path)
+    assert plain == compiled
+    assert f"{A}:tag_one:" in plain
+    assert len(plain.splitlines()) == 10

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.format.classic.logs import OLTP_SMALL, file_of, groups_of, open_classic, raw_events
+from tests.without_compiler import printed_by
 
-REPO = Path(__file__).resolve().parents[3]
+if TYPE_CHECKING:
+    from pathlib import Path
+
 SCRIPT = """
 import hashlib, sys
 from pathlib import Path
@@ -23,17 +23,6 @@ for size in (100, 4096):
 def test_groups_are_the_same_without_the_compiler(tmp_path: Path) -> None:
     events = raw_events((OLTP_SMALL / "mysql-bin.000001").read_bytes())
     (tmp_path / "bin.000001").write_bytes(file_of(events[:60]))
-    outputs = []
-    for disable in ("0", "1"):
-        environment = {**os.environ, "NUMBA_DISABLE_JIT": disable}
-        result = subprocess.run(
-            [sys.executable, "-c", SCRIPT, tmp_path],
-            cwd=REPO,
-            env=environment,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        outputs.append(result.stdout)
-    assert outputs[0] == outputs[1]
-    assert len(outputs[0].splitlines()) == 2 * len(groups_of(open_classic(tmp_path).blocks()))
+    compiled, plain = printed_by(SCRIPT, tmp_path)
+    assert plain == compiled
+    assert len(plain.splitlines()) == 2 * len(groups_of(open_classic(tmp_path).blocks()))

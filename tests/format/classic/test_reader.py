@@ -16,10 +16,10 @@ from binlog_format.classic.log_scan import byte_of
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError, UnsupportedError
 from binlog_format.events.layout import EventType
-from binlog_format.gtids.gtid import Gtid
+from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.gtids.gtid_search import GtidSearch
 from binlog_format.position import Position
-from binlog_format.search import find_gtid
+from binlog_format.search import end_of_gtids, find_gtid
 from binlog_format.source_file import LocalDirectory, open_directory
 from tests.format.classic.logs import (
     DECODED_CASES,
@@ -208,6 +208,24 @@ def test_find_gtid_finds_each_group() -> None:
     for group in groups_of(log.blocks()):
         assert as_tuple(find_gtid(log, Gtid.parse(group.gtid))) == group.position
     assert GtidSearch(log).find(Gtid.parse("0-1011-100000")) is None
+
+
+def test_a_gtid_that_is_logged_while_it_is_looked_for_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    *_, last = groups_of(open_classic(OLTP_SMALL).blocks())
+    (source,) = (path for path in OLTP_SMALL.iterdir() if path.name.endswith(f".{last.position[0]:06}"))
+    growing, content = tmp_path / source.name, source.read_bytes()
+    growing.write_bytes(content[: byte_of(Position(*last.position))])
+    find = GtidSearch.find
+
+    def find_and_grow(search: GtidSearch, gtid: Gtid) -> object:
+        found = find(search, gtid)
+        growing.write_bytes(content)
+        return found
+
+    monkeypatch.setattr(GtidSearch, "find", find_and_grow)
+    end = end_of_gtids(open_classic(tmp_path), GtidPosition.parse(last.gtid))
+    assert not end.missing
+    assert end.position > Position(*last.position)
 
 
 def test_read_extents_joins_event_bytes() -> None:

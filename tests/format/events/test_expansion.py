@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +17,7 @@ from binlog_format.events.layout import EventType
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.log import BLOCK_SIZE
 from tests.format.views.made_log import MadeGroup, MadeLog, query, xid
+from tests.without_compiler import printed_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -264,7 +261,6 @@ def test_damage_is_named_with_its_place() -> None:
 
 PROGRAM = """
 import hashlib
-import numba
 from binlog_format.events.compression.expansion import expanded
 from tests.format.events.test_expansion import mixed_log
 
@@ -272,7 +268,7 @@ digest = hashlib.sha256()
 for block in expanded(mixed_log().blocks()):
     for array in (block.data, block.events, block.groups, block.extents, block.origins):
         digest.update(b"" if array is None else array.tobytes())
-print(bool(numba.config.DISABLE_JIT), digest.hexdigest())
+print(digest.hexdigest())
 """
 
 
@@ -286,16 +282,5 @@ def mixed_log() -> MadeLog:
 
 
 def test_kernels_do_the_same_without_the_compiler() -> None:
-    outputs = {}
-    for disabled in ("0", "1"):
-        run = subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            cwd=Path(__file__).resolve().parents[3],
-            env={**os.environ, "NUMBA_DISABLE_JIT": disabled},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        jit_disabled, outputs[disabled] = run.stdout.split()
-        assert jit_disabled == str(disabled == "1")
-    assert outputs["0"] == outputs["1"]
+    compiled, plain = printed_by(PROGRAM)
+    assert plain == compiled

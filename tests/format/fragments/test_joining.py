@@ -23,7 +23,7 @@ from binlog_format.gtids.gtid import Gtid
 from binlog_format.rows.images import read_images
 from binlog_format.rows.table_events import TableMaps
 from binlog_format.views.changefeed import changefeed_batch, changefeed_schema
-from binlog_format.views.events import EventsView
+from binlog_format.views.events.view import EventsView
 from binlog_format.views.index.table_index import TableIndex, TableIndexBuilder
 from tests.chance import examples
 from tests.format.fragments.fragmented_work import FRAGMENT_ORIGIN, fragmented_works, marked_as_compressed

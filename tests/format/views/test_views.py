@@ -179,7 +179,7 @@ def test_index_gives_what_the_blocks_give(made: tuple[Work, MadeLog]) -> None:
 def test_table_of_many_events_has_several_rows(work: Work) -> None:
     log = MadeLog(work.groups, page_size=1 << 40, block_groups=1)
     (whole,) = [batch.to_pylist() for batch in TablesView().batches(log.committed_blocks())] or [[]]
-    with patch("binlog_format.views.tables.INDEX_EVENTS", 1):
+    with patch("binlog_format.views.index.touched_table.INDEX_EVENTS", 1):
         (parts,) = [batch.to_pylist() for batch in TablesView().batches(log.committed_blocks())] or [[]]
     assert len(parts) >= len(whole)
     for row in whole:

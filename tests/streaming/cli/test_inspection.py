@@ -13,12 +13,15 @@ from typer.testing import CliRunner
 
 from binlog_format import BinlogError, OptionError, Position, UnsupportedError, open_log
 from binlog_format.source_file import open_directory
+from binlog_format.structured.layout import Severity
+from binlog_format.structured.metadata import ClockSync
 from binlog_streaming.cli.app import COMMAND_MODULES, app
 from binlog_streaming.cli.logs.page_view import PageView
 from tests.corpus import SERVER_CASES
 from tests.format.innodb.inspection.small_logs import PAGE_SIZE, mixed_log, tiny_log
 from tests.format.innodb.log_groups import read_groups
 from tests.format.innodb.test_corpus_manifests import data_set
+from tests.format.structured.logs import entry, event, source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -333,6 +336,25 @@ def test_map_of_a_damaged_log_shows_the_damage(log: Path, tmp_path: Path) -> Non
     target = tmp_path / "map.svg"
     assert "PAGE_CHECKSUM" in run("map", log, "--output", target).stdout
     assert "damaged" in "".join(ElementTree.parse(target).getroot().itertext())
+
+
+def test_map_of_a_structured_log_shows_severities_and_damage(tmp_path: Path) -> None:
+    sync = ClockSync(10**18, 10**9, 10**18, 0, b"UTC").entry()
+    failing = source(2, severity=Severity.ERROR).entry() + event(2, 10**18) * 2000
+    damage, cut = entry(b"1234567"), event(2, 10**18)[:-1]
+    (tmp_path / "app.blog").write_bytes(sync + failing + damage + event(2, 10**18) * 9 + cut)
+    target = tmp_path / "map.svg"
+    assert "3 pages, 11 bytes damaged" in run("map", tmp_path / "app.blog", "--output", target).stdout
+    texts = list(ElementTree.parse(target).getroot().itertext())
+    for label in (
+        "app.blog",
+        "a cell is a page of 16 KiB",
+        "error events  39.2 KiB",
+        "damaged  11 bytes",
+        "not complete (yet)  19 bytes",
+    ):
+        assert label in texts
+    assert not any("info events" in text for text in texts)
 
 
 def test_wrong_use_is_named(log: Path, tmp_path: Path) -> None:

@@ -142,7 +142,11 @@ def test_limit_on_file_sizes_is_no_lack_of_rights(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("map", MYSQL, "-o", "x.svg"), 1, "map draws the pages of .ibb logs, and this log is classic"),
+        (
+            ("map", MYSQL, "-o", "x.svg"),
+            1,
+            "map draws the pages of .ibb logs and structured logs, and this log is classic",
+        ),
         (("repack", MYSQL, "--to", "x"), 1, "this is the log of a MySQL server"),
         (("find", MYSQL, "--time", "yesterday"), 2, "--time: expected a time, for example 2026-01-31T12:00:00Z"),
         (("tail", MYSQL, "--timestamp", "noon"), 2, "--timestamp: expected a time, for example 2026-01-31T12:00:00Z"),

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import io
+import re
+from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
 from rich.text import Text
 
-from binlog_format.errors import told_options
+from binlog_format.errors import OptionError, told_options, visible
+from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.cli.listing import print_rows
 from binlog_streaming.settings.names import as_flags, as_job_setting
+from tests.connector.shop import ORDERS, Shop
+from tests.program import run_program
+from tests.streaming.snapshot.live import job_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 UUID = "88ee60ec-e4d9-11f1-baee-02fc00000001"
 
@@ -59,3 +68,26 @@ def test_no_width_cuts_what_a_row_holds(width: int, is_terminal: bool) -> None:
     else:
         assert value in text
         assert "\x1b" not in output.getvalue()
+
+
+HOSTILE = "[red]\x1b]0;title\x07\x1b[2J\r\n\u202e"
+"""What a server lets its users call a table: markup, a window's title, a cleared screen, a line of its own ..."""
+
+
+@pytest.mark.parametrize("command", ["changes", "events", "groups", "files", "check"])
+def test_names_and_statements_cannot_command_a_terminal(command: str, tmp_path: Path) -> None:
+    columns = (ORDERS.columns[0], ColumnSpec(HOSTILE, "varchar(60)"), *ORDERS.columns[2:])
+    with Shop(tmp_path / "log", orders=TableSpec("shop", HOSTILE, columns, ("id",))) as shop:
+        shop.sell(2, note=HOSTILE)
+    place = job_file(tmp_path, tmp_path / "log") if command == "check" else tmp_path / "log"
+    ran = run_program(command, place)
+    output = ran.stdout + ran.stderr
+    assert [line for line in output.split("\n") if not line.isprintable()] == []
+    if command in ("changes", "check"):
+        assert visible(HOSTILE) in re.sub(r"\s+", "", output), output
+
+
+def test_an_error_is_one_line_whatever_it_is_about() -> None:
+    error = OptionError("INVALID_VALUE", f"tables: {HOSTILE}")
+    assert str(error).isprintable()
+    assert visible("größe 日本 \udcff") == "größe 日本 \\udcff"

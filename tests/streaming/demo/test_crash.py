@@ -14,7 +14,7 @@ from binlog_streaming.settings import Job, Sink, Source, TableFormat
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PATIENCE_S = 10.0
+PATIENCE_S = 300.0
 A_FEW_LOOKS_S = 0.1
 
 

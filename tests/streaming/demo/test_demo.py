@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 import textwrap
@@ -24,7 +25,7 @@ from binlog_streaming.demo.proof.truth import load
 from binlog_streaming.demo.run import DemoOptions, Source, compare_all, demo_job, look_at, prepare_directory, run_demo
 from binlog_streaming.demo.servers.lake_servers import LakeServers
 from binlog_streaming.demo.state import Mark, MarkKind, Snapshot
-from binlog_streaming.demo.view import DemoView, progress_line, size_text
+from binlog_streaming.demo.view import DemoView, progress_line
 from binlog_streaming.settings import TableFormat, load_job
 from tests.faults.object_store import ObjectStore
 from tests.faults.rest_catalog import RestCatalog
@@ -104,6 +105,28 @@ def test_demo_ends_well_and_a_damaged_table_does_not(tmp_path: Path, sink: str, 
         told = {(one.key.partition(",")[0], one.column) for one in damaged.differences}
         assert told == {(f"id={removed}", None), (f"id={changed}", "country")}
     assert all(one.is_equal for one in comparisons.values())
+
+
+@pytest.mark.server
+@pytest.mark.spark
+@pytest.mark.thorough
+def test_demo_of_a_server_completes_older_tables_and_ends_with_a_proof(tmp_path: Path) -> None:
+    """With Spark and kills; `test_mariadb_source` has the same without."""
+    command = [sys.executable, "-c", "from binlog_streaming.cli import main; main()", "demo", "--source", "mariadb"]
+    result = subprocess.run(
+        [*command, "--seconds", str(SECONDS), "--directory", str(tmp_path / "demo")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "BINLOG_SERVER.NOT_FOUND" in result.stderr and os.environ.get("CI") != "true":
+        pytest.skip("no MariaDB server is installed")
+    assert result.returncode == 0, result.stdout + result.stderr
+    texts = ("older than its log", "rows are in the log", "ADD COLUMN", "kill -9 of the job", "again:", "equal through")
+    places = [result.stdout.index(text) for text in texts]
+    assert places == sorted(places)
+    assert result.stdout.count(": equal through ") == 8
+    assert "All 12 tables are equal" in result.stdout
 
 
 def test_exit_status_is_1_when_a_table_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,10 +281,3 @@ def test_result_shows_differences_and_does_not_say_equal() -> None:
     assert "equal" not in text
     for part in ("id=7", "country", "'DE'", "'XX'"):
         assert part in text
-
-
-@pytest.mark.parametrize(
-    ("size", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2_500_000, "2.5 MB"), (3_100_000_000, "3.1 GB")]
-)
-def test_sizes_are_for_people(size: int, text: str) -> None:
-    assert size_text(size) == text

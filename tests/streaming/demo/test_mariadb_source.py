@@ -12,16 +12,20 @@ from rich.console import Console
 from binlog_streaming.demo.alterations import ALTERATIONS
 from binlog_streaming.demo.mariadb.source import MariaDbSource
 from binlog_streaming.demo.proof.comparison import compare_changelog
-from binlog_streaming.demo.state import DemoState
+from binlog_streaming.demo.run import DIRECTORY_VARIABLE, FORMAT_VARIABLE, compare_all, demo_job
+from binlog_streaming.demo.state import DemoState, MarkKind
 from binlog_streaming.demo.view import DemoView
+from binlog_streaming.settings import Begin
 from tests.streaming.demo.images import images_in
+from tests.streaming.prove.proofs import held, overwrite
+from tests.streaming.replay_runs import run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_streaming.demo.reports import WriterReport
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 
 
 class StateThatTells(DemoState):
@@ -65,3 +69,31 @@ def test_repacked_log_of_a_server_under_load_leads_to_what_select_gives(tmp_path
     customers = next(truth for truth in truths if truth.name == "shop.customers")
     points = images_in(tmp_path / "log", customers.name).column("points")
     assert 0 < points.null_count < len(points), "there are changes from before and from behind"
+
+
+@pytest.mark.server
+@pytest.mark.slow
+def test_tables_older_than_their_log_are_completed_and_proved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (DIRECTORY_VARIABLE, FORMAT_VARIABLE):
+        monkeypatch.setenv(name, "")  # the demo sets these for the job file
+    output = io.StringIO()
+    view, state = DemoView(Console(file=output)), StateThatTells()
+    job, place = demo_job(tmp_path, begin=Begin.SNAPSHOT)
+    with MariaDbSource(tmp_path, seconds=1.0, job_file=place.job_file) as source:
+        assert source.begin is Begin.SNAPSHOT
+        source.start(tmp_path / "log", state, view)
+        run(job)  # its tables wait
+        source.go_on()
+        assert state.written.wait(PATIENCE_S)
+        source.check()
+        run(job)
+        assert all(one.is_equal for one in compare_all(job, source.truths()))
+        assert source.prove(view), output.getvalue()
+        rows = held(job, "mirror.shop.customers")
+        overwrite(job, "mirror.shop.customers", rows.slice(1))
+        assert not source.prove(view)
+    assert "rows; the log begins after GTID 0-1-" in output.getvalue()
+    begun, ended = (mark.text for mark in state.marks() if mark.kind is MarkKind.SNAPSHOT)
+    assert "under load" in begun
+    assert "4 tables, " in ended
+    assert "shop.customers (mirror): different through " in output.getvalue()

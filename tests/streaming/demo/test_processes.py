@@ -14,7 +14,7 @@ from binlog_streaming.demo.failures import DemoError
 from binlog_streaming.demo.processes import LineProcess, ReportingProcess
 from binlog_streaming.demo.reports import JobReport, WriterReport
 
-PATIENCE_S = 20.0
+PATIENCE_S = 300.0
 
 # A process with a child in the same group, and a grandchild in a group of its own, as Spark's workers have one.
 FAMILY = """

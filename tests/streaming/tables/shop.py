@@ -20,6 +20,7 @@ from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from binlog_format.events.encoding.table_encoding import TableSpec
@@ -55,6 +56,15 @@ class ShopLog:
         encoder = self._encoder(spec)
         table_map = TableEncoder(seen_as or spec, self._table_id).table_map(ORIGIN)
         self._commit([table_map, *encoder.insert(rows, ORIGIN)])
+
+    def insert_all(self, *tables: tuple[TableSpec, Sequence[Row]]) -> None:
+        """One transaction with an INSERT into each of several tables; no rows: none into that one."""
+        events: list[bytes] = []
+        for spec, rows in tables:
+            encoder = self._encoder(spec)
+            if rows:
+                events += [encoder.table_map(ORIGIN), *encoder.insert(rows, ORIGIN)]
+        self._commit(events)
 
     def update(self, spec: TableSpec, *pairs: tuple[Row, Row]) -> None:
         """One transaction with one UPDATE."""

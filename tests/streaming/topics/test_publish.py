@@ -18,6 +18,7 @@ from binlog_connector.kafka.publisher import Step
 from binlog_connector.kafka.topics import Topics
 from binlog_format.errors import BinlogError, BrokerError, DataLossError, OptionError
 from binlog_streaming.demo.proof.topics import read_values
+from binlog_streaming.jobs.publish_check import check_publish_job
 from binlog_streaming.topics.job import TopicsJob
 from tests.faults.processes import Kill, in_a_process
 from tests.streaming.topics.publishing import (
@@ -205,4 +206,22 @@ def test_what_cannot_be_read_ends_it_before_it_is_visible(
         publish(job)
     middle.write_bytes((recording.directory / middle.name).read_bytes())
     publish(job)
+    assert_topics_hold(job, recording)
+
+
+def test_the_log_may_be_elsewhere_but_not_another_one(
+    kafka_broker: KafkaBroker, recording: Recording, tmp_path: Path
+) -> None:
+    job = publish_job(tmp_path, recording.directory, kafka_broker)
+    publish(job)
+    moved = shutil.copytree(recording.directory, tmp_path / "moved")
+    elsewhere = replace(job, source=replace(job.source, path=str(moved)))
+    assert publish(elsewhere).progress.records == 0
+    other = recorded(tmp_path / "other", 40)
+    another = replace(job, source=replace(job.source, path=str(other.directory)))
+    with pytest.raises(OptionError, match=r"source\.path: this checkpoint was begun with '.*moved'"):
+        publish(another)
+    with pytest.raises(DataLossError, match="TRUNCATED_TRANSACTION"):
+        check_publish_job(another)
+    assert check_publish_job(elsewhere).changed == ()
     assert_topics_hold(job, recording)

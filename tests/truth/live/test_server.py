@@ -34,7 +34,7 @@ pytestmark = pytest.mark.server
 
 TRANSACTIONS = 32
 SMALL = WriterOptions(cache_size=8192, max_binlog_size=1 << 20, state_interval=64 << 10, sync=False)
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 300.0
 NAMED: tuple[str, ...] = ()
 NAMELESS = ("binlog_row_metadata = NO_LOG", "mysql56_temporal_format = OFF")
 """What the columns are is in the DDL of the log alone, and times are stored in the old format."""

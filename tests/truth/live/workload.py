@@ -179,9 +179,11 @@ class _Worker:
             cursor.execute(f"XA COMMIT {name} ONE PHASE")
             return
         cursor.execute(f"XA PREPARE {name}")
-        for _ in range(self._numbers.randrange(3)):
-            self._statement(tables)
-        cursor.execute(f"XA {'ROLLBACK' if is_undone else 'COMMIT'} {name}")
+        try:
+            for _ in range(self._numbers.randrange(3)):
+                self._statement(tables)
+        finally:  # also when one of them waited too long for a lock
+            cursor.execute(f"XA {'ROLLBACK' if is_undone else 'COMMIT'} {name}")
 
     # --- statements -----------------------------------------------------------------------------------------------
 

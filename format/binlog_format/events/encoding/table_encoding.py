@@ -15,7 +15,8 @@ from binlog_format.events.encoding.encoding_layout import (
 from binlog_format.events.encoding.event_encoding import Origin, encode_event
 from binlog_format.events.encoding.value_encoding import ValueCodec, codec_of
 from binlog_format.events.layout import EventType
-from binlog_format.events.table_map_layout import TABLE_ID_SIZE, VARINT_1_BYTE_MAX, VARINT_SIZES, MetadataField
+from binlog_format.events.table_map_edits import packed_name, packed_varint
+from binlog_format.events.table_map_layout import TABLE_ID_SIZE, MetadataField
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -97,7 +98,7 @@ class TableEncoder:
         self._packers = [(1 << i, codec.pack) for i, codec in enumerate(self._codecs)]
         count = len(self._codecs)
         self._bitmap_size = (count + 7) // 8
-        self._count = _varint(count)
+        self._count = packed_varint(count)
         self._present = ((1 << count) - 1).to_bytes(self._bitmap_size, "little")
         self._unused_bits = ((1 << 8 * self._bitmap_size) - 1) ^ ((1 << count) - 1)
         self._table_map_body = self._encode_table_map()
@@ -158,11 +159,11 @@ class TableEncoder:
             [
                 self._table_id,
                 ROWS_FLAGS_STRUCT.pack(TABLE_MAP_FLAGS),
-                _short_name(self.spec.database),
-                _short_name(self.spec.table),
+                packed_name(self.spec.database),
+                packed_name(self.spec.table),
                 self._count,
                 types,
-                _varint(len(metadata)),
+                packed_varint(len(metadata)),
                 metadata,
                 nullable.to_bytes(self._bitmap_size, "little"),
                 _optional_metadata(self.spec, codecs),
@@ -177,7 +178,7 @@ def _optional_metadata(spec: TableSpec, codecs: list[ValueCodec]) -> bytes:
     enums = [codec for codec in codecs if codec.enum_values is not None]
     enum_texts = [codec.charset.collation_id for codec in enums if codec.charset]
     values = b"".join(
-        _varint(len(codec.enum_values or ())) + b"".join(_packed_text(value) for value in codec.enum_values or ())
+        packed_varint(len(codec.enum_values or ())) + b"".join(_packed_text(value) for value in codec.enum_values or ())
         for codec in enums
     )
     fields = [
@@ -188,9 +189,9 @@ def _optional_metadata(spec: TableSpec, codecs: list[ValueCodec]) -> bytes:
             enum_texts, MetadataField.ENUM_AND_SET_DEFAULT_CHARSET, MetadataField.ENUM_AND_SET_COLUMN_CHARSET
         ),
         (MetadataField.ENUM_STR_VALUE, values),
-        (MetadataField.SIMPLE_PRIMARY_KEY, b"".join(_varint(i) for i in spec.key_indices)),
+        (MetadataField.SIMPLE_PRIMARY_KEY, b"".join(packed_varint(i) for i in spec.key_indices)),
     ]
-    return b"".join(bytes([tag]) + _varint(len(value)) + value for tag, value in fields if value)
+    return b"".join(bytes([tag]) + packed_varint(len(value)) + value for tag, value in fields if value)
 
 
 def _charset_field(
@@ -201,9 +202,11 @@ def _charset_field(
         return default_tag, b""
     common, count = Counter(collation_ids).most_common(1)[0]
     if 2 * count <= len(collation_ids):
-        return column_tag, b"".join(_varint(number) for number in collation_ids)
+        return column_tag, b"".join(packed_varint(number) for number in collation_ids)
     others = ((i, number) for i, number in enumerate(collation_ids) if number != common)
-    return default_tag, _varint(common) + b"".join(_varint(i) + _varint(number) for i, number in others)
+    return default_tag, packed_varint(common) + b"".join(
+        packed_varint(i) + packed_varint(number) for i, number in others
+    )
 
 
 def _bits_from_the_left(bits: list[bool]) -> bytes:
@@ -211,18 +214,6 @@ def _bits_from_the_left(bits: list[bool]) -> bytes:
     return bytes(sum(padded[start + i] << (7 - i) for i in range(8)) for start in range(0, len(padded), 8))
 
 
-def _varint(number: int) -> bytes:
-    if number <= VARINT_1_BYTE_MAX:
-        return bytes([number])
-    first, size = next((first, size) for first, size in VARINT_SIZES.items() if number < 1 << 8 * size)
-    return bytes([first]) + number.to_bytes(size, "little")
-
-
 def _packed_text(text: str) -> bytes:
     data = text.encode()
-    return _varint(len(data)) + data
-
-
-def _short_name(name: str) -> bytes:
-    data = name.encode()
-    return bytes([len(data)]) + data + b"\0"
+    return packed_varint(len(data)) + data

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.errors import BinlogError, StartError
-from binlog_format.findings import NOT_YET, Finding
+from binlog_format.findings import NOT_YET, Finding, LogCheck
 from binlog_format.innodb.file_end import check_file_end
 from binlog_format.innodb.files import LogFiles
 from binlog_format.innodb.gtid_state import read_state
@@ -29,47 +29,21 @@ from binlog_format.position import Place, Position
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binlog_format.findings import OnProgress
+    from binlog_format.findings import CheckScope
     from binlog_format.innodb.gtid_state import GtidState
     from binlog_format.innodb.inspection.file_views import FileView
     from binlog_format.innodb.out_of_band.forest import FilePlace
-    from binlog_format.source_file import Directory
 
 
-class InnodbCheck:
-    """One check of a log.
+class InnodbCheck(LogCheck):
+    """See `LogCheck`."""
 
-    Args:
-        directory: Where the files are.
-        only: Name of the one file to check.
-        start: Check from here on.
-        end: Check up to here.
-        on_progress: Told how far it is.
-    """
-
-    def __init__(
-        self,
-        directory: Directory,
-        only: str | None,
-        start: Position | None,
-        end: Position | None,
-        on_progress: OnProgress | None,
-    ) -> None:
-        self._directory = directory
-        self._only = only
-        self._start = start
-        self._end = end
-        self._on_progress = on_progress
+    def __init__(self, scope: CheckScope) -> None:
+        super().__init__(scope)
         self._oob_indexes: dict[FilePlace, int] = {}
-        self._done = 0
-        self._total = 0
 
     def findings(self) -> Iterator[Finding]:
-        """Everything found, file by file; each once.
-
-        Raises:
-            StartError: Nothing is there, or not where the check should begin.
-        """
+        """See `LogCheck`; each once."""
         seen: set[tuple[str, str, str]] = set()
         for finding in self._all():
             # Reading groups comes upon the same damage as looking at pages.
@@ -219,7 +193,3 @@ class InnodbCheck:
         if self._end is None or self._end.file_no != file.file_no:
             return first, None
         return first, self._end.page + (1 if self._end.chunk > 0 else 0)
-
-    def _progress(self, done: int) -> None:
-        if self._on_progress is not None:
-            self._on_progress(min(done, self._total), self._total)

@@ -6,16 +6,15 @@ side; one call for a run of pages also saves a Python call for each.
 
 from __future__ import annotations
 
-import platform
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from llvmlite import binding, ir  # type: ignore[import-untyped]
-from numba.core import cgutils, config, types
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from binlog_format.innodb.layout import PAGE_CHECKSUM_SIZE
-from binlog_format.kernels import kernel
+from binlog_format.kernels import kernel, may_use
 from binlog_format.memory_kernels import load_u32, load_u64
 
 if TYPE_CHECKING:
@@ -26,13 +25,6 @@ if TYPE_CHECKING:
 _CRC_START = np.uint64(0xFFFF_FFFF)
 _WORD_SIZE = 8
 _WORD_BITS = 64
-
-
-def _has_instruction() -> bool:
-    # Only what has been tried is used; elsewhere the crc32c package does the same, a page at a time.
-    is_x86 = platform.machine() in ("x86_64", "AMD64")
-    compiles = not cast("Any", config).DISABLE_JIT
-    return is_x86 and compiles and bool(binding.get_host_cpu_features().get("sse4.2", False))
 
 
 def _step(bits: int) -> Callable[[np.uint64, int | np.uint64], np.uint64]:
@@ -108,5 +100,5 @@ def _count_good_pages(data: Bytes, page_size: int) -> int:
     return count
 
 
-count_good_pages: Callable[[Bytes, int], int] | None = _count_good_pages if _has_instruction() else None
+count_good_pages: Callable[[Bytes, int], int] | None = _count_good_pages if may_use("sse4.2") else None
 """How many pages at the start of a buffer of whole pages, of a size, have good checksums."""

@@ -130,8 +130,8 @@ def first_not_ascii(out_offsets: Int32s, out: Bytes) -> int:
 
 
 @kernel
-def _utf8_end(out: Bytes, start: int, end: int, size_max: int) -> int:
-    # The byte behind the character of several bytes at `start`, or -1 where it is none (RFC 3629).
+def character_end(out: Bytes, start: int, end: int, size_max: int) -> int:
+    """The byte after the character of several bytes at *start*, or -1 where it is none (RFC 3629)."""
     lead = load_u8(out, start)
     if lead < 0xC2 or lead > 0xF4:
         return -1
@@ -157,7 +157,8 @@ def _utf8_end(out: Bytes, start: int, end: int, size_max: int) -> int:
 
 
 @kernel
-def _is_utf8(out: Bytes, place: int, end: int, size_max: int) -> bool:
+def is_utf8(out: Bytes, place: int, end: int, size_max: int) -> bool:
+    """Whether out[place:end] is UTF-8 with characters of up to *size_max* bytes."""
     while place < end:
         while place + 8 <= end and load_u64(out, place) & _HIGH_BITS == _NO_BITS:
             place += 8
@@ -181,7 +182,7 @@ def _is_utf8(out: Bytes, place: int, end: int, size_max: int) -> bool:
         if load_u8(out, place) < 0x80:
             place += 1
             continue
-        place = _utf8_end(out, place, end, size_max)
+        place = character_end(out, place, end, size_max)
         if place < 0:
             return False
     return True
@@ -191,7 +192,7 @@ def _is_utf8(out: Bytes, place: int, end: int, size_max: int) -> bool:
 def first_not_utf8(out_offsets: Int32s, out: Bytes, size_max: int) -> int:
     """Index of the first text that is not UTF-8 with characters of up to *size_max* bytes, or -1."""
     # All at once, which costs less where texts are short: then no text may begin inside a character.
-    if _is_utf8(out, int(out_offsets[0]), int(out_offsets[-1]), size_max):
+    if is_utf8(out, int(out_offsets[0]), int(out_offsets[-1]), size_max):
         apart = True
         for i in range(out_offsets.size - 1):
             start = int(out_offsets[i])
@@ -199,6 +200,6 @@ def first_not_utf8(out_offsets: Int32s, out: Bytes, size_max: int) -> int:
         if apart:
             return -1
     for i in range(out_offsets.size - 1):
-        if not _is_utf8(out, int(out_offsets[i]), int(out_offsets[i + 1]), size_max):
+        if not is_utf8(out, int(out_offsets[i]), int(out_offsets[i + 1]), size_max):
             return i
     return -1

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import crc32c
@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from binlog_format.block import ORIGIN_DTYPE
 from binlog_format.errors import UnsupportedError
 from binlog_format.events.table_map import TableLayout, parse_table_map
+from binlog_format.events.table_map_edits import keyed_table_map
 from binlog_format.extent_kernels import gather
 from binlog_format.gtids.gtid import GtidSource
 from binlog_format.kernels import empty_bytes
@@ -45,7 +46,7 @@ from binlog_format.views.index.index_reading import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
     Int64s = NDArray[np.int64]
 
-VERSION = 3
+VERSION = 4
 CHECKED_BYTES = 4 << 20
 """Events that one CRC-32C covers, at least, as blocks come: an index can be cut after each."""
 
@@ -149,12 +150,14 @@ class TableIndex:
         columns: `COLUMNS`, int64, one row for each extent of each event, in log order.
         checks: CRC-32Cs of all plain events, in their order.
         gtid_sources: What the column `gtid_source` counts.
+        snapshot: Of which all events are chunks; empty: they are changes of the table.
     """
 
     layout: TableLayout
     columns: dict[str, Int64s]
     checks: tuple[Check, ...]
     gtid_sources: tuple[GtidSource, ...] = ()
+    snapshot: str = ""
 
     @property
     def size(self) -> int:
@@ -175,6 +178,7 @@ class TableIndex:
             "completion": self.layout.completion,
             "gtid_sources": [[source.uuid, source.tag] for source in self.gtid_sources],
             "checks": self.checks,
+            "snapshot": self.snapshot,
             "constant": constant,
         }
         table = pa.table({name: values for name, values in self.columns.items() if name not in constant})
@@ -211,12 +215,23 @@ class TableIndex:
             for name in COLUMNS
         }
         layout = parse_table_map(base64.b64decode(described["table_map"]), Vendor(described["vendor"]))
-        if described["completion"]:
-            from binlog_format.rows.declared.completion import apply_completion  # few logs need a schema
-
-            layout = apply_completion(layout, described["completion"])
+        layout = _completed(layout, described["completion"])
         sources = tuple(GtidSource(uuid, tag) for uuid, tag in described["gtid_sources"])
-        return cls(layout, columns, tuple(Check(*one) for one in described["checks"]), sources)
+        checks = tuple(Check(*one) for one in described["checks"])
+        return cls(layout, columns, checks, sources, described["snapshot"])
+
+    def with_key(self, names: Sequence[str]) -> TableIndex:
+        """The same, with a primary key where the layout has none.
+
+        Args:
+            names: Of the key's columns, in key order; where the layout does not have them all, nothing changes.
+        """
+        columns = {str(column.name).casefold(): index for index, column in enumerate(self.layout.columns)}
+        key = [columns[name.casefold()] for name in names if name.casefold() in columns]
+        if self.layout.primary_key or not names or len(key) < len(names):
+            return self
+        layout = parse_table_map(keyed_table_map(self.layout.table_map, key), self.layout.vendor)
+        return replace(self, layout=_completed(layout, self.layout.completion))
 
     def load(self, log: Log) -> TableData:
         """All events, out of *log*.
@@ -258,8 +273,16 @@ class TableIndex:
                 continue
             rows = slice(int(edges[first]), int(edges[end]))
             columns = {name: values[rows] for name, values in self.columns.items()}
-            yield TableIndex(self.layout, columns, tuple(checks), self.gtid_sources)
+            yield TableIndex(self.layout, columns, tuple(checks), self.gtid_sources, self.snapshot)
             first, checks = end, []
+
+
+def _completed(layout: TableLayout, completion: str) -> TableLayout:
+    if not completion:
+        return layout
+    from binlog_format.rows.declared.completion import apply_completion  # few logs need a schema
+
+    return apply_completion(layout, completion)
 
 
 def _checked(parts: Iterable[EventPart], index: TableIndex, events: IndexedEvents) -> Iterator[EventPart]:

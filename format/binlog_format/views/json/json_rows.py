@@ -257,10 +257,11 @@ def _timestamps(values: pa.Array, digits: int) -> _Bound:
 
 
 def _floats(values: pa.Array) -> _Bound:
-    return _ready(_float_texts(values))
+    return _ready(float_texts(values))
 
 
-def _float_texts(values: pa.Array) -> pa.Array:
+def float_texts(values: pa.Array) -> pa.Array:
+    """Floats as JSON, in the shortest digits; what is not finite: its name as a string."""
     texts = values.cast(pa.string())
     finite = pc.is_finite(values)
     if pc.all(finite).as_py() is False:  # JSON has no such numbers: their names, as strings
@@ -271,7 +272,7 @@ def _float_texts(values: pa.Array) -> pa.Array:
 
 
 def _number_lists(values: pa.Array) -> _Bound:
-    texts = _float_texts(values.flatten())
+    texts = float_texts(values.flatten())
     sizes = np.diff(_view(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1])
     if values.null_count:
         sizes[values.is_null().to_numpy(zero_copy_only=False)] = 0

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from binlog_streaming.cli.help_text import PANEL, help_of
+from binlog_streaming.cli.jobs.event_tables import check_event_job
 from binlog_streaming.cli.jobs.topic_tables import check_topic_job
 from binlog_streaming.cli.options import JobArgument  # noqa: TC001 (typer looks at annotations)
-from binlog_streaming.cli.output import Output, OutputOption, output_console, write_json_lines
+from binlog_streaming.cli.output import Output, OutputOption, escaped, output_console, write_json_lines
 from binlog_streaming.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -48,17 +48,20 @@ def check(
 
     Shown are the log (format, files, GTIDs), where the job would start (its checkpoint, or fresh), and each table with
     its columns, keys, modes and targets; of a job that publishes, the brokers are asked for its offset and its topics,
-    of one that reads topics, for what is in them.
+    of one that reads topics, for what is in them. Of a structured log the tables are shown that its sources go into.
 
     Exit status: 0 it can run (warnings do not count), 1 it could not, 2 a mistake in the job file.
     """
     # Compiled code takes a moment to load: not for --help.
     from binlog_streaming.jobs.mirror import any_job_at
-    from binlog_streaming.settings import PublishJob, TopicTablesJob
+    from binlog_streaming.settings import EventTablesJob, PublishJob, TopicTablesJob
 
     checked = any_job_at(job)
     if isinstance(checked, TopicTablesJob):
         check_topic_job(checked, output)
+        return
+    if isinstance(checked, EventTablesJob):
+        check_event_job(checked, output)
         return
     if isinstance(checked, PublishJob):
         can_run = _check_publish(checked, output, scan * MIB)
@@ -116,23 +119,23 @@ def _print(console: Console, job: Job, report: JobReport) -> None:
     facts.add_column(overflow="fold")
     names = log.files[0] if len(log.files) == 1 else f"{log.files[0]} to {log.files[-1]}" if log.files else "none"
     count = "1 file" if len(log.files) == 1 else f"{len(log.files)} files"
-    facts.add_row("job", escape(job.name))
-    facts.add_row("log", escape(log.path))
-    facts.add_row("", escape(f"{log.format}, {count} ({names}), {log.size:,} bytes"))
-    facts.add_row("GTIDs", escape(f"behind {log.gtid_before or 'nothing'}, up to {log.gtid or 'none'}"))
-    facts.add_row("start", escape(_start_text(report)))
+    facts.add_row("job", escaped(job.name))
+    facts.add_row("log", escaped(log.path))
+    facts.add_row("", escaped(f"{log.format}, {count} ({names}), {log.size:,} bytes"))
+    facts.add_row("GTIDs", escaped(f"behind {log.gtid_before or 'nothing'}, up to {log.gtid or 'none'}"))
+    facts.add_row("start", escaped(_start_text(report)))
     facts.add_row("", f"{start.size_behind:,} bytes of the log lie behind that")
-    facts.add_row("into", escape(f"{job.sink.directory} ({job.sink.format})"))
+    facts.add_row("into", escaped(f"{job.sink.directory} ({job.sink.format})"))
     console.print(facts)
     console.print()
     if report.tables:
         console.print(_tables(report.tables))
     if report.left_out:
-        console.print(f"\nNot wanted: {escape(', '.join(report.left_out))}", soft_wrap=True)
+        console.print(f"\nNot wanted: {escaped(', '.join(report.left_out))}", soft_wrap=True)
     for text in (*(text for table in report.tables for text in table.warnings), *report.warnings):
-        console.print(f"[yellow]warning:[/] {escape(text)}", soft_wrap=True)
+        console.print(f"[yellow]warning:[/] {escaped(text)}", soft_wrap=True)
     for text in report.problems:
-        console.print(f"[red bold]problem:[/] {escape(text)}", soft_wrap=True)
+        console.print(f"[red bold]problem:[/] {escaped(text)}", soft_wrap=True)
     count = "1 table" if len(report.tables) == 1 else f"{len(report.tables)} tables"
     verdict = f"It could not run: {len(report.problems)} problems." if report.problems else f"It can run: {count}."
     console.print(f"\n{verdict}", style="bold")
@@ -164,5 +167,5 @@ def _tables(reports: tuple[TableReport, ...]) -> Table:
         )
         keys = ", ".join(report.keys) or "none"
         name = f"{report.name}{'' if report.complete is not False else ' (not complete)'}"
-        table.add_row(escape(name), str(report.rule), escape(keys), escape(columns), escape(targets))
+        table.add_row(escaped(name), str(report.rule), escaped(keys), escaped(columns), escaped(targets))
     return table

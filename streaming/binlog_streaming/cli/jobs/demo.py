@@ -54,6 +54,9 @@ def demo(
     On the way tables are altered, and the job is killed in the middle of a batch and started again. Exit status 0 only
     if all rows are equal. A picture of rates and lag stays at DIRECTORY/demo.png.
 
+    With --source mariadb the server's tables are older than its log: `binlog-stream snapshot` completes them under
+    load, and `binlog-stream prove` must call all of them equal in the end.
+
     With --sink kafka the log is published to a Kafka broker, the publisher is killed again and again, and the tables
     are rebuilt from the topics.
     """
@@ -69,7 +72,7 @@ def demo(
     if sink == "kafka":
         from binlog_streaming.demo.publish_run import run_publish_demo
 
-        with _ended_by_signals():
+        with ended_by_signals():
             is_equal = run_publish_demo(Source(source), directory, rows=rows, seconds=seconds, keep=keep)
         raise typer.Exit(int(not is_equal))
     options = DemoOptions(
@@ -81,15 +84,16 @@ def demo(
         keep=keep,
         store=Store(store),
     )
-    with _ended_by_signals():
+    with ended_by_signals():
         is_equal = run_demo(options)
     if not is_equal:
         raise typer.Exit(1)
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    # In order, as an interrupt from the terminal does it: the processes that the demo has started end with it.
+def ended_by_signals() -> Iterator[None]:
+    """Signals end what is done in here in order, as an interrupt from the terminal does: with all its processes."""
+
     def end(number: int, frame: FrameType | None) -> None:
         del frame
         raise SystemExit(128 + number)

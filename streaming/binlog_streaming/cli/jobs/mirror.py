@@ -12,6 +12,7 @@ from binlog_streaming.cli.jobs.run import BatchOutputOption, OnceOption  # noqa:
 from binlog_streaming.cli.jobs.running import run_job
 from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output, PathArgument
+from binlog_streaming.cli.status.observing import PageOptions, StatusOption, StatusTokenOption
 from binlog_streaming.settings.model import (
     Begin,
     Mode,
@@ -83,13 +84,15 @@ def mirror(  # noqa: PLR0913 - the options of the command
     ] = OnError.STOP,
     once: OnceOption = False,
     output: BatchOutputOption = Output.TABLE,
+    status: StatusOption = None,
+    status_token_file: StatusTokenOption = None,
 ) -> None:
     r"""Keep every table of a log in a folder; no job file is needed.
 
     It follows the log until it is stopped; with --once it takes what is there now, and ends. Called again for the same
     folder it goes on where it was, exactly once: DIR/.binlog-stream holds the checkpoint, and job.toml there says the
     same as a job file, to begin with where more is wanted (then: binlog-stream run JOB.toml). The commands check,
-    versions and replay take DIR in the place of a job file.
+    status, versions and replay take DIR in the place of a job file.
 
     Tables can go to an object store (--to s3://bucket/lake); access is taken from the environment (AWS_...). Spark
     writes the checkpoint to a folder of this machine: keep it as long as the tables.
@@ -125,4 +128,4 @@ def mirror(  # noqa: PLR0913 - the options of the command
         remember(job)
     if "://" in job.sink.directory and output is Output.TABLE:
         typer.echo(f"checkpoint: {job.checkpoint}")
-    run_job(job, once=once, output=output)
+    run_job(job, once=once, output=output, page=PageOptions(status, status_token_file))

@@ -13,12 +13,13 @@ from binlog_format.errors import OptionError
 from binlog_format.position import Place
 from binlog_streaming.cli.help_text import PANEL, help_of
 from binlog_streaming.cli.jobs.run import OnceOption  # noqa: TC001 (typer looks at annotations)
-from binlog_streaming.cli.jobs.running import SIGNALLED, OutputReader, stopped_by_signals
+from binlog_streaming.cli.jobs.running import SIGNALLED, OutputReader, say_addresses, stopped_by_signals
 from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output, write_json_lines
+from binlog_streaming.cli.status.observing import PageOptions, StatusOption, StatusTokenOption, observed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_streaming.settings import PublishJob
@@ -45,13 +46,15 @@ def register(app: typer.Typer) -> None:
     app.command("publish", help=help_of(publish), rich_help_panel=PANEL)(publish)
 
 
-def publish(
+def publish(  # noqa: PLR0913 - the options of the command
     job: PublishArgument,
     to: ToOption = None,
     tables: TablesOption = None,
     exclude_tables: ExcludeTablesOption = None,
     once: OnceOption = False,
     output: LineOption = Output.TABLE,
+    status: StatusOption = None,
+    status_token_file: StatusTokenOption = None,
 ) -> None:
     r"""Publish the changes of a log to topics of Kafka, exactly once, as a job file says.
 
@@ -74,29 +77,31 @@ def publish(
     if to is not None:
         _write_down(settings, output)
     # Kafka's client takes a second to import: not for a mistake in the file.
-    from binlog_streaming.jobs.publish_metrics import exported
     from binlog_streaming.topics.job import TopicsJob
 
     lines = _JsonLines() if output is Output.JSONL else _Lines()
     reader = OutputReader()
-    with exported(settings) as metrics:
+    with observed(settings, PageOptions(status, status_token_file)) as watched:
 
         def started(offset: SourceOffset) -> None:
-            if metrics is not None:
-                metrics.started(offset)
+            watched.recorder.goes_on_at(offset)
+            watched.recorder.started()
             with reader.may_leave():
-                lines.started(settings, offset, None if metrics is None else metrics.address)
+                lines.started(settings, offset, watched.addresses)
+
+        def stop() -> None:
+            watched.recorder.stopping()
+            running.stop()
 
         def published(one: Published) -> None:
-            if metrics is not None:
-                metrics.published(one)
+            watched.recorder.published(one)
             with reader.may_leave():
                 lines.published(one)
             if reader.left is not None:
-                running.stop()
+                stop()
 
         running = TopicsJob(settings, once=once, listener=published)
-        with stopped_by_signals(running.stop) as stopped_by:
+        with stopped_by_signals(stop) as stopped_by:
             running.run(started)
     if reader.left is not None:
         raise reader.left  # now that the transaction under way is done
@@ -123,8 +128,10 @@ def _settings(job: str, to: str | None, tables: str | None, exclude_tables: str 
 def _write_down(settings: PublishJob, output: Output) -> None:
     from binlog_format import open_log
     from binlog_streaming.jobs.publish import write_down
+    from binlog_streaming.topics.job_log import require_changes
 
-    with open_log(settings.source.path):  # what is wrong with it is said before anything is written
+    with open_log(settings.source.path) as log:  # what is wrong with it is said before anything is written
+        require_changes(log)
         file = write_down(settings)
     if output is Output.TABLE:
         typer.echo(f"job file: {file}")
@@ -142,12 +149,11 @@ class _Lines:
         self._waiting: list[Published] = []
         self._since = clock()
 
-    def started(self, job: PublishJob, offset: SourceOffset, metrics: str | None) -> None:
+    def started(self, job: PublishJob, offset: SourceOffset, addresses: Mapping[str, str]) -> None:
         """Say what runs."""
         typer.echo(f"{job.name}: {job.source.path} -> {job.sink.bootstrap_servers} ({job.sink.topic_prefix})")
         typer.echo(f"from {offset.position}{f', after GTID {offset.gtid}' if offset.gtid else ''}")
-        if metrics is not None:
-            typer.echo(f"metrics: {metrics}")
+        say_addresses(addresses)
         self._since = self._clock()
 
     def published(self, one: Published) -> None:
@@ -187,7 +193,7 @@ class _Lines:
 class _JsonLines(_Lines):
     """Lines for programs: events `started`, `published`, and `ended` or `stopped`."""
 
-    def started(self, job: PublishJob, offset: SourceOffset, metrics: str | None) -> None:
+    def started(self, job: PublishJob, offset: SourceOffset, addresses: Mapping[str, str]) -> None:
         """Say what runs."""
         facts = {
             "event": "started",
@@ -196,7 +202,8 @@ class _JsonLines(_Lines):
             "bootstrap_servers": job.sink.bootstrap_servers,
             "topic_prefix": job.sink.topic_prefix,
             "offset": offset.to_json(),
-            "metrics": metrics,
+            "metrics": addresses.get("metrics"),
+            "status": addresses.get("status"),
         }
         write_json_lines([facts])
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from rich.markup import escape
 from rich.table import Table
+
+from binlog_streaming.cli.output import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,23 +48,23 @@ def print_report(console: Console, job: PublishJob, report: PublishReport) -> No
     facts.add_column(overflow="fold")
     count = "1 file" if len(log.files) == 1 else f"{len(log.files)} files"
     said_by = "it has published nothing yet" if start.is_new else "the offset in Kafka"
-    facts.add_row("job", escape(job.name))
-    facts.add_row("log", escape(f"{log.path} ({log.format}, {count}, {log.size:,} bytes)"))
-    facts.add_row("start", escape(f"{start.position}{f' (after GTID {start.gtid})' if start.gtid else ''}: {said_by}"))
+    facts.add_row("job", escaped(job.name))
+    facts.add_row("log", escaped(f"{log.path} ({log.format}, {count}, {log.size:,} bytes)"))
+    facts.add_row("start", escaped(f"{start.position}{f' (after GTID {start.gtid})' if start.gtid else ''}: {said_by}"))
     facts.add_row("", f"{start.size_behind:,} bytes of the log come after that")
-    facts.add_row("into", escape(f"{sink.bootstrap_servers}, topics {sink.topic_prefix}..., {sink.delivery}"))
+    facts.add_row("into", escaped(f"{sink.bootstrap_servers}, topics {sink.topic_prefix}..., {sink.delivery}"))
     if report.registry is not None:
-        facts.add_row("schemas", escape(f"{report.registry} (it answers)"))
+        facts.add_row("schemas", escaped(f"{report.registry} (it answers)"))
     console.print(facts)
     console.print()
     if report.topics:
         console.print(_topics(report.topics))
     if report.left_out:
-        console.print(f"\nNot selected: {escape(', '.join(report.left_out))}", soft_wrap=True)
+        console.print(f"\nNot selected: {escaped(', '.join(report.left_out))}", soft_wrap=True)
     for text in report.warnings:
-        console.print(f"[yellow]warning:[/] {escape(text)}", soft_wrap=True)
+        console.print(f"[yellow]warning:[/] {escaped(text)}", soft_wrap=True)
     for text in report.problems:
-        console.print(f"[red bold]problem:[/] {escape(text)}", soft_wrap=True)
+        console.print(f"[red bold]problem:[/] {escaped(text)}", soft_wrap=True)
     verdict = f"It could not run: {len(report.problems)} problems." if report.problems else "It can run."
     console.print(f"\n{verdict}", style="bold")
 
@@ -75,5 +76,5 @@ def _topics(reports: tuple[TopicReport, ...]) -> Table:
     for report in reports:
         partitions = "not there yet" if report.partitions is None else str(report.partitions)
         keys = ", ".join(report.keys) or ("" if report.table is None else "none")
-        table.add_row(escape(report.topic), escape(report.table or ""), escape(keys), partitions)
+        table.add_row(escaped(report.topic), escaped(report.table or ""), escaped(keys), partitions)
     return table

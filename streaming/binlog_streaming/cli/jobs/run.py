@@ -9,10 +9,16 @@ import typer
 
 from binlog_connector.installing import require
 from binlog_streaming.cli.help_text import PANEL, help_of
+from binlog_streaming.cli.jobs.event_tables import run_event_job
 from binlog_streaming.cli.jobs.running import run_job
 from binlog_streaming.cli.jobs.topic_tables import run_topic_job
 from binlog_streaming.cli.options import JobArgument  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output
+from binlog_streaming.cli.status.observing import (  # typer looks at annotations
+    PageOptions,
+    StatusOption,
+    StatusTokenOption,
+)
 
 OnceOption = Annotated[bool, typer.Option("--once", help="Take what is there now, then end.")]
 BatchOutputOption = Annotated[
@@ -29,12 +35,18 @@ def run(
     job: JobArgument,
     once: OnceOption = False,
     output: BatchOutputOption = Output.TABLE,
+    status: StatusOption = None,
+    status_token_file: StatusTokenOption = None,
 ) -> None:
     """Keep lakehouse tables in step with a log, or with topics of Kafka, exactly once, as a job file says.
+
+    The log may be a database server's, or a structured log of a program.
 
     It follows them until it is stopped (SIGINT or SIGTERM: it ends behind the running batch). Started again it goes
     on where it was: the checkpoint directory of the job knows. A table that cannot be written ends the job before
     anything is counted as done.
+
+    `binlog-stream status JOB.toml` tells how it is, and so does a page where --status names an address.
 
     What belongs to the checkpoint (log, tables, modes, places) cannot be changed in the job file later on.
 
@@ -42,11 +54,14 @@ def run(
     (SIGTERM) or 130 (SIGINT) stopped before it had taken what --once was to take.
     """
     from binlog_streaming.jobs.mirror import any_job_at
-    from binlog_streaming.settings import TopicTablesJob, tables_job
+    from binlog_streaming.settings import EventTablesJob, TopicTablesJob, tables_job
 
-    settings = any_job_at(job)
+    settings, page = any_job_at(job), PageOptions(status, status_token_file)
     if isinstance(settings, TopicTablesJob):
-        run_topic_job(settings, once=once, output=output)
+        run_topic_job(settings, once=once, output=output, page=page)
+        return
+    if isinstance(settings, EventTablesJob):
+        run_event_job(settings, once=once, output=output, page=page)
         return
     require("pyspark")  # before anything is written
-    run_job(tables_job(settings, Path(job)), once=once, output=output)
+    run_job(tables_job(settings, Path(job)), once=once, output=output, page=page)

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from binlog_format.errors import visible
 from binlog_streaming.cli.output import Output, write_json_lines
 from binlog_streaming.cli.progress import starting
+from binlog_streaming.cli.status.observing import NO_PAGE, observed
 from binlog_streaming.tables.progress import NOTE_TEXTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import FrameType
 
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_streaming.cli.status.observing import PageOptions
     from binlog_streaming.settings import Job
     from binlog_streaming.tables.job import TablesJob
     from binlog_streaming.tables.progress import BatchProgress, Note
@@ -26,7 +30,13 @@ SIGNALLED = 128
 
 
 def run_job(
-    job: Job, *, once: bool, output: Output, held: Iterable[tuple[str, str]] = (), from_first: bool | None = None
+    job: Job,
+    *,
+    once: bool,
+    output: Output,
+    page: PageOptions = NO_PAGE,
+    held: Iterable[tuple[str, str]] = (),
+    from_first: bool | None = None,
 ) -> None:
     """Run *job* until it ends, or until SIGINT or SIGTERM; say what it does.
 
@@ -34,6 +44,7 @@ def run_job(
         job: The settings.
         once: Take what is there now, then end.
         output: How it says what it does.
+        page: Where it shows how it is.
         held: As `TablesJob` takes it.
         from_first: The same.
 
@@ -43,47 +54,59 @@ def run_job(
         typer.Exit: A signal stopped it before it had taken what it was to take, and then end.
     """
     # Spark takes a second to import: only where it is needed.
-    from binlog_streaming.jobs.metrics import exported
+    from binlog_streaming.lineage.reporter import reporting
     from binlog_streaming.tables.job import TablesJob
 
     printer = _JsonPrinter() if output is Output.JSONL else LinePrinter()
     with contextlib.ExitStack() as stack:
-        metrics = stack.enter_context(exported(job))
-        reader = OutputReader()
+        watched = stack.enter_context(observed(job, page))
+        lineage = stack.enter_context(reporting(job, once=once or job.trigger.available_now))
+        reader, stopped_by = OutputReader(), list[int]()  # signals
+
+        def stop_running() -> None:
+            watched.recorder.stopping()
+            running.request_stop()
 
         def listen(batch: BatchProgress) -> None:
-            if metrics is not None:
-                metrics.batch(batch)
-                metrics.set_aside(one.name for one in running.record.record.set_aside)
+            watched.recorder.batch(batch, running.record.record)
+            if lineage is not None:
+                lineage.batch(batch)
             with reader.may_leave():
                 printer.batch(batch)
             if reader.left is not None:
-                running.request_stop()
+                stop_running()
 
         running = TablesJob(job, listener=listen, held=held, from_first=from_first)
-        stopped_by: list[int] = []
 
         def stop(number: int, frame: FrameType | None) -> None:
             del frame
             stopped_by.append(number)
-            running.request_stop()
+            stop_running()
 
+        watched.recorder.goes_on_at(_checkpoint_offset(job))
         with _ended_by_signals(), starting("Spark"):
             running.start(once=once)
         signal.signal(signal.SIGINT, stop)
         signal.signal(signal.SIGTERM, stop)
-        if metrics is not None:
-            metrics.set_aside(one.name for one in running.record.record.set_aside)
+        watched.recorder.started(running.record.record)
         with reader.may_leave():
-            printer.started(job, running, None if metrics is None else metrics.address)
+            printer.started(job, running, watched.addresses)
         if reader.left is not None:
-            running.request_stop()
+            stop_running()
         running.wait()
         if reader.left is not None:
             raise reader.left  # now that the running batch is done
         printer.ended(running, stopped=bool(stopped_by))
         if stopped_by and (once or job.trigger.available_now):
             raise typer.Exit(SIGNALLED + stopped_by[0])
+
+
+def _checkpoint_offset(job: Job) -> SourceOffset | None:
+    from binlog_streaming.jobs.checkpoint import read_checkpoint
+    from binlog_streaming.jobs.state_files import state_of
+
+    checkpoint = read_checkpoint(state_of(job))
+    return None if checkpoint is None else checkpoint.offset
 
 
 @contextlib.contextmanager
@@ -152,18 +175,23 @@ class OutputReader:
             self.left = error
 
 
+def say_addresses(addresses: Mapping[str, str]) -> None:
+    """Say, to people, what is to be found where."""
+    for name, address in addresses.items():
+        typer.echo(f"{name}: {address}")
+
+
 class LinePrinter:
     """Lines for people."""
 
     def __init__(self) -> None:
         self._told: set[tuple[str, Note]] = set()
 
-    def started(self, job: Job, running: TablesJob, metrics: str | None) -> None:
+    def started(self, job: Job, running: TablesJob, addresses: Mapping[str, str]) -> None:
         """Say what runs."""
         del running
         typer.echo(f"{job.name}: {job.source.path} -> {job.sink.directory} ({job.sink.format})")
-        if metrics is not None:
-            typer.echo(f"metrics: {metrics}")
+        say_addresses(addresses)
 
     def batch(self, batch: BatchProgress) -> None:
         """Say what a batch did."""
@@ -187,9 +215,9 @@ class LinePrinter:
                 # They stay the same from batch to batch.
                 if (table.source_table, note) not in self._told:
                     self._told.add((table.source_table, note))
-                    typer.echo(f"{table.source_table}: {NOTE_TEXTS[note]}")
+                    typer.echo(visible(f"{table.source_table}: {NOTE_TEXTS[note]}"))
         for stopped in batch.set_aside:
-            typer.echo(f"{stopped.name}: set aside at {stopped.gtid or stopped.position}: {stopped.reason}")
+            typer.echo(visible(f"{stopped.name}: set aside at {stopped.gtid or stopped.position}: {stopped.reason}"))
 
     def ended(self, running: TablesJob, *, stopped: bool) -> None:
         """Sum up."""
@@ -201,7 +229,7 @@ class LinePrinter:
 class _JsonPrinter:
     """Lines for programs: events `started`, `batch`, and `ended` or `stopped`."""
 
-    def started(self, job: Job, running: TablesJob, metrics: str | None) -> None:
+    def started(self, job: Job, running: TablesJob, addresses: Mapping[str, str]) -> None:
         """Say what runs."""
         write_json_lines(
             [
@@ -213,8 +241,9 @@ class _JsonPrinter:
                     "format": str(job.sink.format),
                     "checkpoint": job.checkpoint,
                     "query_id": running.query_id,
-                    "spark_log": str(running.spark_log),
-                    "metrics": metrics,
+                    "spark_log": None if running.spark_log is None else str(running.spark_log),
+                    "metrics": addresses.get("metrics"),
+                    "status": addresses.get("status"),
                 }
             ]
         )

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from binlog_streaming.cli.help_text import PANEL, help_of
 from binlog_streaming.cli.options import JobArgument  # noqa: TC001 (typer looks at annotations)
-from binlog_streaming.cli.output import Output, OutputOption, output_console, write_json_lines
+from binlog_streaming.cli.output import Output, OutputOption, escaped, output_console, write_json_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,11 +57,11 @@ def versions(
 
 def _print(console: Console, found: Versions) -> None:
     console.print(
-        f"GTIDs up to {escape(found.gtid_position)}, of batch {found.batch_id}, last commit {found.last_commit_time}"
+        f"GTIDs up to {escaped(found.gtid_position)}, of batch {found.batch_id}, last commit {found.last_commit_time}"
     )
     shown = Table(box=None, pad_edge=False)
     for name in ("table", "mode", "version", "target"):
         shown.add_column(name, overflow="fold")
     for table in found.tables:
-        shown.add_row(escape(table.table), table.mode, table.version, escape(table.target))
+        shown.add_row(escaped(table.table), table.mode, table.version, escaped(table.target))
     console.print(shown)

@@ -28,10 +28,9 @@ from binlog_streaming.cli.options import (
     TimeTypeOption,
     ZeroDatesOption,
 )
-from binlog_streaming.cli.output import PathArgument, output_console
+from binlog_streaming.cli.output import PathArgument, escaped, output_console
 from binlog_streaming.cli.tabular import (
     TABLES_HINT,
-    escaped,
     json_rows,
     limited,
     position_text,

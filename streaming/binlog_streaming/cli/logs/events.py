@@ -12,8 +12,8 @@ from binlog_format import open_log
 from binlog_streaming.cli.listing import print_rows
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # noqa: TC001 (typer looks at annotations)
-from binlog_streaming.cli.output import Output, OutputOption, PathArgument, output_console
-from binlog_streaming.cli.tabular import escaped, json_rows, position_text, shortened, warned_of_none, write_batches
+from binlog_streaming.cli.output import Output, OutputOption, PathArgument, escaped, output_console
+from binlog_streaming.cli.tabular import json_rows, position_text, shortened, warned_of_none, write_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from binlog_format import Log
-    from binlog_format.views.events import EventsView
+    from binlog_format.views.events.view import EventsView
 
 TABLE_ROWS = 50
 """Rows printed for people when no limit is given."""
@@ -48,7 +48,7 @@ def events(
     """List the replication events of a log: types, sizes, tables, statements; what is compressed is shown plain."""
     # Compiled code takes a moment to load: not for --help.
     from binlog_format.events.compression.expansion import expanded
-    from binlog_format.views.events import EventsView
+    from binlog_format.views.events.view import EventsView
     from binlog_format.views.read_range import ReadRange
     from binlog_format.views.table_filter import TableFilter
 

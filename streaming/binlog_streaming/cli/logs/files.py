@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from binlog_format import Bound, Position, open_log
-from binlog_format.detect import INNODB
+from binlog_format.opening import INNODB, STRUCTURED
 from binlog_format.source_file import open_directory
 from binlog_streaming.cli.listing import print_rows
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, positions_of
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
     from binlog_format import LogFile
 
-_TIMES = ("timestamp", "created")
+_TIMES = ("timestamp", "last_timestamp", "created")
 """Fields of headers that are seconds since 1970; 0: there is none."""
+
+_GTID_COLUMNS = ("first GTID state", "last GTID state")
 
 
 def register(app: typer.Typer) -> None:
@@ -114,7 +116,10 @@ def _print_table(path: str, format_name: str, rows: list[dict[str, object]]) -> 
         values = (_shown(name, header.get(name)) for name in own_fields)
         cells.append((str(row["name"]), str(row["state"]), str(row["bound"] or "-"), *sizes, *values, *gtids))
     fields = ["size", "used", *(_title(name) for name in own_fields)]
-    columns = ("file", "state", "bound", *fields, "first GTID state", "last GTID state")
+    columns = ("file", "state", "bound", *fields, *_GTID_COLUMNS)
+    if format_name == STRUCTURED:  # which has no GTIDs, and no server that takes anything back
+        columns = ("file", "state", *fields)
+        cells = [(*row[:2], *row[3 : -len(_GTID_COLUMNS)]) for row in cells]
     print_rows(console, columns, cells, right=fields, labelled=columns[3:], last_width=len(columns[-1]))
 
 

@@ -1,4 +1,4 @@
-"""`binlog-stream map`: a picture of what the pages of an `.ibb` log hold."""
+"""`binlog-stream map`: a picture of what the pages of an `.ibb` log or a structured log hold."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import typer
 from rich.console import Console
 
 from binlog_connector.installing import require
-from binlog_format.detect import INNODB, detect_format
-from binlog_format.errors import OptionError, UnsupportedError, storage_error
-from binlog_format.source_file import open_directory
+from binlog_format.errors import OptionError, storage_error
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, positions_of
 from binlog_streaming.cli.output import PathArgument  # noqa: TC001
 from binlog_streaming.cli.progress import progress_bar
@@ -30,31 +28,24 @@ def map_pages(
     start: StartOption = None,
     end: EndOption = None,
 ) -> None:
-    """Draw the pages of an .ibb log as cells, coloured by what they hold: one look shows the large transactions."""
+    """Draw the pages of an .ibb log or a structured log as cells, coloured by what they hold."""
     if output.suffix not in SUFFIXES:
         raise OptionError(
             "INVALID_VALUE", f"map: --output {output}: expected a name that ends in {', '.join(SUFFIXES)}"
         )
     require("matplotlib")
-    directory, only = open_directory(path)
-    if (found := detect_format(directory, only)) != INNODB:
-        raise UnsupportedError(
-            "FORMAT",
-            f"{path}: map draws the pages of .ibb logs, and this log is {found}",
-            hint=f"binlog-stream repack {path} --to DIR makes an .ibb log of a MariaDB server's",
-        )
-    from binlog_format.innodb.inspection.page_usage import measure_pages
-    from binlog_streaming.page_map import draw_map
+    from binlog_streaming.page_map.describe import describe
+    from binlog_streaming.page_map.drawing import draw_map
 
     first, last = positions_of(path, start, end)
     with progress_bar("Measuring") as on_progress:
-        usage = measure_pages(directory, only, start=first, end=last, on_progress=on_progress)
+        described = describe(path, first, last, on_progress)
     try:
-        draw_map(usage, path, output)
+        draw_map(described.picture, path, output)
     except OSError as error:
         raise storage_error(output, "write", error) from error
     console = Console(highlight=False, emoji=False, soft_wrap=True)
-    if usage.problem is not None:
-        console.print(f"Transactions behind this are not told apart: {usage.problem}", style="yellow", markup=False)
-    pages = sum(len(file.bytes) for file in usage.files)
-    console.print(f"{output}: {pages:,} pages, {len(usage.transactions):,} transactions with out-of-band data")
+    if described.problem is not None:
+        console.print(f"Transactions behind this are not told apart: {described.problem}", style="yellow", markup=False)
+    pages = sum(len(file.amounts) for file in described.picture.files)
+    console.print(f"{output}: {pages:,} pages, {described.findings}")

@@ -9,8 +9,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from binlog_format.detect import INNODB, detect_format
+from binlog_format.detect import detect_format
 from binlog_format.errors import OptionError, StartError, UnsupportedError
+from binlog_format.opening import INNODB
 from binlog_format.position import Position
 from binlog_format.source_file import open_directory
 from binlog_streaming.cli.logs.page_view import KIND_STYLES, PageView

@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 from binlog_format.views.read_range import parse_edge
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.cli.logs.ranges import StartOption
+from binlog_streaming.cli.logs.tail_steps import EventLines, Saving
 from binlog_streaming.cli.options import (
     ExcludeTablesOption,
     ReplaceInvalidTextOption,
@@ -41,17 +41,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from binlog_connector.following.offset_file import OffsetFile
-    from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.steps import Step
     from binlog_connector.following.tailer import Start, Tailer
-    from binlog_connector.metrics.exporter import Follower
+    from binlog_connector.metrics.follower import Follower
     from binlog_connector.schema.history import SchemaHistory
     from binlog_format.views.changes import ChangesView
     from binlog_streaming.cli.jobs.row_format import RowFormatWarnings
-
-REFRESH_SECONDS = 0.25
-"""How often the live view is drawn anew."""
 
 
 class TailOutput(StrEnum):
@@ -146,7 +141,10 @@ def tail(  # noqa: PLR0913 - the options of the command
     ] = None,
     metrics_host: Annotated[str, typer.Option(help="Address to export them at.")] = "127.0.0.1",
 ) -> None:
-    """Follow a log and give its changed rows as they are committed, until SIGINT or SIGTERM."""
+    """Follow a log and give its changed rows as they are committed, until SIGINT or SIGTERM.
+
+    Of a structured log, the events of a program.
+    """
     begin = start_of(start, from_, timestamp)
     is_live = _is_live(output)
     # Compiled code takes a moment to load: not for --help.
@@ -165,13 +163,25 @@ def tail(  # noqa: PLR0913 - the options of the command
     saved = None if offset_file is None else offset_file.load()
     with ExitStack() as stack:
         tailer = stack.enter_context(Tailer(path, begin, saved=saved, how=how))
-        follower = _follower(stack, tailer, is_live, metrics_port, metrics_host)
+        if tailer.has_log_events:
+            _refuse(
+                tables=tables,
+                exclude_tables=exclude_tables,
+                schema_file=schema_file,
+                rules=rules,
+            )
+            follower = _follower(stack, tailer, metrics_port, metrics_host, has_view=False)
+            stack.enter_context(_stopped_by_signals(tailer))
+            Saving(tailer, offset_file, follower).run(EventLines(is_live), until_idle)
+            return
+        follower = _follower(stack, tailer, metrics_port, metrics_host, has_view=is_live)
         sink = stack.enter_context(_sink(is_live, follower, tailer))
         stack.enter_context(_stopped_by_signals(tailer))
         wanted = TableFilter(tables, exclude_tables)
         warnings = RowFormatWarnings(wanted, tells_texts=hidden is None)
         stack.callback(warnings.finish)
-        _Job(tailer, sink, follower, offset_file, wanted, decoding, schemas, warnings).run(until_idle)
+        taker = _ChangesTaker(tailer, sink, wanted, decoding, schemas, warnings)
+        Saving(tailer, offset_file, follower).run(taker, until_idle)
 
 
 def start_of(start: str | None, edge: From | None, timestamp: str | None) -> Start:
@@ -211,11 +221,12 @@ def _log_warnings() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
 
 
-def _follower(stack: ExitStack, tailer: Tailer, is_live: bool, port: int | None, host: str) -> Follower | None:
+def _follower(stack: ExitStack, tailer: Tailer, port: int | None, host: str, *, has_view: bool) -> Follower | None:
     """What is measured for people and for Prometheus; None when neither wants it: it costs a little."""
-    if not is_live and port is None:
+    if not has_view and port is None:
         return None
-    from binlog_connector.metrics.exporter import Follower, MetricsExporter
+    from binlog_connector.metrics.exporter import MetricsExporter
+    from binlog_connector.metrics.follower import Follower
     from binlog_connector.metrics.lag import Consumed, LagMeter
 
     meter = LagMeter(tailer.path, tailer.format_name)
@@ -225,7 +236,7 @@ def _follower(stack: ExitStack, tailer: Tailer, is_live: bool, port: int | None,
     if port is not None:
         exporter = stack.enter_context(MetricsExporter(port, host))
         exporter.add(follower)
-        if not is_live:
+        if not has_view:
             print(f"metrics: http://{host}:{exporter.port}/metrics", file=sys.stderr, flush=True)  # noqa: T201
     return follower
 
@@ -276,35 +287,18 @@ class JsonLines:
 
 
 @dataclass(slots=True)
-class _Job:
-    """The loop: step, rows out, offset saved. In this order, so that after a crash rows may repeat, but never lack."""
+class _ChangesTaker:
+    """Gives the changed rows of steps to a sink."""
 
     tailer: Tailer
     sink: Sink
-    follower: Follower | None
-    offset_file: OffsetFile | None
     tables: TableFilter
     decoding: Decoding
     schemas: SchemaHistory
     warnings: RowFormatWarnings
-    saved: SourceOffset | None = None
 
-    def run(self, idle_seconds: float | None) -> None:
-        """Until the end, or nothing has come for *idle_seconds*."""
-        self._save(self.tailer.offset)  # `latest` is now, also for one who comes back after being killed
-        last = time.monotonic()
-        while True:
-            step = self.tailer.step(REFRESH_SECONDS if idle_seconds is None else min(REFRESH_SECONDS, idle_seconds))
-            if step is not None:
-                self._take(step)
-                last = time.monotonic()
-            elif self.tailer.is_ended or (idle_seconds is not None and time.monotonic() - last >= idle_seconds):
-                break
-            else:
-                self.sink.draw()
-        self._save(self.tailer.offset)
-
-    def _take(self, step: Step) -> None:
+    def take(self, step: Step) -> int:
+        """Give them; they are out when this returns. How many there were."""
         from binlog_format.views.changes import ChangesView
 
         view = ChangesView(tables=self.tables, groups=step.groups, decoding=self.decoding)
@@ -317,23 +311,16 @@ class _Job:
         # Between the last block and the end of the step are no groups, so no DDL either.
         self.schemas.known_to = step.end.position
         self.sink.finish()
-        self._save(step.end)
-        self._note(step, rows)
+        return rows
+
+    def draw(self) -> None:
+        """A moment to draw anew what has changed."""
         self.sink.draw()
 
-    def _note(self, step: Step, rows: int) -> None:
-        if self.follower is None:
-            return
-        from binlog_connector.metrics.lag import Consumed
 
-        progress = self.follower.progress
-        progress.rows.add(rows)
-        progress.size.add(step.size)
-        progress.transactions += step.group_count
-        before = None if progress.consumed is None else progress.consumed.timestamp
-        progress.consumed = Consumed(step.end, before if step.last_timestamp is None else step.last_timestamp)
-
-    def _save(self, offset: SourceOffset) -> None:
-        if self.offset_file is not None and offset != self.saved:
-            self.offset_file.save(offset)
-            self.saved = offset
+def _refuse(**given: object) -> None:
+    """See that no option is given that means nothing to a structured log."""
+    for name, value in given.items():
+        if value is not None:
+            flag = name.replace("_", "-")
+            raise OptionError("INVALID_VALUE", f"--{flag}: it means nothing to a structured log", hint="Leave it out")

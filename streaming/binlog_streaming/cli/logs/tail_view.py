@@ -16,12 +16,13 @@ from rich.text import Text
 from binlog_connector.metrics.exporter import lag_of
 from binlog_streaming.cli.logs.changes import OP_COLORS, change_text
 from binlog_streaming.cli.tabular import json_rows, shortened
+from binlog_streaming.status.wording import bytes_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import RenderableType
 
-    from binlog_connector.metrics.exporter import Follower
+    from binlog_connector.metrics.follower import Follower
     from binlog_connector.metrics.lag import Lag
     from binlog_format.views.changes import ChangesView
 
@@ -119,13 +120,13 @@ class TailView:
             (
                 ("changes", f"{progress.rows.total:,}"),
                 ("changes/s", f"{progress.rows.per_second():,.0f}"),
-                ("read", size_text(progress.size.total)),
-                ("read/s", size_text(int(progress.size.per_second()))),
+                ("read", bytes_text(progress.size.total)),
+                ("read/s", bytes_text(int(progress.size.per_second()))),
             ),
             (
                 ("behind", _NONE if lag is None else f"{lag.transactions:,} transactions"),
                 ("seconds", _NONE if lag is None else f"{lag.seconds:,} s"),
-                ("bytes", _NONE if lag is None else size_text(lag.size)),
+                ("bytes", _NONE if lag is None else bytes_text(lag.size)),
                 ("pages", _NONE if lag is None else f"{lag.pages:,}"),
             ),
             (
@@ -160,16 +161,6 @@ class TailView:
                 Text(change_text(row["before"], row["after"])),
             )
         return table if self._recent else Text("\nWaiting for changes ...", style="dim")
-
-
-def size_text(size: int) -> str:
-    """Bytes for people."""
-    value, unit = float(size), "B"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if value < 999.5:
-            break
-        value, unit = value / 1000, larger
-    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
 
 
 def _clock_text(timestamp: int) -> str:

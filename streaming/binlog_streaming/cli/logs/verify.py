@@ -10,12 +10,15 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from binlog_format import open_log
+from binlog_format.entries.entry_log import EntryLog
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, positions_of
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, write_output
 from binlog_streaming.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from binlog_format.findings import Finding
+    from binlog_streaming.jobs.row_format_report import RowFormatReport
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +36,7 @@ def verify(
         bool, typer.Option("--quiet", "-q", help="Print findings only, no remarks and no summary.")
     ] = False,
 ) -> None:
-    """Check every checksum, header, chunk, reference, event and GTID state of a log.
+    """Check every checksum, header, chunk, reference, event, entry and GTID state of a log.
 
     Each finding is a line with its place and the name of the condition; damage does not end the check. The exit status
     is 1 when something is wrong. What is merely not there yet, at the end of a live log, is a remark. At the end it is
@@ -55,17 +58,24 @@ def verify(
                 sys.stdout.flush()
             elif finding.is_error or not quiet:
                 console.print(_line(finding))
-    report = read_row_format(path, first, last)
-    found += report.tally.incidents
+    with open_log(path) as log:
+        has_rows = not isinstance(log, EntryLog)
+    if has_rows:
+        report = read_row_format(path, first, last)
+        found += report.tally.incidents
+        _print_report(report, console, output, quiet=quiet)
+    if output is Output.TABLE and not quiet:
+        console.print(_summary(found, remarks))
+    if found:
+        raise typer.Exit(1)
+
+
+def _print_report(report: RowFormatReport, console: Console, output: Output, *, quiet: bool) -> None:
     if output is Output.JSONL:
         write_output(msgspec.json.encode(report.to_json()) + b"\n")
     elif not quiet or report.tally.incidents:
         for line in report.lines():
             console.print(Text(line, style="" if report.tally.is_complete else "yellow"))
-    if output is Output.TABLE and not quiet:
-        console.print(_summary(found, remarks))
-    if found:
-        raise typer.Exit(1)
 
 
 def _json(finding: Finding) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import random
 import threading
 import time
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     Row = tuple[Value, ...]
 
 FILL_ROWS = 400
-"""Customers and orders that are there before the load."""
+"""Customers, orders and events of one `fill`."""
 IDS_PER_CONNECTION = 10_000_000
 BULK_ROWS = 8000
 """Rows of a large transaction; some are made by each load."""
@@ -57,11 +58,11 @@ class ServerLoad:
         """Done so far."""
 
     def fill(self) -> None:
-        """Put the first rows into the tables."""
+        """Put rows into the tables."""
         self._workers[0].fill()
 
-    def start(self, seconds: float) -> None:
-        """Begin; the load ends by itself."""
+    def start(self, seconds: float = math.inf) -> None:
+        """Begin; after *seconds* the load ends by itself."""
         deadline = time.monotonic() + seconds
         for worker in self._workers:
             thread = threading.Thread(target=self._run, args=(worker, deadline), name="demo-client", daemon=True)
@@ -144,6 +145,7 @@ class _Worker:
             self._insert(cursor, CUSTOMERS, [self._rows.customer(self._new_id(CUSTOMERS)) for _ in range(FILL_ROWS)])
             for _ in range(FILL_ROWS):
                 self._order(cursor)
+            self._insert(cursor, EVENTS, [self._rows.event(self._new_id(EVENTS), None) for _ in range(FILL_ROWS)])
             self._commit(connection)
 
     def run(self, deadline: float) -> None:

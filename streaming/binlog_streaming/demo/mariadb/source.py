@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -10,16 +11,20 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
+
 from binlog_format import open_log
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_streaming.demo.alterations import ALTERATIONS, final_tables
 from binlog_streaming.demo.failures import DemoError
 from binlog_streaming.demo.mariadb.load import ServerLoad
 from binlog_streaming.demo.mariadb.server import MariaDbServer
+from binlog_streaming.demo.mariadb.server_command import ServerCommand
 from binlog_streaming.demo.proof.truth import TableTruth, to_arrow
 from binlog_streaming.demo.reports import AlterationReport, WriterReport
 from binlog_streaming.demo.shop import DATABASE, TABLES
 from binlog_streaming.demo.sources import LogSource
+from binlog_streaming.settings import Begin, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,13 +35,26 @@ if TYPE_CHECKING:
 
 CONNECTIONS = 4
 REPORT_INTERVAL_S = 0.25
-CATCH_UP_S = 60.0
-"""Patience for the repacked log to have all that the server has."""
+CATCH_UP_S = 300.0
+"""Patience for the repacked log to have all that the server has, and for the server to remove what is older."""
+OLDER_FILLS = 5
+"""So often tables are filled before their log is begun anew."""
+_EQUAL = re.compile(r"(\S+) \((\w+)\): equal through ")
+"""A line of `binlog-stream prove`."""
 STOP_PATIENCE_S = 15.0
+_SNAPSHOT_ROWS = """
+    SELECT CONCAT(source_schema, '.', source_table), SUM(row_count) FROM binlog_stream.snapshot_marks
+    WHERE kind = 'chunk' GROUP BY source_schema, source_table"""
 
 
 class MariaDbSource(LogSource):
-    """A server of its own on *directory*, under load for *seconds*.
+    """A server of its own, under load.
+
+    Args:
+        directory: For the server, and for what processes print.
+        seconds: Time under load; with a snapshot, from its end on.
+        job_file: The job that reads the log. The server's tables are older than its log, and a snapshot completes those
+            of the job. None: the log has all.
 
     Raises:
         MariaDbError: No server is installed.
@@ -44,8 +62,13 @@ class MariaDbSource(LogSource):
 
     title = "MariaDB under load"
 
-    def __init__(self, directory: Path, *, seconds: float) -> None:
+    def __init__(self, directory: Path, *, seconds: float, job_file: Path | None = None) -> None:
+        self.begin = Begin.CREATED if job_file is None else Begin.SNAPSHOT
         self._directory = directory
+        self._job_file = job_file
+        self._snapshot: ServerCommand | None = None
+        self._not_in_log: dict[str, int] = {}
+        self._snapshot_rows: dict[str, int] = {}
         self._seconds = seconds
         self._server = MariaDbServer(directory / "server")
         self._repack: subprocess.Popen[bytes] | None = None
@@ -58,6 +81,8 @@ class MariaDbSource(LogSource):
     def __exit__(self, *_: object) -> None:
         if self._load is not None:
             self._load.stop()
+        if self._snapshot is not None:
+            self._snapshot.stop()
         if self._monitor is not None and self._monitor.is_alive():
             self._monitor.join()
         if self._repack is not None and self._repack.poll() is None:
@@ -79,10 +104,12 @@ class MariaDbSource(LogSource):
             for spec in TABLES:
                 cursor.execute(spec.create_statement())
         self._load = ServerLoad(self._server.connect, connections=CONNECTIONS)
-        with view.step("Filling its tables", "Its tables have their first rows; its log is repacked live"):
+        if self._job_file is not None:
+            self._grow_older_than_the_log(self._load, view)
+        with view.step("Filling its tables", "Its tables have rows that are in its log, which is repacked live"):
             self._load.fill()
             self._start_repack(log_directory)
-        state.writer_said(WriterReport(changes=self._load.changes(), last_gtid=self._server.gtid_position()))
+        state.writer_said(WriterReport(changes=self._in_log(self._load), last_gtid=self._server.gtid_position()))
         self._monitor = threading.Thread(
             target=self._watch, args=(self._load, log_directory, state), name="demo-load", daemon=True
         )
@@ -91,7 +118,7 @@ class MariaDbSource(LogSource):
         """Put the server under load."""
         assert self._load is not None
         assert self._monitor is not None
-        self._load.start(self._seconds)
+        self._load.start()
         self._monitor.start()
 
     def check(self) -> None:
@@ -106,6 +133,67 @@ class MariaDbSource(LogSource):
         """What SELECT gave when the load had ended."""
         return self._truths
 
+    def prove(self, view: DemoView) -> bool:
+        """Run `binlog-stream prove`, and show what it prints."""
+        if self._job_file is None:
+            return True
+        log_file = self._directory / "prove.log"
+        with (
+            view.step("Proving every table", "binlog-stream prove has compared every table with the server"),
+            ServerCommand("prove", self._job_file, self._server, log_file=log_file) as command,
+        ):
+            lines = command.result(1)
+        for line in lines:
+            view.note(f"  [dim]{escape(line)}[/]")
+        proved = {match.groups() for line in lines if (match := _EQUAL.match(line))}
+        # A changelog holds changes, not rows: it cannot be compared.
+        is_proved = proved == {(spec.full_name, mode) for spec in TABLES for mode in (Mode.MIRROR, Mode.SCD2)}
+        if not is_proved:
+            view.note("[bold red]✗ It does not call every table equal.[/]")
+        return is_proved
+
+    def _grow_older_than_the_log(self, load: ServerLoad, view: DemoView) -> None:
+        """Fill the tables, and let the server forget the log that has their rows."""
+        with view.step("Filling its tables, and purging its log", "Its tables are older than its log") as say:
+            for number in range(OLDER_FILLS):
+                say(f"{number} of {OLDER_FILLS}")
+                load.fill()
+            filled = GtidPosition.parse(self._server.gtid_position())
+            with self._server.connect() as connection, connection.cursor() as cursor:
+                cursor.execute("FLUSH BINARY LOGS")
+                cursor.execute("SHOW MASTER STATUS")
+                (newest, *_) = cursor.fetchone()
+
+                def is_purged() -> bool:
+                    # The server keeps a file for a moment that crash recovery may still need.
+                    cursor.execute("PURGE BINARY LOGS TO %s", (newest,))
+                    return _begins_after(self._server.binlog_directory, filled)
+
+                _wait(is_purged, self.check, f"the server's log does not begin after {filled}")
+        self._not_in_log = load.changes()
+        view.note(f"  [dim]{sum(self._not_in_log.values()):,} rows; the log begins after GTID {filled}[/]")
+
+    def _in_log(self, load: ServerLoad) -> dict[str, int]:
+        """Row changes in the log by `database.table`, those of the snapshot once it has ended."""
+        return {
+            name: count - self._not_in_log.get(name, 0) + self._snapshot_rows.get(name, 0)
+            for name, count in load.changes().items()
+        }
+
+    def _take_snapshot(self, job_file: Path, state: DemoState, say: Callable[[], None]) -> None:
+        """Run `binlog-stream snapshot` while the load goes on."""
+        state.snapshot_said("binlog-stream snapshot: the server writes existing rows into its log, under load")
+        log_file = self._directory / "snapshot.log"
+        self._snapshot = ServerCommand("snapshot", job_file, self._server, log_file=log_file, options=("--yes",))
+        while self._snapshot.is_running():
+            say()
+            time.sleep(REPORT_INTERVAL_S)
+        *_, told = self._snapshot.result()
+        with self._server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(_SNAPSHOT_ROWS)
+            self._snapshot_rows = {name: int(rows) for name, rows in cursor.fetchall()}
+        state.snapshot_said(f"binlog-stream snapshot: {told}", "snapshot")
+
     def _start_repack(self, log_directory: Path) -> None:
         program = Path(sys.executable).with_name("binlog-stream")
         command = [str(program) if program.exists() else str(shutil.which("binlog-stream"))]
@@ -117,28 +205,32 @@ class MariaDbSource(LogSource):
         _wait(lambda: any(log_directory.glob("*.ibb")), self.check, "the repacked log has no file")
 
     def _watch(self, load: ServerLoad, log_directory: Path, state: DemoState) -> None:
-        started = time.monotonic()
         alterations: list[AlterationReport] = []
 
         def say(*, is_done: bool = False) -> None:
             position = self._server.gtid_position()
             report = WriterReport(
-                changes=load.changes(), last_gtid=position, alterations=tuple(alterations), is_done=is_done
+                changes=self._in_log(load), last_gtid=position, alterations=tuple(alterations), is_done=is_done
             )
             state.writer_said(report)
 
+        def say_until(share: float) -> None:
+            while load.is_running() and time.monotonic() < started + share * self._seconds:
+                say()
+                time.sleep(REPORT_INTERVAL_S)
+
         try:
+            if self._job_file is not None:
+                self._take_snapshot(self._job_file, state, say)
+            started = time.monotonic()
             for alteration in ALTERATIONS:
-                while load.is_running() and time.monotonic() < started + alteration.share * self._seconds:
-                    say()
-                    time.sleep(REPORT_INTERVAL_S)
+                say_until(alteration.share)
                 load.alter(alteration)
                 alterations.append(
                     AlterationReport(at=time.time(), statement=alteration.statement, brief=alteration.brief)
                 )
-            while load.is_running():
-                say()
-                time.sleep(REPORT_INTERVAL_S)
+            say_until(1.0)
+            load.stop()
             load.join()
             say()
             self._truths = [self._select(spec) for spec in final_tables()]
@@ -165,6 +257,13 @@ def _holds(log_directory: Path, position: GtidPosition) -> bool:
     with open_log(str(log_directory)) as log:
         there = log.span(log.start_position()).gtids
     return all(there.covers(gtid) for gtid in position.last.values())
+
+
+def _begins_after(log_directory: Path, position: GtidPosition) -> bool:
+    # Whether the log lacks everything up to the position.
+    with open_log(str(log_directory)) as log:
+        before = log.gtid_position_at(log.start_position())
+    return isinstance(before, GtidPosition) and all(before.covers(gtid) for gtid in position.last.values())
 
 
 def _wait(condition: Callable[[], bool], check: Callable[[], None], what: str) -> None:

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from binlog_streaming.demo.failures import DemoError
 from binlog_streaming.demo.servers.fetch import KAFKA, require_fetched
@@ -43,6 +43,22 @@ rootLogger.appenderRef.file.ref = file
 """
 
 
+class ServerProcess(Protocol):
+    """What is used of a `Popen`."""
+
+    def poll(self) -> int | None:
+        """See `Popen`, and so of the others."""
+
+    def send_signal(self, number: signal.Signals, /) -> None:
+        """The same."""
+
+    def kill(self) -> None:
+        """The same."""
+
+    def wait(self) -> int:
+        """The same."""
+
+
 class KafkaBroker:
     """The broker, while it is entered; it can be killed, frozen, and started again on what it has written.
 
@@ -65,8 +81,7 @@ class KafkaBroker:
     def __init__(
         self, folder: Path, *, proxy_port: int | None = None, java_options: Sequence[str] = QUICK_START
     ) -> None:
-        self._jars = require_fetched(KAFKA).parent
-        self._java, self._keytool = (find_java(KAFKA.name, program) for program in ("java", "keytool"))
+        self._jars, self._java, self._keytool = self._find_programs()
         self.folder = folder
         self.port, self.secure_port, self.proxied_port, self._controller_port = free_ports(4)
         self._proxy_port = proxy_port or self.proxied_port
@@ -74,7 +89,7 @@ class KafkaBroker:
         self.passwords = {user: secrets.token_urlsafe(12) for user in (USER, GUEST)}
         self._settings = folder / "server.properties"
         self._java_options = java_options
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ServerProcess | None = None
 
     @property
     def servers(self) -> str:
@@ -110,13 +125,7 @@ class KafkaBroker:
             DemoError: `PROCESS_FAILED`.
         """
         assert self._process is None, "the broker runs already"
-        self._process = subprocess.Popen(
-            self._command("kafka.Kafka", str(self._settings)),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C ends the one who uses it, who then ends the broker
-        )
+        self._process = self._launch(self._command("kafka.Kafka", str(self._settings)))
         deadline = time.monotonic() + _START_SECONDS
         while not all(_listens(port) for port in (self.port, self.secure_port)):
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -140,6 +149,20 @@ class KafkaBroker:
         """Let it go on."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
+
+    def _find_programs(self) -> tuple[Path, str, str]:
+        """Folder of the jars, `java` and `keytool`."""
+        jars = require_fetched(KAFKA).parent
+        return jars, find_java(KAFKA.name), find_java(KAFKA.name, "keytool")
+
+    def _launch(self, command: Sequence[str]) -> ServerProcess:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C ends the one who uses it, who then ends the broker
+        )
 
     def _properties(self) -> dict[str, object]:
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -179,15 +202,20 @@ class KafkaBroker:
         store = ["-keystore", str(self.folder / "key.p12"), "-storepass", _STORE_PASSWORD, "-alias", "broker"]
         kind = ["-storetype", "PKCS12", "-keyalg", "EC", "-groupname", "secp256r1", "-validity", "30"]
         name = ["-dname", "CN=localhost", "-ext", "san=ip:127.0.0.1"]
-        _checked([self._keytool, "-genkeypair", *store, *kind, *name])
-        _checked([self._keytool, "-exportcert", "-rfc", *store, "-file", str(self.ca_file)])
+        self._checked([self._keytool, "-genkeypair", *store, *kind, *name])
+        self._checked([self._keytool, "-exportcert", "-rfc", *store, "-file", str(self.ca_file)])
 
     def _command(self, program: str, *arguments: str) -> list[str]:
         log4j = f"-Dlog4j2.configurationFile={self.folder}/log4j2.properties"
         return [self._java, *self._java_options, log4j, "-cp", f"{self._jars}/*", program, *arguments]
 
     def _run(self, program: str, *arguments: str) -> None:
-        _checked(self._command(program, *arguments))
+        self._checked(self._command(program, *arguments))
+
+    def _checked(self, command: Sequence[str]) -> None:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise DemoError("PROCESS_FAILED", f"{command[0]}: {(done.stderr or done.stdout).strip()}")
 
 
 _ONE_NODE: dict[str, object] = {
@@ -210,12 +238,6 @@ _ONE_NODE: dict[str, object] = {
     "log.cleaner.dedupe.buffer.size": 4 << 20,
 }
 """What one node needs in place of the defaults for many, and what makes it small and quick."""
-
-
-def _checked(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise DemoError("PROCESS_FAILED", f"{command[0]}: {(done.stderr or done.stdout).strip()}")
 
 
 def _listens(port: int) -> bool:

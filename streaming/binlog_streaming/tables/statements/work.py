@@ -163,7 +163,7 @@ def work_of(occasion: Occasion, target: Target) -> Work | None:
     """
     change = occasion.step.change
     if isinstance(change, TableCreated):
-        return _created(occasion, target, change)
+        return created_work(occasion, target, change)
     properties = target.properties()
     if isinstance(change, TableTruncated):
         return _emptied(occasion, properties, occasion.table.rule.on_truncate, "truncate")
@@ -211,7 +211,7 @@ def _emptied(
     keys = held_keys(properties)
     is_drop = change_type == "drop"
     if occasion.mode is Mode.CHANGELOG:
-        return Work(_logged(occasion, change_type), keys) if wanted is OnStatement.APPLY else None
+        return Work(logged_emptying(occasion, change_type), keys) if wanted is OnStatement.APPLY else None
     said = occasion.dropped if is_drop else {}
     applies = wanted is OnStatement.APPLY or (aside and is_drop)
     return Work(occasion.emptied if applies else None, keys, said) if applies or said else None
@@ -232,7 +232,9 @@ def _partly_emptied(occasion: Occasion, change: PartitionsEmptied, properties: M
     return Work(occasion.partly_emptied(change), held_keys(properties))
 
 
-def _logged(occasion: Occasion, change_type: str) -> Commit:
+def logged_emptying(occasion: Occasion, change_type: str) -> Commit:
+    """A row of a changelog: *change_type* takes all rows of its table."""
+
     # One row of a changelog, in the columns that `changefeed` has beside the table's own.
     def commit(target: Target, ticket: Ticket) -> bool:
         statement = occasion.step.statement
@@ -256,7 +258,8 @@ def _fields(position: Position) -> tuple[int, int, int]:
     return position.file_no, position.page, position.chunk
 
 
-def _created(occasion: Occasion, target: Target, change: TableCreated) -> Work | None:
+def created_work(occasion: Occasion, target: Target, change: TableCreated) -> Work | None:
+    """What a CREATE TABLE asks of a target; None: nothing."""
     properties = target.properties()
     keys = _created_keys(occasion, change, properties)
     wanted = None

@@ -8,17 +8,14 @@ import sys
 from typing import TYPE_CHECKING
 
 import msgspec
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
-from binlog_format import open_log
-from binlog_format.views.changefeed import ChangefeedView
 from tests.connector.shop import Shop
 from tests.faults.cluster import WORKERS, Cluster
+from tests.streaming.test_submit import check_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 JOB = """
@@ -70,21 +67,4 @@ def test_a_worker_is_killed_and_every_table_is_right(tmp_path: Path, cluster: Cl
     assert running.returncode == 0
     assert batches > 2
     assert killed >= 3  # the worker, its executor, and Python
-    for table in ("orders", "items"):
-        with open_log(str(tmp_path / "log")) as log:
-            view = ChangefeedView(table=f"shop.{table}")
-            images = pa.Table.from_batches(list(view.batches(log.committed_blocks()))).to_pylist()
-        names = [name for name in images[0] if not name.startswith("_")]
-        wanted = as_sorted(tuple(image[name] for name in [*names, "_change_type"]) for image in images)
-        assert rows_of(tmp_path / "tables" / "changelog" / "shop" / table, [*names, "_change_type"]) == wanted
-        current = {image["id"]: tuple(image[name] for name in names) for image in images}
-        assert rows_of(tmp_path / "tables" / "mirror" / "shop" / table, names) == as_sorted(current.values())
-
-
-def rows_of(folder: Path, names: list[str]) -> list[tuple[object, ...]]:
-    rows = DeltaTable(folder).to_pyarrow_table().select(names).to_pylist()
-    return as_sorted(tuple(row[name] for name in names) for row in rows)
-
-
-def as_sorted(rows: Iterable[tuple[object, ...]]) -> list[tuple[object, ...]]:
-    return sorted(rows, key=repr)  # notes may be null
+    check_tables(tmp_path / "log", tmp_path)

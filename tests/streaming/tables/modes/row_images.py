@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Table
     from binlog_format.rows.images import Images
-    from binlog_streaming.modes.absent_columns import AbsentFacts
+    from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 
     Row = tuple[object, ...]
     Change = tuple[Row | None, Row | None]

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_format.errors import TableError, UnsupportedError
-from binlog_streaming.modes.absent_columns import AbsentFacts
 from binlog_streaming.modes.mirror import mirror_change
 from binlog_streaming.modes.mode_columns import mode_schema
+from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 from binlog_streaming.settings.model import Deletes, Mode, UnknownValues
 from tests.chance import examples
 from tests.streaming.tables.lake.model_sink import ModelTable

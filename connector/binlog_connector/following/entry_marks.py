@@ -1,0 +1,140 @@
+"""What offsets of a structured log carry beside a position: `EntryMarks`, the state there and the files around it.
+
+Events mean nothing without the metadata before them, so an offset holds what is in force. And the files of such a log
+have no numbers in a row: which ones have been read, how far, and which ones are still to come, only the offset tells.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_format.entries.entry_log import EntryLog, LogState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.following.watched import WatchedLog
+    from binlog_format.log import Log
+    from binlog_format.position import Position
+
+_BETWEEN = ";"
+_SIZE = "="
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFile:
+    """Another file than the one that is being read.
+
+    Attributes:
+        file_no: Its number.
+        read_size: Bytes of it that have been read, before reading went on in a later file; None: it comes later.
+    """
+
+    file_no: int
+    read_size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntryMarks:
+    """What an offset of a structured log carries.
+
+    Attributes:
+        state: What is in force there: `LogState.entries`.
+        files: The other files that were there when the offset was made.
+    """
+
+    state: bytes = b""
+    files: tuple[KnownFile, ...] = ()
+
+
+NO_MARKS = EntryMarks()
+
+
+def marks_at(watched: WatchedLog, position: Position) -> EntryMarks:
+    """The marks at any place; reads the metadata of all that lies before. Logs of databases have none."""
+    log = watched.log
+    if not isinstance(log, EntryLog):
+        return NO_MARKS
+    read = {number: watched.size_of(number) for number in watched.names()}
+    return EntryMarks(log.state_at(position).entries(), _known_files(watched, position, read))
+
+
+def marks_after(watched: WatchedLog, start: SourceOffset, end: Position) -> EntryMarks:
+    """The marks at *end*, to which a batch from *start* goes; reads what lies between them."""
+    log = watched.log
+    if not isinstance(log, EntryLog):
+        return NO_MARKS
+    if end == start.position:
+        return EntryMarks(start.state, start.files)
+    read = {one.file_no: one.read_size for one in start.files if one.read_size is not None}
+    read[start.position.file_no] = watched.byte_of(start.position)
+    state: LogState | None = None
+    for block in log.entries(start.position, end, state_of(start.state)):
+        read[block.file_no] = block.file_offset + len(block.data)
+        state = block.state_after
+    # At the end of a file that was passed may stand what a killed program left of an entry.
+    read = {
+        number: max(size, watched.size_of(number)) if number < end.file_no else size for number, size in read.items()
+    }
+    return EntryMarks(start.state if state is None else state.entries(), _known_files(watched, end, read))
+
+
+def state_of(state: bytes) -> LogState | None:
+    """What an offset's `state` stands for, for `EntryLog.entries`; None where it is not known."""
+    return _parsed(state) if state else None
+
+
+def states_at(log: Log, start: Position, state: bytes, places: Sequence[Position]) -> list[bytes]:
+    """What is in force at some places.
+
+    Args:
+        log: A structured log.
+        start: A place before them.
+        state: What is in force there.
+        places: Ascending; an entry begins at each.
+    """
+    assert isinstance(log, EntryLog), "only a structured log has a state"
+    found = []
+    for place in places:
+        for block in log.entries(start, place, state_of(state)):
+            state = block.state_after.entries()
+        found.append(state)
+        start = place
+    return found
+
+
+def files_to_text(files: Iterable[KnownFile]) -> str:
+    """The form that offsets have: `1710072000000000000=5120;1710075600000000000;...`."""
+    return _BETWEEN.join(
+        str(one.file_no) if one.read_size is None else f"{one.file_no}{_SIZE}{one.read_size}" for one in files
+    )
+
+
+def files_from_text(text: str) -> tuple[KnownFile, ...]:
+    """Read what `files_to_text` wrote.
+
+    Raises:
+        ValueError: *text* is something else.
+    """
+    found = []
+    for part in text.split(_BETWEEN) if text else []:
+        number, is_read, size = part.partition(_SIZE)
+        found.append(KnownFile(int(number), int(size) if is_read else None))
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=4)
+def _parsed(state: bytes) -> LogState:
+    return LogState.of_entries(state)
+
+
+def _known_files(watched: WatchedLog, position: Position, read: Mapping[int, int]) -> tuple[KnownFile, ...]:
+    """All files but that of *position*; of one before it that nothing is known of, nothing was wanted."""
+    return tuple(
+        KnownFile(number, read.get(number, watched.size_of(number)) if number < position.file_no else None)
+        for number in watched.names()
+        if number != position.file_no
+    )

@@ -1,0 +1,119 @@
+"""What followers of logs have done and how their logs are measured, for `MetricsExporter`: `Follower`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from binlog_connector.metrics.lag import Consumed
+from binlog_connector.metrics.rates import Rate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.metrics.lag import Lag
+    from binlog_format.position import Position
+
+
+@dataclass(slots=True)
+class TopicTotals:
+    """What a follower has published in Kafka.
+
+    Attributes:
+        records: Messages by topic.
+        sizes: Bytes of their keys and values by topic.
+        committed: Transactions that consumers see.
+        aborted: Transactions that were begun and had to be done again.
+    """
+
+    records: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[str] = field(default_factory=Counter)
+    committed: int = 0
+    aborted: int = 0
+
+
+@dataclass(slots=True)
+class ArchiveTotals:
+    """What an archiver has stored.
+
+    Attributes:
+        file_count: Files in the archive.
+        size: Their bytes.
+        waiting_since: When the oldest file was last written that the server may purge and that is not archived whole,
+            seconds since 1970 UTC; None: there is none.
+    """
+
+    file_count: int = 0
+    size: int = 0
+    waiting_since: float | None = None
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a follower has done; it sets this, the exporter reads it.
+
+    Attributes:
+        consumed: What it has taken; None: nothing is known yet.
+        rows: Row changes, or events of a structured log, taken.
+        size: Bytes of the log taken.
+        transactions: Event groups taken.
+        set_aside: Tables that do not go on, while the others do.
+        verified: By table and mode when it was last proved to be the same as on the server, seconds since 1970 UTC.
+        topics: What it has published; None: it does not publish.
+        archive: What it has archived; None: it does not archive.
+    """
+
+    consumed: Consumed | None = None
+    rows: Rate = field(default_factory=Rate)
+    size: Rate = field(default_factory=Rate)
+    transactions: int = 0
+    set_aside: tuple[str, ...] = ()
+    verified: dict[tuple[str, str], int] = field(default_factory=dict)
+    topics: TopicTotals | None = None
+    archive: ArchiveTotals | None = None
+
+    def took(self, end: SourceOffset, *, rows: int, size: int, groups: int, last_timestamp: int | None) -> None:
+        """A part of the log has been taken.
+
+        Args:
+            end: After it.
+            rows: Row changes, or events, in it.
+            size: Its bytes.
+            groups: Its event groups.
+            last_timestamp: Of the last one, seconds since 1970 UTC; None: there is none.
+        """
+        self.rows.add(rows)
+        self.size.add(size)
+        self.transactions += groups
+        known = None if self.consumed is None else self.consumed.timestamp
+        self.consumed = Consumed(end, known if last_timestamp is None else last_timestamp)
+
+
+class Meter(Protocol):
+    """Measures a log, as `LagMeter` does."""
+
+    def lag(self, consumed: Callable[[], Consumed]) -> Lag:
+        """See `LagMeter.lag`."""
+
+    def size_between(self, start: Position, end: Position) -> int:
+        """See `LagMeter.size_between`."""
+
+    def close(self) -> None:
+        """See `LagMeter.close`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """Something that follows a log.
+
+    Attributes:
+        name: Tells it from others: the label `name` of its metrics.
+        meter: Measures its log; None: how much waits is not known.
+        progress: What it has done.
+    """
+
+    name: str
+    meter: Meter | None
+    progress: Progress = field(default_factory=Progress)

@@ -1,0 +1,249 @@
+"""What marks of snapshots in a log say, as changes of their source tables: `mark_change`, `mark_statement`.
+
+The view `tables` gives the marks (`binlog_format.views.snapshot_events`); docs/decisions/0023 has what they mean.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.log_ddl import DdlStatement
+from binlog_connector.schema.table_changes import TableCreated, table_changes
+from binlog_format.position import Position
+from binlog_format.vendor import Vendor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from binlog_format.rows.decoding import Decoding
+
+
+class Purpose(StrEnum):
+    """What a snapshot is for."""
+
+    COMPLETE = "complete"
+    """Targets lack rows that were there before the log; they keep what they have."""
+    RESYNC = "resync"
+    """Targets are emptied where the snapshot begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotBegun:
+    """A snapshot of a table begins; one of it that has not ended is cancelled.
+
+    Attributes:
+        created: The table as it is here: as a CREATE TABLE makes it.
+        snapshot: Which one, a UUID.
+        purpose: What it is for.
+        empties: Rows that targets have go here.
+    """
+
+    created: TableCreated
+    snapshot: str
+    purpose: Purpose
+    empties: bool = False
+
+    @property
+    def name(self) -> TableName:
+        """Of the table."""
+        return self.created.name
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotChunk:
+    """An event group with existing rows of a table.
+
+    Attributes:
+        name: Of the table.
+        snapshot: Which one.
+        number: Of the chunk, from 0.
+        row_count: Rows that it has.
+    """
+
+    name: TableName
+    snapshot: str
+    number: int
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotEnded:
+    """All chunks are in the log.
+
+    Attributes:
+        name: Of the table.
+        snapshot: Which one.
+        chunks: How many it has.
+        rows: How many rows these have together.
+    """
+
+    name: TableName
+    snapshot: str
+    chunks: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotCancelled:
+    """A snapshot does not go on.
+
+    Attributes:
+        name: Of the table.
+        snapshot: Which one.
+        reason: Why.
+    """
+
+    name: TableName
+    snapshot: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RepairBegun:
+    """Rows of some keys are put in the place of what targets have of these; all of it is in one event group.
+
+    From here on the shadow has a delete for each key, then inserts of the rows that the table has of them.
+
+    Attributes:
+        name: Of the table.
+        snapshot: Which one.
+        key: Names of the columns that tell rows apart.
+    """
+
+    name: TableName
+    snapshot: str
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RepairEnded:
+    """The rows of a repair are in the log.
+
+    Attributes:
+        name: Of the table.
+        snapshot: Which one.
+        keys: How many keys it is about.
+        rows: How many rows the table has of them.
+    """
+
+    name: TableName
+    snapshot: str
+    keys: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableProved:
+    """A target was compared with its table on the server, and was the same.
+
+    Attributes:
+        name: Of the table.
+        query_id: Of the job whose target it is.
+        mode: What that holds.
+        gtids: Up to where in the log it is the same.
+        rows: How many there are.
+        commit_time: Of the mark, seconds since 1970 UTC.
+    """
+
+    name: TableName
+    query_id: str
+    mode: str
+    gtids: str
+    rows: int
+    commit_time: int
+
+
+SnapshotChange = (
+    SnapshotBegun | SnapshotChunk | SnapshotEnded | SnapshotCancelled | RepairBegun | RepairEnded | TableProved
+)
+
+
+def mark_statement(mark: Mapping[str, Any]) -> DdlStatement:
+    """Where a mark is in the log: a statement without a text.
+
+    Args:
+        mark: A value of `binlog_format.views.snapshot_events.MARK_TYPE`.
+    """
+    place = mark["position"]
+    return DdlStatement(
+        Position(place["file_no"], place["page"], place["chunk"]),
+        # Rows of a chunk come before its mark; what it says is true from the start of the group.
+        0 if mark["kind"] == "chunk" else mark["event_no"],
+        "",
+        vendor=Vendor(mark["vendor"]),
+        commit_time=mark["commit_time"],
+        gtid=mark["gtid"],
+        server_id=mark["server_id"],
+    )
+
+
+def mark_change(mark: Mapping[str, Any], decoding: Decoding) -> SnapshotChange | None:
+    """What a mark says; None: nothing about rows.
+
+    Args:
+        mark: As for `mark_statement`.
+        decoding: How rows become values.
+    """
+    name, snapshot = TableName(mark["database"], mark["table"]), str(mark["snapshot"])
+    try:
+        match mark["kind"]:
+            case "begin":
+                detail = json.loads(mark["detail"])
+                key = [str(column) for column in detail["key"]]
+                created = created_table(name, detail["columns"], key, Vendor(mark["vendor"]), decoding)
+                return SnapshotBegun(created, snapshot, Purpose(detail["purpose"]))
+            case "chunk":
+                return SnapshotChunk(name, snapshot, mark["chunk"], mark["row_count"])
+            case "end":
+                detail = json.loads(mark["detail"])
+                return SnapshotEnded(name, snapshot, int(detail["chunks"]), int(detail["rows"]))
+            case "cancel":
+                reason = json.loads(mark["detail"]).get("reason", "without a reason")
+                return SnapshotCancelled(name, snapshot, f"it was cancelled: {reason}")
+            case "repair":
+                return RepairBegun(name, snapshot, tuple(map(str, json.loads(mark["detail"])["key"])))
+            case "repaired":
+                return RepairEnded(name, snapshot, int(json.loads(mark["detail"])["keys"]), mark["row_count"])
+            case "proof":
+                detail = json.loads(mark["detail"])
+                place = detail["query"], detail["mode"], detail["through"]
+                return TableProved(name, *place, rows=mark["row_count"], commit_time=mark["commit_time"])
+    except (ValueError, KeyError, TypeError) as error:
+        reason = f"its mark {mark['kind']!r} cannot be read: {type(error).__name__}: {error}"
+        return SnapshotCancelled(name, snapshot, reason)
+    return None
+
+
+def created_table(
+    name: TableName, columns: Sequence[Sequence[str | None]], key: Sequence[str], vendor: Vendor, decoding: Decoding
+) -> TableCreated:
+    """A table as its CREATE TABLE makes it; without columns where one has a type that is not known.
+
+    Args:
+        name: Of the table.
+        columns: Of each name, type and collation, as `information_schema` has them.
+        key: Names of the columns that tell rows apart; empty: none do.
+        vendor: Of the server.
+        decoding: How rows become values.
+    """
+    # The grammar for DDL reads the types.
+    lines = [
+        f"{_quoted(str(column))} {kind}{'' if collation is None else f' COLLATE {collation}'}"
+        for column, kind, collation in columns
+    ]
+    if key:
+        lines.append(f"PRIMARY KEY ({', '.join(map(_quoted, key))})")
+    text = f"CREATE TABLE {_quoted(name.database)}.{_quoted(name.table)} ({', '.join(lines)})"
+    statement = DdlStatement(Position(0, 0, 0), 0, text, vendor=vendor)
+    for change in table_changes(statement, decoding):
+        if isinstance(change, TableCreated) and change.columns is not None:
+            return TableCreated(name, change.columns, tuple(key))
+    return TableCreated(name, None, tuple(key))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

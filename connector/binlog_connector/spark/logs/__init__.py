@@ -1,0 +1,1 @@
+"""Structured logs in Spark: view `logs`."""

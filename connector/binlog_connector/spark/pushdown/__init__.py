@@ -1,0 +1,1 @@
+"""Filters that Spark hands to batch queries: start with `wanted.wanted_by`."""

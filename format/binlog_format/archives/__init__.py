@@ -1,0 +1,1 @@
+"""Archives of logs: their manifest, and the folders that readers of every format take for a server's directory."""

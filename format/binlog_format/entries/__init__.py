@@ -1,0 +1,1 @@
+"""Logs whose entries are no transactions: `entry_log.EntryLog`."""

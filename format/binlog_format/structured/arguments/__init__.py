@@ -1,0 +1,1 @@
+"""Arguments of events: typed Arrow columns of one source, JSON of any."""

@@ -1,0 +1,155 @@
+"""Arguments of events as JSON: `arguments_json`.
+
+Numbers are numbers, texts strings, sequences and tuples arrays, structs objects by label, enums their labels, null
+options null, variants their value. What is not UTF-8 becomes U+FFFD, and what is not a finite number its name.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.kernels import as_bytes, empty_bytes
+from binlog_format.rows.arrow_arrays import text_array
+from binlog_format.structured.arguments.failures import argument_error, check_size, new_failure
+from binlog_format.structured.arguments.field_names import field_names
+from binlog_format.structured.arguments.floats import float_texts_of
+from binlog_format.structured.arguments.json_kernels import insert_floats, write_arguments
+from binlog_format.structured.arguments.json_value_kernels import STACK_SHAPE, JsonTypes
+from binlog_format.structured.arguments.layout import FLOAT_SIZE_MIN, JSON_NAME_DTYPE, OMITTED_FLOAT_DTYPE
+from binlog_format.structured.arguments.value_kernels import GROW, OK
+from binlog_format.structured.type_layout import TYPE_MEMBER_DTYPE, SpecialStruct, TypeKind
+from binlog_format.structured.type_table import type_table
+from binlog_format.structured.type_tags import parse_tags
+from binlog_format.views.json.json_rows import text_buffers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Table
+    from binlog_format.kernels import Bytes
+    from binlog_format.structured.block import LogBlock
+
+    Int64s = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+_CACHED_SOURCES = 4096
+_CACHED_TABLES = 16
+_GROWTH = 2
+_ROOM_PER_BYTE = 3
+_ROOM_PER_EVENT = 64
+
+
+def arguments_json(block: LogBlock, rows: Int64s, *, skip_damaged: bool = False) -> pa.StringArray:
+    """All arguments of each event as a JSON array.
+
+    Args:
+        block: With the events.
+        rows: Which of `block.events`.
+        skip_damaged: Null for events whose arguments cannot be read, instead of an error.
+
+    Raises:
+        CorruptError: `BAD_ENTRY`: arguments that cannot be read.
+        UnsupportedError: `EVENT_TYPE`: the block or the texts are more than 2 GiB.
+    """
+    check_size(len(block.data))
+    types = json_types(tuple(source.argument_tags for source in block.sources))
+    size = int((block.events["size"][rows]).sum())
+    out = empty_bytes(_ROOM_PER_BYTE * size + _ROOM_PER_EVENT * len(rows))
+    offsets = np.zeros(len(rows) + 1, dtype=np.int64)
+    floats = np.empty(size // FLOAT_SIZE_MIN, dtype=OMITTED_FLOAT_DTYPE)
+    valid = np.ones(len(rows), dtype=np.bool_)
+    stack = np.empty(STACK_SHAPE, dtype=np.int64)
+    failure = new_failure()
+    done = float_count = 0
+    while True:
+        code, done, float_count = write_arguments(
+            types, block.data, block.events, rows, done, skip_damaged, out, offsets, floats, float_count, valid, stack,
+            failure,
+        )  # fmt: skip
+        if code != GROW:
+            break
+        check_size(int(offsets[done]))
+        out = grown(out, int(offsets[done]))
+    if code != OK:
+        raise argument_error(block, code, failure, types.nodes["kind"][failure["node"][0]])
+    return finished_texts(block.data, out, offsets, floats[:float_count], valid)
+
+
+def grown(out: Bytes, used: int) -> Bytes:
+    """A larger buffer with the first *used* bytes of this one."""
+    larger = empty_bytes(_GROWTH * len(out) + _ROOM_PER_EVENT)
+    larger[:used] = out[:used]
+    return larger
+
+
+def finished_texts(data: Bytes, out: Bytes, offsets: Int64s, floats: Table, valid: Mask | None) -> pa.StringArray:
+    """What kernels have written, with its floats.
+
+    Args:
+        data: What they have read.
+        out: What they have written.
+        offsets: Where each text starts, and the end of the last.
+        floats: What they have left out.
+        valid: Texts that are not are null. None: all are.
+    """
+    if len(floats):
+        texts, text_offsets = text_buffers(float_texts_of(data, floats), pa.string())
+        finished = empty_bytes(int(offsets[-1]) + int(text_offsets[-1]))
+        insert_floats(out, floats, texts, text_offsets, offsets, finished)
+        out = finished
+    check_size(int(offsets[-1]))
+    return text_array(pa.string(), offsets.astype(np.int32), out[: offsets[-1]], valid)
+
+
+@functools.lru_cache(maxsize=_CACHED_TABLES)
+def json_types(argument_tags: tuple[bytes, ...]) -> JsonTypes:
+    """The types of sources with their names, in their order."""
+    table = type_table(argument_tags)
+    names = [_source_names(tags) for tags in argument_tags]
+    members = np.zeros(len(table.members) + len(table.arguments), dtype=TYPE_MEMBER_DTYPE)
+    members["node"] = np.concatenate([table.members["node"], table.arguments["node"]])
+    keys, key_rows = _joined([key for keys, _ in names for key in keys] + [b""] * len(table.arguments), 0)
+    labels, label_rows = _joined([label for _, labels in names for label in labels], len(keys))
+    return JsonTypes(
+        table.nodes,
+        members,
+        table.enumerators,
+        table.first_argument + len(table.members),
+        key_rows,
+        label_rows,
+        as_bytes(keys + labels),
+    )
+
+
+def _joined(texts: Sequence[bytes], start: int) -> tuple[bytes, Table]:
+    rows = np.empty(len(texts), dtype=JSON_NAME_DTYPE)
+    rows["size"] = [len(text) for text in texts]
+    rows["start"] = start + np.cumsum(rows["size"]) - rows["size"]
+    return b"".join(texts), rows
+
+
+@functools.lru_cache(maxsize=_CACHED_SOURCES)
+def _source_names(tags: bytes) -> tuple[list[bytes], list[bytes]]:
+    # Of each member its key, of each enumerator its label, in the order of the tables.
+    types = parse_tags(tags)
+    table = type_table((tags,))
+    keys = []
+    for node in types.nodes:
+        if node.kind is TypeKind.STRUCT and node.special is SpecialStruct.NONE:
+            keys += [_json(name) + b":" for name in field_names(types, node)]
+        else:
+            keys += [b""] * len(node.members)
+    pool = table.pool.tobytes()
+    texts = [pool[start : start + size] for _, start, size in table.enumerators.tolist()]
+    return keys, [_json(text.decode("utf-8", "replace")) if text else b"" for text in texts]
+
+
+def _json(text: str) -> bytes:
+    return json.dumps(text, ensure_ascii=False).encode()

@@ -1,0 +1,210 @@
+"""Reads the entries of a file block by block, and tells what is damaged from what is not there yet: `FileScan`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Generic
+
+import numpy as np
+
+from binlog_format.errors import CorruptError
+from binlog_format.log import BLOCK_SIZE
+from binlog_format.position import Place
+from binlog_format.recycling import Recycler
+from binlog_format.structured.cutting import ENTRIES_IN_A_ROW, Made
+from binlog_format.structured.files.entry_search import find_entries_in_file
+from binlog_format.structured.layout import ENTRY_HEAD_SIZE, EVENT_SIZE_MIN, SIZE_STRUCT, TAG_STRUCT
+from binlog_format.structured.scan_kernels import Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from binlog_format.kernels import Bytes
+    from binlog_format.source_file import SourceFile
+    from binlog_format.structured.cutting import Cut, Cutter
+
+    OnDamage = Callable[[CorruptError, int], None]
+    """Called with what is damaged, and the byte of the file where reading goes on."""
+
+_DAMAGED_HINT = "The file is damaged, or is no structured log; `bread --skip-damaged` reads what follows"
+_SOURCE_HINT = (
+    "The file before this one, which defines it, is missing, or its log statement is shared by two sessions of a "
+    "program, and the other one defines it"
+)
+
+_KNOWN_BY = ENTRY_HEAD_SIZE + TAG_STRUCT.size
+"""Bytes that tell what an entry is."""
+
+NO_LIMIT = 1 << 62
+"""After every byte of a file."""
+
+
+class FileEnd(Enum):
+    """Why a scan ended."""
+
+    END = "the end of the file"
+    LIMIT = "the limit"
+    INCOMPLETE = "an entry whose end is not in the file"
+    ZEROS = "zeros up to the end of the file, which no program has written over yet"
+
+
+class FileScan(Generic[Made]):
+    """Reads the entries that begin in `[start, limit)` of a file.
+
+    Args:
+        source: The file.
+        file_no: Its number.
+        cutter: Has come to *start*: an `EntryScanner`, or an `EntryWalker`.
+        start: An entry begins there.
+        limit: No entry is begun from there on.
+        block_size: Bytes to read at a time.
+        on_damage: Called instead of raising an error; reading goes on at the next place that looks like entries.
+
+    Attributes:
+        ended: Why, once `blocks` has ended.
+        stopped_at: The byte of the first entry that was not read.
+    """
+
+    def __init__(
+        self,
+        source: SourceFile,
+        file_no: int,
+        cutter: Cutter[Made],
+        *,
+        start: int = 0,
+        limit: int = NO_LIMIT,
+        block_size: int = BLOCK_SIZE,
+        on_damage: OnDamage | None = None,
+    ) -> None:
+        self._source = source
+        self._file_no = file_no
+        self._cutter = cutter
+        self._limit = limit
+        self._block_size = block_size
+        self._on_damage = on_damage
+        self._buffers = Recycler(np.dtype(np.uint8))
+        self.ended = FileEnd.END
+        self.stopped_at = start
+
+    def blocks(self) -> Iterator[Made]:
+        """Read; ends with `ended` and `stopped_at` set.
+
+        Raises:
+            CorruptError: `BAD_ENTRY`. What was before it has been given.
+        """
+        entry_size = ENTRY_HEAD_SIZE  # of the first one, as far as it is known
+        while self.stopped_at < self._limit:
+            data = self._read(max(min(self._block_size, self._limit - self.stopped_at), entry_size))
+            cut = self._cutter.cut(data, file_no=self._file_no, file_offset=self.stopped_at, path=self._source.path)
+            self.stopped_at += cut.at
+            if cut.block is not None:
+                yield cut.block
+            entry_size = ENTRY_HEAD_SIZE
+            if cut.stop is Stop.END and not len(data):
+                self.ended = FileEnd.END
+                return
+            if cut.stop in (Stop.END, Stop.TABLE_FULL):
+                continue
+            if cut.stop in (Stop.INCOMPLETE, Stop.INCOMPLETE_SIZE):
+                entry_size = ENTRY_HEAD_SIZE + (cut.needed if cut.stop is Stop.INCOMPLETE else 0)
+                # Before a byte is asked for: whatever size an entry claims, so much must be there.
+                if self.stopped_at + entry_size <= self._source.size():
+                    continue
+            elif cut.stop is Stop.ZERO and self._is_zero_tail():
+                self.ended = FileEnd.ZEROS
+                return
+            damage = self._damage(cut, data[cut.at :])
+            if damage is None:
+                self.ended = FileEnd.INCOMPLETE
+                return
+            self._pass_over(damage, cut, data[cut.at :])
+            entry_size = ENTRY_HEAD_SIZE
+        self.ended = FileEnd.LIMIT
+
+    def _read(self, size: int) -> Bytes:
+        size = min(size, max(0, self._source.size() - self.stopped_at))
+        buffer = self._buffer(size)
+        return buffer[: self._source.read_into(self.stopped_at, buffer)]
+
+    def _buffer(self, size: int) -> Bytes:
+        return self._buffers.take(max(size, self._block_size))[:size].view(np.uint8)
+
+    def _is_zero_tail(self) -> bool:
+        at = self.stopped_at
+        while True:
+            buffer = self._buffer(self._block_size)
+            size = self._source.read_into(at, buffer)
+            if buffer[:size].any():
+                return False
+            if size < len(buffer):
+                return True
+            at += size
+
+    def _damage(self, cut: Cut[Made], entry: Bytes) -> CorruptError | None:
+        """What is wrong with the entry that reading stopped at; None: it is merely not whole yet."""
+        at = Place(self._source.path, byte=self.stopped_at)
+        if cut.stop is Stop.INCOMPLETE_SIZE:
+            return None
+        if cut.stop is not Stop.INCOMPLETE:
+            return damaged_entry(cut.stop, cut.needed, cut.left, at)
+        wrong = self._cutter.check_incomplete(entry[:_KNOWN_BY].tobytes(), cut.needed)
+        if wrong is not None:
+            return damaged_entry(*wrong, at)
+        start = self.stopped_at + 1
+        following = self._search(start, start + self._block_size, count=self._cutter.entries_in_a_row)
+        if following is None:
+            return None
+        return CorruptError(
+            "BAD_ENTRY",
+            f"an entry claims {cut.needed:,} bytes, the file ends after {cut.left:,}, and other entries follow at byte "
+            f"{following:#x}",
+            at=at,
+            hint=_DAMAGED_HINT,
+        )
+
+    def _pass_over(self, damage: CorruptError, cut: Cut[Made], entry: Bytes) -> None:
+        if self._on_damage is None:
+            raise damage
+        following = self._after_entry(cut, entry)
+        if following is None:
+            following = self._search(self.stopped_at + 1, NO_LIMIT)
+        self.stopped_at = self._source.size() if following is None else following
+        self._on_damage(damage, self.stopped_at)
+
+    def _after_entry(self, cut: Cut[Made], entry: Bytes) -> int | None:
+        """The end of an entry whose size alone may be right; None: nothing that looks like an entry is there."""
+        if cut.stop not in (Stop.SHORT, Stop.UNKNOWN_SOURCE):
+            return None
+        (size,) = SIZE_STRUCT.unpack_from(entry.data)
+        end = self.stopped_at + ENTRY_HEAD_SIZE + int(size)
+        missing = cut.needed if cut.stop is Stop.UNKNOWN_SOURCE else None
+        is_last = end + ENTRY_HEAD_SIZE + EVENT_SIZE_MIN > self._source.size()
+        return end if is_last or self._search(end, end + 1, count=1, missing=missing) is not None else None
+
+    def _search(
+        self, start: int, limit: int, *, count: int = ENTRIES_IN_A_ROW, missing: int | None = None
+    ) -> int | None:
+        return find_entries_in_file(
+            self._source, self._cutter.source_ids(missing), start, limit, count, window=2 * self._block_size
+        )
+
+
+def damaged_entry(stop: Stop, needed: int, left: int, at: Place) -> CorruptError:
+    """The error for an entry that a scan could not take.
+
+    Args:
+        stop: Why.
+        needed: See `Stop`.
+        left: See `Stop`.
+        at: Where the entry is.
+    """
+    if stop is Stop.UNKNOWN_SOURCE:
+        return CorruptError(
+            "BAD_ENTRY", f"an event of source {needed}, which has not been defined", at=at, hint=_SOURCE_HINT
+        )
+    if stop is Stop.ZERO:
+        reason = "an entry claims a size of 0 bytes, and the file goes on after it"
+    else:
+        assert stop is Stop.SHORT
+        reason = f"an entry is too short: its next field takes {needed:,} bytes, {left:,} are left"
+    return CorruptError("BAD_ENTRY", reason, at=at, hint=_DAMAGED_HINT)

@@ -1,0 +1,244 @@
+"""Which files of a directory are one structured log, numbered as they were written: `list_series`."""
+
+from __future__ import annotations
+
+import fnmatch
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import CorruptError, DataLossError, StartError, StorageError, UnsupportedError
+from binlog_format.kernels import empty_bytes
+from binlog_format.position import Place
+from binlog_format.source_file import PACKED_BY, is_pattern
+from binlog_format.structured.files.head import FileHead, Looks, read_head
+from binlog_format.structured.files.known_heads import known_heads
+from binlog_format.structured.layout import NS_PER_SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from binlog_format.source_file import Directory, FileEntry, SourceFile
+
+_ONE_PROGRAM = "Give a pattern for one program's files, for example /var/log/app.blog*"
+_OPENING_TRIES = 5
+"""Files can be renamed between a listing and the opening, but not again and again."""
+_LISTING_TRIES = 100
+"""The same while they are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesFile:
+    """A file of a log, as a listing found it."""
+
+    file_no: int
+    name: str
+    size: int
+    head: FileHead
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The files of one log.
+
+    Attributes:
+        directory: Where they are.
+        only: The name or the pattern of their names; None: all that are structured logs.
+        begun: Those with an event, by number, ascending.
+        unwritten: Those without, as they were written last; their numbers come after all others, and are not theirs.
+    """
+
+    directory: Directory
+    only: str | None
+    begun: dict[int, SeriesFile] = field(default_factory=dict)
+    unwritten: tuple[SeriesFile, ...] = ()
+
+    def open(self, file_no: int) -> SourceFile:
+        """Open a file, whatever its name is now.
+
+        Raises:
+            DataLossError: `FILE_PURGED`: it is not there any more.
+        """
+        series = self
+        for _ in range(_OPENING_TRIES):
+            file = series.begun.get(file_no)
+            if file is None:
+                break
+            try:
+                source = self.directory.open(file.name)
+            except FileNotFoundError:
+                series = list_series(self.directory, self.only)
+                continue
+            if read_head(source).identity == file.head.identity:
+                return source
+            source.close()
+            known_heads(self.directory.path, self.only).forget()
+            series = list_series(self.directory, self.only)
+        raise self.purged(file_no)
+
+    @property
+    def path(self) -> str:
+        """Of the log, for messages."""
+        return self.directory.path if self.only is None else self.directory.path_of(self.only)
+
+    def purged(self, file_no: int) -> DataLossError:
+        """The error for a file that is not there any more."""
+        begun = datetime.fromtimestamp(file_no // NS_PER_SECOND, UTC)
+        return DataLossError(
+            "FILE_PURGED",
+            f"file {file_no}, begun at {begun:%Y-%m-%d %H:%M:%S} UTC, was rotated away and removed before it was read "
+            "to its end",
+            at=Place(self.path),
+            hint="Keep rotated files until they have been read, and name all of them: a directory, or a pattern",
+        )
+
+
+def list_series(directory: Directory, only: str | None) -> Series:
+    """Look at the directory, and at the start of each file.
+
+    Args:
+        directory: Where to look.
+        only: A file's name, or a pattern of names; None: all files that begin with metadata of a structured log.
+
+    Raises:
+        StartError: `NO_LOG_FILES`; `CONFLICTING_OPTIONS`: the order of two files cannot be told.
+        UnsupportedError: `FORMAT`: a file with such a name is something else.
+        CorruptError: `BAD_ENTRY`: the start of a file is damaged.
+        StorageError: `FAILED`: the files are renamed faster than they can be looked at.
+    """
+    for _ in range(_LISTING_TRIES):
+        entries = list(_candidates(directory, only))
+        found, error = None, None
+        try:
+            found = _series_of(directory, only, entries)
+        except (StartError, UnsupportedError, CorruptError) as raised:
+            error = raised
+        # A file that was renamed meanwhile may have been seen under both of its names, or under none.
+        if _are_same(entries, list(_candidates(directory, only))):
+            if found is None:
+                assert error is not None
+                raise error
+            return found
+    raise StorageError(
+        "FAILED",
+        f"its files are renamed again and again, {_LISTING_TRIES} times while they were listed",
+        at=Place(directory.path),
+        hint="Let the program rename its files less often: let them become larger",
+    )
+
+
+def _are_same(before: list[FileEntry], after: list[FileEntry]) -> bool:
+    """Whether no file was renamed between two listings; one may have grown: that which is being written."""
+    were, are = ({entry.name: (entry.size, entry.modified_ns) for entry in one} for one in (before, after))
+    return were.keys() == are.keys() and sum(were[name] != are[name] for name in were) <= 1
+
+
+def _series_of(directory: Directory, only: str | None, entries: list[FileEntry]) -> Series:
+    begun: dict[int, SeriesFile] = {}
+    unwritten: list[tuple[FileEntry, FileHead]] = []
+    blank: list[tuple[FileEntry, FileHead]] = []
+    for entry, head in _heads(directory, entries, only):
+        if not _is_of_log(directory, entry, head, only):
+            continue
+        if head.number is None:
+            # Of a directory's empty files nobody knows whose they are.
+            is_named = only is not None or head.looks is not Looks.UNWRITTEN
+            (unwritten if is_named else blank).append((entry, head))
+            continue
+        file = SeriesFile(head.number, entry.name, entry.size, head)
+        same = begun.get(head.number)
+        begun[head.number] = file if same is None else _whole_one(directory, same, file)
+    if not begun and not unwritten:
+        unwritten = blank
+    if not begun and not unwritten:
+        raise StartError(
+            "NO_LOG_FILES",
+            f"{directory.path if only is None else directory.path_of(only)}: there are no files of a structured log",
+            hint=_ONE_PROGRAM,
+        )
+    unwritten.sort(key=lambda pair: (pair[0].modified_ns, pair[0].name))
+    first = max(begun, default=-1) + 1
+    return Series(
+        directory,
+        only,
+        dict(sorted(begun.items())),
+        tuple(SeriesFile(first + n, entry.name, entry.size, head) for n, (entry, head) in enumerate(unwritten)),
+    )
+
+
+def _candidates(directory: Directory, only: str | None) -> Iterable[FileEntry]:
+    if only is None:
+        return directory.entries()
+    if not is_pattern(only):
+        entry = directory.entry(only)
+        return [] if entry is None else [entry]
+    return [entry for entry in directory.entries() if fnmatch.fnmatchcase(entry.name, only)]
+
+
+def _heads(directory: Directory, entries: list[FileEntry], only: str | None) -> list[tuple[FileEntry, FileHead]]:
+    """The heads of all files that are still there under their names."""
+    known = known_heads(directory.path, only)
+    found: list[tuple[FileEntry, FileHead]] = []
+    for entry in entries:
+        head = known.of(entry)
+        if head is None:
+            try:
+                source = directory.open(entry.name)
+            except FileNotFoundError:
+                continue  # renamed or removed since the listing
+            with closing(source):
+                head = read_head(source)
+        found.append((entry, head))
+    known.keep(found)
+    return found
+
+
+def _is_of_log(directory: Directory, entry: FileEntry, head: FileHead, only: str | None) -> bool:
+    if head.looks is not Looks.OTHER and (only is not None or head.looks is not Looks.CONTINUATION):
+        return True
+    if only is None or _is_packed(directory, entry.name):
+        return False
+    at = Place(directory.path_of(entry.name), byte=0)
+    raise UnsupportedError("FORMAT", "the file does not begin as a structured log", at=at, hint=_ONE_PROGRAM)
+
+
+def _is_packed(directory: Directory, name: str) -> bool:
+    buffer = empty_bytes(max(len(magic) for magic in PACKED_BY))
+    try:
+        source = directory.open(name)
+    except FileNotFoundError:
+        return True  # renamed or removed meanwhile: nothing of the log
+    with closing(source):
+        start = buffer[: source.read_into(0, buffer)].tobytes()
+    return any(start.startswith(magic) for magic in PACKED_BY)
+
+
+def _whole_one(directory: Directory, one: SeriesFile, other: SeriesFile) -> SeriesFile:
+    """Of a file and a copy of its start (or of all of it), the file.
+
+    Raises:
+        StartError: `CONFLICTING_OPTIONS`: they are two files, which begin with events of one time.
+    """
+    short, long = sorted((one, other), key=lambda file: file.size)
+    if _is_start_of(directory, short, long):
+        return long
+    raise StartError(
+        "CONFLICTING_OPTIONS",
+        f"{directory.path}: {one.name} and {other.name} begin with events of the same time: which comes first cannot "
+        "be told",
+        hint=f"If they are of two programs: {_ONE_PROGRAM[0].lower()}{_ONE_PROGRAM[1:]}. Else read them one by one",
+    )
+
+
+def _is_start_of(directory: Directory, short: SeriesFile, long: SeriesFile) -> bool:
+    window = 1 << 20
+    ours, theirs = empty_bytes(window), empty_bytes(window)
+    with closing(directory.open(short.name)) as first, closing(directory.open(long.name)) as second:
+        for at in range(0, short.size, window):
+            size = min(window, short.size - at)
+            if first.read_into(at, ours[:size]) < size or second.read_into(at, theirs[:size]) < size:
+                return False
+            if ours[:size].tobytes() != theirs[:size].tobytes():
+                return False
+    return True

@@ -1,0 +1,1 @@
+"""The view `events`, and the texts of statements in events."""

@@ -1,0 +1,150 @@
+"""View `events`: one row for each replication event: `EventsView`.
+
+Compressed events and what is in compressed transactions are shown plain, with a word on how they are stored. Nothing is
+left out: rows that were rolled back, and those of prepared XA transactions, stand where they lie.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog_format.block import NOT_INNER
+from binlog_format.events.layout import EVENT_TYPE_OFFSET, EventType
+from binlog_format.rows.table_events import TableMaps
+from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns
+from binlog_format.views.events.texts import text_places, texts_at
+from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
+from binlog_format.views.json.json_rows import JsonStyle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Block
+    from binlog_format.events.table_map import TableLayout
+    from binlog_format.views.table_filter import TableFilter
+
+    Mask = NDArray[np.bool_]
+
+EVENTS_SCHEMA = pa.schema(
+    [
+        ("position", POSITION_TYPE),  # of the event's group
+        ("event_no", pa.int32()),  # in the group, 0-based
+        ("type", pa.string()),  # `EventType`, lower case; `type N` of an unknown one
+        (
+            "stored_as",
+            pa.string(),
+        ),  # compressed event, the one that this is in, its fragments; null: as it is
+        ("size", pa.int64()),  # bytes of the plain event, header included, checksum not
+        ("flags", pa.int32()),
+        ("server_id", pa.int64()),
+        ("time", COMMIT_TIME_TYPE),
+        ("gtid", pa.string()),  # of the group
+        ("database", pa.string()),
+        ("table", pa.string()),
+        ("text", pa.string()),  # of a statement; what is not UTF-8 in it is replaced
+    ]
+)
+
+_NAMES = {int(event_type): event_type.name.lower() for event_type in EventType}
+_TYPE_NAMES = pa.array([_NAMES.get(code, f"type {code}") for code in range(256)], pa.string())
+_BETWEEN = "\0"  # cannot stand in a name
+
+
+class EventsView:
+    """The replication events of a log, in commit order of their groups.
+
+    Args:
+        tables: Only events that are about these tables; None: all events.
+        groups: Which event groups are wanted; default: all.
+    """
+
+    def __init__(
+        self,
+        *,
+        tables: TableFilter | None = None,
+        groups: GroupFilter = ALL_GROUPS,
+    ) -> None:
+        self._tables = tables
+        self._groups = groups
+
+    def schema(self, layout: TableLayout | None = None) -> pa.Schema:
+        """Schema of the batches; it is the same for every table."""
+        del layout
+        return EVENTS_SCHEMA
+
+    def json_styles(self) -> dict[str, JsonStyle]:
+        """How `json_lines` writes batches of this view."""
+        return {"time": JsonStyle(digits=0)}
+
+    def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
+        """One batch for each of *blocks*, which have been expanded, but for those without an event that is wanted.
+
+        Raises:
+            CorruptError: `BAD_EVENT`.
+        """
+        maps = TableMaps()
+        for block in blocks:
+            batch = self._batch(block, maps)
+            if batch.num_rows:
+                yield batch
+
+    def _batch(self, block: Block, maps: TableMaps) -> pa.RecordBatch:
+        events = block.events
+        places = text_places(block)
+        databases, tables = (texts_at(block.data, place) for place in places[:2])
+        of_rows = [(touched.layout, touched.events) for touched in maps.resolve(block)]
+        if of_rows:
+            number = np.full(len(events), -1, dtype=np.int64)
+            for index, (_, rows) in enumerate(of_rows):
+                number[rows] = index
+            chosen = pa.array(number, mask=number < 0)
+            databases = pc.coalesce(databases, pa.array([layout.database for layout, _ in of_rows]).take(chosen))
+            tables = pc.coalesce(tables, pa.array([layout.table for layout, _ in of_rows]).take(chosen))
+        place = PlaceColumns(events, block.groups, np.arange(len(events)), block.gtid_sources)
+        batch = pa.RecordBatch.from_arrays(
+            [
+                place.position(),
+                place.event_no(),
+                _TYPE_NAMES.take(pa.array(events["type"])),
+                _stored_as(block),
+                pa.array(events["size"].astype(np.int64)),
+                pa.array(events["flags"].astype(np.int32)),
+                place.server_id(),
+                pa.array(events["timestamp"].astype(np.int64) * 1_000_000).view(COMMIT_TIME_TYPE),
+                place.gtid(),
+                databases,
+                tables,
+                texts_at(block.data, places[2]),
+            ],
+            schema=EVENTS_SCHEMA,
+        )
+        keep = self._wanted(block, databases, tables)
+        return batch if keep is None else batch.filter(pa.array(keep))
+
+    def _wanted(self, block: Block, databases: pa.Array, tables: pa.Array) -> Mask | None:
+        keep_groups = self._groups.keep(block)
+        keep = None if keep_groups is None else keep_groups[block.events["group"]]
+        if self._tables is None:
+            return keep
+        names = pc.binary_join_element_wise(databases, tables, _BETWEEN).dictionary_encode()
+        pairs = [name.split(_BETWEEN) for name in names.dictionary.to_pylist()]
+        accepted = np.array([self._tables.accepts_name(*pair) for pair in pairs], dtype=np.bool_)
+        codes = names.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        of_tables: Mask = np.append(accepted, False)[codes]
+        return of_tables if keep is None else keep & of_tables
+
+
+def _stored_as(block: Block) -> pa.Array:
+    if block.origins is None:
+        return pa.nulls(len(block.events), pa.string())
+    starts, inner_nos = block.origins["start"], block.origins["inner_no"]
+    types = block.data[np.maximum(starts, 0) + EVENT_TYPE_OFFSET]
+    types[inner_nos >= 0] = EventType.TRANSACTION_PAYLOAD  # one larger than a block is not in it
+    types[inner_nos < NOT_INNER] = EventType.PARTIAL_ROW_DATA
+    return _TYPE_NAMES.take(pa.array(types, mask=(starts == block.events["start"]) & (inner_nos >= NOT_INNER)))

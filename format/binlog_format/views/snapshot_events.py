@@ -1,0 +1,171 @@
+"""Existing rows that a snapshot has put into the log, and the marks that tell whose they are: `SnapshotEvents`.
+
+A snapshot copies the rows of a table, a chunk at a time, into a *shadow*: a table of the database `binlog_stream` with
+the same columns. A chunk is one event group: row events of the shadow, then a row of `binlog_stream.snapshot_marks`
+that names the source table. A shadow belongs to one snapshot of one table (docs/decisions/0023).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from binlog_format.errors import SchemaError
+from binlog_format.events.table_map import parse_table_map
+from binlog_format.events.table_map_edits import renamed_table_map
+from binlog_format.gtids.gtid_groups import gtid_of
+from binlog_format.rows.images import ImageKind, read_images
+from binlog_format.views.columns import POSITION_TYPE
+from binlog_format.views.selection import group_position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from binlog_format.block import Block
+    from binlog_format.events.table_map import TableLayout
+    from binlog_format.rows.table_events import TableEvents
+
+SNAPSHOT_DATABASE = "binlog_stream"
+"""Database of shadows and marks: tables in it are nobody's source."""
+MARKS_TABLE = "snapshot_marks"
+SHADOW_PREFIX = "s_"
+
+# Columns of the marks and their character sets, which a log without metadata does not contain.
+_MARK_COLUMNS = (
+    ("id", None),
+    ("snapshot", "ascii"),
+    ("kind", "ascii"),
+    ("source_schema", "utf8mb4"),
+    ("source_table", "utf8mb4"),
+    ("shadow", "ascii"),
+    ("chunk", None),
+    ("row_count", None),
+    ("detail", "utf8mb4"),
+)
+
+MARK_TYPE = pa.struct(
+    [
+        ("position", POSITION_TYPE),  # of the mark's event group
+        ("event_no", pa.int32()),
+        ("gtid", pa.string()),
+        ("commit_time", pa.int64()),  # seconds since 1970 UTC
+        ("server_id", pa.int64()),
+        ("vendor", pa.string()),
+        ("snapshot", pa.string()),
+        ("kind", pa.string()),
+        ("database", pa.string()),  # of the source table
+        ("table", pa.string()),
+        ("shadow", pa.string()),
+        ("chunk", pa.int64()),
+        ("row_count", pa.int64()),
+        ("detail", pa.string()),  # JSON
+    ]
+)
+"""A row of `binlog_stream.snapshot_marks`."""
+
+
+class Shadow(NamedTuple):
+    """Whose rows a shadow has.
+
+    Attributes:
+        snapshot: Which run.
+        database: Of the source table.
+        table: Its name there.
+    """
+
+    snapshot: str
+    database: str
+    table: str
+
+
+class SnapshotEvents:
+    """Takes the events of shadows and marks out of those of other tables; one object reads one range of a log.
+
+    Attributes:
+        marks: Those of the range, in log order, as values of `MARK_TYPE`.
+    """
+
+    def __init__(self) -> None:
+        self.marks: list[dict[str, object]] = []
+
+    def take(self, block: Block, resolved: Sequence[TableEvents]) -> tuple[list[TableEvents], list[TableEvents]]:
+        """The events of shadows, and those of tables outside of the snapshots' database; marks are noted.
+
+        Raises:
+            SchemaError: `COLUMN_COUNT_MISMATCH`: the table of marks has other columns than a snapshot makes.
+            BinlogError: A mark cannot be read.
+        """
+        shadows, others = [], []
+        for touched in resolved:
+            if touched.layout.database != SNAPSHOT_DATABASE:
+                others.append(touched)
+            elif touched.layout.table == MARKS_TABLE:
+                self.marks += _marks_in(block, touched)
+            elif touched.layout.table.startswith(SHADOW_PREFIX):
+                shadows.append(touched)
+        return shadows, others
+
+    def shadows(self) -> dict[str, Shadow]:
+        """Whose rows the shadows have that the marks of the range name, by their names."""
+        return {
+            str(mark["shadow"]): Shadow(str(mark["snapshot"]), str(mark["database"]), str(mark["table"]))
+            for mark in self.marks
+        }
+
+
+def source_layout(layout: TableLayout, shadow: Shadow) -> TableLayout:
+    """The layout of a shadow under the name of its source table.
+
+    Raises:
+        BinlogError: The `problem` of *layout*.
+    """
+    if layout.problem is not None:
+        raise layout.problem
+    return parse_table_map(renamed_table_map(layout.table_map, shadow.database, shadow.table), layout.vendor)
+
+
+def _marks_in(block: Block, touched: TableEvents) -> Iterator[dict[str, object]]:
+    images = read_images(block.data, block.events, touched.events, _readable(touched.layout), place=block.place)
+    images = images.select(images.table["kind"] == ImageKind.INSERT)  # whoever removes old marks takes nothing back
+    columns = [images.column(number).to_pylist() for number in range(len(_MARK_COLUMNS))]
+    names = [name for name, _ in _MARK_COLUMNS]
+    for event, *values in zip(images.table["event"].tolist(), *columns, strict=True):
+        yield _mark(block, event, dict(zip(names, values, strict=True)))
+
+
+def _mark(block: Block, event: int, values: Mapping[str, object]) -> dict[str, object]:
+    group = int(block.events["group"][event])
+    position, gtid = group_position(block, group), gtid_of(block.groups[group], block.gtid_sources)
+    return {
+        "position": {"file_no": position.file_no, "page": position.page, "chunk": position.chunk},
+        "event_no": int(block.events["event_no"][event]),
+        "gtid": None if gtid is None else str(gtid),
+        "commit_time": int(block.groups["timestamp"][group]),
+        "server_id": int(block.events["server_id"][event]),
+        "vendor": block.vendor.value,
+        "snapshot": values["snapshot"],
+        "kind": values["kind"],
+        "database": values["source_schema"],
+        "table": values["source_table"],
+        "shadow": values["shadow"],
+        "chunk": values["chunk"],
+        "row_count": values["row_count"],
+        "detail": values["detail"],
+    }
+
+
+def _readable(layout: TableLayout) -> TableLayout:
+    if len(layout.columns) != len(_MARK_COLUMNS):
+        raise SchemaError(
+            "COLUMN_COUNT_MISMATCH",
+            f"{layout.full_name}: {len(layout.columns)} columns, expected {len(_MARK_COLUMNS)}: it is not the table "
+            "that binlog-stream makes for the marks of its snapshots",
+            hint="Drop or rename it, and let binlog-stream snapshot make its own",
+        )
+    columns = tuple(
+        replace(column, name=name, charset=charset, unsigned=name == "id" if charset is None else None)
+        for column, (name, charset) in zip(layout.columns, _MARK_COLUMNS, strict=True)
+    )
+    return replace(layout, columns=columns)

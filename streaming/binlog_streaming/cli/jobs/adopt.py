@@ -1,0 +1,49 @@
+"""`binlog-stream adopt JOB.toml --table T --at GTID`: a target that somebody else has filled becomes the job's."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from binlog_streaming.cli.help_text import PANEL, help_of
+from binlog_streaming.cli.jobs.snapshot_report import is_confirmed
+from binlog_streaming.cli.options import JobArgument  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.output import output_console
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("adopt", help=help_of(adopt), rich_help_panel=PANEL)(adopt)
+
+
+def adopt(
+    job: JobArgument,
+    table: Annotated[str, typer.Option(metavar="TABLE", help="database.table, as the log has it.")],
+    at: Annotated[str, typer.Option(metavar="GTID", help="All of the log that the target's rows hold.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Begin without asking.")] = False,
+) -> None:
+    """Take over a target that somebody else has filled: from Spark, an export, another tool.
+
+    Its columns are compared with those of the log, one by one, and its keys are checked for duplicates. Then it is the
+    job's, complete at the GTID, and the job goes on from there. A job that is before that reads up to it first; it must
+    not run meanwhile. Rows are not compared with the server. For example:
+
+        binlog-stream adopt job.toml --table shop.orders --at 0-1-575
+
+    Exit status: 0 the target is the job's, 1 a named error, 2 wrong use, 130 interrupted.
+    """
+    from binlog_format.gtids.gtid_set import parse_gtids
+    from binlog_streaming.jobs.mirror import job_at
+    from binlog_streaming.snapshot.reading.adoption import adopt as take_over
+    from binlog_streaming.snapshot.reading.adoption import plan_adoption
+
+    settings = job_at(job)
+    adoption = plan_adoption(settings, table, parse_gtids(at))
+    console = output_console()
+    keys = ", ".join(adoption.keys) or "the whole row"
+    console.print(f"target   {adoption.uri}: {adoption.row_count:,} rows, key: {keys}", soft_wrap=True, markup=False)
+    console.print(f"at       {adoption.offset.gtid} ({adoption.offset.position})", soft_wrap=True, markup=False)
+    if yes or is_confirmed("makes the target the job's"):
+        take_over(settings, adoption)
+        console.print(f"{table} is complete, and the job goes on with it", markup=False)

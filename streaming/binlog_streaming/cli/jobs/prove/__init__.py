@@ -1,0 +1,1 @@
+"""`binlog-stream prove` and what it prints."""

@@ -1,0 +1,98 @@
+"""What `binlog-stream prove` prints: its progress, each table, and what all of it means."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from binlog_streaming.cli.output import escaped, output_console
+from binlog_streaming.cli.progress import progress_line
+from binlog_streaming.prove.differences import Kind
+from binlog_streaming.prove.key_texts import key_text
+from binlog_streaming.prove.table_proof import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from binlog_streaming.prove.table_proof import ProofProgress, ProofResult
+
+_STYLES = {Outcome.EQUAL: "green", Outcome.DIFFERENT: "red", Outcome.NOT_COMPARED: "yellow"}
+
+
+def print_result(result: ProofResult, *, rows: bool) -> None:
+    """Say what was found of one target; *rows*: also which rows differ."""
+    console = output_console()
+    style = _STYLES.get(result.outcome, "dim")
+    console.print(f"{escaped(result.table)} ({result.mode}): [{style}]{escaped(_told(result))}[/]", soft_wrap=True)
+    forms = result.forms
+    if forms is None:
+        return
+    for names, why in (
+        (forms.hidden, "the rules of the job hide or mask them"),
+        (forms.unknown, "there is no common form for their types"),
+    ):
+        if names:
+            console.print(f"  not compared: {escaped(', '.join(names))}: {why}", soft_wrap=True)
+    if result.repair:
+        console.print(f"  {escaped(result.repair)}", soft_wrap=True)
+    if rows:
+        for one in result.differences:
+            columns = f": {', '.join(one.columns)}" if one.columns else ""
+            key = key_text(forms.key_columns, one.key) if forms.key_columns else "a row of a table without a key"
+            console.print(f"  {one.kind}: {escaped(key)}{escaped(columns)}", soft_wrap=True)
+
+
+def _told(result: ProofResult) -> str:
+    if result.outcome is Outcome.EQUAL:
+        return f"equal through {result.gtids}, {result.rows:,} rows"
+    if result.outcome is not Outcome.DIFFERENT:
+        return f"{result.outcome}: {result.reason}"
+    counts = ", ".join(f"{result.count(kind):,} {kind}" for kind in Kind if result.count(kind))
+    more = " at least" if result.is_partial else ""
+    reasons = "; ".join(filter(None, (f"rows{more}: {counts}" if counts else "", result.reason)))
+    rows = f"the server has {result.rows:,} rows, the target {result.held_rows:,}"
+    return f"different through {result.gtids}: {rows}; {reasons}"
+
+
+def print_summary(results: Sequence[ProofResult]) -> bool:
+    """Say what all of it means; whether all that can be compared is equal."""
+    failing = [one for one in results if one.outcome in (Outcome.DIFFERENT, Outcome.NOT_COMPARED)]
+    equal = [one for one in results if one.outcome is Outcome.EQUAL]
+    rows = sum(one.rows for one in equal)
+    output_console().print(f"{len(equal):,} of {len(results):,} targets equal, {rows:,} rows")
+    if any(one.outcome is Outcome.DIFFERENT and not one.repair for one in results):
+        typer.echo("--rows names the rows that differ, --repair brings them back.", err=True)
+    return not failing
+
+
+@contextmanager
+def showing_progress() -> Iterator[Callable[[ProofProgress], None]]:
+    """A function that shows progress: in one line of a terminal, else as a line now and then."""
+    with progress_line() as (show, interval):
+        yield _Progress(show, interval)
+
+
+class _Progress:
+    """Turns progress into a line, not more often than *interval* seconds."""
+
+    def __init__(self, show: Callable[[str], None], interval: float) -> None:
+        self._show = show
+        self._interval = interval
+        self._shown = time.monotonic()
+
+    def __call__(self, progress: ProofProgress) -> None:
+        now = time.monotonic()
+        if now - self._shown >= self._interval:
+            self._shown = now
+            self._show(_line(progress))
+
+
+def _line(progress: ProofProgress) -> str:
+    told = f"{progress.table} ({progress.mode})"
+    if progress.doing == "job":
+        return f"{told}: waits for the job, which has come to {progress.job_at} (binlog-stream run JOB.toml)"
+    of = f" of about {progress.row_estimate:,}" if progress.row_estimate else ""
+    return f"{told}: {progress.rows:,}{of} rows of the {progress.doing}"

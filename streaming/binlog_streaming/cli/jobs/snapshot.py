@@ -1,0 +1,126 @@
+"""`binlog-stream snapshot JOB.toml --server URL`: existing rows of a server's tables."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from binlog_connector.installing import require
+from binlog_format.errors import OptionError
+from binlog_streaming.cli.help_text import PANEL, help_of
+from binlog_streaming.cli.jobs.snapshot_reading import SESSIONS, Reading, read_tables
+from binlog_streaming.cli.jobs.snapshot_report import is_confirmed, print_plan, print_result, showing_progress
+from binlog_streaming.cli.options import (  # noqa: TC001 (typer looks at annotations)
+    JobArgument,
+    PasswordFileOption,
+    ServerOption,
+    TablesOption,
+)
+
+if TYPE_CHECKING:
+    from binlog_streaming.server.session import ServerSession
+    from binlog_streaming.snapshot.plan import SnapshotPlan
+
+
+class Method(StrEnum):
+    """How existing rows come into targets."""
+
+    LOG = "log"
+    READ = "read"
+
+
+RateOption = Annotated[
+    int | None, typer.Option(min=1, metavar="ROWS", help="Rows in a second, at most (--method log).")
+]
+RestartOption = Annotated[
+    bool, typer.Option("--restart", help="Begin every table anew, also where a run was cut off (--method log).")
+]
+SessionsOption = Annotated[
+    int, typer.Option(min=1, max=64, help="Sessions that read at the same time (--method read).")
+]
+AtOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="GTID",
+        help="The server is a restored backup or dump, and has all of the job's log up to there (--method read).",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("snapshot", help=help_of(snapshot), rich_help_panel=PANEL)(snapshot)
+
+
+def snapshot(  # noqa: PLR0913 - the options of the command
+    job: JobArgument,
+    server: ServerOption,
+    tables: TablesOption = None,
+    method: Annotated[
+        Method, typer.Option(help="log: the server writes rows into its log; read: rows are read from the server.")
+    ] = Method.LOG,
+    rate: RateOption = None,
+    restart: RestartOption = False,
+    sessions: SessionsOption = SESSIONS,
+    at: AtOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Begin without asking.")] = False,
+    password_file: PasswordFileOption = None,
+) -> None:
+    r"""Complete a job's tables with the existing rows of a server that is older than its log.
+
+    --method log writes rows into the server's own log, where the job reads them, running or not, in chunks that are
+    marked. Rows of a chunk are locked for about 20 ms against changes, not against reading. Interrupted at any point,
+    the same command goes on after the last chunk.
+
+    --method read writes nothing on the server and locks nothing: it reads the tables as they are at one point of the
+    log, several times as fast, and writes them into their targets. The job must not run meanwhile; it goes on from that
+    point. Interrupted, the same command reads tables anew that were not complete. With --at GTID the server is a
+    restored backup.
+
+    Shown and asked first: what is read and written, and how much. For example:
+
+        binlog-stream snapshot job.toml --server mysql://cdc@db.example.com/ --tables 'shop\..*'
+
+    docs/snapshot.md has all of it. Exit status: 0 all rows are there, 1 a named error, 2 wrong use, 130 interrupted.
+    """
+    require("pymysql")
+    _check_options(method, rate=rate, restart=restart, at=at)
+    from binlog_streaming.jobs.mirror import job_at
+    from binlog_streaming.server.address import ServerAddress
+    from binlog_streaming.server.credentials import find_credentials
+    from binlog_streaming.server.session import connect
+
+    address = ServerAddress.parse(server)
+    settings = job_at(job)
+    credentials = find_credentials(address.user, None if password_file is None else str(password_file))
+    if method is Method.READ:
+        read_tables(settings, address, credentials, Reading(tables, at, sessions, is_confirmed=yes))
+        return
+    from binlog_streaming.snapshot.plan import make_plan
+
+    with connect(address, credentials) as session:
+        plan = make_plan(session, settings, tables=tables, restart=restart)
+        print_plan(plan, str(address))
+        if plan.tables and (yes or is_confirmed("writes on the server")):
+            _run(session, plan, rate=rate, restart=restart)
+
+
+def _check_options(method: Method, *, rate: int | None, restart: bool, at: str | None) -> None:
+    others = {Method.LOG: {"--at": at is not None}, Method.READ: {"--rate": rate is not None, "--restart": restart}}
+    for name, is_given in others[method].items():
+        if is_given:
+            raise OptionError("INVALID_VALUE", f"{name} means nothing with --method {method}")
+
+
+def _run(session: ServerSession, plan: SnapshotPlan, *, rate: int | None, restart: bool) -> None:
+    from binlog_streaming.snapshot.run import run_snapshot
+
+    try:
+        with showing_progress() as on_progress:
+            result = run_snapshot(session, plan, rate=rate, restart=restart, on_progress=on_progress)
+    except KeyboardInterrupt:
+        typer.echo("The same command goes on where this one was.", err=True)
+        raise
+    print_result(result)

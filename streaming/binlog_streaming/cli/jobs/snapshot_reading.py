@@ -1,0 +1,113 @@
+"""`binlog-stream snapshot --method read`: what it would do, and the run of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import typer
+from rich.table import Table
+
+from binlog_streaming.cli.jobs.snapshot_report import (
+    is_confirmed,
+    names_text,
+    print_result,
+    showing_progress,
+    size_text,
+)
+from binlog_streaming.cli.output import escaped, output_console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from binlog_streaming.server.address import ServerAddress
+    from binlog_streaming.server.credentials import Credentials
+    from binlog_streaming.settings.model import Job
+    from binlog_streaming.snapshot.reading.plan import ReadingPlan
+
+SESSIONS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was asked for.
+
+    Attributes:
+        tables: Expressions of tables; None: those of the job that are not complete.
+        at: Where in the job's log the server is, as text; None: the server says it.
+        sessions: That read at the same time.
+        is_confirmed: Nobody is to be asked.
+    """
+
+    tables: str | None
+    at: str | None
+    sessions: int
+    is_confirmed: bool
+
+
+def read_tables(job: Job, address: ServerAddress, credentials: Credentials, asked: Reading) -> None:
+    """Show what reading would do, ask, and do it.
+
+    Raises:
+        BinlogError: What is wrong with the server, the job, its log or a target.
+    """
+    from binlog_format.gtids.gtid_set import parse_gtids
+    from binlog_streaming.server.session import connect
+    from binlog_streaming.snapshot.reading.plan import plan_reading
+    from binlog_streaming.snapshot.reading.run import run_reading
+
+    at = None if asked.at is None else parse_gtids(asked.at)
+    with connect(address, credentials) as session:
+        plan = plan_reading(session, job, tables=asked.tables, at=at, sessions=asked.sessions)
+    _print_plan(plan, job, str(address))
+    if not plan.tables or not (asked.is_confirmed or is_confirmed("writes tables anew")):
+        return
+    try:
+        with showing_progress() as on_progress:
+            result = run_reading(plan, job, lambda: connect(address, credentials), on_progress=on_progress)
+    except KeyboardInterrupt:
+        typer.echo("Tables that were complete stay so; the same command reads the others.", err=True)
+        raise
+    print_result(result, "their targets")
+
+
+def _print_plan(plan: ReadingPlan, job: Job, address: str) -> None:
+    console = output_console()
+    console.print(f"server   {escaped(address)}, {escaped(plan.server)}")
+    for name, text in _facts(plan, job):
+        console.print(f"{name:<8} {escaped(text)}", soft_wrap=True)
+    if not plan.tables:
+        console.print("Nothing to do.")
+        return
+    shown = Table(box=None, pad_edge=False)
+    shown.add_column("table", overflow="fold")
+    shown.add_column("rows, about", justify="right")
+    shown.add_column("size, about", justify="right")
+    shown.add_column("ranges of", overflow="fold")
+    shown.add_column("modes")
+    for one in plan.tables:
+        shown.add_row(
+            escaped(one.source.full_name),
+            f"{one.table.row_estimate:,}",
+            size_text(one.table.size_estimate),
+            escaped(", ".join(one.source.key.names)) if one.source.key is not None else "one range",
+            ", ".join(one.table.rule.modes),
+        )
+    console.print(shown)
+
+
+def _facts(plan: ReadingPlan, job: Job) -> Iterator[tuple[str, str]]:
+    if plan.tables:
+        sessions = "1 session" if plan.sessions == 1 else f"{plan.sessions} sessions"
+        yield "reads", f"about {size_text(plan.size_estimate)}, in {sessions}; writes nothing there, locks no rows"
+        yield "writes", f"all targets of these tables anew, in {job.sink.directory}; the job must not run meanwhile"
+    if plan.at is not None:
+        confirmed = "as the server itself says" if plan.is_known else "which the server does not know: see to it"
+        yield "at", f"{plan.at}, {confirmed}"
+    if plan.unseen:
+        yield (
+            "warning",
+            f"tables of the job that the server does not show, or not to this account: {names_text(plan.unseen)}",
+        )
+    if plan.complete:
+        yield "complete", f"left out (--tables takes them again): {names_text(plan.complete)}"

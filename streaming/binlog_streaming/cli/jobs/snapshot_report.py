@@ -1,0 +1,164 @@
+"""What `binlog-stream snapshot` prints: the plan, its progress, and its result."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+from rich.table import Table
+
+from binlog_format.errors import OptionError
+from binlog_streaming.cli.output import escaped, output_console
+from binlog_streaming.cli.progress import progress_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from binlog_streaming.snapshot.plan import PlannedTable, SnapshotPlan
+    from binlog_streaming.snapshot.run import SnapshotProgress, SnapshotResult
+
+_NAMES_SHOWN_MAX = 20
+_MIB = 1 << 20
+
+
+def is_confirmed(what: str) -> bool:
+    """Ask whether to begin.
+
+    Args:
+        what: The command does, for who cannot be asked.
+
+    Raises:
+        OptionError: `MISSING`: nobody can be asked.
+    """
+    if not sys.stdin.isatty():
+        hint = "Look at what it would do, above, and give --yes"
+        raise OptionError("MISSING", f"--yes: nobody can be asked here, and this {what}", hint=hint)
+    return typer.confirm("Begin?", err=True)
+
+
+def print_plan(plan: SnapshotPlan, address: str) -> None:
+    """Say what a snapshot would do."""
+    console = output_console()
+    console.print(f"server   {escaped(address)}, {escaped(plan.server)}")
+    for name, text in _facts(plan):
+        console.print(f"{name:<8} {escaped(text)}", soft_wrap=True)
+    if plan.tables:
+        console.print(_tables(plan))
+    else:
+        console.print("Nothing to do.")
+
+
+def _facts(plan: SnapshotPlan) -> Iterator[tuple[str, str]]:
+    if plan.tables:
+        engine = (
+            "" if plan.engine.is_installed else "; installs its plugin (INSTALL SONAME 'ha_blackhole'), which stays"
+        )
+        yield "writes", f"into the database binlog_stream, tables in {plan.engine.engine}{engine}"
+        yield "log", f"grows by about {size_text(plan.size_estimate)}"
+        yield "replicas", _replicas(plan)
+    if plan.keyless:
+        yield "warning", f"no unique key, so all rows are locked at once against changes: {names_text(plan.keyless)}"
+    if plan.unseen:
+        yield (
+            "warning",
+            f"tables of the job that the server does not show, or not to this account: {names_text(plan.unseen)}",
+        )
+    if plan.taken:
+        yield "taken", f"by the run that was cut off (--restart takes them again): {names_text(plan.taken)}"
+    if plan.complete:
+        yield "complete", f"left out (--tables takes them again): {names_text(plan.complete)}"
+
+
+def _replicas(plan: SnapshotPlan) -> str:
+    if plan.replicas is None:
+        return "not known: this account may not see them (REPLICATION MASTER ADMIN, or REPLICATION SLAVE)"
+    if not plan.replicas:
+        return "none is connected"
+    return (
+        f"{names_text([str(replica) for replica in plan.replicas])} receive the rows too; those without the engine "
+        "BLACKHOLE keep them in InnoDB until the snapshot of a table has ended. To spare them: "
+        r"replicate_wild_ignore_table='binlog\_stream.%' there; MariaDB also: "
+        "replicate_events_marked_for_skip=FILTER_ON_MASTER"
+    )
+
+
+def _tables(plan: SnapshotPlan) -> Table:
+    shown = Table(box=None, pad_edge=False)
+    shown.add_column("table", overflow="fold")
+    shown.add_column("rows, about", justify="right")
+    shown.add_column("size, about", justify="right")
+    shown.add_column("chunks by", overflow="fold")
+    shown.add_column("purpose")
+    for planned in plan.tables:
+        source = planned.table.source
+        shown.add_row(
+            escaped(source.full_name),
+            f"{planned.table.row_estimate:,}",
+            size_text(planned.table.size_estimate),
+            escaped(", ".join(source.key.names)) if source.key is not None else "one chunk",
+            _purpose(planned),
+        )
+    return shown
+
+
+def _purpose(planned: PlannedTable) -> str:
+    return "goes on" if planned.is_resumed else str(planned.purpose)
+
+
+@contextmanager
+def showing_progress() -> Iterator[Callable[[SnapshotProgress], None]]:
+    """A function that shows progress: in one line of a terminal, else as a line now and then."""
+    with progress_line() as (show, interval):
+        yield _Progress(show, interval)
+
+
+class _Progress:
+    """Turns progress into a line, not more often than *interval* seconds, and when a table is done."""
+
+    def __init__(self, show: Callable[[str], None], interval: float) -> None:
+        self._show = show
+        self._interval = interval
+        self._table = ""
+        self._started = self._shown = 0.0
+        self._rows_before = 0
+
+    def __call__(self, progress: SnapshotProgress) -> None:
+        now = time.monotonic()
+        if progress.table != self._table:
+            self._table, self._started, self._shown = progress.table, now, now
+            self._rows_before = progress.row_count
+        elif progress.is_done or now - self._shown >= self._interval:
+            self._shown = now
+            self._show(self._line(progress, now - self._started))
+
+    def _line(self, progress: SnapshotProgress, seconds: float) -> str:
+        rate = (progress.row_count - self._rows_before) / seconds if seconds > 0 else 0.0
+        told = f"{progress.table}: {progress.row_count:,} rows, {rate:,.0f} rows/s"
+        if progress.is_done:
+            return f"{told}, done"
+        if progress.is_locked:
+            return f"{told}, waits for rows that others have locked"
+        left = max(0, progress.row_estimate - progress.row_count)
+        remaining = f", about {left / rate:,.0f} s remaining" if rate and left else ""
+        chunks = f", chunks of {progress.chunk_size:,}" if progress.chunk_size else ""
+        return f"{told}{chunks}{remaining}"
+
+
+def print_result(result: SnapshotResult, place: str = "the log") -> None:
+    """Say what is in the log now, or in another place."""
+    tables = "1 table" if result.tables == 1 else f"{result.tables:,} tables"
+    output_console().print(f"{tables}, {result.rows:,} rows are in {place}, after {result.seconds:,.1f} s")
+
+
+def names_text(names: tuple[str, ...] | list[str]) -> str:
+    """Some names, and how many more there are."""
+    more = f" and {len(names) - _NAMES_SHOWN_MAX} more" if len(names) > _NAMES_SHOWN_MAX else ""
+    return f"{', '.join(names[:_NAMES_SHOWN_MAX])}{more}"
+
+
+def size_text(size: int) -> str:
+    """A number of bytes for people."""
+    return f"{size / _MIB:,.1f} MiB"

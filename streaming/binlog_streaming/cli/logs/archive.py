@@ -1,0 +1,140 @@
+"""`binlog-stream archive`: keep a server's binlog files before it purges them."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 (typer looks at annotations)
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from binlog_streaming.cli.output import Output, OutputOption, PathArgument, write_json_lines
+
+if TYPE_CHECKING:
+    from binlog_format.archives.manifest import ArchivedFile
+    from binlog_streaming.archive.archiver import Stored
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command("archive")(archive)
+
+
+def archive(  # noqa: PLR0913 - the options of the command
+    path: PathArgument,
+    to: Annotated[str, typer.Option("--to", metavar="URL", help="A folder, or a place in an object store (s3://...).")],
+    once: Annotated[bool, typer.Option("--once", help="End when all that is there has been archived.")] = False,
+    retention: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Remove archived files older than this, such as 30d.")
+    ] = None,
+    keep_for: Annotated[
+        list[Path] | None,
+        typer.Option("--keep-for", metavar="JOB.toml", help="Keep older files that a job still needs; repeat it."),
+    ] = None,
+    every: Annotated[
+        str, typer.Option(metavar="TIME", help="How often what is new in the file under way is stored.")
+    ] = "10s",
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Export metrics for Prometheus at this port.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Store a log's files in an archive, verified, before the server purges them; every command reads it as a log.
+
+    Finished files are linked (same file system) or copied whole, the file under way in ranges. It goes on until it is
+    stopped, and where it was when it is started again. Access to an object store is set in the environment
+    (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL ...). What is archived is never written over: a log that was reset, or went on
+    otherwise after a crash, ends the command with an error.
+
+    To read it: the archive's URL in the place of the directory, or DIRECTORY?archive=URL for both as one log.
+    """
+    from binlog_streaming.archive.job_needs import JobNeeds
+    from binlog_streaming.archive.run import ArchiveRun
+    from binlog_streaming.cli.jobs.running import SIGNALLED, stopped_by_signals
+
+    keep = None if retention is None else _seconds("--retention", retention)
+    if keep_for and keep is None:
+        raise typer.BadParameter("expected --retention beside it: nothing is removed without", param_hint="--keep-for")
+    lines = _JsonLines() if output is Output.JSONL else _Lines()
+    run = ArchiveRun(
+        path,
+        to,
+        retention=keep,
+        needs=JobNeeds(keep_for, path, to) if keep_for else None,
+        range_seconds=_seconds("--every", every),
+        on_stored=lines.stored,
+        on_removed=lines.removed,
+    )
+    with stopped_by_signals(run.stop) as stopped_by:
+        run.run(once=once, metrics_port=metrics_port, on_metrics=lines.metrics)
+    lines.ended()
+    if stopped_by and once:
+        raise typer.Exit(SIGNALLED + stopped_by[0])
+
+
+def _seconds(option: str, text: str) -> float:
+    from binlog_streaming.settings.model import parse_milliseconds
+
+    try:
+        return parse_milliseconds(text) / 1000
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from error
+
+
+class _Lines:
+    """A line for each file that is stored whole; for people."""
+
+    def __init__(self) -> None:
+        self._size = 0
+
+    def metrics(self, address: str) -> None:
+        """Say where they are."""
+        typer.echo(f"metrics: {address}")
+
+    def stored(self, stored: Stored) -> None:
+        """Something is in the archive."""
+        self._size += stored.size
+        file = stored.file
+        if file.is_sealed:
+            how = "linked" if stored.is_linked else "copied"
+            gtids = f", up to {file.gtids}" if file.gtids else ""
+            typer.echo(f"{file.name}: {how}, {file.size:,} bytes, {file.transactions:,} transactions{gtids}")
+
+    def removed(self, file: ArchivedFile) -> None:
+        """It is older than the retention."""
+        typer.echo(f"{file.name}: removed, {file.size:,} bytes")
+
+    def ended(self) -> None:
+        """Sum up."""
+        typer.echo(f"{self._size:,} bytes archived")
+
+
+class _JsonLines(_Lines):
+    """A line for everything that is stored: events `stored`, `removed`, `ended`."""
+
+    def metrics(self, address: str) -> None:
+        """Say where they are."""
+        write_json_lines([{"event": "started", "metrics": address}])
+
+    def stored(self, stored: Stored) -> None:
+        """Something is in the archive."""
+        self._size += stored.size
+        facts = {
+            "event": "stored",
+            "file": stored.file.name,
+            "new_bytes": stored.size,
+            "bytes": stored.file.size,
+            "transactions": stored.file.transactions,
+            "gtids": stored.file.gtids,
+            "is_complete": stored.file.is_complete,
+            "is_whole": stored.file.is_sealed,
+            "is_linked": stored.is_linked,
+        }
+        write_json_lines([facts])
+
+    def removed(self, file: ArchivedFile) -> None:
+        """It is older than the retention."""
+        write_json_lines([{"event": "removed", "file": file.name, "bytes": file.size}])
+
+    def ended(self) -> None:
+        """Sum up."""
+        write_json_lines([{"event": "ended", "bytes": self._size}])

@@ -1,0 +1,108 @@
+"""`binlog-stream bread`: `register`, `run`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from binlog_format.errors import CorruptError
+from binlog_streaming.cli.logs.bread.arguments import HELP, UsageError, parse_arguments
+from binlog_streaming.cli.output import write_output
+from binlog_streaming.cli.verbatim import VerbatimCommand
+
+if TYPE_CHECKING:
+    from binlog_streaming.cli.logs.bread.arguments import Arguments
+    from binlog_streaming.cli.logs.bread.sinks import OnDamage, Sink
+
+WRONG_USE = 1
+CANNOT_OPEN = 2
+DAMAGED = 3
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    about = "Print structured logs (C++ Binlog) as text, as the library's bread does."
+    app.command("bread", cls=VerbatimCommand, help=about)(bread)
+
+
+def bread(context: typer.Context) -> None:
+    """Print structured logs."""
+    raise typer.Exit(run(context.args))
+
+
+def run(words: list[str]) -> int:
+    """Print what *words* ask for; the exit status."""
+    try:
+        arguments = parse_arguments(words)
+    except UsageError as error:
+        _complain(f"bread: {error}")
+        write_output(HELP.encode())
+        return WRONG_USE
+    if arguments.help:
+        write_output(HELP.encode())
+        return 0
+    return _print(arguments)
+
+
+def _print(arguments: Arguments) -> int:
+    # Compiled code takes a moment to load: not for the help.
+    from binlog_streaming.cli.logs.bread.streams import LogDamage, OpenFailure
+
+    skipped: list[str] = []
+
+    def on_damage(error: CorruptError) -> None:
+        skipped.append(error.condition)
+        _complain(f"[bread] Skipped: {error}")
+
+    sink = _sink(arguments, on_damage if arguments.skip_damaged else None)
+    try:
+        _read(arguments, sink, on_damage if arguments.skip_damaged else None)
+        sink.finish()
+    except OpenFailure as error:
+        _complain(f"[bread] {error}")
+        return CANNOT_OPEN
+    except (LogDamage, CorruptError) as error:
+        _complain(f"[bread] Exception: {error}")
+        return DAMAGED
+    return DAMAGED if skipped else 0
+
+
+def _sink(arguments: Arguments, on_damage: OnDamage | None) -> Sink:
+    from binlog_format.structured.text.event_format import EventFormat
+    from binlog_format.structured.text.lines import LineWriter
+    from binlog_streaming.cli.logs.bread.sinks import JsonSink, SortedSink, TextSink, severity_colors
+
+    if arguments.jsonl:
+        return JsonSink(on_damage)
+    writer = LineWriter(EventFormat(arguments.event_format, severity_colors()), arguments.date_format)
+    return (SortedSink if arguments.sort else TextSink)(writer, on_damage)
+
+
+def _read(arguments: Arguments, sink: Sink, on_damage: OnDamage | None) -> None:
+    from binlog_format.structured.scan import EntryScanner
+    from binlog_streaming.cli.logs.bread.following import follow, read_file
+    from binlog_streaming.cli.logs.bread.streams import opened, stream_blocks
+
+    scanner = EntryScanner()
+    *files, last = arguments.wanted_files
+    if not arguments.follow:
+        files.append(last)
+    for path in files:
+        if on_damage is not None:
+            read_file(path, scanner, sink, on_damage)
+            continue
+        with opened(path) as descriptor:
+            for block in stream_blocks(descriptor, path, scanner, sys.stdout.buffer.flush):
+                sink.take(block)
+    if arguments.follow:
+        follow(last, scanner, sink, on_damage)
+
+
+def _complain(text: str) -> None:
+    # What has been printed comes first, also where both go to one place.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    sys.stderr.buffer.write(text.encode("utf-8", "surrogateescape") + b"\n")
+    sys.stderr.buffer.flush()

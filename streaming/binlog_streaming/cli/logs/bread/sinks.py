@@ -1,0 +1,171 @@
+"""Where blocks of a log go: `TextSink`, `SortedSink`, `JsonSink`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.errors import CorruptError
+from binlog_format.structured.layout import Severity
+from binlog_format.structured.text.lines import damage_error
+from binlog_format.views.json.json_rows import json_lines
+from binlog_format.views.logs.view import LogsView
+from binlog_streaming.cli.logs.bread.streams import LogDamage
+from binlog_streaming.cli.output import write_output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from binlog_format.structured.block import LogBlock
+    from binlog_format.structured.text.lines import Lines, LineWriter
+
+    OnDamage = Callable[[CorruptError], None]
+
+_RESET = b"\x1b[0m"
+_COLORS = {
+    Severity.TRACE: b"\x1b[2m",
+    Severity.DEBUG: b"\x1b[36m",
+    Severity.INFO: b"\x1b[32m",
+    Severity.WARNING: b"\x1b[33m",
+    Severity.ERROR: b"\x1b[31m",
+    Severity.CRITICAL: b"\x1b[1;37;41m",
+}
+
+
+def severity_colors() -> Mapping[int, tuple[bytes, bytes]] | None:
+    """What is written around severities: nothing but on a terminal that knows colours and may have them."""
+    is_plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return None if is_plain else {int(severity): (color, _RESET) for severity, color in _COLORS.items()}
+
+
+class Sink(Protocol):
+    """Takes the blocks of a log."""
+
+    def take(self, block: LogBlock) -> None:
+        """Take the events of a block.
+
+        Raises:
+            LogDamage: An argument cannot be read, and damage is not skipped.
+        """
+
+    def finish(self) -> None:
+        """All blocks have been taken."""
+
+
+class TextSink:
+    """Lines on standard output, in the order of the log.
+
+    Args:
+        writer: Writes them.
+        on_damage: Called instead of raising an error for an event that cannot be written; the event is left out.
+    """
+
+    def __init__(self, writer: LineWriter, on_damage: OnDamage | None = None) -> None:
+        self._writer = writer
+        self._on_damage = on_damage
+
+    def take(self, block: LogBlock) -> None:
+        """Write the events of a block; of one that cannot be written, what stands before the damage."""
+        for lines in _lines(self._writer, block, self._on_damage):
+            is_end = lines.damage is not None and self._on_damage is None
+            write_output(lines.text if is_end or not len(lines.ends) else lines.text[: lines.ends[-1]])
+            if is_end:
+                raise LogDamage(str(lines.damage))
+
+    def finish(self) -> None:
+        """Nothing is left."""
+
+
+class SortedSink:
+    """Lines on standard output when all have come, by clock value; of equal ones in the order of the log."""
+
+    def __init__(self, writer: LineWriter, on_damage: OnDamage | None = None) -> None:
+        self._writer = writer
+        self._on_damage = on_damage
+        self._texts: list[bytes] = []
+        self._ends: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+        self._clocks: list[np.ndarray[tuple[int], np.dtype[np.uint64]]] = []
+        self._size = 0
+
+    def take(self, block: LogBlock) -> None:
+        """Keep the lines of a block."""
+        for lines in _lines(self._writer, block, self._on_damage):
+            if lines.damage is not None and self._on_damage is None:
+                raise LogDamage(str(lines.damage))
+            if not len(lines.ends):
+                continue
+            self._texts.append(bytes(lines.text[: lines.ends[-1]]))
+            self._ends.append(lines.ends + self._size)
+            self._clocks.append(block.events["clock"][lines.first_row : lines.next_row].copy())
+            self._size += len(self._texts[-1])
+
+    def finish(self) -> None:
+        """Write them."""
+        if not self._texts:
+            return
+        order = np.argsort(np.concatenate(self._clocks), kind="stable")
+        offsets = np.concatenate([np.zeros(1, dtype=np.int64), *self._ends])
+        text = pa.py_buffer(b"".join(self._texts))
+        self._texts.clear()
+        lines = pa.Array.from_buffers(pa.large_binary(), len(order), [None, pa.py_buffer(offsets), text])
+        write_output(memoryview(lines.take(pa.array(order)).buffers()[2]))
+
+
+class JsonSink:
+    """A JSON object a line on standard output.
+
+    Args:
+        on_damage: Called instead of raising an error for an event that cannot be written; the event is left out.
+    """
+
+    def __init__(self, on_damage: OnDamage | None = None) -> None:
+        self._view = LogsView()
+        self._on_damage = on_damage
+
+    def take(self, block: LogBlock) -> None:
+        """Write the events of a block.
+
+        Raises:
+            CorruptError: `BAD_ENTRY`: an argument cannot be read, and damage is not skipped. The events of the block
+                before it have been written.
+        """
+        try:
+            rows = self._view.batch(block)
+        except CorruptError:
+            self._take_one_by_one(block)
+        else:
+            write_output(json_lines(rows, self._view.json_styles()))
+
+    def finish(self) -> None:
+        """Nothing is left."""
+
+    def _take_one_by_one(self, block: LogBlock) -> None:
+        # A block with damage is rare: which of its events are sound is tried out.
+        for row in range(len(block.events)):
+            try:
+                rows = self._view.batch(replace(block, events=block.events[row : row + 1]))
+            except CorruptError as error:
+                if self._on_damage is None:
+                    raise
+                self._on_damage(error)
+            else:
+                write_output(json_lines(rows, self._view.json_styles()))
+
+
+def _lines(writer: LineWriter, block: LogBlock, on_damage: OnDamage | None) -> Iterator[Lines]:
+    # With *on_damage* they go on after a damaged event.
+    row = 0
+    while row < len(block.events):
+        for lines in writer.lines(block, first_row=row):
+            yield lines
+            row = lines.next_row
+            if lines.damage is not None:
+                if on_damage is None:
+                    return
+                on_damage(damage_error(block, lines.damage))
+                row += 1

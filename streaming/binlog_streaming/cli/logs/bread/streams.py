@@ -1,0 +1,126 @@
+"""Bytes of a structured log as the library's reader takes them, from a file or a pipe: `stream_blocks`."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from binlog_format.kernels import empty_bytes
+from binlog_format.structured.layout import ENTRY_HEAD_SIZE
+from binlog_format.structured.scan_kernels import Stop
+from binlog_streaming.cli.logs.bread.arguments import STANDARD_INPUT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from binlog_format.structured.block import LogBlock
+    from binlog_format.structured.cutting import Cut
+    from binlog_format.structured.scan import EntryScanner
+
+CHUNK_SIZE = 1 << 21
+"""Bytes asked for at a time; a pipe gives what it has."""
+
+
+class LogDamage(Exception):
+    """Why reading ended before the end; the message is that of the library's reader."""
+
+
+class OpenFailure(Exception):
+    """A file cannot be opened."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"Failed to open '{path}' for reading")
+
+
+@contextmanager
+def opened(path: str) -> Iterator[int]:
+    """A descriptor of a file, or of standard input.
+
+    Raises:
+        OpenFailure: There is none.
+    """
+    if path == STANDARD_INPUT:
+        yield 0
+        return
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise OpenFailure(path) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def stream_blocks(
+    descriptor: int, path: str, scanner: EntryScanner, before_read: Callable[[], None]
+) -> Iterator[LogBlock]:
+    """The blocks of a log; a size of 0 ends it, as its end does. A block is valid until the next one is asked for.
+
+    Args:
+        descriptor: Where to read; a directory is an empty log.
+        path: For messages.
+        scanner: Knows what is in force; goes on with the next file.
+        before_read: Called before each read, which may take long.
+
+    Raises:
+        LogDamage: What follows cannot be read.
+    """
+    if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+        return
+    buffer = empty_bytes(CHUNK_SIZE)
+    start = end = file_offset = 0
+    while True:
+        cut = scanner.cut(buffer[start:end], file_no=0, file_offset=file_offset, path=path)
+        start += cut.at
+        file_offset += cut.at
+        if cut.block is not None:
+            yield cut.block
+        if cut.stop is Stop.TABLE_FULL:
+            continue
+        if cut.stop is Stop.ZERO:
+            return
+        if cut.stop in (Stop.SHORT, Stop.UNKNOWN_SOURCE):
+            raise LogDamage(_reason(cut))
+        _check_size(descriptor, cut, file_offset)
+        kept, room = end - start, max(CHUNK_SIZE, 2 * (end - start))
+        target = buffer if len(buffer) == room else empty_bytes(room)
+        target[:kept] = buffer[start:end].copy()
+        buffer, start = target, 0
+        before_read()
+        count = os.readv(descriptor, [buffer.data[kept:]])
+        end = kept + count
+        if count == 0:
+            if cut.stop is Stop.END:
+                return
+            raise LogDamage(_reason(cut))
+
+
+def _check_size(descriptor: int, cut: Cut[LogBlock], file_offset: int) -> None:
+    # Whatever size an entry claims: of a file it is known what is left, before a byte is read.
+    status = os.fstat(descriptor)
+    if cut.stop is Stop.INCOMPLETE and stat.S_ISREG(status.st_mode):
+        left = status.st_size - (_place(descriptor) - cut.left)
+        if left < cut.needed:
+            raise LogDamage(_incomplete("payload", left, cut.needed))
+
+
+def _place(descriptor: int) -> int:
+    """How far a file has been read."""
+    return os.lseek(descriptor, 0, os.SEEK_CUR)
+
+
+def _reason(cut: Cut[LogBlock]) -> str:
+    if cut.stop is Stop.SHORT:
+        return f"Range overflow {cut.needed} > {cut.left}"
+    if cut.stop is Stop.UNKNOWN_SOURCE:
+        return f"Event has invalid source id: {cut.needed}"
+    if cut.stop is Stop.INCOMPLETE_SIZE:
+        return _incomplete("size", cut.left, ENTRY_HEAD_SIZE)
+    return _incomplete("payload", cut.left, cut.needed)
+
+
+def _incomplete(what: str, left: int, needed: int) -> str:
+    return f"Failed to read entry {what} from istream, only got {left} bytes, expected {needed}"

@@ -1,0 +1,95 @@
+"""What is watched of a job while it runs: its state, metrics and page, for all commands that run one: `observed`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from binlog_streaming.settings.job_file import AnyJob
+    from binlog_streaming.status.recorder import StatusRecorder
+
+TOKEN_VARIABLE = "BINLOG_STREAM_STATUS_TOKEN"
+
+StatusOption = Annotated[
+    str | None,
+    typer.Option(
+        "--status",
+        metavar="HOST:PORT",
+        envvar="BINLOG_STREAM_STATUS",
+        help="Show how the job is on a page, for example at 127.0.0.1:8765 (port 0: a free one). An address that "
+        f"others reach needs a token: --status-token-file, or the variable {TOKEN_VARIABLE}.",
+    ),
+]
+StatusTokenOption = Annotated[
+    Path | None, typer.Option("--status-token-file", metavar="FILE", help="A file with the token of the page.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PageOptions:
+    """What a command was given about the page.
+
+    Attributes:
+        address: `host:port`; None: there is no page.
+        token_file: Path; None: the token is in the environment, or there is none.
+    """
+
+    address: str | None
+    token_file: Path | None
+
+
+NO_PAGE = PageOptions(None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A job that is watched.
+
+    Attributes:
+        recorder: Is told what the job does.
+        addresses: What is to be found where, by name: `metrics`, `status`.
+    """
+
+    recorder: StatusRecorder
+    addresses: dict[str, str]
+
+
+@contextlib.contextmanager
+def observed(job: AnyJob, page: PageOptions) -> Iterator[Observed]:
+    """Watch *job*, which runs in here.
+
+    Raises:
+        OptionError: `MISSING`: a package, or the token; `INVALID_VALUE`: the address.
+        AccessError: `DENIED`: a port is taken, or not allowed.
+    """
+    from binlog_streaming.jobs.metrics import exporting
+    from binlog_streaming.status.recorder import StatusRecorder
+
+    with contextlib.ExitStack() as stack:
+        recorder = stack.enter_context(StatusRecorder(job))
+        addresses = {}
+        metrics = stack.enter_context(exporting(job, recorder.follower))
+        if metrics is not None:
+            addresses["metrics"] = metrics
+        if page.address is not None:
+            # Only here: without a page nothing of it is loaded.
+            from binlog_streaming.status.page.serving import serving
+
+            addresses["status"] = stack.enter_context(serving(page.address, _token(page), recorder))
+        yield Observed(recorder, addresses)
+
+
+def _token(page: PageOptions) -> str | None:
+    from binlog_connector.kafka.connection import Secret
+
+    if page.token_file is not None:
+        return Secret(file=str(page.token_file)).reveal()
+    return Secret(environment=TOKEN_VARIABLE).reveal() if TOKEN_VARIABLE in os.environ else None

@@ -1,0 +1,129 @@
+"""Whether a job could run, has room, and is well: `job_findings`; what it needs of the machine: `needs_of`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import OptionError
+from binlog_streaming.doctor.findings import Finding, Health
+from binlog_streaming.doctor.machine import Needs
+from binlog_streaming.jobs.state_files import StateFolder, storage_of
+from binlog_streaming.settings import EventTablesJob, Job, PublishJob, TopicTablesJob
+from binlog_streaming.settings.model import TableFormat
+from binlog_streaming.settings.publish_model import Client
+from binlog_streaming.status.model import Level
+from binlog_streaming.status.view import view_of
+from binlog_streaming.status.wording import bytes_text, count_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from binlog_streaming.jobs.log_tables import OnProgress
+    from binlog_streaming.settings.job_file import AnyJob
+
+ROOM_LOW = 5 << 30
+ROOM_NONE = 200 << 20
+_HEALTH = {Level.OK: Health.OK, Level.WARNING: Health.WARNING, Level.DANGER: Health.WRONG}
+_EXTRA_OF_FORMAT = {TableFormat.DELTA: "delta", TableFormat.ICEBERG: "iceberg"}
+
+
+def needs_of(job: AnyJob) -> Needs:
+    """What *job* needs of the machine."""
+    extras = set()
+    if not isinstance(job, PublishJob) and job.sink.format in _EXTRA_OF_FORMAT:
+        extras.add(_EXTRA_OF_FORMAT[job.sink.format])
+    if isinstance(job, PublishJob) and job.sink.client is Client.CONFLUENT_KAFKA:
+        extras.add("rdkafka")
+    if isinstance(job, Job | PublishJob) and job.metrics.port is not None:
+        extras.add("metrics")
+    if not isinstance(job, Job):
+        return Needs(frozenset(extras))
+    return Needs(frozenset(extras | {"spark"}), True, str(job.spark.settings.get("spark.jars.packages", "")))
+
+
+def job_findings(job: AnyJob, scan_size: int, on_progress: OnProgress | None = None) -> Iterator[Finding]:
+    """Look at *job*: what `check` tells of it, the room that it has, and how it is.
+
+    Raises:
+        BinlogError: What the job itself would raise at its start.
+    """
+    yield from _places(job)
+    yield _status(job)
+    yield from _checked(job, scan_size, on_progress)
+
+
+def _finding(what: str, health: Health, found: str, fix: str = "") -> Finding:
+    return Finding("job", what, health, found, fix)
+
+
+def _places(job: AnyJob) -> Iterator[Finding]:
+    places = {"checkpoint": job.checkpoint}
+    if not isinstance(job, PublishJob):
+        places["sink.directory"] = job.sink.directory
+    for what, place in places.items():
+        if "://" in place:
+            # Rights to write are found by writing: the job does that, a look does not.
+            known = StateFolder(place, storage_of(job))
+            next(known.names("binlog-stream-doctor"), None)
+            yield _finding(what, Health.OK, f"{place} can be listed")
+            continue
+        folder = Path(place)
+        nearest = next(one for one in (folder, *folder.parents) if one.exists())
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            user = f"user {os.geteuid()}"
+            fix = f"Let {user} write to {nearest}, or run the job as its owner"
+            yield _finding(what, Health.WRONG, f"{user} may not write to {nearest}", fix)
+            continue
+        free = shutil.disk_usage(nearest).free
+        health = Health.WRONG if free < ROOM_NONE else Health.WARNING if free < ROOM_LOW else Health.OK
+        fix = "" if health is Health.OK else "Make room before the disk is full: a job stops there, and loses nothing"
+        yield _finding(what, health, f"{place}: {bytes_text(free)} free", fix)
+
+
+def _status(job: AnyJob) -> Finding:
+    try:
+        verdict = view_of(job).status().verdict
+    except OptionError as error:
+        if error.subclass != "MISSING":
+            raise
+        return _finding("status", Health.OK, error.reason)
+    health = _HEALTH[verdict.level]
+    return _finding("status", health, verdict.text, " ".join(verdict.advice))
+
+
+def _checked(job: AnyJob, scan_size: int, on_progress: OnProgress | None) -> Iterator[Finding]:
+    if isinstance(job, Job):
+        from binlog_streaming.jobs.check import check_job
+
+        report = check_job(job, scan_size=scan_size, on_progress=on_progress)
+        warnings = [text for table in report.tables for text in table.warnings]
+        yield from _told(warnings, report.warnings, report.problems, count_text(len(report.tables), "table"))
+    elif isinstance(job, PublishJob):
+        from binlog_streaming.jobs.publish_check import check_publish_job
+
+        published = check_publish_job(job, scan_size=scan_size, on_progress=on_progress)
+        yield from _told([], published.warnings, published.problems, count_text(len(published.topics), "topic"))
+    elif isinstance(job, EventTablesJob):
+        from binlog_streaming.event_tables.run import EventTablesRun
+
+        count = len(EventTablesRun(job).waiting().tables)
+        yield _finding("check", Health.OK, f"it can run: {count_text(count, 'table')}")
+    else:
+        assert isinstance(job, TopicTablesJob)
+        from binlog_streaming.topic_tables.run import TopicTablesRun
+
+        count = len(TopicTablesRun(job).waiting())
+        yield _finding("check", Health.OK, f"it can run: {count_text(count, 'partition')}")
+
+
+def _told(warnings: list[str], more: tuple[str, ...], problems: tuple[str, ...], amount: str) -> Iterator[Finding]:
+    """What `check` tells: its texts state what to do themselves."""
+    for text in problems:
+        yield _finding("check", Health.WRONG, text)
+    for text in (*warnings, *more):
+        yield _finding("check", Health.WARNING, text)
+    if not problems:
+        yield _finding("check", Health.OK, f"it can run: {amount}")

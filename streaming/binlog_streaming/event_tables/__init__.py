@@ -1,0 +1,1 @@
+"""Tables of the events of a structured log, exactly once: start with `run.EventTablesRun`."""

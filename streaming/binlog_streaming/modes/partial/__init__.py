@@ -1,0 +1,1 @@
+"""Row images that lack columns: what a row holds there."""

@@ -1,0 +1,179 @@
+"""Row images that lack columns: `fill_rows` says what a step makes of each row, `PartialRows` gives the values.
+
+Per key and column the last image counts that has the column; an INSERT or a DELETE ends what was before it. A row that
+is known as a whole from the step alone takes the place of the one in the target; of others only the columns that some
+image has are changed. The image before an update serves for columns that the one after leaves out
+(`binlog_row_image=FULL_NODUP`).
+
+An update that changes the key moves the row, with columns that may be in no image. Where an earlier image of the step
+has them, they come along; else they are only in the target, under the old key, and are read from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.errors import UnsupportedError
+from binlog_format.rows.arrow_arrays import mask_array, numbers_array
+from binlog_streaming.lake.change import Patches
+from binlog_streaming.lake.row_values import matching_rows
+from binlog_streaming.modes.partial.absent_columns import WHOLE_IMAGES_HINT, with_default
+from binlog_streaming.modes.partial.row_kernels import COMPUTED, DEFAULT, GONE, KEPT, MOVED, TOUCHED, fill_forward
+from binlog_streaming.modes.pieces import NO_IMAGE
+from binlog_streaming.settings.model import UnknownValues
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_streaming.modes.pieces import StepImages
+    from binlog_streaming.modes.row_keys import KeyTable
+
+    Indices = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+    Lookup = Callable[[pa.Table], pa.Table]
+    """From keys to the rows of the target that have them (others may be among them), with all columns, in any order."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartialRows:
+    """What a step makes of each key.
+
+    Attributes:
+        images: Of the step.
+        schema: Columns of the table.
+        keys: The key of every image.
+        columns: Indices of the columns that are no keys.
+        last: For each key its last image.
+        sources: Shape (keys, columns): the image that has the value, or one of `partial_row_kernels`' marks.
+        gone: For each key whether there is no row with it behind the step.
+        touched: For each key whether the step inserts or updates it.
+        origins: For each key the number of the key that its row had before the step.
+    """
+
+    images: StepImages
+    schema: pa.Schema
+    keys: KeyTable
+    columns: tuple[int, ...]
+    last: Indices
+    sources: NDArray[np.int64]
+    gone: Mask
+    touched: Mask
+    origins: Indices
+
+    def is_whole(self) -> Mask:
+        """Which keys' rows are known as a whole."""
+        whole: Mask = ~(self.sources == KEPT).any(axis=1)
+        return whole
+
+    def has_moved(self) -> Mask:
+        """Which keys' rows have values that are only in the target, under other keys."""
+        moved: Mask = (self.sources == MOVED).any(axis=1)
+        return moved
+
+    def check(self, rows: Indices, unknown: UnknownValues) -> None:
+        """See that values can be found for all columns of some keys' rows that are not left alone.
+
+        Raises:
+            UnsupportedError: `ROW_IMAGE`, with the names of the columns.
+        """
+        sources = self.sources[rows]
+        known = np.array([self.schema.names[column] in self.images.facts.defaults for column in self.columns], np.bool_)
+        lacking = (sources == DEFAULT) & ~known
+        if lacking.any():
+            raise self._refusal(lacking, "missing from inserts, and their defaults are not known from the log")
+        lacking = sources == COMPUTED
+        if lacking.any() and unknown is UnknownValues.FAIL:
+            raise self._refusal(
+                lacking,
+                "VIRTUAL columns that are missing from row images: the server computes them anew and does not log them",
+                hint=f'{WHOLE_IMAGES_HINT}; or set unknown_values = "null" for it, and they become null',
+            )
+
+    def upserts(self, rows: Indices) -> pa.Table:
+        """The whole rows of some keys; nothing of them is in the target alone."""
+        return self._rows(rows, [self._values(number, rows) for number in range(len(self.columns))])
+
+    def moved(self, rows: Indices, there: Lookup | None) -> tuple[pa.Table, Indices]:
+        """The whole rows of keys that come out of other keys' rows in the target.
+
+        Returns:
+            The rows, and their numbers among all keys. A row that the target does not have is left out: as are updates
+            of such rows that keep the key.
+
+        Raises:
+            UnsupportedError: `ROW_IMAGE`: the target cannot be looked at.
+        """
+        if there is None:
+            raise self._refusal(self.sources[rows] == MOVED, "missing from updates that change the key")
+        origins = self.keys.taken(self.last[self.origins[rows]])
+        found = there(origins)
+        places = matching_rows(found.select(self.keys.names), origins)
+        rows, places = rows[places >= 0], places[places >= 0]
+        arrays = []
+        for number, column in enumerate(self.columns):
+            values, field = self._values(number, rows), self.schema.field(column)
+            old = found.column(field.name).cast(field.type)
+            chosen = np.arange(len(rows), dtype=np.int64)
+            is_moved = self.sources[rows, number] == MOVED
+            chosen[is_moved] = len(rows) + places[is_moved]
+            both = pa.chunked_array([*values.chunks, *old.chunks], field.type)
+            arrays.append(both.take(numbers_array(chosen)))
+        return self._rows(rows, arrays), rows
+
+    def patches(self, rows: Indices) -> Patches:
+        """The columns of some keys' rows that the step changes."""
+        table, present = self.keys.taken(self.last[rows]), {}
+        for number, column in enumerate(self.columns):
+            changed = self.sources[rows, number] != KEPT
+            if not changed.any():
+                continue
+            field = self.schema.field(column)
+            table = table.append_column(field, self._values(number, rows))
+            if not changed.all():
+                present[field.name] = mask_array(changed)
+        return Patches(table, pa.table(present))
+
+    def _rows(self, rows: Indices, columns: Sequence[pa.ChunkedArray]) -> pa.Table:
+        arrays = dict(zip(self.keys.names, self.keys.taken(self.last[rows]).columns, strict=True))
+        arrays |= {self.schema.names[index]: values for index, values in zip(self.columns, columns, strict=True)}
+        return pa.Table.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
+
+    def _values(self, number: int, rows: Indices) -> pa.ChunkedArray:
+        column = self.columns[number]
+        sources = self.sources[rows, number]
+        values = self.images.values(column, self.schema.field(column).type, np.maximum(sources, NO_IMAGE))
+        default = self.images.facts.defaults.get(self.schema.names[column])
+        return values if default is None else with_default(values, sources == DEFAULT, default)
+
+    def _refusal(self, lacking: Mask, why: str, *, hint: str = WHOLE_IMAGES_HINT) -> UnsupportedError:
+        names = ", ".join(
+            self.schema.field(self.columns[number]).name for number in np.flatnonzero(lacking.any(axis=0))
+        )
+        count = int(np.count_nonzero(lacking.any(axis=1)))
+        return UnsupportedError("ROW_IMAGE", f"{self.images.source_table}: {names}: {why} ({count} rows)", hint=hint)
+
+
+def fill_rows(images: StepImages, schema: pa.Schema, key_columns: Sequence[int], keys: KeyTable) -> PartialRows:
+    """Follow the rows through the images of a step."""
+    columns = tuple(index for index in range(len(schema)) if index not in key_columns)
+    ids, count = keys.ids()
+    present = np.empty((len(images), len(columns)), dtype=np.bool_)
+    for number, column in enumerate(columns):
+        present[:, number] = ~images.absent_mask(column)
+    computed = [schema.names[column] in images.facts.computed for column in columns]
+    unsaid = np.where(computed, COMPUTED, DEFAULT).astype(np.int64)
+    sources = np.full((count, len(columns)), KEPT, dtype=np.int64)
+    rows = np.stack([np.zeros(count, dtype=np.int64), np.arange(count, dtype=np.int64)], axis=1)
+    order = images.in_log_order()
+    fill_forward(order, images.kinds, ids, present, unsaid, sources, rows)
+    last = np.empty(count, dtype=np.int64)
+    last[ids[order]] = order  # of several, the last one stays
+    gone, touched = (rows[:, 0] & flag != 0 for flag in (GONE, TOUCHED))
+    return PartialRows(images, schema, keys, columns, last, sources, gone, touched, rows[:, 1])

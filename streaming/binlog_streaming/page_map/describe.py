@@ -1,0 +1,76 @@
+"""What the pages of a log hold, as a picture, whatever its format: `describe`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_format.detect import detect_format
+from binlog_format.errors import UnsupportedError
+from binlog_format.opening import CLASSIC, INNODB
+from binlog_format.source_file import open_directory
+
+if TYPE_CHECKING:
+    from binlog_format.errors import BinlogError
+    from binlog_format.findings import OnProgress
+    from binlog_format.position import Position
+    from binlog_format.source_file import Directory
+    from binlog_streaming.page_map.picture import Picture
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A picture, and what it shows.
+
+    Attributes:
+        picture: Not drawn yet.
+        findings: What it shows, in words.
+        problem: Why it does not show all transactions; None: it does.
+    """
+
+    picture: Picture
+    findings: str
+    problem: BinlogError | None
+
+
+def describe(path: str, start: Position | None, end: Position | None, on_progress: OnProgress) -> Description:
+    """Measure the pages of the log at *path* in [*start*, *end*).
+
+    Raises:
+        UnsupportedError: `FORMAT`: the log has no pages.
+        BinlogError: It cannot be read.
+    """
+    directory, only = open_directory(path)
+    found = detect_format(directory, only)
+    if found == CLASSIC:
+        raise UnsupportedError(
+            "FORMAT",
+            f"{path}: map draws the pages of .ibb logs and structured logs, and this log is {found}",
+            hint=f"binlog-stream repack {path} --to DIR makes an .ibb log of a MariaDB server's",
+        )
+    describe_format = _describe_innodb if found == INNODB else _describe_structured
+    return describe_format(directory, only, start, end, on_progress)
+
+
+def _describe_innodb(
+    directory: Directory, only: str | None, start: Position | None, end: Position | None, on_progress: OnProgress
+) -> Description:
+    from binlog_format.innodb.inspection.page_usage import measure_pages
+    from binlog_streaming.page_map.innodb import picture_of
+
+    usage = measure_pages(directory, only, start=start, end=end, on_progress=on_progress)
+    findings = f"{len(usage.transactions):,} transactions with out-of-band data"
+    return Description(picture_of(usage), findings, usage.problem)
+
+
+def _describe_structured(
+    directory: Directory, only: str | None, start: Position | None, end: Position | None, on_progress: OnProgress
+) -> Description:
+    from binlog_format.structured.files.page_usage import Use, measure_pages
+    from binlog_streaming.page_map.picture import size_text
+    from binlog_streaming.page_map.structured import picture_of
+
+    usages = measure_pages(directory, only, start=start, end=end, on_progress=on_progress)
+    damaged = sum(int(usage.bytes[:, Use.DAMAGED].sum()) for usage in usages)
+    findings = f"{size_text(damaged)} damaged" if damaged else "nothing damaged"
+    return Description(picture_of(usages), findings, None)

@@ -1,0 +1,171 @@
+"""What a plan collects of a batch before it is put in order: `Planning`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, cast
+
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.log_ddl import DdlStatement
+from binlog_connector.schema.snapshot_marks import SnapshotEnded, mark_statement
+from binlog_format.position import Position
+from binlog_format.views.index.table_index import TableIndex
+from binlog_streaming.plan.admission import Refusal
+from binlog_streaming.plan.batch_plan import IndexPart
+from binlog_streaming.plan.cascades import Touched
+from binlog_streaming.plan.failures import named_error
+from binlog_streaming.plan.memory import Learned
+from binlog_streaming.settings import Mode, OnCascade
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence, Set
+
+    from binlog_streaming.plan.batch_plan import ChangeStep, LogPlace
+    from binlog_streaming.plan.cascade_links import Link
+    from binlog_streaming.plan.kept import KeptTable, KeptTables
+    from binlog_streaming.plan.memory import JobMemory
+    from binlog_streaming.plan.snapshots import Snapshots
+
+    Row = Mapping[str, object]
+    """Of the view `tables`."""
+
+
+@dataclass(slots=True)
+class Planning:
+    """What a batch has, as far as it was taken.
+
+    Attributes:
+        kept: The job's tables.
+        memory: What the job knows from batches before.
+        snapshots: What snapshots do to tables.
+        returning: Tables that were set aside, and of which a snapshot begins.
+        refusals: Tables that cannot go on.
+        complete: Whether all rows of a table lie in what was read, of tables that the batch meets.
+        gone: Tables that were dropped or renamed, and not created again.
+        tables: Those of the job that were asked for.
+        parts: Where rows of tables are, chunks of snapshots among them.
+        problems: Tables that cannot be understood.
+        changes: Steps that statements are.
+        links: A pair of names for each RENAME between tables of the job.
+        touched: Ranges in which rows of tables changed.
+        cascades: Foreign keys that carry these changes on.
+    """
+
+    kept: KeptTables
+    memory: JobMemory
+    snapshots: Snapshots
+    returning: Set[TableName] = frozenset()
+    refusals: Mapping[TableName, Refusal] = field(default_factory=dict)
+    complete: Mapping[TableName, bool] = field(default_factory=dict)
+    gone: set[TableName] = field(default_factory=set)
+    tables: dict[TableName, KeptTable] = field(default_factory=dict)
+    parts: dict[TableName, list[IndexPart]] = field(default_factory=dict)
+    problems: list[tuple[TableName, Refusal]] = field(default_factory=list)
+    changes: list[ChangeStep] = field(default_factory=list)
+    links: list[tuple[TableName, TableName]] = field(default_factory=list)
+    touched: list[Touched] = field(default_factory=list)
+    cascades: list[Link] = field(default_factory=list)
+
+    def take_rows(self, row: Row) -> None:
+        """A row of the view `tables`: what a range has of one table."""
+        name = TableName(str(row["database"]), str(row["table"]))
+        start, end = position_of(row["start"]), position_of(row["end"])
+        counts = (cast("int", row[f"checked_{kind}"] or 0) for kind in ("updates", "deletes"))
+        self.touched.append(Touched(name, start, end, *counts))
+        problem = row.get("problem")
+        if problem is not None and not row["snapshot"] and self.find(name) is not None:
+            self.problems.append((name, _refusal(cast("Row", problem))))
+        if row["index"] is not None and self.find(name) is not None:
+            self.parts.setdefault(name, []).append(_part(row, end))
+
+    def find(self, name: TableName) -> KeptTable | None:
+        """The table of the job that has a name; None: there is none, or it was set aside."""
+        if name in self.memory.set_aside and name not in self.returning:
+            return None
+        if name not in self.tables:
+            table = self.kept.find(name)
+            if table is None:
+                return None
+            self.tables[name] = table
+            if name in self.returning or self.memory.waits(table):
+                self.snapshots.wait(name)
+        return self.tables[name]
+
+    def holds_rows(self, name: TableName) -> bool:
+        """Whether a table is one of the job's that has targets with its rows."""
+        table = self.find(name)
+        return table is not None and set(table.rule.modes) != {Mode.CHANGELOG}
+
+    def applies_cascades(self, name: TableName) -> bool:
+        """Whether what foreign keys do to a table is done in its targets."""
+        table = self.find(name)
+        return table is not None and table.rule.foreign_keys is OnCascade.APPLY
+
+    def takes_part(self, name: TableName, place: LogPlace) -> bool:
+        """Whether what is at a place of the log is done to a table."""
+        return name not in self.refusals and self.snapshots.is_live(name, place)
+
+    def take_keys(self) -> None:
+        """Behind the walk: tables that chunks are of say their keys, which shadows do not have."""
+        for name, parts in self.parts.items():
+            known = [part for part in parts if not part.snapshot or self.snapshots.key_of(part.snapshot) is not None]
+            self.parts[name] = [self._keyed(part) if part.snapshot else part for part in known]
+
+    def _keyed(self, part: IndexPart) -> IndexPart:
+        index = TableIndex.from_bytes(part.index).with_key(self.snapshots.key_of(part.snapshot) or ())
+        is_repair = self.snapshots.is_repair(part.snapshot)
+        if is_repair:
+            index = replace(index, snapshot="")
+        return replace(part, index=index.to_bytes(), is_repair=is_repair)
+
+    def complete_from(self, name: TableName, about: Sequence[ChangeStep]) -> int:
+        """From which step on a table is complete, if it is at the end of the batch."""
+        ends = [step.number for step in about if isinstance(step.change, SnapshotEnded)]
+        return max(ends, default=0)
+
+    def learned(self) -> Learned:
+        """What later batches have to know."""
+        for name in self.refusals:
+            self.snapshots.stop(name, "the table was set aside")
+        returned = frozenset(name for name in self.returning if name not in self.refusals)
+        waiting = frozenset(name for name in self.tables if not self.snapshots.is_live(name))
+        return Learned(frozenset(self.gone), self.complete, self.memory.scope, self.snapshots.tables, returned, waiting)
+
+    def known(self) -> list[TableName]:
+        """Tables of the job that exist, or existed, as far as that is known by now."""
+        names = dict.fromkeys((*self.parts, *self.tables, *(self.memory.written or ())))
+        return [name for name in names if self.find(name) is not None]
+
+
+def statements_of(rows: Sequence[Row]) -> list[tuple[DdlStatement, Row | None]]:
+    """The statements and the marks of snapshots in a batch, in log order; with a mark, what it says.
+
+    Args:
+        rows: Of the view `tables`.
+    """
+    found: list[tuple[DdlStatement, Row | None]] = []
+    for row in rows:
+        if row["database"] is None:
+            found += [(DdlStatement.from_row(one), None) for one in cast("Sequence[Row]", row["ddl"] or ())]
+            found += [(mark_statement(one), one) for one in cast("Sequence[Row]", row["marks"] or ())]
+    return sorted(found, key=lambda one: (one[0].position, one[0].event_no))
+
+
+def position_of(value: object) -> Position:
+    """A position out of a row."""
+    fields = cast("Mapping[str, int]", value)
+    return Position(fields["file_no"], fields["page"], fields["chunk"])
+
+
+def _part(row: Row, end: Position) -> IndexPart:
+    inserts, updates, deletes, size = (cast("int", row[name]) for name in ("inserts", "updates", "deletes", "bytes"))
+    snapshot = cast("str | None", row["snapshot"]) or ""
+    index = bytes(cast("bytes", row["index"]))
+    return IndexPart(position_of(row["start"]), end, index, inserts, updates, deletes, size, snapshot)
+
+
+def _refusal(problem: Row) -> Refusal:
+    error = named_error(str(problem["error"]))
+    assert error is not None, "the view gives errors with their names"
+    place = (position_of(problem["position"]), cast("int", problem["event_no"]))
+    return Refusal(place, cast("str | None", problem["gtid"]), error)

@@ -1,0 +1,1 @@
+"""Proof that a job's tables equal those of their server at a GTID, and repair of what differs."""

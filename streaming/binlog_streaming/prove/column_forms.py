@@ -1,0 +1,238 @@
+"""One form of bytes for the values of a column, in SQL and in Arrow: `column_form(column, kind)` -> `ColumnForm`.
+
+Equal values have equal bytes on both sides, and different ones different bytes:
+
+* numbers, times and dates as text, with all digits that the type has; a decimal without its point; FLOAT and DOUBLE as
+  the eight bytes of the double, which the servers give as a coordinate of a point;
+* text as UTF-8, whatever its character set is; bytes as they are; of what may be long, the MD5 of it.
+
+A target has null where a value is in no calendar (0000-00-00, a zero month), so such a value is NULL here as well.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog_format.rows.arrow_arrays import text_array
+from binlog_streaming.lake.row_values import comparable
+from binlog_streaming.prove.row_messages import digests_of
+from binlog_streaming.snapshot.sql_text import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from binlog_streaming.snapshot.source_table import SourceColumn
+
+    Values = Callable[[pa.Array], pa.Array]
+    Literal = Callable[[bytes], str]
+
+_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit"})
+_FLOATS = frozenset({"float", "double"})
+_TEXTS = frozenset({"char", "varchar", "tinytext", "text", "enum", "set"})
+_LONG_TEXTS = frozenset({"mediumtext", "longtext"})
+_BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "vector"})
+_LONG_BYTES = frozenset({"mediumblob", "longblob"})
+_ADDRESSES = {"uuid": 16, "inet4": 4, "inet6": 16}
+_SHAPES = frozenset(
+    {
+        *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"),
+        *("geometrycollection", "geomcollection"),
+    }
+)
+_TYPE = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?")
+_FRACTION = 6
+_MICROS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnForm:
+    """How values of a column become bytes.
+
+    Attributes:
+        name: Of the column, as the server has it.
+        sql: An expression that gives the bytes, or NULL.
+        values: From an array of the target's to text or bytes, or null.
+        literal: From the bytes of a value to SQL for it; None: the bytes do not tell it.
+    """
+
+    name: str
+    sql: str
+    values: Values
+    literal: Literal | None
+
+    @property
+    def part(self) -> str:
+        """SQL for what the column adds to a message."""
+        # As bytes whatever it is: otherwise the server takes the bytes of a double, beside text alone, for text.
+        return f"IFNULL(CONCAT(LENGTH({self.sql}), ':', CAST({self.sql} AS BINARY)), 'N')"
+
+
+def column_form(column: SourceColumn, kind: pa.DataType, *, is_mariadb: bool) -> ColumnForm | None:
+    """The form of a column; None: there is none, and it cannot be compared.
+
+    Args:
+        column: On the server.
+        kind: Of the target's column.
+        is_mariadb: The server is one of MariaDB.
+    """
+    found = _TYPE.match(column.column_type.lower())
+    if found is None:
+        return None
+    base, sql = found[1], quoted(column.name)
+    if base in _INTEGERS:
+        return ColumnForm(column.name, f"({sql} + 0)", _number_texts, _plain)
+    if base in _FLOATS:
+        return ColumnForm(column.name, f"SUBSTR(ST_AsBinary(POINT({sql}, 0)), 6, 8)", _double_bytes, _double)
+    if base == "decimal":
+        scale = int(found[3] or 0)
+        number = f"CAST({sql} AS DECIMAL({found[2]},{scale}))"  # ZEROFILL shows more digits
+        return ColumnForm(column.name, f"REPLACE({number}, '.', '')", _decimal_texts, partial(_decimal, scale))
+    if base in ("date", "datetime", "timestamp"):
+        return ColumnForm(column.name, _moment_sql(base, sql, int(found[2] or 0)), _moment_texts, _as_quoted)
+    if base == "time":
+        digits = int(found[2] or 0)
+        padding = _padding(digits) if pa.types.is_integer(kind) else ""
+        return ColumnForm(column.name, _padded(f"CAST({sql} AS CHAR)", padding), _time_texts, _as_quoted)
+    if base in _TEXTS | _LONG_TEXTS or base == "json":
+        return _text_form(column.name, base, sql, is_mariadb=is_mariadb)
+    if base in _BYTES | _LONG_BYTES:
+        return _bytes_form(column.name, base, sql)
+    if base in _ADDRESSES and pa.types.is_binary(kind):
+        return ColumnForm(column.name, f"CAST({sql} AS BINARY({_ADDRESSES[base]}))", _unchanged, _bytes)
+    if base in _ADDRESSES:
+        return ColumnForm(column.name, f"CAST({sql} AS CHAR)", _unchanged, _as_quoted)
+    if base in _SHAPES and pa.types.is_struct(kind):
+        return ColumnForm(column.name, f"UNHEX(MD5({sql}))", lambda array: digests_of(_shape_bytes(array)), None)
+    return None
+
+
+def _text_form(name: str, base: str, sql: str, *, is_mariadb: bool) -> ColumnForm:
+    if base == "json" and not is_mariadb:
+        text = f"CAST({sql} AS CHAR CHARACTER SET utf8mb4)"
+    else:
+        text = f"CONVERT({sql} USING utf8mb4)"
+    if base in _TEXTS:
+        return ColumnForm(name, text, _unchanged, _text)
+    return ColumnForm(name, f"UNHEX(MD5({text}))", digests_of, None)
+
+
+def _bytes_form(name: str, base: str, sql: str) -> ColumnForm:
+    if base in _BYTES:
+        return ColumnForm(name, sql, lambda array: comparable(array)[0], _bytes)
+    return ColumnForm(name, f"UNHEX(MD5({sql}))", digests_of, None)
+
+
+def _moment_sql(base: str, sql: str, digits: int) -> str:
+    text = f"CAST({sql} AS CHAR)"
+    if base == "timestamp":
+        zero = "0000-00-00 00:00:00" + (f".{'0' * digits}" if digits else "")
+        return _padded(f"NULLIF({text}, '{zero}')", _padding(digits))
+    last_day = f"DAY(LAST_DAY(CONCAT(LEFT({text}, 8), '01')))"
+    is_day = f"MONTH({sql}) > 0 AND DAY({sql}) > 0 AND (DAY({sql}) < 29 OR DAY({sql}) <= {last_day})"
+    return f"IF({is_day}, {_padded(text, _padding(digits) if base == 'datetime' else '')}, NULL)"
+
+
+def _padded(text: str, padding: str) -> str:
+    return f"CONCAT({text}, '{padding}')" if padding else text
+
+
+def _padding(digits: int) -> str:
+    # Of a fraction of a second, up to microseconds.
+    return ("" if digits else ".") + "0" * (_FRACTION - digits)
+
+
+def _plain(value: bytes) -> str:
+    return value.decode()
+
+
+def _decimal(scale: int, value: bytes) -> str:
+    digits = value.decode()
+    return f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits
+
+
+def _double(value: bytes) -> str:
+    return repr(float(np.frombuffer(value, "<f8")[0]))
+
+
+def _as_quoted(value: bytes) -> str:
+    return f"'{value.decode()}'"
+
+
+def _text(value: bytes) -> str:
+    return f"_utf8mb4 X'{value.hex()}'"
+
+
+def _bytes(value: bytes) -> str:
+    return f"X'{value.hex()}'"
+
+
+def _unchanged(array: pa.Array) -> pa.Array:
+    return array
+
+
+def _number_texts(array: pa.Array) -> pa.Array:
+    if pa.types.is_boolean(array.type):
+        array = array.cast(pa.int8())
+    return array.cast(pa.string())
+
+
+def _double_bytes(array: pa.Array) -> pa.Array:
+    doubles = array.cast(pa.float64())
+    valid = doubles.is_valid().to_numpy(zero_copy_only=False)
+    numbers = doubles.fill_null(0.0).to_numpy(zero_copy_only=False).astype("<f8")
+    places = np.arange(len(array) + 1, dtype=np.int32) * numbers.itemsize
+    return text_array(pa.binary(), places, numbers.view(np.uint8), valid)
+
+
+def _decimal_texts(array: pa.Array) -> pa.Array:
+    if pa.types.is_string(array.type):
+        return pc.replace_substring(array, ".", "")
+    scale = array.type.scale
+    # Arrow writes small decimals with an exponent, and whole numbers never.
+    whole = pa.Array.from_buffers(pa.decimal128(38, 0), len(array), array.buffers(), offset=array.offset)
+    texts = whole.cast(pa.string())
+    sign = pc.if_else(pc.starts_with(texts, "-"), "-", "")
+    digits = pc.utf8_lpad(pc.utf8_ltrim(texts, "-"), scale + 1, "0")
+    return pc.binary_join_element_wise(sign, digits, "")
+
+
+def _moment_texts(array: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("us", array.type.tz)).cast(pa.timestamp("us"))
+    return array.cast(pa.string())
+
+
+def _time_texts(array: pa.Array) -> pa.Array:
+    if not pa.types.is_integer(array.type):
+        return array
+    size = pc.abs(array)
+    sign = pc.if_else(pc.less(array, 0), "-", "")
+    seconds = pc.divide(size, _MICROS)
+    minutes = pc.divide(seconds, 60)
+    hours = pc.divide(minutes, 60)
+    rest = (
+        (hours, 2),
+        (pc.subtract(minutes, pc.multiply(hours, 60)), 2),
+        (pc.subtract(seconds, pc.multiply(minutes, 60)), 2),
+        (pc.subtract(size, pc.multiply(seconds, _MICROS)), _FRACTION),
+    )
+    hour, minute, second, fraction = (pc.utf8_lpad(part.cast(pa.string()), width, "0") for part, width in rest)
+    clock = pc.binary_join_element_wise(hour, minute, second, ":")
+    return pc.binary_join_element_wise(sign, pc.binary_join_element_wise(clock, fraction, "."), "")
+
+
+def _shape_bytes(array: pa.Array) -> pa.Array:
+    # As the servers keep it: the SRID, low byte first, then the WKB.
+    srid, wkb = array.flatten()
+    valid = srid.is_valid().to_numpy(zero_copy_only=False)
+    numbers = srid.fill_null(0).to_numpy(zero_copy_only=False).astype("<u4")
+    places = np.arange(len(array) + 1, dtype=np.int32) * numbers.itemsize
+    heads = text_array(pa.binary(), places, np.ascontiguousarray(numbers).view(np.uint8), valid)
+    return pc.binary_join_element_wise(heads, wkb.cast(pa.binary()), b"")

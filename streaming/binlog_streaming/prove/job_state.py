@@ -1,0 +1,118 @@
+"""How far a job has come with a table: `JobState(job).near(gtids, ...)` gives its target at the end of a batch."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import TableError
+from binlog_streaming.jobs.checkpoint import read_checkpoint
+from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.tables.standing import standing_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from binlog_connector.schema.definitions import TableName
+    from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_format.position import Position
+    from binlog_streaming.lake.target import Target
+    from binlog_streaming.prove.log_changes import LogChanges
+    from binlog_streaming.settings.model import Job, Mode
+
+PATIENCE_S = 300.0
+"""How long the job may stand still before it counts as stopped; a batch takes seconds, seldom minutes."""
+DISTANCE_MAX = 64 << 20
+"""Bytes of the log that the target may be away from the server's rows: what lies between is held in memory."""
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A target that has the log up to some place, and nothing after it.
+
+    Attributes:
+        target: As it was looked at; whoever has this closes it.
+        gtids: What of the log it has.
+    """
+
+    target: Target
+    gtids: GtidPoint
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """Looks at a job's checkpoint, and at its targets.
+
+    Attributes:
+        job: The settings.
+        changes: Reads its log.
+    """
+
+    job: Job
+    changes: LogChanges
+
+    def near(self, gtids: GtidPoint, table: TableName, mode: Mode, uri: str, on_wait: Callable[[str], None]) -> Reached:
+        """The target at the end of a batch, not far from *gtids*, before or after; waits until it is there.
+
+        A batch is in the checkpoint after all of it is in the tables. So a target whose last commit is of a batch that
+        was in the checkpoint before the look has all of the log up to that batch's end, and nothing of the next one.
+
+        Args:
+            gtids: Of the server's rows.
+            table: Whose target.
+            mode: What that holds.
+            uri: Where it is.
+            on_wait: Told how far the job is, while it is not there.
+
+        Raises:
+            TableError: `STANDS_ELSEWHERE`: the job does not go on. `OTHER_WRITER`, `SAME_TARGET`, `MODE_CHANGED`.
+            BinlogError: Checkpoint, log or target cannot be read.
+        """
+        state, known, since = state_of(self.job), "", time.monotonic()
+        place: Position | None = None
+        while True:
+            place = place or self.changes.end_of(gtids)
+            checkpoint = read_checkpoint(state)
+            offset = None if checkpoint is None else checkpoint.offset
+            why = f"more than {DISTANCE_MAX >> 20} MiB of the log away"
+            if checkpoint is not None and offset is not None and self._is_near(place, offset.position):
+                target = self._at_end_of(checkpoint.batch_id or 0, checkpoint.query_id, table, mode, uri)
+                if target is not None:
+                    return Reached(target, offset.gtid.advanced_by(offset.skip_gtid))
+                why = "the target has a part of the next batch already"
+            told = "the start of the log" if offset is None else str(offset.gtid or offset.position)
+            if told != known:
+                known, since = told, time.monotonic()
+            if time.monotonic() - since > PATIENCE_S:
+                raise TableError(
+                    "STANDS_ELSEWHERE",
+                    f"{table}: job {self.job.name} has come to {told}, and stood still for {PATIENCE_S:.0f} s; the "
+                    f"server's rows are those at {gtids}: {why}",
+                    hint="Let the job run meanwhile: binlog-stream run JOB.toml",
+                )
+            on_wait(told)
+            time.sleep(_POLL_S)
+
+    def _is_near(self, place: Position | None, position: Position) -> bool:
+        return place is not None and self.changes.distance(place, position) <= DISTANCE_MAX
+
+    def _at_end_of(self, batch_id: int, query_id: str, table: TableName, mode: Mode, uri: str) -> Target | None:
+        # None: the next batch is in it already, in part perhaps.
+        with contextlib.ExitStack() as opened:
+            target = opened.enter_context(contextlib.closing(sink_type(self.job.sink.format).at(self.job.sink, uri)))
+            standing = standing_of(target, self.job.sink.format, str(table), mode)
+            if standing is None or standing.owner != query_id:
+                owner = "nobody" if standing is None else f"query {standing.owner}"
+                raise TableError(
+                    "OTHER_WRITER",
+                    f"{table}: {uri} was made by {owner}; this checkpoint is of query {query_id}",
+                    hint="Give the job file whose checkpoint belongs to the tables",
+                )
+            if standing.batch_id is not None and standing.batch_id > batch_id:
+                return None
+            opened.pop_all()
+            return target

@@ -1,0 +1,181 @@
+"""What a part of the log does to the rows of one table: `LogChanges(job).after(gtids, others, table)`.
+
+Between the GTIDs at which the server's rows were read and those that the target has, changes lie in the log. Each puts
+an image of a row in the place of another one, so sums of hashes are brought from one place to the other by adding what
+comes and subtracting what goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_connector.metrics.lag import LagMeter
+from binlog_connector.schema.snapshot_marks import TableProved
+from binlog_connector.spark.options import SourceOptions
+from binlog_connector.spark.reading import make_decoding, make_view, open_watched, schemas_for
+from binlog_connector.spark.table_schemas import SchemaFile
+from binlog_format.errors import BinlogError
+from binlog_format.rows.images import ImageKind
+from binlog_format.search import end_of_gtids
+from binlog_streaming.jobs.record_keeper import RecordKeeper
+from binlog_streaming.lake.row_values import one_array
+from binlog_streaming.modes.aligned import aligned
+from binlog_streaming.modes.pieces import StepImages
+from binlog_streaming.plan.batch_plan import ChangeStep, RowsStep
+from binlog_streaming.plan.cascades import CascadeLog
+from binlog_streaming.plan.kept import KeptTables
+from binlog_streaming.plan.plan import plan_batch
+from binlog_streaming.settings.model import OnError
+from binlog_streaming.tables.part_pieces import part_pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from binlog_connector.following.watched import WatchedLog
+    from binlog_connector.schema.definitions import TableName
+    from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_format.position import Position
+    from binlog_streaming.modes.pieces import Piece
+    from binlog_streaming.plan.batch_plan import BatchPlan, Component
+    from binlog_streaming.plan.planning import Row
+    from binlog_streaming.settings.model import Job
+
+_COMING = (ImageKind.INSERT, ImageKind.UPDATE_AFTER)
+
+
+class DisturbedError(Exception):
+    """Between the two places the log has more of the table than changes of rows; its text says what."""
+
+
+class TableImages:
+    """Images of one table's rows.
+
+    Attributes:
+        signs: Of each 1 where its row comes, -1 where it goes.
+    """
+
+    def __init__(self, schema: pa.Schema, images: StepImages) -> None:
+        self._schema = schema
+        self._images = images
+        self._places = {name.casefold(): index for index, name in enumerate(schema.names)}
+        self.signs = np.where(np.isin(images.kinds, _COMING), 1, -1).astype(np.int64)
+
+    def column(self, name: str) -> pa.Array:
+        """Values of a column; the case of its name does not matter.
+
+        Raises:
+            DisturbedError: The images do not have it.
+        """
+        place = self._places.get(name.casefold())
+        if place is None:
+            raise DisturbedError(f"rows in the log have no column {name}")
+        return one_array(self._images.values(place, self._schema.field(place).type))
+
+
+class LogChanges:
+    """Reads the log of a job as the job does.
+
+    Args:
+        job: The settings.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._options = SourceOptions.parse({"path": job.source.path, **job.source_options()})
+
+    def end_of(self, gtids: GtidPoint) -> Position | None:
+        """Where *gtids* end in the log; None: it does not have all of them yet.
+
+        Raises:
+            BinlogError: The log cannot be read.
+        """
+        with open_watched(self._options) as watched:
+            end = end_of_gtids(watched.log, gtids)
+            return None if end.missing else end.position
+
+    def distance(self, one: Position, other: Position) -> int:
+        """Bytes of the log between two positions.
+
+        Raises:
+            BinlogError: The log cannot be read.
+        """
+        with contextlib.closing(LagMeter(self._options.path, self._options.format)) as meter:
+            return meter.size_between(*sorted((one, other)))
+
+    def after(self, gtids: GtidPoint, others: GtidPoint, table: TableName) -> TableImages | None:
+        """The images of a table's rows in groups that *others* cover, and *gtids* do not; None: there are none.
+
+        Raises:
+            DisturbedError: Images alone do not tell what becomes of the table.
+            BinlogError: The log cannot be read.
+        """
+        with open_watched(self._options) as watched:
+            plan = self._plan(list(self._rows(watched, gtids, others)))
+            component = next((one for one in plan.components if table in one.tables), None)
+            pieces = [] if component is None else self._pieces(component, table, watched)
+        if not pieces:
+            return None
+        schema, pieces = aligned(str(table), pieces, self._job.decoding())
+        images = StepImages(str(table), tuple(pieces))
+        if images.has_absent:
+            raise DisturbedError("row images in the log lack columns (binlog_row_image)")
+        return TableImages(schema, images)
+
+    def _rows(self, watched: WatchedLog, gtids: GtidPoint, others: GtidPoint) -> Iterator[Row]:
+        if not others.without(gtids):
+            return
+        start, end = watched.log.position_of(gtids), end_of_gtids(watched.log, others)
+        if start.position >= end.position:
+            return
+        path = self._job.source.schema_file
+        schemas = schemas_for(self._options, watched, start.position, SchemaFile.read(path) if path else None)
+        assert schemas is not None
+        view = make_view(
+            self._options, skip=start.taken, until=end.taken, decoding=make_decoding(self._options, schemas)
+        )
+        for batch in view.batches(schemas.observed(watched.log.committed_blocks(start.position, end.position))):
+            yield from batch.to_pylist()
+
+    def _plan(self, rows: list[Row]) -> BatchPlan:
+        keeper = RecordKeeper(self._job)
+        keeper.changes()
+        kept = KeptTables(self._job.tables, self._job.source.exclude_tables)
+        log = CascadeLog(self._job)
+        try:
+            return plan_batch(
+                rows,
+                self._job.decoding(),
+                kept,
+                keeper.look(),
+                on_error=OnError.SET_ASIDE,
+                fail_on_data_loss=True,
+                log=log,
+            )
+        except BinlogError as error:
+            raise DisturbedError(str(error)) from error
+
+    def _pieces(self, component: Component, table: TableName, watched: WatchedLog) -> list[Piece]:
+        if component.tables[table].set_aside is not None:
+            raise DisturbedError("the table cannot go on")
+        found: list[Piece] = []
+        decoding = self._job.decoding()
+        for step in component.steps:
+            if isinstance(step, RowsStep):
+                if step.table != table:
+                    continue
+                for part in step.parts:
+                    if part.snapshot:
+                        raise DisturbedError("a snapshot of the table brings rows")
+                    cut = (piece.between(step.after, step.before) for piece in part_pieces(part, watched.log, decoding))
+                    found += [piece for piece in cut if piece is not None]
+            elif isinstance(step, ChangeStep):
+                if table in step.tables and not isinstance(step.change, TableProved):
+                    raise DisturbedError(f"the table was changed at {step.statement.position}")
+            else:
+                raise DisturbedError("foreign keys change rows without a word in the log")
+        return sorted(found, key=lambda piece: piece.start())

@@ -1,0 +1,105 @@
+"""Rows as the bytes that the server makes of them in SQL, and their hashes: `messages_of`, `hashes_of`, `digests_of`.
+
+A message has the values of a row in the order of the columns: `N` for NULL, else the size in bytes, a colon, and the
+bytes that the column's form gives (`column_forms`). So two rows have the same message only if all values are the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.kernels import as_bytes, empty_bytes
+from binlog_format.rows.arrow_arrays import text_array
+from binlog_streaming.prove.md5_kernels import md5_of_each
+from binlog_streaming.prove.message_kernels import add_sizes, bucket_of_each, put_values
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_format.kernels import Bytes
+
+DIGEST_SIZE = 16
+
+
+class Messages(NamedTuple):
+    """Messages, one after the other.
+
+    Attributes:
+        data: Their bytes.
+        offsets: Where each begins, and the last one ends.
+    """
+
+    data: Bytes
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def texts(self) -> pa.Array:
+        """The same as an array of bytes."""
+        buffers = [None, pa.py_buffer(self.offsets), pa.py_buffer(self.data)]
+        return pa.Array.from_buffers(pa.large_binary(), len(self), buffers, 0)
+
+
+def messages_of(columns: Sequence[pa.Array], row_count: int) -> Messages:
+    """The message of each row.
+
+    Args:
+        columns: Text or bytes, as `ColumnForm.values` gives them.
+        row_count: How many rows there are.
+    """
+    parts = [_parts(column) for column in columns]
+    sizes = np.zeros(row_count, dtype=np.int64)
+    for valid, offsets, _ in parts:
+        add_sizes(valid, offsets, sizes)
+    ends = np.zeros(row_count + 1, dtype=np.int64)
+    np.cumsum(sizes, out=ends[1:])
+    places, data = ends[:-1].copy(), empty_bytes(int(ends[-1]))
+    for valid, offsets, values in parts:
+        put_values(valid, offsets, values, places, data)
+    return Messages(data, ends)
+
+
+def hashes_of(messages: Messages) -> NDArray[np.uint64]:
+    """The first eight bytes of each message's MD5, the first one highest: in SQL `CONV(LEFT(MD5(m), 16), 16, 10)`."""
+    halves = _digests(messages).reshape(-1, DIGEST_SIZE)[:, :8]
+    return np.ascontiguousarray(halves).view(">u8").reshape(-1).astype(np.uint64)
+
+
+def buckets_of(messages: Messages, count: int) -> NDArray[np.int64]:
+    """A number below *count* for each message: in SQL `CRC32(m) % count`."""
+    buckets = np.empty(len(messages), dtype=np.int64)
+    bucket_of_each(messages.data, messages.offsets, count, buckets)
+    return buckets
+
+
+def digests_of(array: pa.Array) -> pa.Array:
+    """The MD5 of each value of text or bytes, as bytes: in SQL `UNHEX(MD5(value))`; null stays null."""
+    valid, offsets, data = _parts(array)
+    digests = _digests(Messages(data, offsets))
+    places = np.arange(len(array) + 1, dtype=np.int32) * DIGEST_SIZE
+    return text_array(pa.binary(), places, digests, valid)
+
+
+def _digests(messages: Messages) -> Bytes:
+    digests = empty_bytes(DIGEST_SIZE * len(messages))
+    state, words, tail = np.zeros(4, np.uint64), np.zeros(16, np.uint64), empty_bytes(128)
+    md5_of_each(messages.data, messages.offsets, digests, state, words, tail)
+    return digests
+
+
+def _parts(array: pa.Array) -> tuple[NDArray[np.bool_], NDArray[np.int64], Bytes]:
+    # Which values are there; where each begins, and the last one ends; and the bytes.
+    large = array.cast(pa.large_binary())
+    _, offsets_buffer, data_buffer = large.buffers()
+    valid = large.is_valid().to_numpy(zero_copy_only=False)
+    if not len(large):
+        return valid, np.zeros(1, np.int64), empty_bytes(0)
+    offsets = np.frombuffer(offsets_buffer, np.int64)[large.offset : large.offset + len(large) + 1]
+    data = as_bytes(memoryview(data_buffer or b"")[int(offsets[0]) : int(offsets[-1])])  # kernels want to own it
+    return valid, offsets - offsets[0], data

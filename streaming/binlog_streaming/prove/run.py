@@ -1,0 +1,164 @@
+"""Prove the tables of a job, one after the other: `prove_job(server, job, tables)`."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import SchemaError, ServerError
+from binlog_streaming.jobs.checkpoint import read_checkpoint
+from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.plan.kept import KeptTables
+from binlog_streaming.prove.job_state import JobState
+from binlog_streaming.prove.log_changes import LogChanges
+from binlog_streaming.prove.repair import TableRepair
+from binlog_streaming.prove.table_proof import Outcome, ProofResult, TableProof
+from binlog_streaming.settings.model import Mode, TableFormat
+from binlog_streaming.snapshot.dialect import prepare_session
+from binlog_streaming.snapshot.job_tables import JobTables
+from binlog_streaming.snapshot.log_identity import check_is_writer
+from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
+from binlog_streaming.snapshot.rights import missing_rights
+from binlog_streaming.snapshot.server_checks import check_server
+from binlog_streaming.snapshot.server_tables import find_server_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from binlog_streaming.prove.read_view import Connect
+    from binlog_streaming.prove.table_proof import OnProgress
+    from binlog_streaming.server.session import ServerSession
+    from binlog_streaming.settings.model import Job
+    from binlog_streaming.snapshot.server_tables import ServerTable
+
+
+@dataclass(frozen=True, slots=True)
+class JobProof:
+    """What is needed to prove the tables of a job.
+
+    Attributes:
+        job: The settings.
+        connect: Makes a session on the server.
+        on_progress: Told of what is done.
+        on_result: Told of each target, as soon as it is known.
+        repairs: Rows that differ are brought back through the log.
+    """
+
+    job: Job
+    connect: Connect
+    on_progress: OnProgress
+    on_result: Callable[[ProofResult], None]
+    repairs: bool = False
+
+    def prove(self, tables: str | None = None) -> list[ProofResult]:
+        """Compare all targets, and let the log say which are equal.
+
+        Args:
+            tables: Only these tables of the job: regular expressions on `database.table`.
+
+        Raises:
+            ServerError: `VERSION`, `SETTINGS`, `OTHER_SERVER`, `DENIED`, or what else the server answered.
+            SchemaError: `TABLE_NOT_FOUND`: the server shows no table that is asked for.
+            BinlogError: Log, checkpoint or targets cannot be read.
+        """
+        with self.connect() as session:
+            check_server(session)
+            check_is_writer(session, self.job.source.path, self.job.source.format)
+            found = find_server_tables(session, self.job, tables)
+            of_job = JobTables(self.job)
+            unseen = of_job.unseen([table.name for table in found], tables)
+            if not found and not unseen:
+                hint = "See [[tables]] and --tables"
+                reason = "the server shows no table that is asked for"
+                raise SchemaError("TABLE_NOT_FOUND", reason, at=session.place, hint=hint)
+            _check_rights(session, found)
+            prepare_session(session)
+            results = [
+                self._told(
+                    ProofResult(name, Mode.MIRROR, Outcome.NOT_COMPARED, "the server does not show such a table")
+                )
+                for name in unseen
+            ]
+            for table in found:
+                # All targets first: after a repair the log has more of the table than changes.
+                proved = [self._prove(session, table, mode, of_job) for mode in table.rule.modes]
+                results += [self._told(one) for one in (_repaired(session, table, proved) if self.repairs else proved)]
+            return results
+
+    def _prove(self, session: ServerSession, table: ServerTable, mode: Mode, of_job: JobTables) -> ProofResult:
+        obstacle = self._obstacle(table, mode, of_job)
+        if obstacle is not None:
+            return ProofResult(str(table.name), mode, *obstacle)
+        kept = KeptTables(self.job.tables, self.job.source.exclude_tables).find(table.name)
+        assert kept is not None, "a rule selects it"
+        uri = kept.uri(self.job.sink.directory, mode)
+        proof = TableProof(
+            JobState(self.job, LogChanges(self.job)), table, mode, uri, session, self.connect, self.on_progress
+        )
+        result = proof.prove()
+        if result.outcome is Outcome.EQUAL and result.forms is not None and not result.forms.unknown:
+            self._note(session, table, result)
+        return result
+
+    def _obstacle(self, table: ServerTable, mode: Mode, of_job: JobTables) -> tuple[Outcome, str] | None:
+        if mode is Mode.CHANGELOG:
+            return Outcome.EXEMPT, "a changelog holds changes, not the rows of the table"
+        if table.rule.where is not None:
+            return Outcome.EXEMPT, "its rule has where: the target holds some of the rows"
+        if self.job.sink.format is TableFormat.PARQUET:
+            return Outcome.EXEMPT, "plain Parquet files may go while they are read"
+        refusal = table.refusal("FULL")
+        if refusal is not None:
+            return Outcome.EXEMPT, refusal
+        if of_job.is_set_aside(table.name):
+            return Outcome.NOT_COMPARED, "the job has set it aside, or cannot use its snapshot (binlog-stream check)"
+        if not of_job.is_complete(table.name):
+            return Outcome.NOT_COMPARED, "it is not complete in the job: binlog-stream snapshot brings its earlier rows"
+        return None
+
+    def _note(self, session: ServerSession, table: ServerTable, result: ProofResult) -> None:
+        # The job reads it in its log, and states it from there on.
+        checkpoint = read_checkpoint(state_of(self.job))
+        assert checkpoint is not None, "its tables have come somewhere"
+        detail = {"query": checkpoint.query_id, "mode": str(result.mode), "through": result.gtids}
+        marks = MarksTable(session)
+        marks.create()
+        marks.insert(
+            Mark(
+                str(uuid.uuid4()),
+                MarkKind.PROOF,
+                (table.source.schema, table.source.name),
+                "",
+                NO_CHUNK,
+                result.rows,
+                detail,
+            )
+        )
+
+    def _told(self, result: ProofResult) -> ProofResult:
+        self.on_result(result)
+        return result
+
+
+def _repaired(session: ServerSession, table: ServerTable, results: Sequence[ProofResult]) -> list[ProofResult]:
+    """Bring back what differs in any target of a table: rows in the log are for all of them."""
+    forms = next((one.forms for one in results if one.outcome is Outcome.DIFFERENT and one.forms is not None), None)
+    if forms is None:
+        return list(results)
+    keys = sorted({difference.key for one in results for difference in one.differences})
+    repair = TableRepair(session, table, forms)
+    obstacle = repair.obstacle(keys)
+    if obstacle is None:
+        told = f"repair: {len(keys):,} keys, {repair.repair(keys):,} rows are in the log; the job applies them"
+    else:
+        told = f"not repaired: {obstacle}; binlog-stream snapshot takes the table again"
+    return [replace(one, repair=told) if one.outcome is Outcome.DIFFERENT else one for one in results]
+
+
+def _check_rights(session: ServerSession, tables: tuple[ServerTable, ...]) -> None:
+    missing = missing_rights(session, [table.source for table in tables])
+    if missing:
+        account = session.value("SELECT CURRENT_USER()")
+        grants = "; ".join(f"GRANT {right} TO {account}" for right in missing)
+        raise ServerError("DENIED", f"missing rights: {', '.join(missing)}", at=session.place, hint=grants)

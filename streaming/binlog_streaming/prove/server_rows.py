@@ -1,0 +1,121 @@
+"""What the server computes of a table's rows: `ServerRows` gives sums by bucket, and the rows of some buckets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.errors import ServerError
+from binlog_streaming.prove.key_texts import key_condition
+from binlog_streaming.prove.row_sums import BUCKETS, Rows, Sums
+from binlog_streaming.snapshot.chunk_sql import bound_statement, chunk_source
+from binlog_streaming.snapshot.marks import Bounds
+from binlog_streaming.snapshot.sql_text import table_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from binlog_streaming.prove.table_forms import TableForms
+    from binlog_streaming.server.session import ServerSession
+    from binlog_streaming.snapshot.source_table import SourceTable
+
+CHUNK_ROWS = 100_000
+"""Rows of a statement: about a second of the server's time, so that progress is seen and an interrupt soon heeded."""
+_KEYS_IN_STATEMENT = 200
+_TOO_LONG = 10**25
+"""What a row counts that is too long for the server: more than the sum of all others in a statement can be."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRows:
+    """The rows that a transaction sees.
+
+    Attributes:
+        session: With a read view.
+        table: Which one.
+        forms: Which columns, and how.
+    """
+
+    session: ServerSession
+    table: SourceTable
+    forms: TableForms
+
+    def sums(self, on_rows: Callable[[int], None]) -> Sums:
+        """Counts and sums of hashes by bucket; *on_rows* is told of rows as they are summed.
+
+        Raises:
+            ServerError: `TABLE_REFUSED`: a row is longer than `max_allowed_packet`; or what else the server answered.
+        """
+        found = Sums.empty()
+        hashed = f"CAST({_hash(self.forms.row_sql)} AS UNSIGNED)"
+        asked = f"{self._bucket} AS bucket, COUNT(*), SUM(IFNULL({hashed}, {_TOO_LONG}))"
+        for bounds in self._chunks():
+            rows = self.session.rows(f"SELECT {asked} FROM {chunk_source(self.table, bounds)} GROUP BY bucket")
+            for bucket, count, total in rows:
+                if int(total) >= _TOO_LONG:
+                    reason = f"{self.table.full_name}: rows are longer than max_allowed_packet: they cannot be compared"
+                    hint = "Set max_allowed_packet of the server to 1G for a while"
+                    raise ServerError("TABLE_REFUSED", reason, at=self.session.place, hint=hint)
+                found.add(int(bucket), int(count), int(total))
+            on_rows(sum(int(count) for _, count, _ in rows))
+        return found
+
+    def rows_of(self, buckets: Sequence[int]) -> Rows:
+        """The rows of some buckets.
+
+        Raises:
+            ServerError: What the server answered.
+        """
+        wanted = ", ".join(map(str, buckets))
+        asked = f"SELECT CAST({self.forms.key_sql} AS BINARY), CAST({_hash(self.forms.row_sql)} AS UNSIGNED)"
+        source = f"{table_sql(self.table.schema, self.table.name)} WHERE {self._bucket} IN ({wanted})"
+        return _rows(self.session.rows(f"{asked} FROM {source}"))
+
+    def columns_of(self, keys: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
+        """Of the rows with some keys the hash of each column's part of the message.
+
+        Raises:
+            ServerError: What the server answered.
+        """
+        hashes = ", ".join(f"CAST({_hash(form.part)} AS UNSIGNED)" for form in self.forms.columns)
+        asked = f"SELECT CAST({self.forms.key_sql} AS BINARY), {hashes}"
+        source, found = table_sql(self.table.schema, self.table.name), {}
+        for start in range(0, len(keys), _KEYS_IN_STATEMENT):
+            some = keys[start : start + _KEYS_IN_STATEMENT]
+            condition = " OR ".join(f"({key_condition(self.forms.key_columns, key)})" for key in some)
+            for key, *values in self.session.rows(f"{asked} FROM {source} WHERE {condition}"):
+                found[bytes(key)] = tuple(map(int, values))
+        return found
+
+    @property
+    def _bucket(self) -> str:
+        return f"CRC32({self.forms.key_sql}) % {BUCKETS}"
+
+    def _chunks(self) -> Iterator[Bounds]:
+        key, after = self.table.key, None
+        if key is None:
+            yield Bounds(None, None)
+            return
+        while True:
+            rows = self.session.rows(bound_statement(self.table, key, after, CHUNK_ROWS))
+            through = tuple(_text(value) for value in rows[0]) if rows else None
+            yield Bounds(after, through)
+            if through is None:
+                return
+            after = through
+
+
+def _hash(message: str) -> str:
+    return f"CONV(LEFT(MD5({message}), 16), 16, 10)"
+
+
+def _rows(rows: Sequence[tuple[bytes, int]]) -> Rows:
+    keys = pa.array([bytes(key) for key, _ in rows], pa.large_binary())
+    return Rows(keys, np.array([int(value) for _, value in rows], np.uint64), np.ones(len(rows), np.int64))
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,303 @@
+"""The proof of one target: `TableProof(...).prove()` -> `ProofResult`.
+
+The server sums its rows as of some GTIDs, P. The target is read at the end of a batch, E. What the log has between the
+two is added to the server's sums, and then both are those of E (docs/decisions/0026).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.errors import ServerError, TableError
+from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.target import KEYS_PROPERTY, split_keys
+from binlog_streaming.prove.differences import Difference, Kind, find_differences
+from binlog_streaming.prove.log_changes import DisturbedError
+from binlog_streaming.prove.read_view import read_view
+from binlog_streaming.prove.row_sums import Rows
+from binlog_streaming.prove.server_rows import ServerRows
+from binlog_streaming.prove.table_forms import table_forms
+from binlog_streaming.prove.target_rows import TargetRows
+from binlog_streaming.server.failures import TABLE_CHANGED
+from binlog_streaming.snapshot.source_table import read_table
+from binlog_streaming.snapshot.sql_text import table_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_streaming.lake.target import Target
+    from binlog_streaming.prove.job_state import JobState, Reached
+    from binlog_streaming.prove.read_view import Connect
+    from binlog_streaming.prove.row_sums import Sums
+    from binlog_streaming.prove.table_forms import TableForms
+    from binlog_streaming.server.session import ServerSession
+    from binlog_streaming.settings.model import Mode
+    from binlog_streaming.snapshot.server_tables import ServerTable
+
+    OnProgress = Callable[["ProofProgress"], None]
+
+TRIES = 5
+"""How often a table is begun anew that is altered meanwhile."""
+ROWS_MAX = 500_000
+"""Rows of differing buckets that are looked at one by one, on either side: about 100 MB."""
+COLUMNS_MAX = 1_000
+"""Different rows of which it is told in what columns they differ."""
+
+
+class Outcome(StrEnum):
+    """What became of a proof."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    NOT_COMPARED = "not compared"
+    """As it is now it cannot be: it is incomplete, say."""
+    EXEMPT = "cannot be compared"
+    """Not as the job is set: its target does not hold the rows of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProofProgress:
+    """How far a proof is.
+
+    Attributes:
+        table: `database.table`.
+        mode: What the target holds.
+        doing: `server`, `target`, or `job`: it waits for the job.
+        rows: So far.
+        row_estimate: How many there are, about.
+        job_at: Where the job is.
+    """
+
+    table: str
+    mode: Mode
+    doing: str
+    rows: int = 0
+    row_estimate: int = 0
+    job_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProofResult:
+    """What a proof has found.
+
+    Attributes:
+        table: `database.table`.
+        mode: What the target holds.
+        outcome: Whether it is the same.
+        reason: Why it was not compared, or cannot be the same.
+        gtids: Up to where in the log this is true.
+        rows: The server's.
+        held_rows: The target's.
+        forms: Which columns were compared.
+        differences: Rows that differ, as far as they were looked at.
+        is_partial: There are more of them.
+        repair: What was done about them; empty: nothing.
+    """
+
+    table: str
+    mode: Mode
+    outcome: Outcome
+    reason: str = ""
+    gtids: str = ""
+    rows: int = 0
+    held_rows: int = 0
+    forms: TableForms | None = None
+    differences: tuple[Difference, ...] = ()
+    is_partial: bool = False
+    repair: str = ""
+
+    def count(self, kind: Kind) -> int:
+        """How many rows differ so."""
+        return sum(one.kind is kind for one in self.differences)
+
+
+@dataclass(slots=True)
+class TableProof:
+    """Compares one target with its table on the server.
+
+    Attributes:
+        state: How far the job is.
+        table: On the server.
+        mode: What the target holds.
+        uri: Where it is.
+        session: On the server.
+        connect: Makes another one.
+        on_progress: Told of what is done.
+    """
+
+    state: JobState
+    table: ServerTable
+    mode: Mode
+    uri: str
+    session: ServerSession
+    connect: Connect
+    on_progress: OnProgress
+
+    def prove(self) -> ProofResult:
+        """Compare; begins anew where the table is altered meanwhile.
+
+        Raises:
+            ServerError: What the server answered.
+            BinlogError: Log, checkpoint or target cannot be read.
+        """
+        disturbed = ""
+        for _ in range(TRIES):
+            try:
+                with self._opened() as target:
+                    return self._prove_once(target)
+            except DisturbedError as error:
+                disturbed = str(error)
+        return self._not_compared(f"it was changed in each of {TRIES} tries, at last: {disturbed}")
+
+    def _prove_once(self, target: Target) -> ProofResult:
+        properties = target.properties()
+        if properties is None:
+            return self._not_compared("the job has not made its target yet")
+        with self._view() as gtids:
+            source = read_table(self.session, *self.table.name)
+            keys = split_keys(properties.get(KEYS_PROPERTY, ""))
+            schema, is_mariadb = target.schema(), self.session.version.is_mariadb
+            forms = table_forms(source, schema, self.table.rule, keys, is_mariadb=is_mariadb)
+            if not forms.columns:
+                return self._not_compared("none of its columns can be compared")
+            server = ServerRows(self.session, source, forms)
+            expected = server.sums(self._counter("server"))
+            reached = self.state.near(
+                gtids, self.table.name, self.mode, self.uri, lambda place: self._tell("job", job_at=place)
+            )
+            with contextlib.closing(reached.target) as now:
+                _check_columns(schema, now.schema(), forms)
+                held_rows = TargetRows(now, self.mode, self.table.rule, forms)
+                held = held_rows.sums(self._counter("target"))
+                later, buckets = self._later_rows(gtids, reached, forms)
+                expected.add_rows(later, buckets)
+                return self._result(server, held_rows, (expected, held), str(reached.gtids), (later, buckets))
+
+    def _result(
+        self,
+        server: ServerRows,
+        target: TargetRows,
+        sums: tuple[Sums, Sums],
+        gtids: str,
+        later: tuple[Rows, NDArray[np.int64]],
+    ) -> ProofResult:
+        expected, held = sums
+        forms = server.forms
+        result = ProofResult(
+            str(self.table.name),
+            self.mode,
+            Outcome.EQUAL,
+            gtids=gtids,
+            rows=expected.row_count,
+            held_rows=held.row_count,
+            forms=forms,
+        )
+        if forms.missing and result.rows:
+            reason = f"the target lacks columns: {', '.join(forms.missing)}"
+            result = replace(result, outcome=Outcome.DIFFERENT, reason=reason)
+        differing = expected.differing(held)
+        if not differing:
+            return result
+        chosen = _up_to(ROWS_MAX, differing, np.maximum(expected.counts, held.counts))
+        rows, buckets = later
+        wanted = Rows.joined([server.rows_of(chosen), rows.where(np.isin(buckets, chosen))])
+        differences = find_differences(wanted, target.rows_of(chosen))
+        if forms.key_columns:
+            touched = set(rows.keys.to_pylist())
+            differences = _with_columns(differences, server, target, chosen, touched)
+        return replace(
+            result,
+            outcome=Outcome.DIFFERENT,
+            differences=tuple(differences),
+            is_partial=len(chosen) < len(differing),
+        )
+
+    def _later_rows(self, gtids: GtidPoint, reached: Reached, forms: TableForms) -> tuple[Rows, NDArray[np.int64]]:
+        # The target is after the server's rows as a rule, of some domains perhaps before them.
+        parts = [(Rows.joined([]), np.empty(0, np.int64))]
+        for sign, low, high in ((1, gtids, reached.gtids), (-1, reached.gtids, gtids)):
+            images = self.state.changes.after(low, high, self.table.name)
+            if images is not None:
+                parts.append(forms.rows(images.column, sign * images.signs))
+        return Rows.joined([rows for rows, _ in parts]), np.concatenate([buckets for _, buckets in parts])
+
+    @contextlib.contextmanager
+    def _view(self) -> Iterator[GtidPoint]:
+        source = self.table.source
+        with read_view(self.session, source, self.connect) as gtids:
+            try:
+                # ALTER TABLE waits from here on.
+                self.session.execute(f"SELECT 1 FROM {table_sql(source.schema, source.name)} LIMIT 0")
+            except ServerError as error:
+                if f"(error {TABLE_CHANGED})" in error.reason:
+                    raise DisturbedError("the table was altered") from error
+                raise
+            yield gtids
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Target]:
+        sink = self.state.job.sink
+        factory = sink_type(sink.format)
+        with contextlib.closing(factory.at(sink, self.uri)) as target:
+            try:
+                yield target
+            except (*factory.write_errors, OSError, pa.ArrowException) as error:
+                raise TableError(
+                    "WRITE_FAILED",
+                    f"{self.table.name}: {self.uri} cannot be read: {str(error).strip().partition(chr(10))[0]}",
+                    hint="sink.retention says how long older versions can be read; start again",
+                ) from error
+
+    def _not_compared(self, reason: str) -> ProofResult:
+        return ProofResult(str(self.table.name), self.mode, Outcome.NOT_COMPARED, reason)
+
+    def _counter(self, doing: str) -> Callable[[int], None]:
+        total = 0
+
+        def count(rows: int) -> None:
+            nonlocal total
+            total += rows
+            self._tell(doing, rows=total)
+
+        return count
+
+    def _tell(self, doing: str, *, rows: int = 0, job_at: str = "") -> None:
+        estimate = self.table.row_estimate
+        self.on_progress(ProofProgress(str(self.table.name), self.mode, doing, rows, estimate, job_at))
+
+
+def _check_columns(before: pa.Schema, now: pa.Schema, forms: TableForms) -> None:
+    if any(name not in now.names or now.field(name).type != before.field(name).type for name in forms.names):
+        raise DisturbedError("columns of the target changed")
+
+
+def _up_to(rows_max: int, buckets: list[int], counts: NDArray[np.int64]) -> list[int]:
+    """The first buckets that together have no more rows than that; at least one."""
+    totals = np.cumsum(counts[buckets])
+    return buckets[: max(1, int(np.searchsorted(totals, rows_max, side="right")))]
+
+
+def _with_columns(
+    differences: list[Difference], server: ServerRows, target: TargetRows, buckets: list[int], touched: set[bytes]
+) -> list[Difference]:
+    # What the log changed meanwhile is not looked at: the server has other values of it by now.
+    asked = [one.key for one in differences if one.kind is Kind.DIFFERENT and one.key not in touched][:COLUMNS_MAX]
+    if not asked:
+        return differences
+    expected, held = server.columns_of(asked), target.columns_of(buckets, set(asked))
+    names = [form.name for form in server.forms.columns]
+    told = {
+        key: tuple(name for name, one, other in zip(names, expected[key], held[key], strict=True) if one != other)
+        for key in asked
+        if key in expected and key in held
+    }
+    return [replace(one, columns=told.get(one.key, ())) for one in differences]

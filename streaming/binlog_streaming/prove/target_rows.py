@@ -1,0 +1,90 @@
+"""The rows that a target holds of its source table as it is: `TargetRows(target, mode, rule)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_format.rows.arrow_arrays import mask_array
+from binlog_streaming.modes.mode_columns import DELETED, IS_CURRENT
+from binlog_streaming.prove.row_sums import BUCKETS, Rows, Sums
+from binlog_streaming.settings.model import Deletes, Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from binlog_streaming.lake.target import Target
+    from binlog_streaming.prove.table_forms import TableForms
+    from binlog_streaming.settings.model import TableRule
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRows:
+    """Rows of a target at one version; superseded versions of rows and deleted ones are left out.
+
+    Attributes:
+        target: As of the version.
+        mode: What it holds.
+        rule: What the job says of the table.
+        forms: Which columns are compared.
+    """
+
+    target: Target
+    mode: Mode
+    rule: TableRule
+    forms: TableForms
+
+    def sums(self, on_rows: Callable[[int], None]) -> Sums:
+        """Counts and sums of hashes by bucket; *on_rows* is told of rows as they are summed."""
+        found = Sums.empty()
+        for batch in self._batches():
+            found.add_rows(*self._rows(batch))
+            on_rows(batch.num_rows)
+        return found
+
+    def rows_of(self, wanted: Sequence[int]) -> Rows:
+        """The rows of some buckets."""
+        chosen = np.zeros(BUCKETS, np.bool_)
+        chosen[list(wanted)] = True
+        parts = []
+        for batch in self._batches():
+            rows, buckets = self._rows(batch)
+            parts.append(rows.where(chosen[buckets]))
+        return Rows.joined(parts)
+
+    def columns_of(self, wanted: Sequence[int], keys: set[bytes]) -> dict[bytes, tuple[int, ...]]:
+        """Of the rows with some keys, in some buckets, the hash of each column's part of the message."""
+        chosen = np.zeros(BUCKETS, np.bool_)
+        chosen[list(wanted)] = True
+        found: dict[bytes, tuple[int, ...]] = {}
+        for batch in self._batches():
+            rows, buckets = self._rows(batch)
+            numbers = [
+                number
+                for number, key in zip(
+                    np.flatnonzero(chosen[buckets]).tolist(), rows.where(chosen[buckets]).keys.to_pylist(), strict=True
+                )
+                if key in keys
+            ]
+            few = batch.take(numbers) if numbers else batch.slice(0, 0)
+            hashes = self.forms.column_hashes(few.column, few.num_rows)
+            for place, number in enumerate(numbers):
+                found[rows.keys[number].as_py()] = tuple(int(values[place]) for values in hashes)
+        return found
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for batch in self.target.read():
+            if self.mode is Mode.SCD2:
+                yield batch.filter(batch.column(IS_CURRENT))
+            elif self.rule.deletes is Deletes.MARK:
+                deleted = batch.column(DELETED).fill_null(False).to_numpy(zero_copy_only=False)
+                yield batch.filter(mask_array(~deleted))
+            else:
+                yield batch
+
+    def _rows(self, batch: pa.RecordBatch) -> tuple[Rows, np.ndarray]:
+        return self.forms.rows(batch.column, np.ones(batch.num_rows, np.int64))

@@ -1,0 +1,1 @@
+"""A live database server: its address, its password, and sessions on it."""

@@ -1,0 +1,227 @@
+"""A session on a live server, with named errors: `connect(address, credentials)` -> `ServerSession`."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pymysql
+from pymysql.constants import CLIENT
+from pymysql.cursors import Cursor
+
+from binlog_format.errors import ServerError
+from binlog_format.position import Place
+from binlog_streaming.server.address import ServerAddress, SslMode
+from binlog_streaming.server.failures import named_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from binlog_streaming.server.credentials import Credentials
+
+    Row = tuple[Any, ...]
+
+_CONNECT_SECONDS = 10
+_PROGRAM = "binlog-stream"
+_VERSION = re.compile(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerVersion:
+    """What a server is.
+
+    Attributes:
+        text: What it calls itself.
+        is_mariadb: MariaDB; else MySQL.
+        number: Such as (10, 11, 19).
+    """
+
+    text: str
+    is_mariadb: bool
+    number: tuple[int, int, int]
+
+    @staticmethod
+    def parse(text: str) -> ServerVersion:
+        """Read `SELECT VERSION()`."""
+        found = _VERSION.match(text)
+        number = (int(found[1]), int(found[2]), int(found[3])) if found else (0, 0, 0)
+        return ServerVersion(text, "mariadb" in text.lower(), number)
+
+    def __str__(self) -> str:
+        return self.text if self.is_mariadb else f"MySQL {self.text}"
+
+
+class ServerSession:
+    """A connection, in autocommit, with text as UTF-8 and times in UTC; `with` closes it.
+
+    A statement that failed leaves the session as it was; after `UNREACHABLE` it can only be closed.
+
+    Attributes:
+        address: Of the server.
+        version: What the server is.
+    """
+
+    def __init__(self, connection: pymysql.connections.Connection, address: ServerAddress) -> None:
+        self._connection = connection
+        self.address = address
+        self.version = ServerVersion.parse(str(self.value("SELECT VERSION()")))
+
+    def __enter__(self) -> ServerSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def connection(self) -> pymysql.connections.Connection:
+        """The client library's own, for `raw_rows`."""
+        return self._connection
+
+    @property
+    def place(self) -> Place:
+        """The server's address, for errors."""
+        return Place(str(self.address))
+
+    def execute(self, statement: str, *values: object) -> int:
+        """Run a statement and return how many rows it changed or gave; *values* stand for `%s` in it.
+
+        Raises:
+            ServerError: What the server answered.
+        """
+        with self.named_errors():
+            return self.try_execute(statement, *values)
+
+    def rows(self, statement: str, *values: object) -> list[Row]:
+        """Rows of a query, all at once.
+
+        Raises:
+            ServerError: What the server answered.
+        """
+        with self.named_errors():
+            return self.try_rows(statement, *values)
+
+    def dict_rows(self, statement: str) -> list[dict[str, Any]]:
+        """Rows of a query whose columns depend on the server's version, by their names in lower case.
+
+        Raises:
+            ServerError: What the server answered.
+        """
+        with self.named_errors(), self._connection.cursor(Cursor) as cursor:
+            cursor.execute(statement)
+            names = [str(column[0]).lower() for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def value(self, statement: str, *values: object) -> Any:
+        """The first column of the first row of a query; None: it has no row.
+
+        Raises:
+            ServerError: What the server answered.
+        """
+        rows = self.rows(statement, *values)
+        return rows[0][0] if rows else None
+
+    def variable(self, name: str) -> str | None:
+        """A global variable as text; None: the server does not have it."""
+        rows = self.rows("SHOW GLOBAL VARIABLES LIKE %s", name.replace("_", r"\_"))
+        return str(rows[0][1]) if rows else None
+
+    def try_execute(self, statement: str, *values: object) -> int:
+        """`execute` for callers that decide by the error's number.
+
+        Raises:
+            pymysql.MySQLError: What the server answered.
+        """
+        with self._connection.cursor(Cursor) as cursor:
+            return int(cursor.execute(statement, values or None))
+
+    def try_rows(self, statement: str, *values: object) -> list[Row]:
+        """`rows` for callers that decide by the error's number.
+
+        Raises:
+            pymysql.MySQLError: What the server answered.
+        """
+        with self._connection.cursor(Cursor) as cursor:
+            cursor.execute(statement, values or None)
+            return list(cursor.fetchall())
+
+    def try_script(self, statements: Sequence[str]) -> list[int]:
+        """Run statements one after the other in one turn of the network; how many rows each changed or gave.
+
+        After the first one that fails none is run.
+
+        Raises:
+            pymysql.MySQLError: What the server answered.
+        """
+        with self._connection.cursor(Cursor) as cursor:
+            counts = [int(cursor.execute("; ".join(statements)))]
+            while cursor.nextset():
+                counts.append(int(cursor.rowcount))
+            return counts
+
+    def filled(self, statement: str, *values: object) -> str:
+        """A statement with *values* in the place of its `%s`, quoted."""
+        with self._connection.cursor(Cursor) as cursor:
+            return str(cursor.mogrify(statement, values))
+
+    @contextlib.contextmanager
+    def named_errors(self) -> Iterator[None]:
+        """Turn what the client library raises into a `ServerError`."""
+        try:
+            yield
+        except pymysql.MySQLError as error:
+            raise named_error(error, str(self.address)) from error
+
+    def roll_back(self) -> None:
+        """End a transaction without a trace; of a lost connection the server does it."""
+        with contextlib.suppress(pymysql.MySQLError):
+            self._connection.rollback()
+
+    def close(self) -> None:
+        """Let the server go; what was not committed is rolled back there."""
+        with contextlib.suppress(pymysql.MySQLError):
+            self._connection.close()
+
+
+def connect(address: ServerAddress, credentials: Credentials) -> ServerSession:
+    """Open a session.
+
+    Raises:
+        ServerError: `UNREACHABLE`, `TLS`, `AUTHENTICATION`, or whatever else the server answered.
+    """
+    try:
+        connection = pymysql.connect(
+            host=address.host,
+            port=address.port,
+            unix_socket=address.socket,
+            user=credentials.user,
+            password=credentials.password.encode(),
+            charset="utf8mb4",
+            autocommit=True,
+            connect_timeout=_CONNECT_SECONDS,
+            program_name=_PROGRAM,
+            client_flag=CLIENT.MULTI_STATEMENTS,
+            ssl=address.tls_context(),
+            ssl_disabled=address.ssl_mode is SslMode.DISABLED,
+        )
+    except pymysql.MySQLError as error:
+        # Without its cause: the client library's frames hold the password, and tools that show frames would too.
+        raise named_error(error, str(address)) from None
+    try:
+        session = ServerSession(connection, address)
+        _check_tls(session)
+        session.execute("SET SESSION time_zone = '+00:00'")
+    except BaseException:
+        connection.close()
+        raise
+    return session
+
+
+def _check_tls(session: ServerSession) -> None:
+    # A server without TLS is refused here too, whatever the client library does about it.
+    if session.address.tls_context() is None:
+        return
+    if not session.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'")[0][1]:
+        mode = session.address.ssl_mode
+        raise ServerError("TLS", f"the connection is not encrypted, and ssl-mode={mode} asks for it", at=session.place)

@@ -1,0 +1,97 @@
+"""What a job is whose source is a structured log: `EventTablesJob`; its sink is that of `model.Job`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from binlog_format.views.logs.event_filter import SourceRules
+from binlog_streaming.settings.model import Metrics, Section, Sink, source_options
+
+
+class Arguments(StrEnum):
+    """What becomes of the arguments of events."""
+
+    JSON = "json"
+    """One column of text: events of all sources fit into one table."""
+    COLUMNS = "columns"
+    """A typed column for each: events of each source have a table of their own."""
+
+
+class EventLogSource(Section, frozen=True, rename="camel"):
+    """`[source]`: a structured log; options have the names that they have in Spark's `format("binlog-stream")`.
+
+    Attributes:
+        path: Folder of the log's files, one file of it, or a URL.
+        format: `structured`, or None: it is detected.
+        starting_offsets: Where a new job starts: `earliest`, `latest`, or a position.
+        starting_timestamp: The same as a time.
+        fail_on_data_loss: Whether events that are gone, and had not been read, end the job.
+        max_bytes_per_trigger: Bytes of the log in one batch.
+    """
+
+    path: str
+    format: str | None = None
+    starting_offsets: str | dict[str, int | str] | None = None
+    starting_timestamp: str | int | None = None
+    fail_on_data_loss: bool = True
+    max_bytes_per_trigger: int | str = "16m"
+
+    def options(self) -> dict[str, str]:
+        """The options of the Spark source, without the path."""
+        return source_options(self)
+
+
+class EventRule(Section, frozen=True):
+    """`[[tables]]`: events that go into tables; each rule takes all that it selects, whatever others take.
+
+    Attributes:
+        arguments: What becomes of their arguments.
+        target: Where in the sink's directory; of the source of an event `{category}`, `{severity}`, `{function}`,
+            `{file}` (its name without folders, `_` for dots), `{line}` and `{source_id}` are filled in. Default:
+            `logs`, and with `arguments = "columns"` `{category}/{file}_{line}`.
+        min_severity: The least severity, as a name or a number.
+        categories: Comma separated regular expressions, each for the whole category.
+        source_files: The same for the source file, with its folders.
+        formats: One regular expression for the whole format string.
+        partition_by: How new tables are partitioned, as in other jobs.
+    """
+
+    arguments: Arguments = Arguments.JSON
+    target: str | None = None
+    min_severity: str | int | None = None
+    categories: str | None = None
+    source_files: str | None = None
+    formats: str | None = None
+    partition_by: tuple[str, ...] = ()
+
+    @property
+    def sources(self) -> SourceRules:
+        """Which sources it selects."""
+        least = None if self.min_severity is None else str(self.min_severity)
+        return SourceRules(least, self.categories, self.source_files, self.formats)
+
+    @property
+    def place(self) -> str:
+        """`target`, or its default."""
+        default = "logs" if self.arguments is Arguments.JSON else "{category}/{file}_{line}"
+        return self.target or default
+
+
+class EventTablesJob(Section, frozen=True):
+    """A job file whose source is a structured log and whose sink are tables.
+
+    Attributes:
+        name: What the job is called in messages and metrics; default: the file's name.
+        checkpoint: Folder, or URL, that holds how far the job has come.
+    """
+
+    source: EventLogSource
+    sink: Sink
+    checkpoint: str
+    name: str = "binlog-stream"
+    tables: tuple[EventRule, ...] = (EventRule(),)
+    metrics: Metrics = Metrics()
+
+    def source_options(self) -> dict[str, str]:
+        """The options of the Spark source."""
+        return {"path": self.source.path, "view": "logs", **self.source.options()}

@@ -1,0 +1,118 @@
+"""What can be wrong with values of a job, whatever it reads: `Mistake`; and with a sink of tables: `check_sink`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from binlog_streaming.lake.partitioning import partition_rule
+from binlog_streaming.settings.model import Merge, TableFormat, parse_milliseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_streaming.settings.lines import KeyPath
+    from binlog_streaming.settings.model import Sink
+
+FILE_SIZE_MIN = 1 << 20
+
+
+class Mistake(Exception):
+    """A value that cannot be.
+
+    Args:
+        path: Its key.
+        reason: What was expected, and what is there.
+        hint: What the operator can do.
+    """
+
+    def __init__(self, path: KeyPath, reason: str, hint: str | None = None) -> None:
+        super().__init__(reason)
+        self.path = path
+        self.reason = reason
+        self.hint = hint
+
+
+def check_duration(path: KeyPath, text: str) -> None:
+    """See that *text* is a duration.
+
+    Raises:
+        Mistake: It is not.
+    """
+    try:
+        parse_milliseconds(text)
+    except ValueError as error:
+        raise Mistake(path, str(error)) from error
+
+
+def check_sink(sink: Sink) -> None:
+    """See that the values of a sink of tables can be.
+
+    Raises:
+        Mistake: The first one that cannot.
+    """
+    check_duration(("sink", "retention"), sink.retention)
+    if sink.target_file_size < FILE_SIZE_MIN:
+        size = sink.target_file_size
+        raise Mistake(("sink", "target_file_size"), f"expected at least {FILE_SIZE_MIN} bytes, got {size}")
+    _check_catalog(sink)
+    _check_merge(sink)
+
+
+def check_partition_rules(parts: Sequence[str], path: KeyPath) -> None:
+    """See that the parts of `partition_by` can be understood.
+
+    Raises:
+        Mistake: The first one that cannot.
+    """
+    for number, part in enumerate(parts):
+        try:
+            partition_rule(part)
+        except ValueError as error:
+            raise Mistake((*path, "partition_by", number), str(error)) from error
+
+
+def check_partitions(parts: Sequence[str], table_format: TableFormat, path: KeyPath) -> None:
+    """See that a format can be partitioned like this.
+
+    Raises:
+        Mistake: It cannot.
+    """
+    if parts and table_format is TableFormat.PARQUET:
+        raise Mistake(
+            path, "expected nothing beside sink.format parquet", "Leave it out, or use format delta or iceberg"
+        )
+    for part in map(partition_rule, parts):
+        if table_format is TableFormat.DELTA and part.function != "identity":
+            raise Mistake(
+                path,
+                f"expected columns beside sink.format delta, got {part}",
+                'Delta is partitioned by values alone: name a column, or use sink.format = "iceberg"',
+            )
+
+
+def _check_catalog(sink: Sink) -> None:
+    if sink.format is not TableFormat.ICEBERG:
+        if sink.catalog:
+            raise Mistake(
+                ("sink", "catalog"),
+                f"expected nothing beside sink.format {sink.format}, which has no catalog",
+                "Leave it out, or keep the tables in Iceberg",
+            )
+        return
+    if "://" in sink.directory and not sink.catalog:
+        raise Mistake(
+            ("sink", "directory"),
+            f"expected a folder, got {sink.directory}",
+            "Iceberg tables in an object store need a catalog: [sink.catalog]",
+        )
+
+
+def _check_merge(sink: Sink) -> None:
+    if sink.merge is not Merge.MARK:
+        return
+    if sink.format is TableFormat.PARQUET:
+        raise Mistake(
+            ("sink", "merge"),
+            f"expected auto or rewrite beside sink.format {sink.format}, got {sink.merge}",
+            "Rows of plain files cannot be marked: leave merge out",
+        )

@@ -1,0 +1,50 @@
+"""What MariaDB and MySQL spell differently in a snapshot: `prepare_session`, `locking_clause`, `logged_place`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from binlog_streaming.server.session import ServerSession
+
+LOCK_WAIT_SECONDS = 1
+"""How long a chunk of one row waits for its lock: the shortest time that the servers know."""
+
+# A value that would change on its way is an error. No mode that refuses values which rows already have (zero dates),
+# none that turns an id 0 into the next one, and not
+# NO_ENGINE_SUBSTITUTION: a replica without BLACKHOLE would stop, and makes an InnoDB table without it.
+_SQL_MODE = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"
+
+
+def prepare_session(session: ServerSession) -> None:
+    """Set up *session* to write chunks.
+
+    Raises:
+        ServerError: What the server answered.
+    """
+    session.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    session.execute("SET SESSION sql_mode = %s", _SQL_MODE)
+    session.execute(f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}")
+    if session.version.is_mariadb:
+        # Replicas apply marked groups all the same, unless they are set to leave them out.
+        session.execute("SET SESSION skip_replication = 1, max_statement_time = 0")
+
+
+def locking_clause(session: ServerSession, *, is_waiting: bool) -> str:
+    """The clause that takes shared locks on the rows of a chunk; without waiting it fails at once where one is held."""
+    if session.version.is_mariadb:
+        return f"LOCK IN SHARE MODE {f'WAIT {LOCK_WAIT_SECONDS}' if is_waiting else 'NOWAIT'}"
+    return "FOR SHARE" if is_waiting else "FOR SHARE NOWAIT"
+
+
+def logged_place(session: ServerSession) -> str | None:
+    """A text that is another one after the session has written a group into the log; None: the server does not tell.
+
+    Raises:
+        ServerError: What the server answered.
+    """
+    if session.version.is_mariadb:
+        return str(session.value("SELECT @@SESSION.last_gtid"))
+    if session.variable("gtid_mode") == "ON":
+        return str(session.value("SELECT @@GLOBAL.gtid_executed"))
+    return None

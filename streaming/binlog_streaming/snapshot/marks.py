@@ -1,0 +1,210 @@
+"""Marks in the log, which say to a reader what the rows around them are: `MarkKind`, `Mark`, `MarksTable`.
+
+All of it lies in the database `binlog_stream` on the server, which no rule of a job selects. Marks are rows of
+`snapshot_marks`, inserted only. A snapshot of one table is, in the order of the log:
+
+    begin       a group with the mark alone
+    chunk ...   groups with rows inserted into the shadow table, then the mark
+    end         a group with the mark alone
+
+A new `begin` about a table cancels its snapshot that has not ended; so does `cancel`. Rows of a chunk are those of the
+source table at the chunk's place in the log. Ranges of chunks meet: each goes from after `from` (null: the start)
+through `through` (null: the end), so together they cover all keys. A table whose `begin` names no `order` is one chunk,
+which has all rows that the table has at that place.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from binlog_format.views.snapshot_events import MARKS_TABLE, SNAPSHOT_DATABASE
+from binlog_streaming.snapshot.sql_text import quoted, table_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from binlog_connector.schema.snapshot_marks import Purpose
+    from binlog_streaming.server.session import ServerSession
+    from binlog_streaming.snapshot.source_table import SourceTable
+
+NO_CHUNK = -1
+"""What stands in `chunk` of marks that are about no chunk."""
+
+_CREATE_DATABASE = f"CREATE DATABASE IF NOT EXISTS {quoted(SNAPSHOT_DATABASE)} CHARACTER SET utf8mb4"
+_CREATE_TABLE = f"""CREATE TABLE IF NOT EXISTS {table_sql(SNAPSHOT_DATABASE, MARKS_TABLE)} (
+  id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  snapshot CHAR(36) CHARACTER SET ascii NOT NULL,
+  kind VARCHAR(16) CHARACTER SET ascii NOT NULL,
+  source_schema VARCHAR(64) CHARACTER SET utf8mb4 NOT NULL,
+  source_table VARCHAR(64) CHARACTER SET utf8mb4 NOT NULL,
+  shadow VARCHAR(64) CHARACTER SET ascii NOT NULL,
+  chunk BIGINT NOT NULL,
+  row_count BIGINT NOT NULL,
+  detail LONGTEXT CHARACTER SET utf8mb4 NOT NULL
+) ENGINE=InnoDB"""
+_INSERT = (
+    f"INSERT INTO {table_sql(SNAPSHOT_DATABASE, MARKS_TABLE)}"
+    " (snapshot, kind, source_schema, source_table, shadow, chunk, row_count, detail)"
+    " VALUES (%s, %s, %s, %s, %s, %s, {row_count}, %s)"
+)
+
+
+class MarkKind(StrEnum):
+    """What a mark is about."""
+
+    BEGIN = "begin"
+    CHUNK = "chunk"
+    END = "end"
+    CANCEL = "cancel"
+    REPAIR = "repair"
+    REPAIRED = "repaired"
+    PROOF = "proof"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The keys that a chunk covers: after `after`, through `through`; None: open.
+
+    The texts are those of `key_column.BoundForm`: numbers, dates, UUIDs and addresses as the server prints them, text
+    and bytes as hexadecimal digits of what is stored.
+    """
+
+    after: tuple[str, ...] | None
+    through: tuple[str, ...] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The detail of a mark of kind `chunk`."""
+        return {"from": self.after, "through": self.through}
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A row of `snapshot_marks`; *detail* is JSON.
+
+    Attributes:
+        snapshot: UUID of one run about one table.
+        kind: What it is about.
+        source: Database and name of the table that is taken.
+        shadow: Name of the table in `binlog_stream` whose events are the rows.
+        chunk: Number of the chunk from 0 on; `NO_CHUNK`: none.
+        row_count: Rows of the chunk, or of all chunks (`end`).
+        detail: What else belongs to the kind.
+    """
+
+    snapshot: str
+    kind: MarkKind
+    source: tuple[str, str]
+    shadow: str
+    chunk: int
+    row_count: int
+    detail: dict[str, Any]
+
+
+class MarksTable:
+    """`binlog_stream.snapshot_marks` on a server."""
+
+    def __init__(self, session: ServerSession) -> None:
+        self._session = session
+
+    def create(self) -> None:
+        """Make database and table where they are not there.
+
+        Raises:
+            ServerError: What the server answered.
+        """
+        # IF NOT EXISTS would be a group in the log each time.
+        if self._session.value("SHOW DATABASES LIKE %s", SNAPSHOT_DATABASE.replace("_", r"\_")) is None:
+            self._session.execute(_CREATE_DATABASE)
+        if not self.exists():
+            self._session.execute(_CREATE_TABLE)
+
+    def exists(self) -> bool:
+        """Whether the table is there."""
+        found = self._session.value(
+            "SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
+            SNAPSHOT_DATABASE,
+            MARKS_TABLE,
+        )
+        return bool(found)
+
+    def insert(self, mark: Mark) -> None:
+        """Write a mark, in an event group of its own.
+
+        Raises:
+            ServerError: What the server answered.
+        """
+        self._session.execute(self.statement(mark))
+
+    def statement(self, mark: Mark) -> str:
+        """A statement that writes a mark."""
+        return self._statement(mark, str(mark.row_count))
+
+    def statement_after_rows(self, mark: Mark) -> str:
+        """A statement that writes a mark, with the number of rows that the statement before it changed."""
+        return self._statement(mark, "ROW_COUNT()")
+
+    def _statement(self, mark: Mark, row_count: str) -> str:
+        detail = json.dumps(mark.detail, ensure_ascii=False)
+        values = (mark.snapshot, str(mark.kind), *mark.source, mark.shadow, mark.chunk, detail)
+        return self._session.filled(_INSERT.format(row_count=row_count), *values)
+
+    def last_begin(self, schema: str, table: str) -> Mark | None:
+        """The begin of the table's newest snapshot, if that has neither ended nor been cancelled.
+
+        Raises:
+            ServerError: What the server answered.
+        """
+        condition = "source_schema = %s AND source_table = %s AND kind IN ('begin', 'end', 'cancel')"
+        newest = self._newest(condition, schema, table)
+        return newest if newest is not None and newest.kind is MarkKind.BEGIN else None
+
+    def last_chunk(self, snapshot: str) -> Mark | None:
+        """The last chunk that a snapshot has written.
+
+        Raises:
+            ServerError: What the server answered.
+        """
+        return self._newest("snapshot = %s AND kind = 'chunk'", snapshot)
+
+    def row_count(self, snapshot: str) -> int:
+        """Rows of all chunks of a snapshot.
+
+        Raises:
+            ServerError: What the server answered.
+        """
+        statement = f"SELECT COALESCE(SUM(row_count), 0) FROM {table_sql(SNAPSHOT_DATABASE, MARKS_TABLE)}"
+        return int(self._session.value(f"{statement} WHERE snapshot = %s AND kind = 'chunk'", snapshot))
+
+    def _newest(self, condition: str, *values: object) -> Mark | None:
+        rows = self._session.rows(
+            "SELECT snapshot, kind, source_schema, source_table, shadow, chunk, row_count, detail"
+            f" FROM {table_sql(SNAPSHOT_DATABASE, MARKS_TABLE)} WHERE {condition} ORDER BY id DESC LIMIT 1",
+            *values,
+        )
+        if not rows:
+            return None
+        snapshot, kind, schema, table, shadow, chunk, row_count, detail = rows[0]
+        return Mark(snapshot, MarkKind(kind), (schema, table), shadow, chunk, row_count, json.loads(detail))
+
+
+def begin_detail(table: SourceTable, purpose: Purpose, run: Mapping[str, Any]) -> dict[str, Any]:
+    """The detail of a mark of kind `begin`: what the snapshot is for, and what the table looks like.
+
+    `key` are the columns that tell rows apart, `order` those that bounds of chunks are of; `definition` tells versions
+    of the table apart.
+
+    Args:
+        table: The source.
+        purpose: What it is for.
+        run: Whose snapshot it is, and `definition`.
+    """
+    return {
+        "purpose": str(purpose),
+        "columns": [column.to_json() for column in table.columns],
+        "key": table.row_key,
+        "order": table.key.names if table.key is not None else [],
+        **run,
+    }

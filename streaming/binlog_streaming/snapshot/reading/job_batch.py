@@ -1,0 +1,247 @@
+"""A batch of a job in which nothing of the log is read, and whole tables are written: `JobBatch(job)`.
+
+The job does not run meanwhile. It is brought to the place of the log that the tables are of, so that its next batch
+begins right there: no change is applied that they have, and none is left out. Until the batch has ended the job's
+record says that they are aside.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from binlog_connector.crash_points import reached
+from binlog_connector.following.watched import WatchedLog
+from binlog_connector.schema.statement_scope import StatementScope
+from binlog_format.errors import OptionError, StartError
+from binlog_format.position import Place
+from binlog_streaming.jobs.checkpoint import begin_batch, begin_query, end_batch, read_checkpoint
+from binlog_streaming.jobs.record_keeper import RecordKeeper
+from binlog_streaming.jobs.replay.replay import ReplaySource
+from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.plan.memory import Learned, SetAside
+from binlog_streaming.tables.job import TablesJob
+from binlog_streaming.tables.job_lock import JobLock
+from binlog_streaming.tables.progress import BatchProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.schema.definitions import TableName
+    from binlog_streaming.jobs.checkpoint import Checkpoint
+    from binlog_streaming.plan.snapshots import TableSnapshot
+    from binlog_streaming.settings.model import Job
+    from binlog_streaming.tables.progress import TableProgress
+
+
+class BatchStep(StrEnum):
+    """What has just been done; between any two of them the process may end."""
+
+    ASIDE = "aside"
+    """The job's record says that the tables are aside."""
+    QUERY_BEGUN = "query begun"
+    """There is a checkpoint, without a batch."""
+    FIRST_BATCH_BEGUN = "first batch begun"
+    """The checkpoint is at the tables' place, and its batch has not ended."""
+    BATCH_BEGUN = "batch begun"
+    """The batch that writes the tables has begun."""
+    WRITTEN = "written"
+    """All targets are, and no record says so."""
+    RECORDED = "recorded"
+    """The record says what is complete, and the batch has not ended."""
+
+
+def run_once(job: Job) -> None:
+    """Let a job read all that it has to, in this process.
+
+    Raises:
+        BinlogError: What ends it.
+    """
+    running = TablesJob(job)
+    running.start(once=True)
+    running.wait()
+
+
+class JobBatch:
+    """A batch that writes whole tables.
+
+    Args:
+        job: The settings.
+        run: Lets a job read up to its end.
+
+    Attributes:
+        query_id: Of the checkpoint, within `at`.
+        batch_id: Of the batch, within `at`.
+    """
+
+    def __init__(self, job: Job, run: Callable[[Job], object] = run_once) -> None:
+        self._job = job
+        self._run = run
+        self._state = state_of(job)
+        self._lock = JobLock(job)
+        self._keeper = RecordKeeper(job)
+        self._completed: list[tuple[TableSnapshot, Sequence[TableProgress]]] = []
+        self.query_id = ""
+        self.batch_id = 0
+
+    def check(self) -> None:
+        """See that the batch could begin now.
+
+        Raises:
+            StorageError: `IN_USE`: the job runs.
+            OptionError: `INVALID_VALUE`: it was cut off within a batch.
+        """
+        with self._lock:
+            self._at_rest()
+
+    @contextmanager
+    def at(self, offset: SourceOffset, names: Sequence[TableName], reason: str) -> Iterator[None]:
+        """Bring the job to *offset*, and begin; tables that are completed within it are written down when it ends.
+
+        Args:
+            offset: Where the tables are.
+            names: These.
+            reason: Why they are aside.
+
+        Raises:
+            StorageError: `IN_USE`: the job runs.
+            OptionError: `INVALID_VALUE`: its settings have changed, or it was cut off within a batch.
+            StartError: `START_AFTER_END`: it is past *offset*.
+            BinlogError: What it meets on its way there.
+        """
+        with self._lock:
+            checkpoint = self._at_rest()
+            self._put_aside(offset, names, reason)
+            reached(BatchStep.ASIDE)
+            if checkpoint is None:
+                self._begin_query(offset)
+        if checkpoint is not None:
+            self._bring_to(offset)
+        with self._lock:
+            checkpoint = self._at_rest()
+            assert checkpoint is not None, "it has begun"
+            assert checkpoint.batch_id is not None
+            assert checkpoint.offset is not None
+            if not self._is_at(checkpoint, offset):
+                raise self._elsewhere(checkpoint, offset)
+            self._keeper = RecordKeeper(self._job)
+            self._keeper.begin()
+            self.query_id, self.batch_id = checkpoint.query_id, checkpoint.batch_id + 1
+            if not begin_batch(self._state, self.batch_id, checkpoint.offset):
+                raise self._cut_off(self.batch_id)
+            reached(BatchStep.BATCH_BEGUN)
+            try:
+                yield
+            finally:
+                # Tables that are complete stay so, whatever became of the next one.
+                self._end()
+
+    def completed(self, taken: TableSnapshot, progress: Sequence[TableProgress]) -> None:
+        """All targets of a table have its rows.
+
+        Args:
+            taken: What the job remembers of it.
+            progress: What became of its targets.
+        """
+        self._completed.append((taken, progress))
+
+    def _at_rest(self) -> Checkpoint | None:
+        """The checkpoint, between two batches; None: the job has not begun."""
+        checkpoint = read_checkpoint(self._state)
+        if checkpoint is None or (checkpoint.offset is None and checkpoint.pending is None):
+            return None
+        if checkpoint.pending is None:
+            return checkpoint
+        batch_id = 0 if checkpoint.batch_id is None else checkpoint.batch_id + 1
+        if not self._is_ours(checkpoint):
+            raise self._cut_off(batch_id)
+        end_batch(self._state, batch_id)
+        return replace(checkpoint, batch_id=batch_id, offset=checkpoint.pending, pending=None)
+
+    def _is_ours(self, checkpoint: Checkpoint) -> bool:
+        # A batch in which nothing is read is one of these, cut off; and so is the first one of a job that began so.
+        if checkpoint.offset is not None:
+            return checkpoint.pending == checkpoint.offset
+        keeper = RecordKeeper(self._job)
+        keeper.changes()
+        return keeper.record.from_first is False and bool(keeper.record.set_aside)
+
+    def _put_aside(self, offset: SourceOffset, names: Sequence[TableName], reason: str) -> None:
+        self._keeper.begin()
+        place = f"{offset.position}:0"
+        self._keeper.put_aside(
+            SetAside(
+                database=name.database, table=name.table, position=place, gtid=str(offset.gtid) or None, reason=reason
+            )
+            for name in names
+        )
+
+    def _bring_to(self, offset: SourceOffset) -> None:
+        """Let the job itself read up to *offset*."""
+        checkpoint = read_checkpoint(self._state)
+        assert checkpoint is not None
+        assert checkpoint.offset is not None
+        if self._is_at(checkpoint, offset):
+            return
+        if checkpoint.offset.position > offset.position:
+            raise self._elsewhere(checkpoint, offset)
+        given = msgspec.structs.asdict(self._job.source) | {"ending_offsets": json.dumps(offset.position.to_json())}
+        self._run(msgspec.structs.replace(self._job, source=ReplaySource(**given)))
+
+    def _is_at(self, checkpoint: Checkpoint, offset: SourceOffset) -> bool:
+        assert checkpoint.offset is not None
+        start, end = sorted((checkpoint.offset.position, offset.position))
+        # Between the end of a file and the start of the next one there is nothing to read.
+        with WatchedLog(self._job.source.path, self._job.source.format) as watched:
+            return start == end or watched.log.span(start, end=end).groups == 0
+
+    def _begin_query(self, offset: SourceOffset) -> None:
+        # The record counts from the first file of a batch on: before that the job has not begun.
+        begin_query(self._state)
+        reached(BatchStep.QUERY_BEGUN)
+        begin_batch(self._state, 0, offset)
+        reached(BatchStep.FIRST_BATCH_BEGUN)
+        end_batch(self._state, 0)
+
+    def _end(self) -> None:
+        reached(BatchStep.WRITTEN)
+        record = self._keeper.record
+        tables = tuple(one for _, progress in self._completed for one in progress)
+        if self._completed:
+            names = frozenset(taken.name for taken, _ in self._completed)
+            known = {one.name: one for one in record.states(self.batch_id).snapshots}
+            learned = Learned(
+                complete=dict.fromkeys(names, True),
+                scope=StatementScope.from_json(record.scope.at(self.batch_id)),
+                snapshots=known | {taken.name: taken for taken, _ in self._completed},
+                returned=names,
+            )
+            self._keeper.saw_batch(BatchProgress(self.batch_id, tables, 0.0, time.time(), None, learned))
+        reached(BatchStep.RECORDED)
+        # After the record: done again by Spark, this batch changes nothing, and is the same.
+        end_batch(self._state, self.batch_id)
+
+    def _cut_off(self, batch_id: int) -> OptionError:
+        return OptionError(
+            "INVALID_VALUE",
+            f"the job was cut off within batch {batch_id}",
+            at=Place(self._job.checkpoint),
+            hint="Let it finish the batch first: binlog-stream run JOB.toml --once",
+        )
+
+    def _elsewhere(self, checkpoint: Checkpoint, offset: SourceOffset) -> StartError:
+        assert checkpoint.offset is not None
+        return StartError(
+            "START_AFTER_END",
+            f"the job has read up to {checkpoint.offset.position} (GTIDs {checkpoint.offset.gtid}), and the tables are "
+            f"at {offset.position} (GTIDs {offset.gtid})",
+            at=Place(self._job.checkpoint),
+            hint="A job cannot go back: take a later backup, or read the server that writes the log",
+        )

@@ -1,0 +1,74 @@
+"""Which place of a job's log a point of its server is: `offset_of`, `rows_place`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from binlog_connector.following.starts import initial_offset
+from binlog_connector.following.watched import file_start
+from binlog_format.errors import StartError
+from binlog_format.gtids.gtid_groups import gtid_of
+from binlog_format.places import ServerPosition
+from binlog_streaming.snapshot.reading.points import LogPoint
+from binlog_streaming.snapshot.reading.table_rows import RowsPlace
+
+if TYPE_CHECKING:
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.following.watched import WatchedLog
+    from binlog_format.gtids.gtid_set import GtidPoint
+
+PATIENCE_SECONDS = 60.0
+"""With a log that comes over a network: what the server has logged may be there a little later."""
+_PAUSE_SECONDS = 0.2
+_NOT_THERE = frozenset({"GTID_NOT_FOUND", "POSITION_NOT_FOUND"})
+_CLASSIC = "classic"
+
+
+def offset_of(watched: WatchedLog, point: LogPoint | GtidPoint) -> SourceOffset:
+    """Where reading goes on after a point.
+
+    Args:
+        watched: The log.
+        point: In the server's log; or all that had been logged there.
+
+    Raises:
+        StartError: `GTID_NOT_FOUND`, `POSITION_NOT_FOUND`: the log does not reach that far, or has no such place.
+        DataLossError: `GTID_PURGED`.
+    """
+    start: ServerPosition | GtidPoint
+    if isinstance(point, LogPoint):
+        is_classic = watched.log.format_name == _CLASSIC or not point.gtid
+        start = ServerPosition(point.name, point.byte) if is_classic else point.gtid
+    else:
+        start = point
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            offset = initial_offset(watched, start)
+            break
+        except StartError as error:
+            if error.subclass not in _NOT_THERE or time.monotonic() > end:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+    if offset.skip_gtid:
+        raise StartError(
+            "GTID_NOT_FOUND",
+            f"{watched.log.path}: no place of the log has {start} and nothing else before it: {offset.skip_gtid} "
+            f"comes after {offset.position}",
+            hint="Name the last GTID of every domain at one place of the log",
+        )
+    return offset
+
+
+def rows_place(watched: WatchedLog, offset: SourceOffset) -> RowsPlace:
+    """Where rows belong that are those of their table at *offset*; scans the file before it."""
+    position = offset.position
+    for file_no in reversed([number for number in watched.names() if number <= position.file_no]):
+        last = None
+        for block in watched.log.blocks(file_start(file_no), position):
+            if len(block.groups):
+                last = block.groups[-1], block.gtid_sources
+        if last is not None:
+            return RowsPlace(position, gtid_of(*last), int(last[0]["timestamp"]))
+    return RowsPlace(position, None, int(time.time()))

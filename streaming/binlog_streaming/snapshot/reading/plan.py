@@ -1,0 +1,215 @@
+"""What reading tables of a server would do, before it does anything: `plan_reading(session, job)` -> `ReadingPlan`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_connector.following.watched import WatchedLog
+from binlog_connector.schema.snapshot_marks import created_table
+from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
+from binlog_format.errors import SchemaError, ServerError
+from binlog_format.events.table_map import TableLayout
+from binlog_format.rows.column_types import NO_METADATA_HINT
+from binlog_format.vendor import Vendor
+from binlog_streaming.settings import Deletes, Mode
+from binlog_streaming.snapshot.job_tables import JobTables
+from binlog_streaming.snapshot.log_identity import check_is_writer
+from binlog_streaming.snapshot.reading.restored import check_restored
+from binlog_streaming.snapshot.server_tables import find_server_tables
+from binlog_streaming.snapshot.sql_text import name_list, table_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_connector.schema.table_changes import TableCreated
+    from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_streaming.server.session import ServerSession
+    from binlog_streaming.settings.model import Job, TableRule
+    from binlog_streaming.snapshot.server_tables import ServerTable
+    from binlog_streaming.snapshot.source_table import SourceTable
+
+_WITH_SNAPSHOTS = frozenset({"INNODB", "ROCKSDB", "TOKUDB"})
+_ONLY_DECLARED = ("uuid", "inet4", "inet6", "vector")
+"""Types that no table map tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTable:
+    """A table that is to be read.
+
+    Attributes:
+        table: The table on the server.
+        created: The same, as a CREATE TABLE makes it.
+        logged: The same, as the log has it.
+    """
+
+    table: ServerTable
+    created: TableCreated
+    logged: TableLayout
+
+    @property
+    def source(self) -> SourceTable:
+        """What it looks like."""
+        return self.table.source
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingPlan:
+    """What reading would do.
+
+    Attributes:
+        server: What the server is.
+        tables: What would be read, in order.
+        complete: Names of tables that are complete already.
+        unseen: Names of tables that the job has written, and that the server does not show.
+        sessions: How many read at the same time.
+        at: Where in the job's log the server is, as it was given; None: the server says it.
+        is_known: The server itself confirms *at*, or says it.
+    """
+
+    server: str
+    tables: tuple[ReadTable, ...]
+    complete: tuple[str, ...]
+    unseen: tuple[str, ...]
+    sessions: int
+    at: GtidPoint | None = None
+    is_known: bool = True
+
+    @property
+    def size_estimate(self) -> int:
+        """Bytes that are read, about."""
+        return sum(one.table.size_estimate for one in self.tables)
+
+
+def plan_reading(
+    session: ServerSession, job: Job, *, tables: str | None = None, at: GtidPoint | None = None, sessions: int = 2
+) -> ReadingPlan:
+    """See what reading the tables of *job* would do; nothing is changed.
+
+    Args:
+        session: On the server.
+        job: Which tables.
+        tables: Only these of them: regular expressions on `database.table`; then also those that are complete already.
+        at: All that the server has of the job's log, where it is a restored backup; None: the server writes the log.
+        sessions: How many may read at the same time.
+
+    Raises:
+        ServerError: `SETTINGS`, `OTHER_SERVER`, `DENIED`, `TABLE_REFUSED`.
+        SchemaError: `TABLE_NOT_FOUND`; `NO_COLUMN_METADATA`: the log does not tell the types that it has.
+        BinlogError: The job's log or its record cannot be read.
+    """
+    has_binlog = session.variable("log_bin") == "ON"
+    is_known = True
+    if at is None:
+        check_is_writer(session, job.source.path, job.source.format)
+    else:
+        is_known = check_restored(session, at)
+    of_job = JobTables(job)
+    found = find_server_tables(session, job, tables)
+    unseen = of_job.unseen([table.name for table in found], tables)
+    if not found:
+        hint = f"Of the job's tables it does not show {', '.join(unseen)}" if unseen else "See [[tables]] and --tables"
+        raise SchemaError("TABLE_NOT_FOUND", "the server shows no table that is asked for", at=session.place, hint=hint)
+    wanted = [table for table in found if tables is not None or not of_job.is_complete(table.name)]
+    _check_rights(session, [table.source for table in wanted])
+    _check_tables(session, wanted, is_live=at is None)
+    vendor = Vendor.MARIADB if session.version.is_mariadb else Vendor.MYSQL
+    read = tuple(_read_table(table, vendor, job) for table in wanted)
+    _check_types(job, read, session.variable("binlog_row_metadata") if at is None else None)
+    return ReadingPlan(
+        server=str(session.version),
+        tables=read,
+        complete=tuple(str(table.name) for table in found if table not in wanted),
+        unseen=unseen,
+        # Without a binlog nothing tells whether several sessions see the same rows.
+        sessions=sessions if has_binlog else 1,
+        at=at,
+        is_known=is_known,
+    )
+
+
+def _read_table(table: ServerTable, vendor: Vendor, job: Job) -> ReadTable:
+    source = table.source
+    columns = [column.to_json() for column in source.columns]
+    created = created_table(table.name, columns, source.row_key, vendor, job.decoding())
+    if created.columns is None:
+        raise SchemaError("DDL_NOT_PARSED", f"{source.full_name}: a column has a type that is not known here")
+    logged = tuple(fact.column for fact in created.columns)
+    names = [column.name for column in logged]
+    key = tuple(names.index(name) for name in created.primary_key)
+    return ReadTable(table, created, TableLayout(source.schema, source.name, logged, key, "", b"", vendor))
+
+
+def _check_rights(session: ServerSession, tables: Sequence[SourceTable]) -> None:
+    missing = []
+    for table in tables:
+        if table.columns:
+            select = f"SELECT {name_list(table.column_names)} FROM {table_sql(table.schema, table.name)} LIMIT 0"
+            try:
+                session.execute(select)
+                continue
+            except ServerError as error:
+                if error.subclass != "DENIED":
+                    raise
+        missing.append(f"SELECT ON {table.full_name}")
+    if missing:
+        account = session.value("SELECT CURRENT_USER()")
+        grants = "; ".join(f"GRANT {right} TO {account}" for right in missing)
+        raise ServerError("DENIED", f"missing rights: {', '.join(missing)}", at=session.place, hint=grants)
+
+
+def _check_tables(session: ServerSession, tables: Sequence[ServerTable], *, is_live: bool) -> None:
+    refused = [(table.source.full_name, why) for table in tables if (why := _refusal(table, is_live=is_live))]
+    if refused:
+        reason = "; ".join(f"{name}: {why}" for name, why in refused)
+        hint = "Leave them out with --tables or excludeTables"
+        raise ServerError("TABLE_REFUSED", reason, at=session.place, hint=hint)
+
+
+def _refusal(table: ServerTable, *, is_live: bool) -> str | None:
+    if table.is_versioned:
+        return "it has system versioning: its log holds row versions, which current rows have not"
+    if is_live and table.engine.upper() not in _WITH_SNAPSHOTS:
+        return f"its engine {table.engine} has no snapshots of rows (a restored backup can be read: --at GTID)"
+    return _key_refusal(table.source, table.rule)
+
+
+def _key_refusal(source: SourceTable, rule: TableRule) -> str | None:
+    if set(rule.modes) == {Mode.CHANGELOG}:
+        return None
+    unique = [set(key) for key in (source.primary_key, source.key.names if source.key else ()) if key]
+    if rule.keys and not any(key <= set(rule.keys) for key in unique):
+        return f"its keys in the job ({', '.join(rule.keys)}) are no unique key of the server: two rows could have one"
+    if not source.row_key and (Mode.SCD2 in rule.modes or rule.deletes is Deletes.MARK):
+        return "it has no unique key, which its mode needs"
+    return None
+
+
+def _check_types(job: Job, tables: Sequence[ReadTable], metadata: str | None) -> None:
+    """See that the log has the types that are read here.
+
+    Args:
+        job: Its log.
+        tables: What is read.
+        metadata: `binlog_row_metadata` of the server that writes the log; None: not known.
+    """
+    schema_file = SchemaFile.read(job.source.schema_file) if job.source.schema_file else None
+    with WatchedLog(job.source.path, job.source.format) as watched:
+        schemas = RangeSchemas(watched, watched.log.end_position(), schema_file)
+        for one in tables:
+            name, source = one.table.name, one.source
+            if metadata in (None, "FULL"):
+                is_declared = schema_file is not None and schema_file.definition(*name) is not None
+            elif schemas.definition(name) is None:
+                reason = f"{source.full_name}: the log does not say what its columns are (binlog_row_metadata)"
+                raise SchemaError("NO_COLUMN_METADATA", reason, hint=NO_METADATA_HINT)
+            else:
+                is_declared = True
+            for column in source.columns:
+                if column.column_type.lower().startswith(_ONLY_DECLARED) and not is_declared:
+                    raise SchemaError(
+                        "NO_COLUMN_METADATA",
+                        f"{source.full_name}.{column.name}: the log does not say that it is {column.column_type}",
+                        hint="Give its CREATE TABLE in a schema file (option schemaFile), or use --method log",
+                    )

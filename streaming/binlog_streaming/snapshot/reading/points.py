@@ -1,0 +1,112 @@
+"""One point of a server's log for several sessions, without a lock: `sessions_at_one_point`.
+
+Each session begins a transaction with a consistent snapshot, and asks where in the log that is. Those of one point see
+the same rows. Where something was committed between, all begin again: at the first or second attempt they agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import ServerError
+from binlog_format.gtids.gtid import GtidPosition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import ExitStack
+
+    from binlog_streaming.server.session import ServerSession
+
+ATTEMPTS = 1000
+"""At one point for all sessions: each takes a millisecond or two."""
+
+_SETTINGS = (
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    # Texts come in the character sets of their columns, as the log has them, and without spaces at their ends.
+    "SET SESSION character_set_results = NULL, sql_mode = ''",
+    # Between two ranges a session may wait for what writes the table.
+    "SET SESSION net_write_timeout = 3600, wait_timeout = 86400",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LogPoint:
+    """A place in a server's log, as it names it.
+
+    Attributes:
+        name: Of the file.
+        byte: In the file.
+        gtid: The last GTID of each domain before it.
+    """
+
+    name: str
+    byte: int
+    gtid: GtidPosition
+
+
+def sessions_at_one_point(
+    connect: Callable[[], ServerSession], count: int, opened: ExitStack
+) -> tuple[list[ServerSession], LogPoint]:
+    """Open sessions that all see the rows of one point of the log.
+
+    Args:
+        connect: Opens a session.
+        count: How many.
+        opened: Closes them.
+
+    Raises:
+        ServerError: `SETTINGS`: the server does not tell the point of a snapshot; `BUSY`: no point was found; or what
+            it answered otherwise.
+    """
+    sessions = [opened.enter_context(connect()) for _ in range(count)]
+    for session in sessions:
+        prepare_reading(session)
+    for _ in range(ATTEMPTS):
+        for session in sessions:
+            begin_snapshot(session)
+        points = {_point(session) for session in sessions}
+        if len(points) == 1:
+            name, byte = points.pop()
+            gtids = str(sessions[0].value("SELECT BINLOG_GTID_POS(%s, %s)", name, byte) or "")
+            return sessions, LogPoint(name, byte, GtidPosition.parse(gtids))
+    reason = f"in {ATTEMPTS} attempts no two commits were far enough apart for {count} sessions to begin at one point"
+    raise ServerError("BUSY", reason, at=sessions[0].place, hint="Give fewer --sessions")
+
+
+def prepare_reading(session: ServerSession) -> None:
+    """Set up a session to read rows as the log has them.
+
+    Raises:
+        ServerError: What the server answered.
+    """
+    for statement in _SETTINGS:
+        session.execute(statement)
+    if session.version.is_mariadb:
+        session.execute("SET SESSION max_statement_time = 0")
+
+
+def begin_snapshot(session: ServerSession) -> None:
+    """See the rows of now, until the next one.
+
+    Raises:
+        ServerError: What the server answered.
+    """
+    session.execute("ROLLBACK")
+    session.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+
+
+def _point(session: ServerSession) -> tuple[str, int]:
+    rows = session.rows("SHOW SESSION STATUS LIKE 'binlog_snapshot_%'")
+    found = {_text(name).lower(): _text(value) for name, value in rows}
+    name, byte = found.get("binlog_snapshot_file", ""), found.get("binlog_snapshot_position", "0")
+    if not name:
+        reason = "the server does not tell where in its log a snapshot is (binlog_snapshot_file)"
+        hint = "It needs a binlog, of MariaDB; of a restored backup give its place: --at GTID"
+        raise ServerError("SETTINGS", reason, at=session.place, hint=hint)
+    return name, int(byte)
+
+
+def _text(value: object) -> str:
+    # Without a character set for results some come as bytes.
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,153 @@
+"""Read the tables of a plan and write them into their targets: `run_reading(plan, job, connect)`.
+
+It is one batch of the job, in which nothing of the log is read (docs/decisions/0025): the job is brought to the point
+that the sessions see, the tables are put aside, written, and brought back. Wherever it is cut off, the job's record
+says of each table either that it is aside or that it is complete, and a later run does all of it anew.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from binlog_connector.following.watched import WatchedLog
+from binlog_format.errors import SchemaError
+from binlog_streaming.plan.snapshots import TableSnapshot
+from binlog_streaming.snapshot.reading.job_batch import JobBatch, run_once
+from binlog_streaming.snapshot.reading.log_place import offset_of, rows_place
+from binlog_streaming.snapshot.reading.points import begin_snapshot, prepare_reading, sessions_at_one_point
+from binlog_streaming.snapshot.reading.table_component import RowsWriter
+from binlog_streaming.snapshot.reading.table_rows import ReadingContext, TableRows
+from binlog_streaming.snapshot.run import SnapshotProgress, SnapshotResult
+from binlog_streaming.snapshot.source_table import definition_of
+from binlog_streaming.snapshot.sql_text import table_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_streaming.server.session import ServerSession
+    from binlog_streaming.settings.model import Job
+    from binlog_streaming.snapshot.reading.plan import ReadingPlan, ReadTable
+    from binlog_streaming.snapshot.run import OnProgress
+    from binlog_streaming.snapshot.source_table import SourceTable
+
+PUT_ASIDE = (
+    "its rows are being read from the server, or that was cut off; then take it again: "
+    "binlog-stream snapshot JOB.toml --server URL --method read"
+)
+"""Why a table is aside meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    # What all tables share.
+    context: ReadingContext
+    batch: JobBatch
+    offset: SourceOffset
+    writer: RowsWriter
+    definitions: dict[str, str]
+    on_progress: OnProgress
+
+
+def run_reading(
+    plan: ReadingPlan,
+    job: Job,
+    connect: Callable[[], ServerSession],
+    *,
+    run: Callable[[Job], object] = run_once,
+    on_progress: OnProgress = lambda _: None,
+) -> SnapshotResult:
+    """Read all planned tables, at one point, and let the job go on from there.
+
+    Args:
+        plan: What to read.
+        job: The settings.
+        connect: Opens a session.
+        run: Lets the job read up to the point; it may be far from there.
+        on_progress: Told of rows that have been read; from several threads.
+
+    Raises:
+        StorageError: `IN_USE`: the job runs.
+        OptionError: `INVALID_VALUE`: the job was cut off within a batch, or its settings have changed.
+        StartError: The log does not reach the point, or the job is past it.
+        SchemaError: `SCHEMA_CHANGED`: a table was altered meanwhile.
+        BinlogError: What the server, the log or a target says.
+    """
+    started = time.monotonic()
+    with ExitStack() as opened:
+        definitions: dict[str, str] = {}
+        with connect() as session:
+            for table in plan.tables:
+                definitions[table.source.full_name] = _definition(session, table.source)
+        batch = JobBatch(job, run)
+        batch.check()
+        sessions, offset = _sessions(plan, job, connect, opened)
+        names = [one.table.name for one in plan.tables]
+        with WatchedLog(job.source.path, job.source.format) as watched:
+            place = rows_place(watched, offset)
+        context = ReadingContext(sessions, place, job.decoding(), job.sink)
+        with batch.at(offset, names, PUT_ASIDE):
+            writer = RowsWriter(job, batch.query_id, batch.batch_id, offset, place)
+            reading = _Reading(context, batch, offset, writer, definitions, on_progress)
+            rows = sum(_read(reading, table) for table in plan.tables)
+    return SnapshotResult(len(plan.tables), rows, time.monotonic() - started)
+
+
+def _sessions(
+    plan: ReadingPlan, job: Job, connect: Callable[[], ServerSession], opened: ExitStack
+) -> tuple[list[ServerSession], SourceOffset]:
+    if plan.at is None:
+        # One more: it finds where ranges end.
+        sessions, point = sessions_at_one_point(connect, plan.sessions + 1, opened)
+        with WatchedLog(job.source.path, job.source.format) as watched:
+            return sessions, offset_of(watched, point)
+    with WatchedLog(job.source.path, job.source.format) as watched:
+        offset = offset_of(watched, plan.at)
+    if plan.sessions > 1:
+        return sessions_at_one_point(connect, plan.sessions + 1, opened)[0], offset
+    session = opened.enter_context(connect())
+    prepare_reading(session)
+    begin_snapshot(session)
+    return [session, session], offset
+
+
+def _read(reading: _Reading, table: ReadTable) -> int:
+    source = table.source
+    snapshot = str(uuid.uuid4())
+
+    def tell(row_count: int, *, is_done: bool = False) -> None:
+        reading.on_progress(SnapshotProgress(source.full_name, row_count, table.table.row_estimate, 0, is_done=is_done))
+
+    def check_unchanged() -> None:
+        if _definition(reading.context.sessions[0], source) != reading.definitions[source.full_name]:
+            reason = f"{source.full_name} was altered while its rows were read"
+            raise SchemaError("SCHEMA_CHANGED", reason, hint="Nothing of it counts: start again")
+
+    tell(0)
+    rows = TableRows(reading.context, table, snapshot, check_unchanged=check_unchanged, on_rows=tell)
+    progress = reading.writer.write(table, snapshot, rows)
+    gtid = None if reading.writer.place.gtid is None else str(reading.writer.place.gtid)
+    taken = TableSnapshot(
+        database=source.schema,
+        table=source.name,
+        snapshot=snapshot,
+        purpose="resync",
+        key=table.created.primary_key,
+        begun=str(reading.offset.position),
+        begun_gtid=gtid,
+        rows=rows.row_count,
+        ended_gtid=gtid,
+        is_ended=True,
+    )
+    reading.batch.completed(taken, [replace(one, inserts=rows.row_count) for one in progress])
+    tell(rows.row_count, is_done=True)
+    return rows.row_count
+
+
+def _definition(session: ServerSession, source: SourceTable) -> str:
+    rows = session.rows(f"SHOW CREATE TABLE {table_sql(source.schema, source.name)}")
+    return definition_of(rows[0][1])

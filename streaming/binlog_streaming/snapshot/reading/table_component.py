@@ -1,0 +1,101 @@
+"""Targets of a table begun anew, filled and completed, as steps of a batch: `RowsWriter`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from binlog_connector.rules.row_rules import TableRules
+from binlog_connector.rules.shown_changes import shown_changes
+from binlog_connector.schema.log_ddl import DdlStatement
+from binlog_connector.schema.snapshot_marks import Purpose, SnapshotBegun, SnapshotEnded
+from binlog_format import open_log
+from binlog_streaming.plan.batch_plan import ROWS_STEP, STEPS_PER_CHANGE, ChangeStep, Component, IndexPart, RowsStep
+from binlog_streaming.plan.kept import KeptTables
+from binlog_streaming.settings import Mode, OnError
+from binlog_streaming.tables.apply import apply_component
+from binlog_streaming.tables.batch_run import BatchRun
+
+if TYPE_CHECKING:
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_format.vendor import Vendor
+    from binlog_streaming.settings.model import Job
+    from binlog_streaming.snapshot.reading.plan import ReadTable
+    from binlog_streaming.snapshot.reading.table_rows import RowsPlace, TableRows
+    from binlog_streaming.tables.progress import TableProgress
+
+_BEGUN = STEPS_PER_CHANGE
+_ROWS = _BEGUN + ROWS_STEP
+_ENDED = 2 * STEPS_PER_CHANGE
+
+
+class RowsWriter:
+    """Writes tables of a batch, one after the other.
+
+    Args:
+        job: The settings.
+        query_id: Of its checkpoint.
+        batch_id: Of the batch.
+        offset: Where it ends.
+        place: Of the rows.
+
+    Attributes:
+        place: The same.
+    """
+
+    def __init__(self, job: Job, query_id: str, batch_id: int, offset: SourceOffset, place: RowsPlace) -> None:
+        self.place = place
+        self._job = job
+        self._kept = KeptTables(job.tables, job.source.exclude_tables)
+        self._run = BatchRun(
+            query_id,
+            batch_id,
+            job.sink,
+            offset.position,
+            job.decoding(),
+            str(offset.gtid) or None,
+            OnError.STOP,
+        )
+
+    def write(self, read: ReadTable, snapshot: str, rows: TableRows) -> list[TableProgress]:
+        """Write all targets of a table.
+
+        Args:
+            read: The table.
+            snapshot: UUID of it.
+            rows: Its rows.
+
+        Raises:
+            BinlogError: What is wrong with rows or targets.
+        """
+        name = read.table.name
+        kept = self._kept.find(name)
+        assert kept is not None, "the plan has tables of the job alone"
+        # A changelog is only added to, so it comes when nothing else can fail.
+        modes = tuple(sorted(kept.rule.modes, key=lambda mode: mode is Mode.CHANGELOG))
+        rule = msgspec.structs.replace(kept.rule, mode=modes)
+        table = replace(kept, rule=rule, complete=True, complete_from=_ENDED)
+        position = self.place.position
+        gtid = None if self.place.gtid is None else str(self.place.gtid)
+        vendor, commit_time = read.logged.vendor, self.place.commit_time
+        statement = DdlStatement(position, 0, "", vendor=vendor, commit_time=commit_time, gtid=gtid)
+        begun = self._shown(SnapshotBegun(read.created, snapshot, Purpose.RESYNC, empties=True), vendor)
+        part = IndexPart(position, position, b"", 0, 0, 0, 0, snapshot)
+        steps = (
+            ChangeStep(_BEGUN, begun, statement, (name,)),
+            RowsStep(_ROWS, name, (part,)),
+            ChangeStep(_ENDED, SnapshotEnded(name, snapshot, 0, 0), statement, (name,)),
+        )
+        with open_log(self._job.source.path) as log:
+            return apply_component(self._run, Component({name: table}, steps), log, division=rows)
+
+    def _shown(self, begun: SnapshotBegun, vendor: Vendor) -> SnapshotBegun:
+        # As a plan puts statements under the rules.
+        rules = self._run.decoding.rules
+        if not isinstance(rules, TableRules):
+            return begun
+        (shown,) = shown_changes([begun], rules, self._run.decoding, vendor)
+        assert isinstance(shown, SnapshotBegun)
+        return shown

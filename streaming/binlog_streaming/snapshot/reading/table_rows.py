@@ -1,0 +1,277 @@
+"""The rows of one table at one point of a server, written into its targets by several sessions: `TableRows`.
+
+It stands in `apply_component` where a `Division` stands: so that who owns a target, its columns, keys, properties and
+commits are the business of the same code as for rows of a log.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
+from binlog_format.errors import CorruptError
+from binlog_format.gtids.gtid import Gtid
+from binlog_format.kernels import empty_bytes
+from binlog_format.rows.arrow_arrays import mask_array
+from binlog_format.rows.images import IMAGE_DTYPE, ImageKind, Images
+from binlog_streaming.lake.conforming import conformed
+from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.modes.mode_columns import MARK_FIELDS
+from binlog_streaming.modes.pieces import NO_IMAGE, Piece, StepImages
+from binlog_streaming.server.raw_rows import RawRows
+from binlog_streaming.settings import Deletes, Mode
+from binlog_streaming.snapshot.chunk_sql import select_statement
+from binlog_streaming.snapshot.reading.ranges import KeyRanges
+from binlog_streaming.snapshot.reading.wire_columns import image_layout, wire_table
+from binlog_streaming.snapshot.reading.wire_kernels import write_images
+from binlog_streaming.tables.rows_step import RowsContent, changelog_batch, target_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Table
+    from binlog_format.gtids.gtid_set import AnyGtid
+    from binlog_format.position import Position
+    from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.lake.merge import Written
+    from binlog_streaming.lake.target import Target, Ticket
+    from binlog_streaming.plan.batch_plan import RowsStep
+    from binlog_streaming.plan.kept import KeptTable
+    from binlog_streaming.server.raw_rows import PacketRows
+    from binlog_streaming.server.session import ServerSession
+    from binlog_streaming.settings import Sink
+    from binlog_streaming.snapshot.reading.plan import ReadTable
+    from binlog_streaming.snapshot.reading.wire_columns import WireTable
+
+_EVENT_NO = 0
+"""Events with rows have others: so these rows come before all changes of the group that follows the point."""
+_ROW_NO_MAX = (1 << 31) - 1
+_SAVEPOINT = "binlog_stream"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPlace:
+    """Where in a job's log rows are the rows of their table.
+
+    Attributes:
+        position: Before the next event group.
+        gtid: Of the group before it, where that is known.
+        commit_time: Of that group, seconds since 1970 UTC.
+    """
+
+    position: Position
+    gtid: AnyGtid | None
+    commit_time: int
+
+    def events(self) -> tuple[Table, Table]:
+        """An event group there, with one event: `EVENT_DTYPE` and `GROUP_DTYPE`."""
+        groups, events = np.zeros(1, GROUP_DTYPE), np.zeros(1, EVENT_DTYPE)
+        groups["file_no"], groups["page"], groups["chunk"] = (
+            self.position.file_no,
+            self.position.page,
+            self.position.chunk,
+        )
+        groups["timestamp"], groups["gtid_source"] = self.commit_time, -1
+        groups["begins"] = groups["ends"] = True
+        if isinstance(self.gtid, Gtid):
+            groups["has_gtid"] = True
+            groups["domain"], groups["server_id"] = self.gtid.domain, self.gtid.server
+            groups["seqno"] = self.gtid.seqno
+        events["event_no"], events["timestamp"] = _EVENT_NO, self.commit_time
+        return events, groups
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingContext:
+    """What all tables that are read at one point share.
+
+    Attributes:
+        sessions: All see the point; the first one finds where ranges end, the others read them.
+        place: What place of the log the point is.
+        decoding: How rows become values.
+        sink: Where targets are.
+    """
+
+    sessions: Sequence[ServerSession]
+    place: RowsPlace
+    decoding: Decoding
+    sink: Sink
+
+
+class TableRows:
+    """The rows of a table.
+
+    Args:
+        context: What tables share.
+        read: The table.
+        snapshot: UUID, which tells the rows from changes.
+        check_unchanged: Called before the rows of a target are committed; raises where the table was altered.
+        on_rows: Told how many rows of a target have been read so far; from several threads.
+
+    Attributes:
+        row_count: Of the target that was written last.
+    """
+
+    def __init__(
+        self,
+        context: ReadingContext,
+        read: ReadTable,
+        snapshot: str,
+        *,
+        check_unchanged: Callable[[], None],
+        on_rows: Callable[[int], None],
+    ) -> None:
+        self._finder, *self._readers = context.sessions
+        self._table = read.source
+        self._logged = read.logged
+        self._row_size = read.table.row_size
+        self._place = context.place
+        self._snapshot = snapshot
+        self._decoding = context.decoding
+        self._sink = context.sink
+        self._check_unchanged = check_unchanged
+        self._on_rows = on_rows
+        self._lock = threading.Lock()
+        self.row_count = 0
+
+    def outline(self, step: RowsStep, table: KeptTable) -> RowsContent:
+        """See `Division`."""
+        layout = self._decoding.shown(image_layout(self._logged))
+        table_rows = np.zeros(1, IMAGE_DTYPE)
+        slots, cells = np.zeros(len(layout.columns), np.int64), np.empty((0, 1), np.int32)
+        images = Images(layout, empty_bytes(0), table_rows, cells, slots, self._decoding)
+        return RowsContent(str(table.name), (self._piece(images),), self._decoding, table.rule)
+
+    def rows(self, step: RowsStep, content: RowsContent) -> ReadRows:
+        """See `Division`."""
+        return ReadRows(self, content)
+
+    def write(self, target: Target, ticket: Ticket, content: RowsContent) -> int:
+        """Read all rows and write them into a target, in one commit; how many they are."""
+        self.row_count = 0
+        schema = target_schema(content, ticket.mode)
+        ranges = KeyRanges(self._finder, self._table, self._row_size)
+        make = _maker(content, ticket.mode, schema)
+        if not target.takes_parts:
+            pieces = self._checked(self._pieces(self._readers[0], ranges))
+            target.append(pa.RecordBatchReader.from_batches(schema, map(make, pieces)), ticket)
+            return self.row_count
+        parts = self._parts(target.uri, ranges, make, schema)
+        self._check_unchanged()
+        target.commit_parts(parts, ticket)
+        return self.row_count
+
+    def _checked(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        # Before the commit that follows the last row.
+        yield from pieces
+        self._check_unchanged()
+
+    def _parts(
+        self, uri: str, ranges: KeyRanges, make: Callable[[Piece], pa.RecordBatch], schema: pa.Schema
+    ) -> list[Written[Any]]:
+        def part(session: ServerSession) -> Written[Any]:
+            try:
+                with closing(sink_type(self._sink.format).at(self._sink, uri)) as target:
+                    return target.append_part(self._reader(session, ranges, make, schema))
+            except BaseException:
+                ranges.stop()  # what others have read is of no use
+                raise
+
+        with ThreadPoolExecutor(len(self._readers), "binlog-stream-read") as pool:
+            futures = [pool.submit(part, session) for session in self._readers]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                ranges.stop()  # Ctrl-C, too: the pool waits for its threads
+                raise
+
+    def _reader(
+        self, session: ServerSession, ranges: KeyRanges, make: Callable[[Piece], pa.RecordBatch], schema: pa.Schema
+    ) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(schema, map(make, self._pieces(session, ranges)))
+
+    def _pieces(self, session: ServerSession, ranges: KeyRanges) -> Iterator[Piece]:
+        while (bounds := ranges.next()) is not None:
+            # An ALTER TABLE waits for the end of this range, not for that of the snapshot.
+            session.execute(f"SAVEPOINT {_SAVEPOINT}")
+            answer = RawRows(session, select_statement(self._table, bounds))
+            wire = wire_table(self._logged, answer.types)
+            for some in answer.chunks():
+                piece = self._piece(self._images(wire, some))
+                if len(piece.images.table):
+                    yield piece
+            session.execute(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+
+    def _images(self, wire: WireTable, some: PacketRows) -> Images:
+        count = len(some.starts)
+        data = empty_bytes(int((some.ends - some.starts).sum()) + count * wire.growth)
+        cells = np.empty((len(wire.kinds), count), np.int32)
+        row, column = write_images(some.data, some.starts, some.ends, wire.kinds, wire.wire, wire.image, data, cells)
+        if row >= 0:
+            name = wire.layout.columns[column].name
+            raise CorruptError("BAD_EVENT", f"{self._table.full_name}.{name}: the server sent no value of its type")
+        table = np.zeros(count, IMAGE_DTYPE)
+        table["row_no"] = self._numbers(count)
+        table["kind"] = ImageKind.INSERT
+        slots = np.arange(len(wire.kinds), dtype=np.int64)
+        images = Images(wire.layout, data, table, cells, slots, self._decoding)
+        rules = self._decoding.rules
+        return images if rules is None or self._decoding.shown(wire.layout) is wire.layout else rules.applied(images)
+
+    def _numbers(self, count: int) -> NDArray[np.int64]:
+        # Of rows of a target, each once.
+        with self._lock:
+            first = self.row_count
+            self.row_count += count
+            self._on_rows(self.row_count)
+        return np.arange(first, first + count) & _ROW_NO_MAX
+
+    def _piece(self, images: Images) -> Piece:
+        events, groups = self._place.events()
+        return Piece(images, events, groups, images.layout, (), self._decoding, self._snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """Rows that only have to be read and written; see `PreparedRows`."""
+
+    table: TableRows
+    content: RowsContent
+
+    def bring_into(self, target: Target, ticket: Ticket) -> int:
+        """See `PreparedRows`."""
+        return self.table.write(target, ticket, self.content)
+
+
+def _maker(content: RowsContent, mode: Mode, schema: pa.Schema) -> Callable[[Piece], pa.RecordBatch]:
+    """What makes rows of a target, of existing rows no two of which have the same key."""
+
+    def make(piece: Piece) -> pa.RecordBatch:
+        if mode is Mode.CHANGELOG:
+            return conformed(changelog_batch(piece), schema)
+        images = StepImages(content.source_table, (piece,))
+        numbers = np.arange(len(images), dtype=np.int64)
+        columns = [
+            images.values(index, schema.field(index).type, numbers).combine_chunks()
+            for index in range(len(piece.layout.columns))
+        ]
+        return pa.RecordBatch.from_arrays([*columns, *_own_columns(images, numbers, mode, content)], schema=schema)
+
+    return make
+
+
+def _own_columns(images: StepImages, numbers: NDArray[np.int64], mode: Mode, content: RowsContent) -> list[pa.Array]:
+    no, never = mask_array(np.zeros(len(numbers), np.bool_)), images.times(np.full(len(numbers), NO_IMAGE))
+    if mode is Mode.SCD2:
+        is_current = mask_array(np.ones(len(numbers), np.bool_))
+        return [images.times(numbers), never, is_current, images.place_texts(numbers).combine_chunks()]
+    return [no, never][: len(MARK_FIELDS)] if content.rule.deletes is Deletes.MARK else []

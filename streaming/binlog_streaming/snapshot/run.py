@@ -1,0 +1,247 @@
+"""Take the tables of a plan, one after the other: `run_snapshot(session, plan)`."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pymysql
+
+from binlog_connector.schema.snapshot_marks import Purpose
+from binlog_format.errors import SchemaError, ServerError
+from binlog_streaming.server.failures import named_error
+from binlog_streaming.snapshot.dialect import prepare_session
+from binlog_streaming.snapshot.marks import MarksTable
+from binlog_streaming.snapshot.pace import Pace, RateLimit
+from binlog_streaming.snapshot.runs import RUN, TABLES_LEFT
+from binlog_streaming.snapshot.shadow import drop_left_shadows
+from binlog_streaming.snapshot.source_table import read_table
+from binlog_streaming.snapshot.table_snapshot import (
+    ChunkTooLargeError,
+    RowsLockedError,
+    TableChangedError,
+    TableSnapshot,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from binlog_streaming.server.session import ServerSession
+    from binlog_streaming.snapshot.plan import PlannedTable, SnapshotPlan
+    from binlog_streaming.snapshot.shadow import ShadowEngine
+    from binlog_streaming.snapshot.source_table import SourceTable
+
+    OnProgress = Callable[["SnapshotProgress"], None]
+
+LOCKED_SECONDS_MAX = 600.0
+"""Patience with rows that others have locked without a pause; an application's transactions are shorter."""
+KEYLESS_NOWAIT_SECONDS = 10.0
+"""How long the only chunk of a table without a key is tried without waiting for locks, so that others do not wait."""
+_PAUSE_SECONDS = 0.01
+_TURN_SECONDS = 10
+"""Patience with the session of a run that was killed: its server may still be in its last statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotProgress:
+    """How far a run is; told after each chunk, and while it waits.
+
+    Attributes:
+        table: `database.table`.
+        row_count: Rows of the table that are in the log.
+        row_estimate: How many it has, about.
+        chunk_size: Rows of the next chunk.
+        is_locked: The rows that come next are locked by others.
+        is_done: All of the table is in the log.
+    """
+
+    table: str
+    row_count: int
+    row_estimate: int
+    chunk_size: int
+    is_locked: bool = False
+    is_done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotResult:
+    """What a run has written.
+
+    Attributes:
+        tables: How many tables.
+        rows: Rows in them, those of runs before that were cut off included.
+        seconds: How long it took.
+    """
+
+    tables: int
+    rows: int
+    seconds: float
+
+
+def run_snapshot(
+    session: ServerSession,
+    plan: SnapshotPlan,
+    *,
+    rate: int | None = None,
+    restart: bool = False,
+    on_progress: OnProgress = lambda _: None,
+) -> SnapshotResult:
+    """Write the rows of all planned tables into the server's log.
+
+    Whatever ends it, and wherever: a later run goes on after the last chunk that is in the log.
+
+    Args:
+        session: On the server; it is set up for this and for nothing else.
+        plan: What to take.
+        rate: Rows in a second, at most; None: no limit.
+        restart: Begin every table anew.
+        on_progress: Told of every chunk.
+
+    Raises:
+        ServerError: `BUSY`, `LOCKED`, `NOT_LOGGED`, `TABLE_REFUSED`, or what else the server answered.
+        SchemaError: `TABLE_NOT_FOUND`: a table was dropped meanwhile.
+    """
+    started = time.monotonic()
+    prepare_session(session)
+    engine = plan.engine.install(session)
+    run = plan.run or str(uuid.uuid4())
+    limit = RateLimit(rate)
+    drop_left_shadows(session)
+    rows = 0
+    for number, planned in enumerate(plan.tables):
+        left = len(plan.tables) - number - 1
+        about = {"server": plan.server, RUN: run, TABLES_LEFT: left}
+        taking = _TableRun(session, planned, engine, about, rate=rate, limit=limit, on_progress=on_progress)
+        rows += taking.take(restart=restart or not planned.is_resumed)
+    return SnapshotResult(len(plan.tables), rows, time.monotonic() - started)
+
+
+class _TableRun:
+    """Takes one table; begins it anew as often as it is altered on the way."""
+
+    def __init__(
+        self,
+        session: ServerSession,
+        planned: PlannedTable,
+        engine: ShadowEngine,
+        about: dict[str, Any],
+        *,
+        rate: int | None,
+        limit: RateLimit,
+        on_progress: OnProgress,
+    ) -> None:
+        self._session = session
+        self._planned = planned
+        self._engine = engine
+        self._about = about
+        self._rate = rate
+        self._limit = limit
+        self._on_progress = on_progress
+        self._source = planned.table.source
+
+    def take(self, *, restart: bool) -> int:
+        """Write all chunks; the rows that they have."""
+        turn = _turn_name(self._source)
+        if not self._session.value("SELECT GET_LOCK(%s, %s)", turn, _TURN_SECONDS):
+            reason = f"another run takes a snapshot of {self._source.full_name}"
+            raise ServerError("BUSY", reason, at=self._session.place, hint="Wait for it, or end it")
+        snapshot = self._begin(restart=restart)
+        while not snapshot.is_complete:
+            try:
+                self._write_chunks(snapshot)
+            except TableChangedError as change:
+                snapshot = self._begin_anew(snapshot, change)
+        snapshot.end()
+        # After an error the end of the session gives the turn away, and rolls back what was not committed.
+        self._session.execute("DO RELEASE_LOCK(%s)", turn)
+        self._tell(snapshot, 0, is_done=True)
+        return snapshot.row_count
+
+    def _begin(self, *, restart: bool) -> TableSnapshot:
+        # Marks are read after the turn is ours: a run that was killed writes no more.
+        marks = MarksTable(self._session)
+        begin = None if restart or not marks.exists() else marks.last_begin(self._source.schema, self._source.name)
+        if begin is None:
+            return self._start(self._planned.purpose)
+        resumed = TableSnapshot.resume(self._session, self._source, begin, self._engine)
+        return self._start(Purpose(begin.detail["purpose"])) if resumed is None else resumed
+
+    def _start(self, purpose: Purpose) -> TableSnapshot:
+        return TableSnapshot.start(self._session, self._source, purpose, self._engine, self._about)
+
+    def _begin_anew(self, snapshot: TableSnapshot, change: TableChangedError) -> TableSnapshot:
+        source = read_table(self._session, self._source.schema, self._source.name)
+        if source == self._source and isinstance(change.__cause__, pymysql.MySQLError):
+            # Not the source is another one: somebody removed the shadow, or the marks.
+            raise named_error(change.__cause__, str(self._session.address)) from change
+        if not source.columns:
+            snapshot.cancel("the table was dropped or renamed")
+            reason = f"{source.full_name} was dropped or renamed while its snapshot was taken"
+            raise SchemaError("TABLE_NOT_FOUND", reason, at=self._session.place)
+        self._source = source
+        return self._start(self._planned.purpose)
+
+    def _write_chunks(self, snapshot: TableSnapshot) -> None:
+        pace = Pace(self._planned.table.row_size, self._rate)
+        locked_since: float | None = None
+        while not snapshot.is_complete:
+            if locked_since is not None and snapshot.table.key is None:
+                pace.is_waiting = time.monotonic() - locked_since > KEYLESS_NOWAIT_SECONDS
+            bounds = snapshot.next_bounds(pace.size)
+            try:
+                chunk = snapshot.write(bounds, is_waiting=pace.is_waiting)
+            except (RowsLockedError, ChunkTooLargeError) as refusal:
+                locked_since = self._refused(snapshot, pace, refusal, locked_since)
+                continue
+            locked_since = None
+            pace.wrote(chunk.row_count, chunk.lock_seconds)
+            self._tell(snapshot, pace.size)
+            self._limit.take(chunk.row_count)
+
+    def _refused(
+        self, snapshot: TableSnapshot, pace: Pace, refusal: Exception, locked_since: float | None
+    ) -> float | None:
+        is_smallest = snapshot.table.key is None or pace.size == 1
+        if isinstance(refusal, ChunkTooLargeError):
+            if is_smallest:
+                what = "its only chunk" if snapshot.table.key is None else "a row"
+                reason = f"{self._source.full_name}: {what} does not fit into max_binlog_cache_size"
+                raise ServerError("TABLE_REFUSED", reason, at=self._session.place)
+            pace.refused()
+            return locked_since
+        pace.refused()
+        now = time.monotonic()
+        since = now if locked_since is None else locked_since
+        if now - since > LOCKED_SECONDS_MAX:
+            reason = (
+                f"{self._source.full_name}: after {snapshot.row_count:,} rows come rows that others have locked for "
+                f"{now - since:.0f} s"
+            )
+            hint = "See information_schema.INNODB_TRX and XA RECOVER; then start again: it goes on after these rows"
+            raise ServerError("LOCKED", reason, at=self._session.place, hint=hint)
+        if is_smallest:
+            self._tell(snapshot, pace.size, is_locked=True)
+            time.sleep(_PAUSE_SECONDS)
+        return since
+
+    def _tell(
+        self, snapshot: TableSnapshot, chunk_size: int, *, is_locked: bool = False, is_done: bool = False
+    ) -> None:
+        self._on_progress(
+            SnapshotProgress(
+                table=self._source.full_name,
+                row_count=snapshot.row_count,
+                row_estimate=self._planned.table.row_estimate,
+                chunk_size=chunk_size,
+                is_locked=is_locked,
+                is_done=is_done,
+            )
+        )
+
+
+def _turn_name(source: SourceTable) -> str:
+    # Names of locks are limited to 64 characters.
+    return f"binlog_stream.{hashlib.sha256(source.full_name.encode()).hexdigest()[:32]}"

@@ -1,0 +1,104 @@
+"""The tables of a server that a job has rules for, and which of them a snapshot cannot take: `find_server_tables`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.definitions import TableName
+from binlog_format.views.snapshot_events import SNAPSHOT_DATABASE
+from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.settings.model import Mode
+from binlog_streaming.snapshot.source_table import SourceTable, read_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from binlog_streaming.server.session import ServerSession
+    from binlog_streaming.settings.model import Job, TableRule
+
+_NOT_USERS = frozenset({"mysql", "sys", "performance_schema", "information_schema", SNAPSHOT_DATABASE})
+_WITH_ROW_LOCKS = frozenset({"INNODB"})
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTable:
+    """A table on the server, with what the server estimates about it.
+
+    Attributes:
+        source: What it looks like.
+        rule: What the job does with it.
+        engine: Of the table.
+        is_versioned: It has system versioning.
+        row_estimate: How many rows it has, about.
+        size_estimate: Bytes of them, about.
+    """
+
+    source: SourceTable
+    rule: TableRule
+    engine: str
+    is_versioned: bool
+    row_estimate: int
+    size_estimate: int
+
+    @property
+    def name(self) -> TableName:
+        """The name that the job's log has for it."""
+        return TableName(self.source.schema, self.source.name)
+
+    @property
+    def row_size(self) -> int:
+        """Bytes of a row, on average."""
+        return self.size_estimate // max(1, self.row_estimate)
+
+    def refusal(self, row_image: str) -> str | None:
+        """Why it cannot be taken through the log; None: it can.
+
+        Args:
+            row_image: `binlog_row_image` of the server.
+        """
+        if self.is_versioned:
+            return "it has system versioning: its log holds row versions, which a snapshot of current rows has not"
+        if self.engine.upper() not in _WITH_ROW_LOCKS:
+            return f"its engine {self.engine} has no row locks, so a chunk has no exact place in the log"
+        if row_image not in ("FULL", "FULL_NODUP") and set(self.rule.modes) != {Mode.CHANGELOG}:
+            return (
+                f"binlog_row_image is {row_image}: where the key of a row changes that no chunk has brought yet, "
+                "the log lacks its other columns"
+            )
+        return None
+
+
+def find_server_tables(session: ServerSession, job: Job, tables: str | None = None) -> tuple[ServerTable, ...]:
+    """Tables that the rules of *job* select, by name.
+
+    Args:
+        session: On the server.
+        job: Its rules, and `source.excludeTables`.
+        tables: Only these of them: regular expressions on `database.table`, separated by commas.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: *tables* is none.
+        ServerError: What the server answered.
+    """
+    return tuple(sorted(_selected(session, job, TableFilter(tables)), key=lambda table: table.source.full_name))
+
+
+def _selected(session: ServerSession, job: Job, wanted: TableFilter) -> Iterator[ServerTable]:
+    rules = [(TableFilter(rule.select, job.source.exclude_tables), rule) for rule in job.tables]
+    rows = session.rows(
+        "SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE, TABLE_TYPE, TABLE_ROWS, DATA_LENGTH FROM information_schema.TABLES"
+        " WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')"
+    )
+    for schema, name, engine, kind, row_estimate, size_estimate in rows:
+        rule = next((rule for matching, rule in rules if matching.accepts_name(schema, name)), None)
+        if schema in _NOT_USERS or rule is None or not wanted.accepts_name(schema, name):
+            continue
+        yield ServerTable(
+            source=read_table(session, schema, name),
+            rule=rule,
+            engine=str(engine),
+            is_versioned=kind == "SYSTEM VERSIONED",
+            row_estimate=int(row_estimate or 0),
+            size_estimate=int(size_estimate or 0),
+        )

@@ -1,0 +1,177 @@
+"""What a table on the server looks like: `SourceTable`, its columns and the key that chunks are cut by."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_streaming.snapshot.key_column import KeyColumn, key_column
+from binlog_streaming.snapshot.sql_text import table_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_streaming.server.session import ServerSession
+
+_PRIMARY = "PRIMARY"
+_NEXT_ID = re.compile(r" AUTO_INCREMENT=\d+")
+_COMMENT = re.compile(r"\s*/\*.*?\*/")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceColumn:
+    """A column, as `information_schema.COLUMNS` describes it.
+
+    Attributes:
+        name: Its name.
+        column_type: `COLUMN_TYPE`, for example `int(10) unsigned`.
+        character_set: Of text; None: no text.
+        collation: Of text; None: no text.
+    """
+
+    name: str
+    column_type: str
+    character_set: str | None
+    collation: str | None
+
+    @property
+    def value_type(self) -> tuple[str, str | None]:
+        """What values of the column are, without how they are stored (compressed, old temporal formats)."""
+        return _COMMENT.sub("", self.column_type).strip(), self.collation
+
+    def to_json(self) -> list[str | None]:
+        """The column in a mark of kind `begin`."""
+        return [self.name, self.column_type, self.collation]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An index that tells rows apart and has them in order.
+
+    Attributes:
+        index: Its name.
+        columns: Its columns, in order.
+    """
+
+    index: str
+    columns: tuple[KeyColumn, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of its columns."""
+        return [column.name for column in self.columns]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """A table on the server.
+
+    Attributes:
+        schema: Its database.
+        name: Its name.
+        columns: All columns in order, invisible and generated ones too.
+        primary_key: Names of its columns; empty: it has none.
+        key: What chunks are cut by; None: no index is of use, the table is one chunk.
+    """
+
+    schema: str
+    name: str
+    columns: tuple[SourceColumn, ...]
+    primary_key: tuple[str, ...]
+    key: Key | None
+
+    @property
+    def full_name(self) -> str:
+        """`database.table`."""
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def row_key(self) -> list[str]:
+        """Names of the columns that tell rows apart: the primary key, else the unique key that chunks are cut by."""
+        return list(self.primary_key) or (self.key.names if self.key is not None else [])
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of all columns, in order."""
+        return [column.name for column in self.columns]
+
+
+def read_table(session: ServerSession, schema: str, name: str) -> SourceTable:
+    """Look at a table; without columns: it does not exist, or may not be seen.
+
+    Raises:
+        ServerError: What the server answered.
+    """
+    columns = read_columns(session, schema, name)
+    by_name = {column.name: column for column in columns}
+    indexes = _unique_indexes(session, schema, name) if columns else {}
+    usable = ((index, _key_columns(parts, by_name)) for index, parts in indexes.items() if _is_usable(parts))
+    keys = [Key(index, key_columns) for index, key_columns in usable if key_columns]
+    keys.sort(key=lambda key: (key.index != _PRIMARY, len(key.columns)))
+    primary_key = tuple(str(part["column_name"]) for part in indexes.get(_PRIMARY, ()))
+    return SourceTable(schema, name, columns, primary_key, keys[0] if keys else None)
+
+
+def read_columns(session: ServerSession, schema: str, name: str) -> tuple[SourceColumn, ...]:
+    """The columns of a table, in order.
+
+    Raises:
+        ServerError: What the server answered.
+    """
+    rows = session.rows(
+        "SELECT COLUMN_NAME, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME FROM information_schema.COLUMNS"
+        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION",
+        schema,
+        name,
+    )
+    return tuple(SourceColumn(str(row[0]), _text(row[1]), row[2], row[3]) for row in rows)
+
+
+def definition_of(create_table: object) -> str:
+    """What `SHOW CREATE TABLE` gave, without the next number of AUTO_INCREMENT."""
+    return _NEXT_ID.sub("", _text(create_table))
+
+
+def columns_digest(definition: str) -> str:
+    """Tells definitions of columns apart, with defaults and all: what a reader takes as another table, is another one.
+
+    Args:
+        definition: Of `definition_of`.
+    """
+    lines = [line.rstrip(",") for line in definition.splitlines() if line.startswith("  `")]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _unique_indexes(session: ServerSession, schema: str, name: str) -> dict[str, list[dict[str, object]]]:
+    """The parts of each unique index, as the server shows them."""
+    by_index: dict[str, list[dict[str, object]]] = {}
+    for row in session.dict_rows(f"SHOW INDEX FROM {table_sql(schema, name)}"):
+        if not row["non_unique"]:
+            by_index.setdefault(str(row["key_name"]), []).append(row)
+    return by_index
+
+
+def _is_usable(parts: Sequence[dict[str, object]]) -> bool:
+    # In one direction, so that ORDER BY needs no sort; whole columns, so that two rows never are equal by them.
+    is_ordered = len({part["collation"] for part in parts}) == 1 and parts[0]["collation"] in ("A", "D")
+    is_whole = all(part["sub_part"] is None and part["null"] != "YES" for part in parts)
+    is_seen = all(part.get("ignored", "NO") == "NO" and part.get("visible", "YES") == "YES" for part in parts)
+    return is_ordered and is_whole and is_seen and parts[0]["index_type"] == "BTREE"
+
+
+def _key_columns(parts: Sequence[dict[str, object]], columns: dict[str, SourceColumn]) -> tuple[KeyColumn, ...]:
+    found: list[KeyColumn] = []
+    for part in parts:
+        column = columns.get(str(part["column_name"]))  # None: an expression (MySQL)
+        known = None if column is None else key_column(column.name, column.column_type, column.character_set)
+        if known is None:
+            return ()
+        found.append(known)
+    return tuple(found)
+
+
+def _text(value: object) -> str:
+    # MySQL 8 gives some columns of information_schema as bytes.
+    return value.decode() if isinstance(value, bytes) else str(value)

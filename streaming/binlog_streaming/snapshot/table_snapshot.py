@@ -1,0 +1,252 @@
+"""A snapshot of one table, written into the server's log: `TableSnapshot`."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pymysql
+
+from binlog_connector.schema.snapshot_marks import Purpose
+from binlog_format.errors import ServerError
+from binlog_streaming.server import failures
+from binlog_streaming.snapshot.chunk_sql import bound_statement, rows_statement
+from binlog_streaming.snapshot.dialect import locking_clause, logged_place
+from binlog_streaming.snapshot.marks import NO_CHUNK, Bounds, Mark, MarkKind, MarksTable, begin_detail
+from binlog_streaming.snapshot.shadow import ShadowEngine, ShadowTable, drop_shadow, shadow_name
+from binlog_streaming.snapshot.source_table import columns_digest, definition_of, read_columns
+from binlog_streaming.snapshot.sql_text import table_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from binlog_streaming.server.session import ServerSession
+    from binlog_streaming.snapshot.source_table import SourceTable
+
+_LOCKED = {failures.LOCK_WAIT_TIMEOUT, failures.DEADLOCK, failures.NOWAIT_REFUSED}
+_TOO_LARGE = {failures.CACHE_FULL, failures.STATEMENT_CACHE_FULL}
+_CHANGED = {failures.NO_SUCH_TABLE, failures.NO_SUCH_COLUMN, failures.TABLE_CHANGED, failures.NO_SUCH_INDEX}
+
+
+class RowsLockedError(Exception):
+    """Rows of a chunk are locked by others; nothing of the chunk is in the log."""
+
+
+class ChunkTooLargeError(Exception):
+    """A chunk does not fit into the server's cache of a transaction; nothing of it is in the log."""
+
+
+class TableChangedError(Exception):
+    """The source is not what it was when the snapshot began; nothing of the chunk is in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenChunk:
+    """A chunk that is in the log.
+
+    Attributes:
+        row_count: Its rows.
+        lock_seconds: How long their locks were held.
+    """
+
+    row_count: int
+    lock_seconds: float
+
+
+class TableSnapshot:
+    """One run about one table: its marks, its shadow and its chunks.
+
+    `start` or `resume` makes one; then `write` each of `next_bounds` until `is_complete`, then `end`.
+
+    Attributes:
+        table: The source.
+        snapshot: UUID of the run.
+        row_count: Rows of all chunks so far.
+        chunk_count: How many chunks there are so far.
+        is_complete: The last chunk is there.
+    """
+
+    def __init__(self, session: ServerSession, table: SourceTable, snapshot: str, engine: ShadowEngine) -> None:
+        self._session = session
+        self._marks = MarksTable(session)
+        self._shadow = ShadowTable(session, table, shadow_name(table.schema, table.name, snapshot), engine)
+        self._definition = ""
+        create_table = session.rows(f"SHOW CREATE TABLE {table_sql(table.schema, table.name)}")[0][1]
+        self._columns_digest = columns_digest(definition_of(create_table))
+        self._after: tuple[str, ...] | None = None
+        self.table = table
+        self.snapshot = snapshot
+        self.row_count = 0
+        self.chunk_count = 0
+        self.is_complete = False
+
+    @staticmethod
+    def start(
+        session: ServerSession,
+        table: SourceTable,
+        purpose: Purpose,
+        engine: ShadowEngine,
+        run: Mapping[str, Any] | None = None,
+    ) -> TableSnapshot:
+        """Begin a snapshot; one of the table that has not ended is cancelled by it.
+
+        Args:
+            session: Prepared (`dialect.prepare_session`).
+            table: The source.
+            purpose: What the snapshot is for.
+            engine: Of the shadow table.
+            run: Whose snapshot it is, for the mark.
+
+        Raises:
+            ServerError: `TABLE_REFUSED`, `NOT_LOGGED`, or what else the server answered.
+        """
+        self = TableSnapshot(session, table, str(uuid.uuid4()), engine)
+        self._marks.create()
+        earlier = self._marks.last_begin(table.schema, table.name)
+        self._shadow.create()
+        place = logged_place(session)
+        self._marks.insert(self._mark(MarkKind.BEGIN, NO_CHUNK, 0, self._begin_detail(purpose, run or {})))
+        if place is not None and logged_place(session) == place:
+            raise ServerError(
+                "NOT_LOGGED",
+                "the server does not log what is written into the database binlog_stream",
+                at=session.place,
+                hint="sql_log_bin, binlog_do_db or binlog_ignore_db leave it out",
+            )
+        if earlier is not None:
+            drop_shadow(session, earlier.shadow)
+        return self
+
+    @staticmethod
+    def resume(session: ServerSession, table: SourceTable, begin: Mark, engine: ShadowEngine) -> TableSnapshot | None:
+        """Go on with a snapshot whose `begin` is in the log, after its last chunk; None: the table is another one now.
+
+        Raises:
+            ServerError: As `start`.
+        """
+        self = TableSnapshot(session, table, begin.snapshot, engine)
+        if not self._is_about(begin):
+            return None
+        self._shadow.create()
+        last = self._marks.last_chunk(begin.snapshot)
+        if last is not None:
+            through = last.detail["through"]
+            self._after = None if through is None else tuple(through)
+            self.is_complete = through is None
+            self.chunk_count = last.chunk + 1
+            self.row_count = self._marks.row_count(begin.snapshot)
+        return self
+
+    def next_bounds(self, size: int) -> Bounds:
+        """The keys of the next chunk, of *size* rows; the last chunk, or that of a table without a key, is open.
+
+        Raises:
+            TableChangedError: The source is another one.
+            ServerError: What the server answered.
+        """
+        key = self.table.key
+        if key is None:
+            return Bounds(None, None)
+        try:
+            rows = self._session.try_rows(bound_statement(self.table, key, self._after, size))
+        except pymysql.MySQLError as error:
+            raise self._failed(error) from error
+        return Bounds(self._after, tuple(_text(value) for value in rows[0]) if rows else None)
+
+    def write(self, bounds: Bounds, *, is_waiting: bool = False) -> WrittenChunk:
+        """Write a chunk into the log, as one event group: its rows, then its mark.
+
+        Args:
+            bounds: Which rows: of `next_bounds`.
+            is_waiting: Wait for locks a short time, instead of failing at once.
+
+        Raises:
+            RowsLockedError: Others hold locks.
+            ChunkTooLargeError: It needs fewer rows.
+            TableChangedError: The source is another one.
+            ServerError: What the server answered.
+        """
+        locking = locking_clause(self._session, is_waiting=is_waiting)
+        try:
+            if self.table.key is None:
+                # Rows that come meanwhile must not be missing from the only chunk: gaps are locked too.
+                self._session.try_execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            self._session.try_execute("START TRANSACTION")
+            self._check_definition()
+            # The network's time is not within that of the locks.
+            rows = rows_statement(self.table, self._shadow.sql, bounds, locking)
+            mark = self._mark(MarkKind.CHUNK, self.chunk_count, 0, bounds.to_json())
+            started = time.perf_counter()
+            row_count, *_ = self._session.try_script((rows, self._marks.statement_after_rows(mark), "COMMIT"))
+        except pymysql.MySQLError as error:
+            self._session.roll_back()
+            raise self._failed(error) from error
+        except TableChangedError:
+            self._session.roll_back()
+            raise
+        written = WrittenChunk(row_count, time.perf_counter() - started)
+        self._after, self.is_complete = bounds.through, bounds.through is None
+        self.chunk_count += 1
+        self.row_count += row_count
+        self._shadow.take(row_count)
+        return written
+
+    def _check_definition(self) -> None:
+        """See that the table is what it was, and keep it so to the end of the transaction."""
+        source = table_sql(self.table.schema, self.table.name)
+        self._session.try_rows(f"SELECT 1 FROM {source} LIMIT 0")  # ALTER TABLE waits from here on
+        definition = definition_of(self._session.try_rows(f"SHOW CREATE TABLE {source}")[0][1])
+        if definition != self._definition:
+            # Another index, or the first chunk: what counts is the columns, which take the server longer to tell.
+            columns = read_columns(self._session, self.table.schema, self.table.name)
+            if columns != self.table.columns or columns_digest(definition) != self._columns_digest:
+                raise TableChangedError
+            self._definition = definition
+
+    def end(self) -> None:
+        """Write that all chunks are there, and remove the shadow.
+
+        Raises:
+            ServerError: What the server answered.
+        """
+        detail = {"chunks": self.chunk_count, "rows": self.row_count}
+        self._marks.insert(self._mark(MarkKind.END, NO_CHUNK, self.row_count, detail))
+        drop_shadow(self._session, self._shadow.name)
+
+    def cancel(self, reason: str) -> None:
+        """Write that no more chunks come, and remove the shadow.
+
+        Raises:
+            ServerError: What the server answered.
+        """
+        self._marks.insert(self._mark(MarkKind.CANCEL, NO_CHUNK, self.row_count, {"reason": reason}))
+        drop_shadow(self._session, self._shadow.name)
+
+    def _is_about(self, begin: Mark) -> bool:
+        """Whether the table is what it was at *begin*, a mark of that kind."""
+        now = self._begin_detail(Purpose.COMPLETE, {})
+        return all(begin.detail.get(name) == now[name] for name in ("columns", "order", "definition"))
+
+    def _begin_detail(self, purpose: Purpose, run: Mapping[str, Any]) -> dict[str, Any]:
+        return begin_detail(self.table, purpose, {"definition": self._columns_digest, **run})
+
+    def _mark(self, kind: MarkKind, chunk: int, row_count: int, detail: dict[str, Any]) -> Mark:
+        source = (self.table.schema, self.table.name)
+        return Mark(self.snapshot, kind, source, self._shadow.name, chunk, row_count, detail)
+
+    def _failed(self, error: pymysql.MySQLError) -> Exception:
+        number = failures.number_of(error)
+        if number in _LOCKED:
+            return RowsLockedError()
+        if number in _TOO_LARGE:
+            return ChunkTooLargeError()
+        if number in _CHANGED:
+            return TableChangedError()
+        return failures.named_error(error, str(self._session.address))
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,207 @@
+"""What the page of a job is made of: `make_app`, and `PageServer`, which runs it."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.resources import files
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Route
+
+from binlog_format.errors import BinlogError
+from binlog_streaming.status.model import Level
+from binlog_streaming.status.page.file_map import FileMaps
+from binlog_streaming.status.page.guard import Access, Guard
+from binlog_streaming.status.page.parts import PageParts, whole_status
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import AsyncIterator, Callable
+
+    from starlette.requests import Request
+
+    from binlog_streaming.status.log_measure import LogMeasure
+    from binlog_streaming.status.view import JobView
+
+UPDATE_SECONDS = 2.0
+"""How often whoever has the page open is told what has changed."""
+
+VIEWERS_MAX = 20
+FORM_SIZE_MAX = 4096
+LOGIN_PAUSE_SECONDS = 0.5
+"""After a wrong token, so that trying many takes long."""
+
+
+class PageServer(uvicorn.Server):
+    """Runs the application in the thread that calls `run`.
+
+    Args:
+        app: It has `state.closing`, which is set at the end.
+    """
+
+    def __init__(self, page: Page) -> None:
+        # Whoever embeds us has the signals, the log, and the choice of libraries.
+        config = uvicorn.Config(
+            page.app,
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_graceful_shutdown=1,
+        )
+        super().__init__(config)
+        self._page = page
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let those go who have the page open, and end."""
+        self._page.closing.set()
+        await super().shutdown(sockets)
+
+
+class Page:
+    """The answers to all requests.
+
+    Args:
+        view: Gives how the job is.
+        metrics_text: Gives its metrics.
+        maps: Draws its files.
+        access: Knows who may see it.
+
+    Attributes:
+        closing: Set when the job ends.
+        app: The application, guarded.
+    """
+
+    def __init__(
+        self,
+        view: JobView,
+        metrics_text: Callable[[], bytes],
+        maps: FileMaps,
+        access: Access,
+        host: str | None,
+    ) -> None:
+        self._view = view
+        self._parts = PageParts(view)
+        self._metrics_text = metrics_text
+        self._maps = maps
+        self._access = access
+        self._viewers = 0
+        self.closing = asyncio.Event()
+        static = files("binlog_streaming.status.page") / "static"
+        login = HTMLResponse((static / "login.html").read_bytes(), status_code=401)
+        routes = [
+            _file_route("/", (static / "index.html").read_bytes(), "text/html; charset=utf-8"),
+            _file_route("/style.css", (static / "style.css").read_bytes(), "text/css; charset=utf-8"),
+            _file_route("/icon.svg", (static / "icon.svg").read_bytes(), "image/svg+xml"),
+            *(
+                _file_route(f"/{name}.js", (static / f"{name}.js").read_bytes(), "text/javascript; charset=utf-8")
+                for name in ("page", "charts", "texts")
+            ),
+            Route("/events", self._events),
+            Route("/status.json", self._status),
+            Route("/healthz", self._health),
+            Route("/metrics", self._metrics),
+            Route("/map.json", self._map),
+            Route("/login", self._login, methods=["POST"]),
+        ]
+        self.app = Guard(Starlette(routes=routes), access, login, host)
+
+    async def _events(self, _request: Request) -> Response:
+        if self._viewers >= VIEWERS_MAX:
+            return PlainTextResponse("too many look at this page\n", status_code=503)
+        return StreamingResponse(self._changes(), media_type="text/event-stream")
+
+    async def _changes(self) -> AsyncIterator[bytes]:
+        """What is shown, and then whatever of it changes."""
+        self._viewers += 1
+        try:
+            sent: dict[str, bytes] = {}
+            while not self.closing.is_set():
+                parts = await run_in_threadpool(self._parts.parts)
+                changed = (b'"%s":%s' % (name.encode(), part) for name, part in parts.items() if sent.get(name) != part)
+                yield b"data: {%s}\n\n" % b",".join(changed)
+                sent = parts
+                try:
+                    await asyncio.wait_for(self.closing.wait(), UPDATE_SECONDS)
+                except TimeoutError:
+                    continue
+        finally:
+            self._viewers -= 1
+
+    async def _status(self, _request: Request) -> Response:
+        return Response(await run_in_threadpool(whole_status, self._view), media_type="application/json")
+
+    async def _health(self, _request: Request) -> Response:
+        level = (await run_in_threadpool(self._view.status)).verdict.level
+        return JSONResponse({"level": str(level)}, status_code=503 if level is Level.DANGER else 200)
+
+    async def _metrics(self, _request: Request) -> Response:
+        text = await run_in_threadpool(self._metrics_text)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def _map(self, _request: Request) -> Response:
+        try:
+            drawn = await run_in_threadpool(self._maps.current)
+        except (BinlogError, OSError) as error:
+            return JSONResponse({"problem": str(error)})
+        return Response(drawn, media_type="application/json")
+
+    async def _login(self, request: Request) -> Response:
+        body = bytearray()
+        async for part in request.stream():
+            body += part
+            if len(body) > FORM_SIZE_MAX:
+                return PlainTextResponse("that is no token\n", status_code=413)
+        (given, *_) = parse_qs(body.decode("latin-1")).get("token", [""])
+        if not self._access.is_token(given.strip()):
+            await asyncio.sleep(LOGIN_PAUSE_SECONDS)
+            return RedirectResponse("/", status_code=303)
+        answer = RedirectResponse("/", status_code=303)
+        answer.set_cookie(self._access.cookie_name, self._access.cookie, httponly=True, samesite="strict")
+        return answer
+
+
+def make_app(
+    view: JobView,
+    metrics_text: Callable[[], bytes],
+    measure: LogMeasure | None,
+    *,
+    token: str | None,
+    host: str | None,
+    port: int,
+) -> Page:
+    """The page of one job.
+
+    Args:
+        view: Gives how the job is.
+        metrics_text: Gives its metrics, in Prometheus' text format.
+        measure: Measures its log; None: it reads none.
+        token: What whoever looks has to give; None: nothing.
+        host: The only name that the page has beside those of this machine; None: it may have any.
+        port: Where it listens.
+    """
+    maps = FileMaps(view, None if measure is None else measure.path)
+    return Page(view, metrics_text, maps, Access(token, port), host)
+
+
+def _file_route(path: str, content: bytes, media_type: str) -> Route:
+    async def answer(_request: Request) -> Response:
+        return Response(content, media_type=media_type)
+
+    return Route(path, answer)

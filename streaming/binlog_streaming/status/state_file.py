@@ -1,0 +1,78 @@
+"""Where a job's state is kept for others: `StatusFile(job)`, a small file in its checkpoint.
+
+It is for people, and never what a job goes on from: a lost one costs nothing but the numbers in it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from binlog_format.errors import OptionError
+from binlog_format.position import Place
+from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.status.model import JobState, Phase
+from binlog_streaming.status.process import is_gone
+
+if TYPE_CHECKING:
+    from binlog_streaming.settings.job_file import AnyJob
+
+STATUS_FILE = "binlog-stream-status.json"
+
+HEARTBEAT_SECONDS = 10.0
+"""A job that has nothing to tell gives a sign of life so often."""
+
+SILENT_SECONDS = 60.0
+"""One that gives none for so long does not run."""
+
+
+class StatusFile:
+    """The recorded state of one job.
+
+    Args:
+        job: Whose.
+    """
+
+    def __init__(self, job: AnyJob) -> None:
+        self._folder = state_of(job)
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return f"{self._folder.directory.rstrip('/')}/{STATUS_FILE}"
+
+    def read(self) -> JobState | None:
+        """What was recorded last; None: nothing was.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: it is no such file.
+            StorageError, AccessError: It cannot be read.
+        """
+        content = self._folder.read(STATUS_FILE)
+        if content is None:
+            return None
+        try:
+            return msgspec.json.decode(content, type=JobState)
+        except msgspec.MsgspecError as error:
+            raise OptionError(
+                "INVALID_VALUE",
+                f"not the state of a job: {error}",
+                at=Place(self.path),
+                hint="It was damaged, or written by a later version. Delete it: only what is shown depends on it",
+            ) from error
+
+    def write(self, state: JobState) -> None:
+        """Put *state* in the place of what was recorded.
+
+        Raises:
+            StorageError, AccessError: It cannot be written; what was recorded before is there still.
+        """
+        self._folder.write(STATUS_FILE, msgspec.json.encode(state))
+
+
+def phase_of(state: JobState, now: float) -> Phase:
+    """What a job does, judged by others: one that should run and gives no sign of life does not."""
+    if state.ended_at is not None:
+        return state.phase
+    return Phase.LOST if is_gone(state.process) or now - state.seen_at > SILENT_SECONDS else state.phase

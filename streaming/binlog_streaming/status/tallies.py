@@ -1,0 +1,138 @@
+"""What a job counts for its state: `TableTallies` by table, `MinuteTallies` by minute."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.definitions import TableName
+from binlog_streaming.status.model import MINUTES_MAX, Minute, SnapshotStatus, TableStatus
+from binlog_streaming.status.wording import without_access
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from binlog_streaming.jobs.record import JobRecord
+    from binlog_streaming.status.model import BatchStatus
+    from binlog_streaming.tables.progress import BatchProgress
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTables:
+    """What a job's record has of its tables, for looking up.
+
+    Attributes:
+        record: The job's.
+        waiting: Tables that wait for their snapshots.
+    """
+
+    record: JobRecord
+    waiting: Collection[TableName] = ()
+
+    def added_to(self, tables: dict[str, TableStatus], gtid: str) -> dict[str, TableStatus]:
+        """*tables* with what the record has of each; those that it alone has come too."""
+        record = self.record
+        complete = dict.fromkeys(record.complete, True) | dict.fromkeys(record.incomplete, False)
+        aside = {one.name: one for one in record.set_aside}
+        snapshots = {one.name: one for one in record.snapshots}
+        names = {TableName(*name) for name in (*record.tables, *complete)} | aside.keys() | snapshots.keys()
+        names |= set(self.waiting) | {TableName.parse(name) for name in tables}
+        added = {}
+        for name in sorted(names):
+            stopped, snapshot = aside.get(name), snapshots.get(name)
+            known = tables.get(str(name), TableStatus(str(name)))
+            added[str(name)] = replace(
+                known,
+                gtid=gtid if stopped is None else stopped.gtid or stopped.position,
+                is_complete=complete.get(name),
+                verified_through=self._proved(name, len(known.modes)),
+                waits_for_snapshot=name in self.waiting,
+                set_aside=None if stopped is None else stopped.reason,
+                snapshot=None
+                if snapshot is None
+                else SnapshotStatus(
+                    snapshot.rows, snapshot.chunks, snapshot.begun_gtid, snapshot.is_ended, snapshot.problem
+                ),
+            )
+        return added
+
+    def _proved(self, name: TableName, modes: int) -> str | None:
+        """Up to where all targets of a table were proved, by the oldest of the proofs; None: not all were."""
+        proofs = [one for one in self.record.verified if (one.database, one.table) == name]
+        return min(proofs, key=lambda one: one.commit_time).gtids if proofs and len(proofs) >= modes else None
+
+
+class TableTallies:
+    """Counts by table, or by topic.
+
+    Args:
+        tables: As they were recorded before.
+    """
+
+    def __init__(self, tables: Iterable[TableStatus]) -> None:
+        self._tables = {table.name: table for table in tables}
+
+    def take_batch(self, batch: BatchProgress) -> None:
+        """Count what a batch did."""
+        by_name: dict[str, list[int]] = {}
+        for number, one in enumerate(batch.tables):
+            by_name.setdefault(one.source_table, []).append(number)
+        for name, numbers in by_name.items():
+            targets = [batch.tables[number] for number in numbers]
+            known = self._tables.get(name, TableStatus(name))
+            written = {without_access(one.target): str(one.mode) for one in targets}
+            places = dict(zip(known.targets, known.modes, strict=True)) | written
+            commit_time = max(one.commit_time for one in targets)
+            has_statements = any(one.statements for one in targets)
+            self._tables[name] = replace(
+                known,
+                targets=tuple(places),
+                modes=tuple(places.values()),
+                changes=known.changes + targets[0].changes,
+                last_commit=commit_time or known.last_commit,
+                last_batch=batch.batch_id,
+                schema_changed_at=batch.finished_at if has_statements else known.schema_changed_at,
+                schema_changed_in=batch.batch_id if has_statements else known.schema_changed_in,
+            )
+
+    def take_topic(self, topic: str, records: int, number: int, commit_time: float | None) -> None:
+        """Count messages of a topic."""
+        known = self._tables.get(topic, TableStatus(topic))
+        self._tables[topic] = replace(
+            known,
+            changes=known.changes + records,
+            last_commit=known.last_commit if commit_time is None else commit_time,
+            last_batch=number,
+        )
+
+    def tables(self, known: KnownTables | None, gtid: str) -> tuple[TableStatus, ...]:
+        """All of them, by name; *gtid* is what the job has reached."""
+        tables = {name: replace(table, gtid=gtid) for name, table in sorted(self._tables.items())}
+        return tuple((tables if known is None else known.added_to(tables, gtid)).values())
+
+
+class MinuteTallies:
+    """Counts by minute, of the last hour.
+
+    Args:
+        minutes: As they were recorded before.
+    """
+
+    def __init__(self, minutes: Iterable[Minute]) -> None:
+        self._minutes = deque(minutes, maxlen=MINUTES_MAX)
+
+    def take(self, batch: BatchStatus) -> None:
+        """Count a batch."""
+        start = int(batch.finished_at) // 60 * 60
+        is_new = not self._minutes or self._minutes[-1].start != start
+        before = Minute(start, 0, 0, None) if is_new else self._minutes.pop()
+        lags = [lag for lag in (before.lag_seconds, batch.lag_seconds) if lag is not None]
+        counted = Minute(
+            start, before.changes + batch.changes, before.size + (batch.size or 0), max(lags, default=None)
+        )
+        self._minutes.append(counted)
+
+    def minutes(self, now: float) -> tuple[Minute, ...]:
+        """Those that lie within the last hour."""
+        return tuple(minute for minute in self._minutes if minute.start > now - 60 * MINUTES_MAX)

@@ -1,0 +1,68 @@
+"""A small HTTP server that keeps what is posted to it, or refuses it: `HttpReceiver`."""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PATIENCE_S = 300
+
+
+class HttpReceiver:
+    """Listens on 127.0.0.1 while it is entered.
+
+    Attributes:
+        status: What it answers; what is answered with an error is counted, and not kept.
+        bodies: What was posted, in order.
+        refused: How many requests were refused.
+        url: Of the server.
+    """
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.bodies: list[bytes] = []
+        self.refused = 0
+        self._changed = threading.Condition()
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                status = receiver._take(body)
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def wait_until(self, condition: Callable[[HttpReceiver], bool]) -> None:
+        """Return when it is true, after some request or at once."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: condition(self), PATIENCE_S)
+
+    def _take(self, body: bytes) -> int:
+        with self._changed:
+            if self.status < 300:
+                self.bodies.append(body)
+            else:
+                self.refused += 1
+            self._changed.notify_all()
+            return self.status

@@ -1,0 +1,131 @@
+"""Every type of column is compared: equal where it is, and found where one value of it is another one."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from binlog_format.rows.decoding import TimeType
+from binlog_streaming.lake.row_values import comparable_table, equal_rows, one_array
+from binlog_streaming.prove.differences import Kind
+from binlog_streaming.prove.table_proof import Outcome
+from binlog_streaming.settings import Job, Source, TableFormat
+from tests.streaming.prove.proofs import held, job_on, overwrite, prove
+from tests.streaming.replay_runs import run
+from tests.streaming.snapshot.live import run_sql
+from tests.truth.live.tables import COLUMNS, EVERY_TYPE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from binlog_streaming.demo.mariadb.server import MariaDbServer
+
+pytestmark = pytest.mark.server
+
+TABLE = "shop.every_type"
+ROWS = 90
+ODD = """CREATE TABLE shop.odd (id INT UNSIGNED ZEROFILL PRIMARY KEY, e ENUM('a','b') NOT NULL, d DATE, da DATETIME(2),
+    z DECIMAL(9,3) ZEROFILL, f FLOAT, g DOUBLE, c CHAR(9) CHARACTER SET ucs2 COLLATE ucs2_bin, y YEAR, ti TIME(1))"""
+ODD_ROWS = """INSERT INTO shop.odd VALUES
+    (0, 'x', '2024-02-31', '2023-02-29 10:00:00', 0.5, -0.0, -0.0, 'a  ', 0, '-00:00:00.1'),
+    (1, 'b', '0000-00-00', '0000-00-00 00:00:00', 0, 1e-38, 4.9e-324, '', 1901, '00:00:00'),
+    (2, 'a', '2024-00-10', '2024-01-00 00:00:00', 99, 3.4e38, 1.7976931348623157e308, NULL, NULL, '-838:59:59'),
+    (3, 'a', '2023-04-31', '2024-04-30 23:59:59.99', 1.001, 0.1, 0.1, 'ä', 2155, '838:59:59.9'),
+    (4, 'a', '0001-01-01', '0001-01-01 00:00:00', NULL, 16777216, 1e15, '漢字', 2000, '01:02:03'),
+    (5, '', '2024-02-29', '2024-02-30 00:00:00', 1, 123456.78, 1e16, ' ', 2000, NULL),
+    (6, 'b', '1900-02-29', '9999-12-31 23:59:59.99', 7, -1, 1e-5, 'x', 1999, '10:00:00')"""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A server with a row of values for each column, and none of them NULL; and a job that has read its log."""
+
+    server: MariaDbServer
+    job: Job
+
+
+@pytest.fixture(scope="module")
+def loaded(shared_server: MariaDbServer, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    numbers = random.Random(11)
+    run_sql(shared_server, ["SET GLOBAL binlog_row_metadata = FULL", "CREATE OR REPLACE DATABASE shop", "RESET MASTER"])
+    names = ", ".join(column.name for column in COLUMNS)
+    values = ", ".join(column.sql for column in COLUMNS)
+    with shared_server.connect(database="shop") as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION sql_mode = ''")
+        cursor.execute(EVERY_TYPE.create)
+        for number in range(ROWS):
+            row = [column.value(numbers) for column in COLUMNS]
+            cursor.execute(f"INSERT INTO every_type (id, {names}) VALUES ({number}, {values})", row)
+        cursor.execute("SET SESSION sql_mode = 'ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO'")
+        cursor.execute(ODD)
+        cursor.execute(ODD_ROWS)
+    job = job_on(shared_server, tmp_path_factory.mktemp("job"))
+    run(job)
+    return Loaded(shared_server, job)
+
+
+def test_values_of_all_types_are_equal(loaded: Loaded) -> None:
+    found = prove(loaded.server, loaded.job)
+    assert found["shop.odd", "mirror"].differences == ()
+    assert {key: (one.outcome, one.rows) for key, one in found.items()} == {
+        (TABLE, "mirror"): (Outcome.EQUAL, ROWS),
+        ("shop.odd", "mirror"): (Outcome.EQUAL, 7),
+    }
+    forms = found[TABLE, "mirror"].forms
+    assert forms is not None
+    assert (forms.missing, forms.hidden, forms.unknown) == ((), (), ())
+    assert {form.name for form in forms.columns} == {"id", "gv", "gs", *(column.name for column in COLUMNS)}
+
+
+@pytest.mark.parametrize("table_format", [TableFormat.ICEBERG], ids=str)
+def test_other_types_of_targets_are_equal(loaded: Loaded, table_format: TableFormat, tmp_path: Path) -> None:
+    """Iceberg has other types of integers; TIME as a number of microseconds is of the reader's choice."""
+    source = Source(path=str(loaded.server.binlog_directory), time_type=TimeType.MICROS)
+    job = job_on(loaded.server, tmp_path, table_format=table_format)
+    job = Job(source=source, sink=job.sink, checkpoint=job.checkpoint, tables=job.tables)
+    run(job)
+    found = prove(loaded.server, job)
+    assert {one.outcome for one in found.values()} == {Outcome.EQUAL}, found
+
+
+def test_each_column_that_differs_is_found(loaded: Loaded) -> None:
+    """Row n gets another value in column n alone, and once more each row a NULL, or a value in the place of one."""
+    rows = held(loaded.job, TABLE).sort_by("id")
+    columns = [name for name in rows.column_names if name != "id"]
+    assert len(columns) < ROWS
+    for chosen in ("other value", "null"):
+        changed, expected = changed_rows(rows, columns, to_null=chosen == "null")
+        overwrite(loaded.job, TABLE, changed)
+        found = prove(loaded.server, loaded.job, r"shop\.every_type")[TABLE, "mirror"]
+        overwrite(loaded.job, TABLE, rows)
+        assert found.outcome is Outcome.DIFFERENT
+        assert {one.key: (one.kind, one.columns) for one in found.differences} == expected
+    assert prove(loaded.server, loaded.job)[TABLE, "mirror"].outcome is Outcome.EQUAL
+
+
+def changed_rows(
+    rows: pa.Table, columns: list[str], *, to_null: bool
+) -> tuple[pa.Table, dict[bytes, tuple[Kind, tuple[str, ...]]]]:
+    """Rows with another value in one column each, and by the messages of their keys what a proof is to find."""
+    changed, expected = rows, dict[bytes, tuple[Kind, tuple[str, ...]]]()
+    for number, name in enumerate(columns):
+        values = one_array(rows.column(name))
+        value = values.slice(number, 1)
+        if to_null and value.null_count == 0:
+            other = pa.nulls(1, values.type)
+        else:
+            other = next(one for one in map(values.slice, range(len(values)), [1] * len(values)) if differs(value, one))
+        parts = [values.slice(0, number), other, values.slice(number + 1)]
+        place = rows.column_names.index(name)
+        changed = changed.set_column(place, rows.schema.field(name), pa.concat_arrays(parts))
+        key = str(number).encode()
+        expected[b"%d:%s" % (len(key), key)] = (Kind.DIFFERENT, (name,))
+    return changed, expected
+
+
+def differs(one: pa.Array, other: pa.Array) -> bool:
+    return not equal_rows(comparable_table([one]), comparable_table([other]))[0]

@@ -1,0 +1,99 @@
+"""A live server for tests of snapshots: sessions on it, and what its log has of a snapshot."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from binlog_format import open_log
+from binlog_streaming.server.address import ServerAddress
+from binlog_streaming.server.credentials import Credentials
+from binlog_streaming.server.session import ServerSession, connect
+from binlog_streaming.snapshot.dialect import prepare_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_streaming.snapshot.table_snapshot import TableSnapshot
+
+BLACKHOLE = "INSTALL SONAME 'ha_blackhole'"
+
+
+def url_of(server: MariaDbServer, user: str = "root") -> str:
+    return f"mysql://{user}@127.0.0.1:{server.port}/"
+
+
+def session_on(server: MariaDbServer) -> ServerSession:
+    """A session as a snapshot has it."""
+    session = connect(ServerAddress.parse(url_of(server)), Credentials("root", server.password))
+    prepare_session(session)
+    return session
+
+
+def run_sql(server: MariaDbServer, statements: Iterable[str]) -> None:
+    """Run statements as root, without checks of what values may be."""
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION sql_mode = 'NO_UNSIGNED_SUBTRACTION'")
+        for statement in statements:
+            cursor.execute(statement)
+
+
+def write_all(snapshot: TableSnapshot, size: int) -> None:
+    """All that is left of a snapshot, in chunks of *size* rows."""
+    while not snapshot.is_complete:
+        snapshot.write(snapshot.next_bounds(size), is_waiting=True)
+    snapshot.end()
+
+
+@dataclass(frozen=True)
+class LoggedGroup:
+    """An event group of the log: its mark, if it has one, and its changes.
+
+    Attributes:
+        gtid: Of the group.
+        mark: The row of `snapshot_marks`, with `detail` parsed; None: it has none.
+        changes: Operation, table, and both images.
+    """
+
+    gtid: str
+    mark: dict[str, Any] | None
+    changes: tuple[tuple[str, str, dict[str, Any] | None, dict[str, Any] | None], ...]
+
+
+def logged_groups(log_directory: Path) -> list[LoggedGroup]:
+    """Event groups with changes of rows, in their order in the log."""
+    found: dict[str, list[Any]] = {}
+    with open_log(str(log_directory)) as log:
+        for batch in log.changes():
+            for row in batch.to_pylist():
+                images = [None if row[name] is None else json.loads(row[name]) for name in ("before", "after")]
+                found.setdefault(row["gtid"], []).append((row["op"], f"{row['database']}.{row['table']}", *images))
+    groups = []
+    for gtid, changes in found.items():
+        marks = [after for _, table, _, after in changes if table == "binlog_stream.snapshot_marks"]
+        assert len(marks) <= 1
+        mark = marks[0] | {"detail": json.loads(marks[0]["detail"])} if marks else None
+        others = tuple(change for change in changes if change[1] != "binlog_stream.snapshot_marks")
+        groups.append(LoggedGroup(gtid, mark, others))
+    return groups
+
+
+JOB = """
+checkpoint = "checkpoint"
+[source]
+path = "{log}"
+[sink]
+directory = "tables"
+[[tables]]
+{rule}
+"""
+
+
+def job_file(directory: Path, log: Path, rule: str = r"select = 'shop\..*'") -> Path:
+    """A job about the tables of `shop`, with its log at *log*."""
+    path = directory / "job.toml"
+    path.write_text(JOB.format(log=log, rule=rule))
+    return path

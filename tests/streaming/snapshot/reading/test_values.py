@@ -1,0 +1,102 @@
+"""Values of all types, odd ones too: a row that is read has what the log's decoder makes of its INSERT.
+
+`tests/streaming/snapshot/test_types.py` says the same of rows that come through the log.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from binlog_connector.following.watched import WatchedLog
+from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
+from binlog_format import open_log
+from binlog_format.errors import SchemaError
+from binlog_format.rows.decoding import Decoding
+from tests.streaming.snapshot.live import run_sql
+from tests.streaming.snapshot.reading.readings import job_in, read_tables, target_rows
+from tests.streaming.snapshot.test_types import CREATE_ODD, ODD_MODE, ODD_ROWS
+from tests.truth.live.tables import COLUMNS, EVERY_TYPE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_streaming.settings import Job
+
+pytestmark = pytest.mark.server
+
+ROWS = 120
+LARGE = (1, 250, 251, 65535, 65536, (1 << 24) - 12, (1 << 24) - 11, (1 << 24) - 10, 1 << 24, 34_000_000)
+"""Sizes around those at which a size is written in more bytes, or a row needs one more packet, be that empty."""
+
+
+@pytest.fixture
+def server(shared_server: MariaDbServer) -> MariaDbServer:
+    run_sql(shared_server, ["CREATE OR REPLACE DATABASE shop", "RESET MASTER"])
+    return shared_server
+
+
+def logged_rows(job: Job, table: str) -> dict[int, dict[str, Any]]:
+    """Rows of INSERTs in the log, by id."""
+    schema = None if job.source.schema_file is None else SchemaFile.read(job.source.schema_file)
+    with WatchedLog(job.source.path) as watched:
+        schemas = RangeSchemas(watched, watched.log.end_position(), schema)
+    with open_log(job.source.path) as log:
+        batches = log.changes(table=table, decoding=Decoding(schemas=schemas))
+        return {row["after"]["id"]: row["after"] for batch in batches for row in batch.to_pylist()}
+
+
+def test_values_of_all_types_are_those_of_the_log(server: MariaDbServer, tmp_path: Path) -> None:
+    numbers = random.Random(5)
+    names = ", ".join(column.name for column in COLUMNS)
+    values = ", ".join(column.sql for column in COLUMNS)
+    with server.connect(database="shop") as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION sql_mode = ''")
+        cursor.execute(EVERY_TYPE.create)
+        for number in range(ROWS):
+            row = [column.value(numbers) for column in COLUMNS]
+            cursor.execute(f"INSERT INTO every_type (id, {names}) VALUES ({number}, {values})", row)
+    schema = tmp_path / "schema.sql"
+    schema.write_text(f"USE shop;\n{EVERY_TYPE.create};\n")
+    job = job_in(tmp_path, server.binlog_directory, schema_file=str(schema))
+    logged = logged_rows(job, "shop.every_type")
+    assert read_tables(server, job).rows == ROWS
+    read = {row["id"]: row for row in target_rows(job, "shop/every_type")}
+    assert len(read) == ROWS
+    for number, expected in logged.items():
+        assert read[number] == expected
+
+
+def test_odd_values_are_those_of_the_log(server: MariaDbServer, tmp_path: Path) -> None:
+    run_sql(server, [CREATE_ODD, ODD_MODE, ODD_ROWS])
+    job = job_in(tmp_path, server.binlog_directory)
+    read_tables(server, job)
+    read = {row["id"]: row for row in target_rows(job, "shop/odd")}
+    assert read == logged_rows(job, "shop.odd")
+    assert sorted(read) == [0, 5]
+
+
+def test_rows_of_any_size_are_whole(server: MariaDbServer, tmp_path: Path) -> None:
+    with server.connect(database="shop") as connection, connection.cursor() as cursor:
+        cursor.execute("SET GLOBAL max_allowed_packet = 1 << 26")
+    with server.connect(database="shop") as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE large (id INT PRIMARY KEY, b LONGBLOB)")
+        for number, size in enumerate(LARGE):
+            cursor.execute("INSERT INTO large SELECT %s, REPEAT(CHAR(%s), %s)", (number, 65 + number, size))
+        cursor.execute("INSERT INTO large SELECT seq, 'small' FROM seq_100_to_3000")
+    job = job_in(tmp_path, server.binlog_directory)
+    assert read_tables(server, job, sessions=1).rows == len(LARGE) + 2901
+    read = {row["id"]: row["b"] for row in target_rows(job, "shop/large")}
+    assert {number: (len(read[number]), set(read[number])) for number in range(len(LARGE))} == {
+        number: (size, {65 + number}) for number, size in enumerate(LARGE)
+    }
+    assert all(read[number] == b"small" for number in range(100, 3001))
+
+
+def test_a_uuid_that_the_log_does_not_declare_is_refused(server: MariaDbServer, tmp_path: Path) -> None:
+    run_sql(server, ["CREATE TABLE shop.named (id INT PRIMARY KEY, u UUID)"])
+    with pytest.raises(SchemaError, match=r"shop\.named\.u: the log does not say that it is uuid"):
+        read_tables(server, job_in(tmp_path, server.binlog_directory))

@@ -1,0 +1,98 @@
+"""Four writers on hot rows of a live server: `storm(server)`."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from typing import TYPE_CHECKING
+
+import pymysql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pymysql.cursors import Cursor
+
+    from binlog_streaming.demo.mariadb.server import MariaDbServer
+
+WRITERS = 4
+HOT_ROWS = 60
+ROWS = 1800
+TABLES = (
+    "CREATE DATABASE shop",
+    "CREATE TABLE shop.items (id INT PRIMARY KEY, v INT NOT NULL, t VARCHAR(40))",
+    f"INSERT INTO shop.items SELECT seq * 10, 0, CONCAT('row ', seq) FROM shop.seq_1_to_{ROWS}",
+    "CREATE TABLE shop.notes (a INT, t VARCHAR(40))",
+    "INSERT INTO shop.notes SELECT seq MOD 50, 'note' FROM shop.seq_1_to_200",
+)
+# Deadlock, lock wait timeout, a key that is there, a branch that was rolled back: the writer goes on.
+_LOST_TO_OTHERS = (1213, 1205, 1062, 1402, 1614)
+
+
+@contextlib.contextmanager
+def storm(server: MariaDbServer) -> Iterator[list[int]]:
+    """Writers at work; gives how many transactions each has ended."""
+    stop, failures = threading.Event(), []
+    counts = [0] * WRITERS
+
+    def work(number: int) -> None:
+        numbers = random.Random(number)
+        try:
+            with server.connect() as connection, connection.cursor() as cursor:
+                cursor.execute("SET innodb_lock_wait_timeout = 1")
+                while not stop.is_set():
+                    _transaction(cursor, numbers, f"'w{number}-{counts[number]}'")
+                    counts[number] += 1
+        except BaseException as error:  # raised again below, on the thread of the test
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield counts
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    if failures:
+        raise failures[0]
+
+
+def _transaction(cursor: Cursor, numbers: random.Random, branch: str) -> None:
+    is_xa = numbers.random() < 0.1
+    try:
+        cursor.execute(f"XA START {branch}" if is_xa else "BEGIN")
+        for _ in range(numbers.choice((1, 1, 2, 5))):
+            cursor.execute(_statement(numbers))
+        if is_xa:
+            cursor.execute(f"XA END {branch}")
+            cursor.execute(f"XA PREPARE {branch}")
+        cursor.execute(f"XA COMMIT {branch}" if is_xa else numbers.choice(("COMMIT", "COMMIT", "COMMIT", "ROLLBACK")))
+    except pymysql.MySQLError as error:
+        if error.args[0] not in _LOST_TO_OTHERS:
+            raise
+        with contextlib.suppress(pymysql.MySQLError):
+            cursor.execute(f"XA END {branch}" if is_xa else "ROLLBACK")
+        with contextlib.suppress(pymysql.MySQLError):
+            cursor.execute(f"XA ROLLBACK {branch}" if is_xa else "ROLLBACK")
+
+
+def _statement(numbers: random.Random) -> str:
+    # Hot rows are everywhere in the table.
+    row = 10 * (1 + numbers.randrange(HOT_ROWS) * (ROWS // HOT_ROWS))
+    value = numbers.randrange(1 << 30)
+    return numbers.choice(
+        (
+            f"UPDATE shop.items SET v = {value}, t = 'changed {value}' WHERE id = {row}",
+            f"UPDATE shop.items SET v = v + 1 WHERE id BETWEEN {row} AND {row + 30}",
+            f"UPDATE shop.items SET id = {10 * numbers.randrange(ROWS) + 5} WHERE id = {row}",
+            f"DELETE FROM shop.items WHERE id = {row}",
+            f"REPLACE INTO shop.items VALUES ({row}, {value}, 'new')",
+            f"INSERT IGNORE INTO shop.items VALUES ({10 * numbers.randrange(ROWS) + 7}, {value}, 'between')",
+            f"UPDATE shop.notes SET t = 'changed {value}' WHERE a = {value % 50} LIMIT 2",
+            f"INSERT INTO shop.notes VALUES ({value % 50}, 'note')",
+            f"DELETE FROM shop.notes WHERE a = {value % 50} LIMIT 1",
+        )
+    )

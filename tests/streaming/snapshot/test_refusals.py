@@ -1,0 +1,230 @@
+"""What a server must be, and be set to: every refusal by name, before anything is written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from binlog_connector.schema.snapshot_marks import Purpose
+from binlog_format.errors import OptionError, SchemaError, ServerError
+from binlog_streaming.server.address import ServerAddress
+from binlog_streaming.server.credentials import Credentials
+from binlog_streaming.server.session import ServerVersion, connect
+from binlog_streaming.settings import load_job
+from binlog_streaming.snapshot.plan import make_plan
+from binlog_streaming.snapshot.server_checks import check_server
+from binlog_streaming.snapshot.shadow import ShadowEngine
+from tests.corpus import SERVER_CASES
+from tests.streaming.snapshot.live import job_file, run_sql, session_on, url_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_streaming.snapshot.plan import SnapshotPlan
+
+pytestmark = pytest.mark.server
+
+ITEMS = "CREATE TABLE IF NOT EXISTS shop.items (id INT PRIMARY KEY, v INT)"
+RIGHTS = ("SELECT ON shop.items", *(f"{right} ON binlog_stream.*" for right in ("CREATE", "DROP", "INSERT", "SELECT")))
+"""Each right that a snapshot needs."""
+
+
+def plan_of(server: MariaDbServer, job: Path, tables: str | None = None, *, user: str | None = None) -> SnapshotPlan:
+    if user is None:
+        with session_on(server) as session:
+            return make_plan(session, load_job(job), tables=tables)
+    with connect(ServerAddress.parse(url_of(server, user)), Credentials(user, "secret")) as session:
+        return make_plan(session, load_job(job), tables=tables)
+
+
+@contextlib.contextmanager
+def setting(server: MariaDbServer, name: str, value: str) -> Iterator[None]:
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT @@GLOBAL.{name}")
+        (before,) = cursor.fetchone()
+        cursor.execute(f"SET GLOBAL {name} = {value}")
+        try:
+            yield
+        finally:
+            cursor.execute(f"SET GLOBAL {name} = %s", (before,))
+
+
+@pytest.fixture
+def job(shared_server: MariaDbServer, tmp_path: Path) -> Path:
+    run_sql(shared_server, [ITEMS])
+    return job_file(tmp_path, shared_server.binlog_directory)
+
+
+def logged(server: MariaDbServer) -> str:
+    return server.gtid_position()
+
+
+def test_a_plan_says_what_would_be_done_and_does_nothing(shared_server: MariaDbServer, job: Path) -> None:
+    before = logged(shared_server)
+    plan = plan_of(shared_server, job, r"shop\.items")
+    (planned,) = plan.tables
+    assert planned.table.source.full_name == "shop.items"
+    assert planned.purpose is Purpose.COMPLETE
+    assert not planned.is_resumed
+    assert plan.engine.engine is ShadowEngine.BLACKHOLE
+    assert (plan.engine.is_installed, plan.replicas, plan.keyless, plan.run) == (True, (), (), None)
+    assert logged(shared_server) == before
+    with session_on(shared_server) as session:
+        assert session.rows("SHOW DATABASES LIKE 'binlog%'") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("binlog_format", "'STATEMENT'", "binlog_format is STATEMENT, expected ROW"),
+        ("binlog_format", "'MIXED'", "binlog_format is MIXED, expected ROW"),
+        ("read_only", "1", "read_only is ON, expected OFF"),
+    ],
+)
+def test_settings_that_do_not_log_rows_are_refused(
+    shared_server: MariaDbServer, job: Path, name: str, value: str, reason: str
+) -> None:
+    with setting(shared_server, name, value), pytest.raises(ServerError) as raised:
+        plan_of(shared_server, job)
+    assert raised.value.condition == "BINLOG_SERVER.SETTINGS"
+    assert raised.value.reason == reason
+
+
+def test_partial_row_images_are_refused_for_tables_that_hold_rows(
+    shared_server: MariaDbServer, tmp_path: Path, job: Path
+) -> None:
+    rule = 'select = "shop[.]items"\nmode = "changelog"'
+    changelog = job_file(tmp_path, shared_server.binlog_directory, rule)
+    with setting(shared_server, "binlog_row_image", "'MINIMAL'"):
+        assert plan_of(shared_server, changelog).tables
+        job = job_file(tmp_path, shared_server.binlog_directory)
+        with pytest.raises(ServerError, match=r"TABLE_REFUSED.*shop\.items: binlog_row_image is MINIMAL"):
+            plan_of(shared_server, job)
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        ("(id INT PRIMARY KEY) ENGINE=MyISAM", "its engine MyISAM has no row locks"),
+        ("(id INT PRIMARY KEY) ENGINE=Aria", "its engine Aria has no row locks"),
+        ("(id INT PRIMARY KEY) WITH SYSTEM VERSIONING", "it has system versioning"),
+    ],
+)
+def test_tables_that_cannot_be_taken_are_refused_by_name(
+    shared_server: MariaDbServer, job: Path, table: str, reason: str
+) -> None:
+    run_sql(shared_server, [f"CREATE TABLE shop.other {table}"])
+    try:
+        with pytest.raises(ServerError, match=rf"TABLE_REFUSED.*shop\.other: {reason}"):
+            plan_of(shared_server, job)
+        assert len(plan_of(shared_server, job, r"shop\.items").tables) == 1
+    finally:
+        run_sql(shared_server, ["DROP TABLE shop.other"])
+
+
+@pytest.mark.parametrize("missing", [None, *RIGHTS])
+def test_each_missing_right_is_named(shared_server: MariaDbServer, job: Path, missing: str | None) -> None:
+    before = [
+        "CREATE OR REPLACE USER cdc@'127.0.0.1' IDENTIFIED BY 'secret'",
+        "CREATE OR REPLACE ROLE taker",
+        # So that the table is seen at all.
+        "GRANT INSERT ON shop.items TO taker",
+        *(f"GRANT {right} TO taker" for right in RIGHTS if right != missing),
+        "GRANT taker TO cdc@'127.0.0.1'",
+        "SET DEFAULT ROLE taker FOR cdc@'127.0.0.1'",
+    ]
+    run_sql(shared_server, before)
+    last = logged(shared_server)
+    if missing is None:
+        plan = plan_of(shared_server, job, r"shop\.items", user="cdc")
+        assert plan.tables
+        assert plan.replicas is None
+    else:
+        with pytest.raises(ServerError) as raised:
+            plan_of(shared_server, job, r"shop\.items", user="cdc")
+        assert raised.value.condition == "BINLOG_SERVER.DENIED"
+        assert raised.value.reason == f"missing rights: {missing}"
+    assert logged(shared_server) == last
+
+
+def test_wrong_password_and_user(shared_server: MariaDbServer, job: Path) -> None:
+    address = ServerAddress.parse(url_of(shared_server))
+    with pytest.raises(ServerError, match="AUTHENTICATION") as raised:
+        connect(address, Credentials("root", "not the password"))
+    assert "not the password" not in str(raised.value)
+
+
+def test_no_server_and_no_tls(shared_server: MariaDbServer) -> None:
+    with pytest.raises(ServerError, match="UNREACHABLE"):
+        connect(ServerAddress.parse("mysql://127.0.0.1:1/"), Credentials("root", ""))
+    address = ServerAddress.parse(f"{url_of(shared_server)}?ssl-mode=required")
+    with pytest.raises(ServerError, match="TLS"):
+        connect(address, Credentials("root", shared_server.password))
+
+
+@pytest.mark.parametrize("case", ["mariadb-10.11/oltp_small", "mysql-9/ops"])
+def test_another_server_than_that_of_the_log(shared_server: MariaDbServer, tmp_path: Path, case: str) -> None:
+    job = job_file(tmp_path, SERVER_CASES / case)
+    with pytest.raises(ServerError, match="OTHER_SERVER"):
+        plan_of(shared_server, job)
+
+
+def test_another_server_with_the_same_numbers(tmp_path: Path, shared_server: MariaDbServer, job: Path) -> None:
+    """A twin with one server id, domain and names of files, which has logged as much, and other things."""
+    from binlog_streaming.demo.mariadb.server import MariaDbServer
+
+    with MariaDbServer(tmp_path / "twin") as twin:
+        run_sql(
+            twin, ["CREATE DATABASE shop", ITEMS, *["FLUSH BINARY LOGS"] * 2, "INSERT INTO shop.items VALUES (1, 1)"]
+        )
+        run_sql(twin, [f"INSERT INTO shop.items VALUES ({number}, 1)" for number in range(2, 100)])
+        run_sql(shared_server, ["FLUSH BINARY LOGS"] * 2)
+        with pytest.raises(ServerError, match=r"OTHER_SERVER.*mariadb-bin\.000003 begins after GTID"):
+            plan_of(twin, job)
+
+
+def test_no_such_tables(shared_server: MariaDbServer, job: Path) -> None:
+    with pytest.raises(SchemaError, match="TABLE_NOT_FOUND"):
+        plan_of(shared_server, job, "nothing")
+    with pytest.raises(OptionError, match="INVALID_VALUE"):
+        plan_of(shared_server, job, "(")
+
+
+def test_databases_that_are_not_logged(tmp_path: Path) -> None:
+    from binlog_streaming.demo.mariadb.server import MariaDbError, MariaDbServer
+
+    try:
+        server = MariaDbServer(tmp_path / "server", options=["--binlog-do-db=shop"])
+    except MariaDbError as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(error))
+    with server:
+        run_sql(server, ["CREATE DATABASE shop", "USE shop", ITEMS])
+        job = job_file(tmp_path, server.binlog_directory)
+        with pytest.raises(ServerError, match=r"NOT_LOGGED.*binlog_do_db = shop leaves out binlog_stream"):
+            plan_of(server, job)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_taken"),
+    [
+        ("10.2.44-MariaDB", False),
+        ("5.5.5-10.11.19-MariaDB-log", True),
+        ("11.8.1-MariaDB", True),
+        ("5.7.44", False),
+        ("8.0.21", False),
+        ("8.0.36-0ubuntu0.22.04.1", True),
+        ("9.4.0", True),
+    ],
+)
+def test_versions(shared_server: MariaDbServer, text: str, is_taken: bool) -> None:
+    with session_on(shared_server) as session:
+        session.version = ServerVersion.parse(text)
+        with contextlib.nullcontext() if is_taken else pytest.raises(ServerError, match="VERSION"):
+            check_server(session)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from binlog_streaming.status.model import JobState, Level, LogStatus, Phase, PurgeRisk, PurgeStatus
+from binlog_streaming.status.verdict import verdict_of
+from binlog_streaming.status.wording import bytes_text, clock_text, duration_text, visible
+from tests.streaming.status.states import DAY, HOSTILE, NOW, batch, error, log, state, trouble
+
+TIMED = PurgeStatus(PurgeRisk.TIMED, "b-3.ibb", DAY, 4 * DAY)
+SHORT = replace(TIMED, left_seconds=DAY / 2)
+BEHIND = log(waiting_seconds=7_500.0, transactions=120_000, size=1_200_000_000)
+FALLING = tuple(batch(n, lag=900.0 - n * 50, ago=20.0 - n * 2, size=10_000_000) for n in range(10))
+RISING = tuple(batch(n, lag=100.0 + n * 50, ago=20.0 - n * 2, size=10_000_000) for n in range(10))
+
+VERDICTS: dict[str, tuple[Phase, JobState, LogStatus | None, Level, str]] = {
+    "all is well": (
+        Phase.RUNNING, state(), log(), Level.OK,
+        "Current, the last change came 1.2 s after its commit; safe for 3 d 4 h",
+    ),
+    "a moment behind": (
+        Phase.RUNNING, state(), log(waiting_seconds=1.2, transactions=3, size=900), Level.OK,
+        "Current, 1.2 s behind the server; safe for 3 d 4 h",
+    ),
+    "catching up": (
+        Phase.RUNNING, state(batches=FALLING), BEHIND, Level.WARNING,
+        (
+            "Catching up, 2 h 5 min behind the server (120,000 transactions, 1.2 GB), current in about 4 min; "
+            "safe for 3 d 4 h"
+        ),
+    ),
+    "falling behind": (
+        Phase.RUNNING, state(batches=RISING), BEHIND, Level.WARNING,
+        "2 h 5 min behind the server (120,000 transactions, 1.2 GB); safe for 3 d 4 h",
+    ),
+    "hanging: no batch for an hour, however few changes wait": (
+        Phase.RUNNING, state(batches=(batch(1, ago=3_600.0),)), log(waiting_seconds=3_590.0, transactions=1, size=80),
+        Level.WARNING, "59 min behind the server (1 transaction, 80 B); safe for 3 d 4 h",
+    ),
+    "purging comes closer": (
+        Phase.RUNNING, state(), log(purge=TIMED), Level.WARNING,
+        "Current, the last change came 1.2 s after its commit; only 1 d until the server may remove what the job needs",
+    ),
+    "purging is close": (
+        Phase.RUNNING, state(), log(purge=SHORT), Level.DANGER,
+        (
+            "Current, the last change came 1.2 s after its commit; "
+            "only 12 h until the server may remove what the job needs"
+        ),
+    ),
+    "purging is due": (
+        Phase.RUNNING, state(), log(purge=replace(TIMED, left_seconds=-5.0)), Level.DANGER,
+        "Current, the last change came 1.2 s after its commit; the server may remove what the job needs at any moment",
+    ),
+    "purged": (
+        Phase.RUNNING, state(),
+        log(problem="[BINLOG_DATA_LOSS.FILE_PURGED] gone", purge=PurgeStatus(PurgeRisk.GONE, reason="file 3 is gone")),
+        Level.DANGER,
+        "Running, how far behind is not known; the server has removed what the job needs: file 3 is gone",
+    ),
+    "archived": (
+        Phase.RUNNING, state(), log(purge=PurgeStatus(PurgeRisk.NONE)), Level.OK,
+        "Current, the last change came 1.2 s after its commit; safe: an archive keeps what the server removes",
+    ),
+    "set aside": (
+        Phase.RUNNING, state(tables=trouble()), log(), Level.WARNING,
+        "Current, the last change came 1.2 s after its commit; safe for 3 d 4 h; 1 table set aside",
+    ),
+    "failed": (
+        Phase.FAILED, state(errors=(error(),), ended_at=NOW - 7_500), log(transactions=5, size=4_000), Level.DANGER,
+        (
+            "Failed, not running since 20:08 UTC (2 h 5 min), 5 transactions, 4.0 kB not taken: "
+            "[BINLOG_STORAGE.NO_SPACE] /srv/lake: cannot write: no space left; safe for 3 d 4 h"
+        ),
+    ),
+    "killed": (
+        Phase.LOST, state(seen_at=NOW - 100), log(), Level.DANGER,
+        "Not running, no sign of life since 22:11 UTC (1 min 40 s), everything in the log is taken; safe for 3 d 4 h",
+    ),
+    "stopped": (
+        Phase.STOPPED, state(ended_at=NOW - 30), log(), Level.WARNING,
+        "Stopped since 22:12 UTC (30 s), everything in the log is taken; safe for 3 d 4 h",
+    ),
+    "done": (
+        Phase.ENDED, state(ended_at=NOW - 30), log(), Level.OK,
+        "Ended since 22:12 UTC (30 s) as asked, everything in the log is taken; safe for 3 d 4 h",
+    ),
+    "no log": (Phase.RUNNING, state(), None, Level.OK, "Running, the last change came 1.2 s after its commit"),
+    "nothing yet": (
+        Phase.RUNNING, state(batches=(), offset=None), log(problem="no batch"), Level.OK,
+        "Running, no batch has been finished yet; safe for 3 d 4 h",
+    ),
+    "starting": (Phase.STARTING, state(started_at=NOW - 5), None, Level.OK, "Starting for 5.0 s"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", VERDICTS)
+def test_verdict_in_words(case: str) -> None:
+    phase, job, shown, level, text = VERDICTS[case]
+    verdict = verdict_of(phase, job, shown, NOW)
+    assert (verdict.text, verdict.level) == (text, level)
+    needs_nobody = verdict.level is Level.OK or text.startswith("Catching up")
+    assert needs_nobody or verdict.advice, "what to do is told"
+
+
+def test_a_risk_that_is_not_known_is_told_and_no_alarm() -> None:
+    unknown = PurgeStatus(PurgeRisk.UNKNOWN, reason="set purge_after")
+    verdict = verdict_of(Phase.RUNNING, state(), log(purge=unknown), NOW)
+    assert (verdict.level, verdict.advice) == (Level.OK, ("set purge_after",))
+    assert "safe" not in verdict.text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1, "0.0 s"), (0.04, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (59.4, "59 s"), (60, "1 min"),
+        (100, "1 min 40 s"), (3_599, "59 min"), (3_600, "1 h"), (7_500, "2 h 5 min"), (86_399, "23 h 59 min"),
+        (86_400, "1 d"), (273_600, "3 d 4 h"), (1e9, "11574 d"),
+    ],
+)  # fmt: skip
+def test_durations(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
+
+
+def test_sizes_and_times() -> None:
+    shown = [bytes_text(size) for size in (0, 999, 1_000, 999_600, 1_550_000, 2_500_000, 3_100_000_000, 5e12)]
+    assert shown == ["0 B", "999 B", "1.0 kB", "1.0 MB", "1.6 MB", "2.5 MB", "3.1 GB", "5.0 TB"]
+    assert clock_text(NOW, NOW) == "22:13 UTC"
+    assert clock_text(NOW - DAY, NOW) == "2023-11-13 22:13 UTC"
+
+
+def test_nothing_in_a_name_stays_hidden() -> None:
+    shown = visible(HOSTILE)
+    assert shown.isprintable()
+    assert shown.startswith("<script>alert(1)</script>\"'`&\\u000a\\u202egnirts\\u2066\\u001b[31m")

@@ -1,0 +1,114 @@
+"""Snapshots as they are in a log: `ShopSnapshot` writes the marks and chunks of one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.streaming.tables.shop import Row, ShopLog
+
+MARKS = TableSpec(
+    "binlog_stream",
+    "snapshot_marks",
+    (
+        ColumnSpec("id", "bigint unsigned"),
+        ColumnSpec("snapshot", "char(36)"),
+        ColumnSpec("kind", "varchar(16)"),
+        ColumnSpec("source_schema", "varchar(64)"),
+        ColumnSpec("source_table", "varchar(64)"),
+        ColumnSpec("shadow", "varchar(64)"),
+        ColumnSpec("chunk", "bigint"),
+        ColumnSpec("row_count", "bigint"),
+        ColumnSpec("detail", "text"),
+    ),
+    ("id",),
+)
+
+
+def begin_late(log: ShopLog) -> None:
+    """Let *log*, which is empty, begin after the first transactions of its server."""
+    log.statement("CREATE DATABASE shop", database="")
+    for _ in range(2):  # a file that may be in use stays
+        log.flush()
+    log.purge(before=1)
+
+
+@dataclass
+class ShopSnapshot:
+    """A snapshot of a table, chunk by chunk.
+
+    Attributes:
+        log: Where it is written.
+        spec: The table.
+        purpose: `complete`, `resync` or `repair`.
+        snapshot: Its UUID.
+        chunks: How many there are.
+        rows: How many rows these have.
+    """
+
+    log: ShopLog
+    spec: TableSpec
+    purpose: str = "complete"
+    snapshot: str = field(default_factory=lambda: str(uuid.uuid4()))
+    chunks: int = 0
+    rows: int = 0
+
+    @property
+    def shadow(self) -> TableSpec:
+        """The table that chunks are inserted into; it has no key."""
+        text = f"{self.spec.full_name}.{self.snapshot}"
+        return TableSpec("binlog_stream", f"s_{hashlib.sha256(text.encode()).hexdigest()[:16]}", self.spec.columns)
+
+    def begin(self) -> None:
+        """The first mark; before it the shadow is made."""
+        self.log.statement(self.shadow.create_statement(), database="")
+        columns = [
+            [column.name, column.sql_type, "utf8mb4_general_ci" if column.codec.is_text else None]
+            for column in self.spec.columns
+        ]
+        self._mark("begin", {"purpose": self.purpose, "columns": columns, "key": list(self.spec.primary_key)})
+
+    def chunk(self, rows: Sequence[Row], *, said: int | None = None, spec: TableSpec | None = None) -> None:
+        """An event group with existing rows.
+
+        Args:
+            rows: They, in any order.
+            said: Number of rows in the mark, where it lies.
+            spec: Columns of the shadow, where they are not those of the table.
+        """
+        count = len(rows) if said is None else said
+        shadow = self.shadow if spec is None else TableSpec("binlog_stream", self.shadow.table, spec.columns)
+        self._mark("chunk", {"from": [], "through": []}, (shadow, rows), count)
+        self.chunks += 1
+        self.rows += count
+
+    def end(self) -> None:
+        """The last mark."""
+        self._mark("end", {"chunks": self.chunks, "rows": self.rows})
+
+    def cancel(self) -> None:
+        """A mark that no more chunks come."""
+        self._mark("cancel", {})
+
+    def take(self, *chunks: Sequence[Row]) -> None:
+        """All of it."""
+        self.begin()
+        for rows in chunks:
+            self.chunk(rows)
+        self.end()
+
+    def _mark(
+        self, kind: str, detail: object, chunk: tuple[TableSpec, Sequence[Row]] | None = None, row_count: int = 0
+    ) -> None:
+        number = self.chunks if kind == "chunk" else -1
+        names = (self.spec.database, self.spec.table, self.shadow.table)
+        mark = (0, self.snapshot, kind, *names, number, row_count, json.dumps(detail))
+        self.log.insert_all(*(() if chunk is None else (chunk,)), (MARKS, [mark]))

@@ -1,0 +1,54 @@
+"""Has the kernels compiled that jobs need at their start, by real work: `python -m tests.warm_kernels`.
+
+The image is built with it, and the tests' cache is filled with it: a kernel is compiled when it is called first.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from binlog_format import open_log
+from binlog_format.classic.event_check_kernels import check_events
+from binlog_format.kernels import empty_bytes
+from binlog_format.source_file import with_archive
+from binlog_format.verify import verify_log
+from binlog_streaming.archive.archiver import Archiver
+from binlog_streaming.settings import Mode, Sink, TableFormat, TableRule
+from tests.connector.shop import Shop
+from tests.fuzz.hypothesis_engine import fuzz
+from tests.fuzz.targets import TARGETS
+from tests.streaming.tables.batches import cut, write
+
+SEED = 1
+TRANSACTIONS = 60
+BATCHES = 3
+
+
+def main() -> None:
+    """One input for each target of the fuzzer; then a log into tables of each format and mode, and into an archive."""
+    for name in TARGETS:
+        fuzz(name, SEED, 1)
+    with tempfile.TemporaryDirectory() as folder:
+        work(Path(folder))
+
+
+def work(folder: Path) -> None:
+    """What jobs do, without Spark."""
+    with Shop(folder / "log", files_of=1 << 16) as shop:
+        shop.sell(TRANSACTIONS, rows=3)
+    with closing(Archiver(str(folder / "log"), str(folder / "archive"))) as archiver:
+        archiver.archive()
+    check_events(empty_bytes(64), 64, 4)  # the same of a classic log
+    for table_format in (TableFormat.DELTA, TableFormat.ICEBERG):
+        sink = Sink(directory=str(folder / table_format), format=table_format)
+        rules = [TableRule(mode=tuple(Mode), target="{mode}/{database}/{table}")]
+        with open_log(with_archive(str(folder / "log"), str(folder / "archive"))) as log:
+            for batch_id, batch in enumerate(cut(log, BATCHES)):
+                write(log, batch, sink.directory, batch_id, rules, sink=sink)
+    assert not [finding for finding in verify_log(str(folder / "log")) if finding.is_error]
+
+
+if __name__ == "__main__":
+    main()
