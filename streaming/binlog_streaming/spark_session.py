@@ -5,12 +5,11 @@ Under `spark-submit` Java runs already: then what was submitted with counts befo
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -117,7 +116,7 @@ def local_session(
         if key not in submitted:
             builder = builder.config(key, value)
     try:
-        with _standard_error_to(log_file), _own_interrupt_handler(), _home_without_archives(master) as home:
+        with _standard_error_to(log_file), _own_interrupt_handler(), _home_without_archives(master):
             session = builder.getOrCreate()
     except (PySparkException, PySparkRuntimeError) as error:
         where = f"; its messages are in {log_file}" if log_file is not None else ""
@@ -128,8 +127,6 @@ def local_session(
         ) from error
     jvm = session.sparkContext._jvm
     assert jvm is not None
-    for path in () if home is None else (home, *home.iterdir()):
-        jvm.java.io.File(str(path)).deleteOnExit()  # what was named last goes first
     _share_workers(session, jvm)
     if submitted:
         _register_source(session)
@@ -203,26 +200,36 @@ def _with_collector(settings: dict[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def _home_without_archives(master: str) -> Iterator[Path | None]:
+def _home_without_archives(master: str) -> Iterator[None]:
     # Spark puts the archive `python/lib/pyspark.zip` of its home in front of the path of each Python process. Python
     # keeps nothing of what it compiles from an archive: until the first batch is done, seven processes would compile
     # PySpark anew, a second of processor time for each. What starts Java in here gets a home of links, without that
     # folder; so its Python processes take PySpark from where this one has it, compiled.
-    if "SPARK_HOME" in os.environ or SparkContext._gateway is not None or not master.startswith("local"):
-        yield None
+    home = None
+    if "SPARK_HOME" not in os.environ and SparkContext._gateway is None and master.startswith("local"):
+        home = _home_of_links(Path(pyspark.__file__).parent)
+    if home is None:
+        yield
         return
-    home = Path(tempfile.mkdtemp(prefix="binlog-stream-spark-"))
-    installed = Path(pyspark.__file__).parent
-    for name in _HOME_FOLDERS:
-        (home / name).symlink_to(installed / name)
     os.environ["SPARK_HOME"] = str(home)
     try:
-        yield home
-    except BaseException:
-        shutil.rmtree(home)
-        raise
+        yield
     finally:
         del os.environ["SPARK_HOME"]
+
+
+def _home_of_links(installed: Path) -> Path | None:
+    # The same folder each time: Java takes nothing from a record of classes whose class path has gone.
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = cache / "binlog-stream" / f"spark-{hashlib.sha256(bytes(installed)).hexdigest()[:12]}"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        for name in _HOME_FOLDERS:
+            with suppress(FileExistsError):
+                (home / name).symlink_to(installed / name)
+    except (OSError, RuntimeError):  # a user without a home, or who may not write there: Spark starts more slowly
+        return None
+    return home
 
 
 @contextmanager

@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyspark
 import pytest
 
 from tests.connector.shop import Shop
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCRIPT = """
 import sys
@@ -53,22 +50,47 @@ print(rows > 0, sum(command[-1:] == ["pyspark.worker"] for command in commands),
 @pytest.mark.spark
 @pytest.mark.parametrize("path", ["", "/nowhere"])
 def test_the_same_workers_read_and_write_with_the_installed_pyspark(tmp_path: Path, path: str) -> None:
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
     with Shop(tmp_path / "log") as shop:
         shop.sell(10)
-    environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": path}
+    environment = os.environ | {"PYTHONPATH": path}
     environment.pop("SPARK_HOME", None)
-    command = [sys.executable, "-c", WORKERS, str(tmp_path / "log")]
+    made = _run(WORKERS, str(tmp_path / "log"), environment=environment)
+    assert made.split("\n")[0].split() == ["True", "1", pyspark.__file__, "None"]
+
+
+CLASS_PATH = """
+from binlog_streaming.spark_session import local_session
+print(local_session("test", master="local[1]").sparkContext._jvm.System.getProperty("java.class.path"))
+"""
+
+
+@pytest.mark.spark
+def test_each_start_has_the_class_path_of_the_one_before(tmp_path: Path) -> None:
+    """Java passes over its record of classes when their files are not where they were."""
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    environment.pop("SPARK_HOME", None)
+    first, second = (_run(CLASS_PATH, environment=environment).strip().split(os.pathsep) for _ in range(2))
+    assert first == second
+    assert all(Path(jar).is_relative_to(tmp_path) and Path(jar).exists() for jar in first if jar.endswith(".jar"))
+
+
+@pytest.mark.spark
+def test_spark_starts_without_a_folder_that_it_may_write_to(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "file")}
+    environment.pop("SPARK_HOME", None)
+    assert ".jar" in _run(CLASS_PATH, environment=environment)
+
+
+def _run(program: str, *arguments: str, environment: dict[str, str]) -> str:
+    command = [sys.executable, "-c", program, *arguments]
     made = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environment)
-    assert made.stdout.split() == ["True", "1", pyspark.__file__, "None"]
-    assert list(temporary.glob("binlog-stream-spark-*")) == []
+    return made.stdout
 
 
-def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    environment = os.environ | {"TMPDIR": str(tmp_path), "JAVA_HOME": str(tmp_path / "none")}
+def test_a_start_that_fails_names_java(tmp_path: Path) -> None:
+    environment = os.environ | {"JAVA_HOME": str(tmp_path / "none")}
     environment.pop("SPARK_HOME", None)
     program = "from binlog_streaming.spark_session import local_session; local_session('test')"
     made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment)
     assert "BINLOG_OPTION.INVALID_VALUE" in made.stderr
-    assert list(tmp_path.glob("binlog-stream-spark-*")) == []
