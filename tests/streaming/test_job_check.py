@@ -141,6 +141,21 @@ def test_statements_that_change_rows_are_problems_of_their_tables(tmp_path: Path
     assert "WARNING: a job stops at changes of t.audit" in text.replace("\n# ", " ")
 
 
+def test_statements_before_a_snapshot_are_no_problems_of_its_table(tmp_path: Path) -> None:
+    log = SERVER_CASES / "mariadb-10.11" / "ops"
+    (problem,) = check_job(job_for(tmp_path, TableRule(select=r"t\.audit"), log=log)).problems
+    first = int(problem.split("first: GTID 0-1011-")[1].split(",")[0])
+    after = f"0-1011-{first - 1}"  # the table was created before, so a snapshot has to complete it
+    created, waiting = (
+        check_job(job_for(tmp_path, TableRule(select=r"t\.audit", begin=begin), log=log, startingGtid=after))
+        for begin in (Begin.CREATED, Begin.SNAPSHOT)
+    )
+    assert any("STATEMENT_FORMAT" in problem for problem in created.problems)
+    assert waiting.problems == ()
+    (table,) = waiting.tables
+    assert any("waits for its snapshot" in warning for warning in table.warnings)
+
+
 @pytest.mark.parametrize("server", ["mariadb-10.11", "mysql-9"])
 def test_foreign_keys_that_change_rows_are_warned_of_where_the_server_does_not_log_it(
     server: str, tmp_path: Path

@@ -158,14 +158,16 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     reports = tuple(_with_missing(report, record.written) for report in reports)
     begun = {table.name: table.begun_at is not None and table.begun_at >= begins_at for table in found.tables}
     memory = record.look()
-    reports = tuple(_with_memory(report, job, memory, begins_there=begun[report.name]) for report in reports)
-    if not are_cascades_logged:
-        cascading = {table.name: table.cascading for table in found.tables}
-        reports = tuple(_with_cascading(report, job, cascading[report.name]) for report in reports)
     statements = look_at_statements(job, found.tally)
     warnings.extend(statements.warnings)
     problems = dict(statements.problems)
-    reports = tuple(replace(report, problems=(*report.problems, *problems.pop(report.name, ()))) for report in reports)
+    reports = tuple(
+        _with_memory(report, job, memory, problems.pop(report.name, ()), begins_there=begun[report.name])
+        for report in reports
+    )
+    if not are_cascades_logged:
+        cascading = {table.name: table.cascading for table in found.tables}
+        reports = tuple(_with_cascading(report, job, cascading[report.name]) for report in reports)
     others = tuple(text for texts in problems.values() for text in texts)
     return JobReport(log, start, reports, left_out, found.size, tuple(warnings), changed, others)
 
@@ -264,8 +266,10 @@ def _with_missing(report: TableReport, written: Written) -> TableReport:
     return replace(report, problems=(*report.problems, *problems))
 
 
-def _with_memory(report: TableReport, job: Job, memory: JobMemory, *, begins_there: bool) -> TableReport:
-    """Say whether the table is complete, and whether it was set aside."""
+def _with_memory(
+    report: TableReport, job: Job, memory: JobMemory, statements: Sequence[str], *, begins_there: bool
+) -> TableReport:
+    """Say whether the table is complete, and whether it was set aside; *statements* stop only a job that applies it."""
     name = TableName.parse(report.name)
     stopped = memory.set_aside.get(name)
     if stopped is not None:
@@ -280,6 +284,7 @@ def _with_memory(report: TableReport, job: Job, memory: JobMemory, *, begins_the
     if memory.waits(KeptTable(name, rule)) and not begins_there:
         told = f"{name}: it waits for its snapshot, and its changes are left out until then: {snapshot_command(name)}"
         return replace(report, complete=False, warnings=(*report.warnings, told))
+    report = replace(report, problems=(*report.problems, *statements))
     is_new = name not in (memory.written or ())
     unless_met = memory.from_first or begins_there if is_new and memory.from_first is not None else None
     complete = memory.complete.get(name, unless_met)

@@ -59,13 +59,16 @@ def _told(result: ProofResult) -> str:
 
 def print_summary(results: Sequence[ProofResult]) -> bool:
     """Say what all of it means; whether all that can be compared is equal."""
-    failing = [one for one in results if one.outcome in (Outcome.DIFFERENT, Outcome.NOT_COMPARED)]
-    equal = [one for one in results if one.outcome is Outcome.EQUAL]
-    rows = sum(one.rows for one in equal)
-    output_console().print(f"{len(equal):,} of {len(results):,} targets equal, {rows:,} rows")
+    counts = {outcome: sum(one.outcome is outcome for one in results) for outcome in Outcome}
+    rows = sum(one.rows for one in results if one.outcome is Outcome.EQUAL)
+    compared = len(results) - counts[Outcome.EXEMPT]
+    told = [f"{counts[Outcome.EQUAL]:,} of {compared:,} targets equal, {rows:,} rows"]
+    if counts[Outcome.EXEMPT]:
+        told.append(f"{counts[Outcome.EXEMPT]:,} cannot be compared")
+    output_console().print("; ".join(told))
     if any(one.outcome is Outcome.DIFFERENT and not one.repair for one in results):
         typer.echo("--rows names the rows that differ, --repair brings them back.", err=True)
-    return not failing
+    return not (counts[Outcome.DIFFERENT] or counts[Outcome.NOT_COMPARED])
 
 
 @contextmanager
