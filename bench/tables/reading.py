@@ -26,7 +26,7 @@ ROWS = 1_000_000
 WARM_UP_ROWS = 10_000
 SESSIONS = 2
 _GROUPS = 10, 5
-_OPTIONS = ("--binlog-row-metadata=FULL", "--innodb-buffer-pool-size=1G")
+OPTIONS = ("--binlog-row-metadata=FULL", "--innodb-buffer-pool-size=1G")
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ def _measured() -> _Measured:
     rows = max(WARM_UP_ROWS, round(share() * ROWS))
     with tempfile.TemporaryDirectory(prefix="binlog-stream-bench-") as work:
         folder = Path(work)
-        with MariaDbServer(folder / "server", options=_OPTIONS) as server:
-            _fill(server, rows)
+        with MariaDbServer(folder / "server", options=OPTIONS) as server:
+            fill(server, rows)
             _read(folder, server, "small")
             started, before = time.perf_counter(), time.process_time()
             assert _read(folder, server, "sbtest") == rows
@@ -63,13 +63,15 @@ def _measured() -> _Measured:
     return _Measured(rows / seconds, rows / processor)
 
 
-def _fill(server: MariaDbServer, rows: int) -> None:
+def fill(server: MariaDbServer, rows: int, *, small: int = WARM_UP_ROWS, logged: bool = True) -> None:
+    """Make `shop.sbtest` and `shop.small` with so many rows; *logged*: the server's log has them."""
     c, pad = (
         ", ".join(f"LPAD(FLOOR(RAND(seq + {number}) * 1e11), 11, '0')" for number in range(count)) for count in _GROUPS
     )
     with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"SET sql_log_bin = {logged:d}")
         cursor.execute("CREATE DATABASE shop")
-        for table, count in (("small", WARM_UP_ROWS), ("sbtest", rows)):
+        for table, count in (("small", small), ("sbtest", rows)):
             columns = "id INT PRIMARY KEY, k INT NOT NULL, c CHAR(120) NOT NULL, pad CHAR(60) NOT NULL"
             cursor.execute(f"CREATE TABLE shop.{table} ({columns})")
             select = f"SELECT seq, seq % 1000, CONCAT_WS('-', {c}), CONCAT_WS('-', {pad}) FROM shop.seq_1_to_{count}"

@@ -141,6 +141,18 @@ def test_statements_that_change_rows_are_problems_of_their_tables(tmp_path: Path
     assert "WARNING: a job stops at changes of t.audit" in text.replace("\n# ", " ")
 
 
+def test_tables_that_may_be_older_than_a_first_log_are_warned_of(tmp_path: Path) -> None:
+    spec = TableSpec("shop", "t", (ColumnSpec("id", "int"),), ("id",))
+    for created in (False, True):
+        with ShopLog(tmp_path / str(created)) as shop:
+            if created:
+                shop.statement("CREATE TABLE shop.t (id INT PRIMARY KEY)")
+            shop.insert(spec, (1,))
+        (table,) = check_job(job_for(tmp_path, log=tmp_path / str(created))).tables
+        assert table.complete is True
+        assert any("has no CREATE TABLE of it" in warning for warning in table.warnings) is not created
+
+
 def test_statements_before_a_snapshot_are_no_problems_of_its_table(tmp_path: Path) -> None:
     log = SERVER_CASES / "mariadb-10.11" / "ops"
     (problem,) = check_job(job_for(tmp_path, TableRule(select=r"t\.audit"), log=log)).problems

@@ -289,6 +289,13 @@ def _with_memory(
     unless_met = memory.from_first or begins_there if is_new and memory.from_first is not None else None
     complete = memory.complete.get(name, unless_met)
     report = replace(report, complete=complete)
+    if complete and name not in memory.complete and not begins_there and rule.begin is Begin.CREATED:
+        told = (
+            f"{name}: the log begins with the server's first transaction, and has no CREATE TABLE of it: if the table "
+            "is older (log_bin was switched on later, or RESET MASTER), its earlier rows will be missing: "
+            'begin = "snapshot"'
+        )
+        return replace(report, warnings=(*report.warnings, told))
     if complete is not False:
         return report
     if is_new and rule.begin is Begin.CREATED and set(rule.modes) != {Mode.CHANGELOG}:

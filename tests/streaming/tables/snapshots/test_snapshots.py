@@ -78,6 +78,18 @@ def test_until_its_snapshot_begins_a_table_waits_and_others_go_on(tmp_path: Path
     assert rows(tmp_path, "items") == [(1, "x")]
 
 
+def test_a_table_waits_in_a_log_that_was_switched_on_after_it_was_created(tmp_path: Path) -> None:
+    """Such a log begins with the server's first transaction, as that of a new server does."""
+    log(tmp_path, lambda writer: writer.insert(ORDERS, (7, "seven")))
+    wanted = job(tmp_path, begin=Begin.SNAPSHOT)
+    run(wanted)
+    assert not (tmp_path / "tables/shop/orders").exists()
+    log(tmp_path, lambda writer: ShopSnapshot(writer, ORDERS).take([(1, "b")], [(7, "seven")]), first=100)
+    run(wanted)
+    assert rows(tmp_path, "orders") == [(1, "b"), (7, "seven")]
+    assert properties(tmp_path)[COMPLETE_PROPERTY] == "true"
+
+
 def test_an_empty_table_gets_an_empty_target(tmp_path: Path) -> None:
     def story(writer: ShopLog) -> None:
         begin_late(writer)
