@@ -37,10 +37,14 @@ def needs_of(job: AnyJob) -> Needs:
         extras.add(_EXTRA_OF_FORMAT[job.sink.format])
     if isinstance(job, PublishJob) and job.sink.client is Client.CONFLUENT_KAFKA:
         extras.add("rdkafka")
-    if isinstance(job, Job | PublishJob) and job.metrics.port is not None:
+    if job.metrics.port is not None:
         extras.add("metrics")
+    if job.metrics.otlp:
+        extras.add("otel")
     if not isinstance(job, Job):
         return Needs(frozenset(extras))
+    if job.lineage.namespace is not None:
+        extras.add("lineage")
     return Needs(frozenset(extras | {"spark"}), True, str(job.spark.settings.get("spark.jars.packages", "")))
 
 

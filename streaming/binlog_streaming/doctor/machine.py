@@ -31,6 +31,8 @@ EXTRAS = {
     "iceberg": "Iceberg tables",
     "server": "snapshot, and doctor --server",
     "metrics": "metrics for Prometheus",
+    "otel": "metrics for OpenTelemetry",
+    "lineage": "events for OpenLineage",
     "status": "the status page",
     "rdkafka": "the faster client of Kafka",
     "plot": "pictures of map",

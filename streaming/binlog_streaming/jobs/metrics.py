@@ -6,7 +6,6 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from binlog_connector.metrics.exporter import MetricsExporter
-from binlog_streaming.settings.model import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,14 +22,13 @@ def exporting(job: AnyJob, follower: Follower) -> Iterator[str | None]:
         OptionError: `MISSING`: prometheus-client, or OpenTelemetry, is not installed.
         AccessError: `DENIED`: the port is taken, or not allowed.
     """
-    wanted: Metrics = getattr(job, "metrics", Metrics())  # not all kinds of jobs have the section
     with ExitStack() as stack:
         address = None
-        if wanted.port is not None:
-            exporter = stack.enter_context(MetricsExporter(wanted.port, wanted.host))
+        if job.metrics.port is not None:
+            exporter = stack.enter_context(MetricsExporter(job.metrics.port, job.metrics.host))
             exporter.add(follower)
             address = f"http://{exporter.host}:{exporter.port}/metrics"
-        if wanted.otlp:
+        if job.metrics.otlp:
             from binlog_connector.metrics.otlp import OtlpExporter
 
             stack.enter_context(OtlpExporter(job.name)).add(follower)

@@ -108,6 +108,7 @@ def check_topic_tables_values(job: TopicTablesJob) -> None:
     Raises:
         Mistake: The first value that cannot be.
     """
+    check_metrics(job.metrics)
     _check_servers(job.source.bootstrap_servers, "source")
     _check_security(job.source.security, "source")
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from binlog_streaming.settings.model import Section, Sink, TableRule
+from binlog_streaming.settings.model import Metrics, Section, Sink, TableRule
 from binlog_streaming.settings.publish_model import Security
 
 
@@ -28,7 +28,7 @@ class TopicTablesJob(Section, frozen=True):
     """A job file whose source are topics and whose sink are tables.
 
     Attributes:
-        name: What the job is called in messages; default: the file's name.
+        name: What the job is called in messages and metrics; default: the file's name.
         checkpoint: Folder, or URL, that holds how far the job has come.
     """
 
@@ -36,4 +36,5 @@ class TopicTablesJob(Section, frozen=True):
     sink: Sink
     checkpoint: str
     name: str = "binlog-stream"
+    metrics: Metrics = Metrics()
     tables: tuple[TableRule, ...] = (TableRule(),)

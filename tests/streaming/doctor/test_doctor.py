@@ -17,7 +17,7 @@ from binlog_streaming.doctor import machine
 from binlog_streaming.doctor.findings import Health
 from binlog_streaming.doctor.job import needs_of
 from binlog_streaming.doctor.machine import Needs, machine_findings
-from binlog_streaming.settings import Mode, TableFormat, TableRule, load_job
+from binlog_streaming.settings import Mode, TableFormat, TableRule, load_any_job, load_job
 from binlog_streaming.status.recorder import StatusRecorder
 from tests.corpus import SERVER_CASES
 from tests.program import run_program
@@ -127,6 +127,26 @@ def test_needs_follow_the_job(tmp_path: Path) -> None:
     job = job_for(tmp_path, TableRule(mode=Mode.CHANGELOG))
     assert needs_of(job).extras == frozenset({"spark", "delta"})
     assert job.sink.format is TableFormat.DELTA
+
+
+@pytest.mark.parametrize("extra", ["metrics", "otel"])
+@pytest.mark.parametrize(
+    "sections",
+    [
+        '[source]\npath = "log"\n[sink]\ndirectory = "tables"\n',
+        '[source]\npath = "log"\n[sink]\nkind = "kafka"\nbootstrap_servers = "a:1"\ntopic_prefix = "shop"\n',
+        '[source]\nkind = "kafka"\nbootstrap_servers = "a:1"\ntopics = "shop.+"\n[sink]\ndirectory = "tables"\n',
+        '[source]\npath = "log"\nformat = "structured"\n[sink]\ndirectory = "tables"\n',
+    ],
+    ids=["tables", "publish", "topics", "structured"],
+)
+def test_jobs_of_all_kinds_have_metrics(sections: str, extra: str, tmp_path: Path) -> None:
+    file = tmp_path / "job.toml"
+    section = {"metrics": "port = 0", "otel": "otlp = true"}[extra]
+    file.write_text(f'checkpoint = "state"\n{sections}[metrics]\n{section}\n')
+    assert extra in (needs_of(load_any_job(file)).extras or ())
+    file.write_text(f'checkpoint = "state"\n{sections}')
+    assert extra not in (needs_of(load_any_job(file)).extras or ())
 
 
 def test_a_log_that_is_well() -> None:
