@@ -7,13 +7,14 @@ into memory: a server cuts files that are being read, and a mapped page that is 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 import pyarrow.fs
 
-from binlog_format.errors import AccessError, StartError
+from binlog_format.errors import AccessError, OptionError, StartError
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
@@ -236,6 +237,9 @@ class ArrowDirectory(Directory):
 ARCHIVE_MARK = "?archive="
 """Stands between a directory and the archive that has what was purged from it: `/var/lib/mysql?archive=s3://b/log`."""
 
+# `user:password@` before the host, or a key as a parameter.
+_WITH_KEYS = re.compile(r"://([^/@?]*:[^/@]*@|.*[?&][^=&]*(secret|password|token|signature)[^=&]*=)", re.IGNORECASE)
+
 
 def with_archive(path: str, archive: str) -> str:
     """The path of the log whose files are at *path*, and in *archive* those that the server has purged."""
@@ -252,6 +256,20 @@ def without_archive(path: str) -> str:
     return path.partition(ARCHIVE_MARK)[0]
 
 
+def refuse_keys(url: str) -> None:
+    """See that a URL has no keys in it: it goes into checkpoints, records and messages.
+
+    Raises:
+        OptionError: `INVALID_VALUE`; what the URL has is not repeated.
+    """
+    if _WITH_KEYS.search(url):
+        raise OptionError(
+            "INVALID_VALUE",
+            "option path: the URL has a password or a key in it, which checkpoints and messages would show",
+            hint="Give it in the environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+        )
+
+
 def open_directory(path: str) -> tuple[Directory, str | None]:
     """Find what *path* names: a directory, an archive, both, one file, or, by a pattern, some files of a directory.
 
@@ -263,8 +281,10 @@ def open_directory(path: str) -> tuple[Directory, str | None]:
         The directory; and the name of the one file when *path* is a file, or the pattern.
 
     Raises:
+        OptionError: `INVALID_VALUE`: a URL has keys in it.
         StartError: `PATH_NOT_FOUND`: nothing is there; what `UnionDirectory` raises.
     """
+    refuse_keys(path)
     server_path, has_archive, archive_path = path.partition(ARCHIVE_MARK)
     directory, only = _open_place(server_path)
     # Not at the top: archives are read by what this module has.

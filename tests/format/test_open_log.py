@@ -14,7 +14,9 @@ import pytest
 import zstandard
 
 from binlog_format import BinlogError, Position, UnsupportedError, open_log
+from binlog_format.errors import OptionError
 from binlog_format.innodb.header import FileHeader, encode_header_page
+from binlog_format.source_file import refuse_keys
 from tests.corpus import SERVER_CASES
 from tests.format.innodb.inspection.small_logs import mixed_log
 
@@ -177,3 +179,26 @@ def test_unknown_format_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BinlogError) as raised:
         open_log(str(tmp_path), format_name="mysql")
     assert raised.value.condition == "BINLOG_OPTION.INVALID_VALUE"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://AKIA:hunter2@bucket/log",
+        "s3://bucket/log?region=eu&secret_key=hunter2",
+        "/var/lib/mysql?archive=s3://AKIA:hunter2@bucket/a",
+        "abfs://:hunter2@account/log",
+        "https://example.com/log?x=1&X-Amz-Signature=hunter2",
+    ],
+)
+def test_keys_in_a_url_are_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(OptionError, match="INVALID_VALUE") as refused:
+        open_log(url)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://bucket/log?region=eu&scheme=http", "abfs://c@account.dfs.core.windows.net/log", "/a:b@c"]
+)
+def test_other_urls_are_not(url: str) -> None:
+    refuse_keys(url)

@@ -32,7 +32,7 @@ from binlog_format.errors import OptionError, StartError
 from binlog_format.log import Bound
 from binlog_format.opening import FORMAT_CLASSES, INNODB
 from binlog_format.rows.decoding import TimeType, ZeroDates
-from binlog_format.source_file import with_archive
+from binlog_format.source_file import refuse_keys, with_archive
 from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
@@ -140,6 +140,8 @@ class SourceOptions:
                 "option path: it is not set",
                 hint='Give the directory of the binlog files: .option("path", "/var/lib/mysql") or .load("...")',
             )
+        path = with_archive(given["path"], given["archive"]) if given.get("archive") else given["path"]
+        refuse_keys(path)
         view = View(choice(given, "view", View, View.CHANGES))
         table = _table(given.get("table"), view)
         _check_filters(given.get("tables"), given.get("excludeTables"), table)
@@ -148,7 +150,7 @@ class SourceOptions:
         format_name = choice(given, "format", FORMAT_CLASSES, "") or None
         include_ddl = flag(given, "includeDdl", default=False)
         return cls(
-            path=with_archive(given["path"], given["archive"]) if given.get("archive") else given["path"],
+            path=path,
             format=format_name,
             view=view,
             table=table,
