@@ -57,10 +57,12 @@ class FolderStore(Store):
         """See `Store`."""
         path = self._folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _staged(path.with_name(f"{UNFINISHED}{uuid.uuid4().hex}"), content) as staged, _locked(path.parent):
+        # One name, which only who holds the lock uses: what a killed writer leaves, the next one writes over.
+        with _locked(path.parent):
             if (path.read_bytes() if path.exists() else None) != before:
                 return False
-            staged.replace(path)
+            with _staged(path.with_name(f"{UNFINISHED}{path.name}"), content) as staged:
+                staged.replace(path)
             sync_folder(path.parent)
         return True
 
