@@ -9,6 +9,7 @@ a small log goes through the same session before.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,8 @@ LARGE_TRANSACTIONS = 20_000
 """On one table of that many rows: 400,000 row changes behind a load of 1 GB."""
 WARM_UP_TRANSACTIONS = 2_000
 WARM_UP_ROWS = 2_000
-"""On one table of that many rows: 500,000 row changes more."""
+HOT_WARM_UP_ROWS = 1_000_000
+"""So many that steps are divided, as they are in what is measured."""
 TRANSACTION_ROWS = 20_000_000
 MARKED = ("merge", "mark")
 HALF = GIGABYTE_TRANSACTIONS // 2
@@ -86,10 +88,18 @@ def large_mirror() -> float:
 @benchmark("lake.onetable.split2.speedup", unit="x")
 def hot_table() -> float:
     """Row changes/s of one table that is filled and changed, mode mirror: two tasks on two cores by one on one."""
-    log = backlog(transactions=LARGE_TRANSACTIONS, tables=1, rows_per_table=LARGE_ROWS)
-    warm_up = backlog(transactions=WARM_UP_TRANSACTIONS, tables=1, rows_per_table=WARM_UP_ROWS)
-    plan = RunPlan(str(log.path), log.changes, str(warm_up.path), "mirror")
-    return measured_run(plan).rows_per_s / measured_run(replace(plan, tasks=1)).rows_per_s
+    plan = _hot_plan()
+    return measured_run(replace(plan, tasks=2)).rows_per_s / measured_run(plan).rows_per_s
+
+
+@benchmark("lake.onetable.split2.limit", unit="x")
+def hot_table_limit() -> float:
+    """The same of two jobs that share nothing but the machine, a core each, at the same time, by one of them alone."""
+    plan = _hot_plan()
+    alone = measured_run(plan).rows_per_s
+    with ThreadPoolExecutor() as pool:
+        both = list(pool.map(measured_run.__wrapped__, [replace(plan, first_core=core) for core in range(2)]))
+    return sum(run.rows_per_s for run in both) / alone
 
 
 @benchmark("lake.delta.mirror.marked.merged_rows_per_s", unit="rows/s")
@@ -168,6 +178,12 @@ def _plan(mode: str, *sink: tuple[str, str], transactions: int = GIGABYTE_TRANSA
     log = backlog(transactions=transactions, tables=TABLES, rows_per_table=ROWS_PER_TABLE)
     warm_up = backlog(transactions=WARM_UP_TRANSACTIONS, tables=TABLES, rows_per_table=WARM_UP_ROWS)
     return RunPlan(str(log.path), log.changes, str(warm_up.path), mode, sink)
+
+
+def _hot_plan() -> RunPlan:
+    log = backlog(transactions=LARGE_TRANSACTIONS, tables=1, rows_per_table=LARGE_ROWS)
+    warm_up = backlog(transactions=WARM_UP_TRANSACTIONS, tables=1, rows_per_table=HOT_WARM_UP_ROWS)
+    return RunPlan(str(log.path), log.changes, str(warm_up.path), "mirror", tasks=1)
 
 
 def _large_run(*sink: tuple[str, str]) -> TableRun:

@@ -46,6 +46,7 @@ class RunPlan:
         has_limit: Whether the limit is measured too.
         watches_memory: Whether memory is looked at; while it is, the kernel holds up those that take some.
         tasks: That run at the same time, each with a core of its own: no more cores are taken.
+        first_core: The first of these, counted from 0.
         expected: Directory with what the tables must hold in the end: `<database>.<table>.parquet` for each, in the
             order of their first columns; empty: they are not compared.
     """
@@ -59,6 +60,7 @@ class RunPlan:
     has_limit: bool = False
     watches_memory: bool = False
     tasks: int = 2
+    first_core: int = 0
     expected: str = ""
 
 
@@ -131,7 +133,7 @@ def run_here(plan: RunPlan) -> TableRun:
     from binlog_streaming.spark_session import PLANNING_ONLY, local_session
 
     # Threads of a task would take the cores that no task has, and one task would seem as fast as two.
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: plan.tasks])
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[plan.first_core : plan.first_core + plan.tasks])
     work = Path(tempfile.mkdtemp(prefix="binlog-stream-bench-"))
     log_file = Path(tempfile.gettempdir()) / "binlog-stream-bench.log"
     spark = local_session("bench", master=f"local[{plan.tasks}]", settings=PLANNING_ONLY, log_file=log_file)

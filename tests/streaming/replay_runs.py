@@ -29,7 +29,7 @@ from tests.truth.replay import row_differences
 from tests.truth.truth_values import typed_difference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import pyarrow as pa
 
@@ -57,6 +57,7 @@ def run(
     stop: str = "behind",
     held: Iterable[tuple[str, str]] = (),
     from_first: bool | None = None,
+    listener: Callable[[BatchProgress], object] | None = None,
 ) -> int:
     """What `binlog-stream run --once` does; how many batches it did.
 
@@ -65,6 +66,8 @@ def run(
         batches_max: It is killed behind so many.
         stop: `behind` a batch, or `before` its commit is written down.
         held: As `run_job` takes it.
+        from_first: As `run_job` takes it.
+        listener: Called after each batch.
 
     Raises:
         Killed: It was.
@@ -95,7 +98,10 @@ def run(
         rows = [
             row for part in reader.partitions(offset, end) for batch in reader.read(part) for row in batch.to_pylist()
         ]
-        keeper.saw_batch(_write(job, checkpoint.query_id, batch_id, rows, keeper.memory(batch_id)))
+        batch = _write(job, checkpoint.query_id, batch_id, rows, keeper.memory(batch_id))
+        keeper.saw_batch(batch)
+        if listener is not None:
+            listener(batch)
         done += 1
         if done == batches_max and stop == "before":
             raise Killed

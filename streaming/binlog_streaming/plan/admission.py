@@ -81,6 +81,8 @@ class Admission:
         snapshots: What snapshots do to tables.
         tells_texts: Whether errors show the text of statements.
         refusals: The first refusal of each table that has one.
+        assumed: Tables that count as complete because the log begins with the server's first transaction: nothing in it
+            created or emptied them. A server that is older than its log has such a log, too.
     """
 
     memory: JobMemory
@@ -90,6 +92,7 @@ class Admission:
     snapshots: Snapshots
     tells_texts: bool = True
     refusals: dict[TableName, Refusal] = field(default_factory=dict)
+    assumed: set[TableName] = field(default_factory=set)
     _states: dict[TableName, bool | None] = field(default_factory=dict)
     _renamed_in: dict[TableName, tuple[LogPlace, str | None]] = field(default_factory=dict)
     _ignoring: set[TableName] = field(default_factory=set)
@@ -145,6 +148,8 @@ class Admission:
             table, is_complete = self.find(name), self._is_complete(name)
             if table is None or is_complete is None or not self.snapshots.is_live(name):
                 continue
+            if is_complete and name not in self._states and name not in self.memory.complete:
+                self.assumed.add(name)
             self._states.setdefault(name, is_complete)
             # What was let in before goes on.
             is_let_in = name in self.memory.complete or name in self._ignoring or name in self.snapshots.tables

@@ -36,6 +36,7 @@ class KeptTable:
         is_aside: No rule selects it; it is kept aside, because it may take the place of a table that is selected.
         known: Targets of which a batch takes it that they are there, as batches before have written them.
         complete: Whether all of its rows lie in what was read; None: as its targets state already.
+        is_assumed: It counts as complete, and nothing in the log created or emptied it.
         complete_from: Of a table that is complete: number of the step from which on it is.
         completing: A snapshot of it began: rows may be missing that the server has.
         set_aside: Why it does not go on; its targets are told.
@@ -46,6 +47,7 @@ class KeptTable:
     is_aside: bool = False
     known: frozenset[Mode] = frozenset()
     complete: bool | None = None
+    is_assumed: bool = False
     complete_from: int = 0
     completing: bool = False
     set_aside: SetAside | None = None

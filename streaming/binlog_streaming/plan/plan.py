@@ -184,6 +184,7 @@ def _admit(
         admission.take_cascade(one)
     admission.finish({name: min(part.start for part in parts) for name, parts in planning.parts.items()})
     planning.complete = admission.complete
+    planning.assumed = admission.assumed
     planning.take_keys()
     for name, refusal in planning.problems:
         admission.refuse(name, refusal)
@@ -288,6 +289,7 @@ def _components(planning: Planning) -> Iterator[Component]:
             table,
             known=_known(planning, table, about),
             complete=planning.complete.get(name),
+            is_assumed=name in planning.assumed,
             complete_from=planning.complete_from(name, about),
             completing=name in planning.snapshots.tables,
             set_aside=None if refusal is None else SetAside.at(name, refusal.place, refusal.gtid, refusal.error),

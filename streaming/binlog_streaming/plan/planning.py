@@ -41,6 +41,7 @@ class Planning:
         returning: Tables that were set aside, and of which a snapshot begins.
         refusals: Tables that cannot go on.
         complete: Whether all rows of a table lie in what was read, of tables that the batch meets.
+        assumed: Those of them that nothing in the log created or emptied.
         gone: Tables that were dropped or renamed, and not created again.
         tables: Those of the job that were asked for.
         parts: Where rows of tables are, chunks of snapshots among them.
@@ -57,6 +58,7 @@ class Planning:
     returning: Set[TableName] = frozenset()
     refusals: Mapping[TableName, Refusal] = field(default_factory=dict)
     complete: Mapping[TableName, bool] = field(default_factory=dict)
+    assumed: Set[TableName] = frozenset()
     gone: set[TableName] = field(default_factory=set)
     tables: dict[TableName, KeptTable] = field(default_factory=dict)
     parts: dict[TableName, list[IndexPart]] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from binlog_streaming.plan.memory import Learned
+from binlog_streaming.settings import Begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,7 @@ class Note(StrEnum):
     WHOLE_ROWS = "whole_rows"
     KEPT_ASIDE = "kept_aside"
     INCOMPLETE = "incomplete"
+    ASSUMED_COMPLETE = "assumed_complete"
 
 
 NOTE_TEXTS = {
@@ -50,6 +52,9 @@ NOTE_TEXTS = {
     Note.KEPT_ASIDE: "no rule selects it; it is kept because it may take the place of a table that is selected",
     Note.INCOMPLETE: "changes of it are missing in the part of the log that is read (earlier ones, or statements); its "
     "targets state binlog-stream.complete = false",
+    Note.ASSUMED_COMPLETE: "the log begins with the server's first transaction, and has no CREATE TABLE of it (without "
+    "IF NOT EXISTS): if the table is older (log_bin was switched on later, or RESET MASTER), its earlier rows are "
+    "missing. binlog-stream prove tells, binlog-stream snapshot brings them",
 }
 """In words."""
 
@@ -166,7 +171,9 @@ def notes_about(table: KeptTable) -> set[Note]:
     """What is to be said of a table whatever a batch does to it."""
     if table.is_aside:
         return {Note.KEPT_ASIDE}
-    return {Note.INCOMPLETE} if table.complete is False else set()
+    if table.complete is False:
+        return {Note.INCOMPLETE}
+    return {Note.ASSUMED_COMPLETE} if table.is_assumed and table.rule.begin is Begin.CREATED else set()
 
 
 @dataclass(frozen=True, slots=True)

@@ -295,7 +295,7 @@ def test_an_open_transaction_of_others_hides_no_record(case: Case) -> None:
         other.send(Messages(store.topic, pa.array([b"other"]), pa.array([b"{}"]), partition=0))
         other.flush()
         publish_groups(publisher, case, 2)
-        with pytest.raises(BrokerError, match=r"FAILED.*a transaction is open"):
+        with pytest.raises(BrokerError, match=r"TRANSACTION_OPEN.*a transaction is open"):
             store.newest(waits=True)
         other.abort()
         found = store.newest(waits=True)

@@ -14,6 +14,7 @@ from binlog_streaming.jobs.record_keeper import RecordKeeper
 from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay
 from binlog_streaming.lake.target import COMPLETE_PROPERTY, SET_ASIDE_PROPERTY
 from binlog_streaming.settings.model import Begin, Job, Mode, OnCascade, OnError, OnRowStatement, OnStatement
+from binlog_streaming.tables.progress import BatchProgress, Note
 from tests.streaming.replay_runs import run
 from tests.streaming.tables.shop import ShopLog
 from tests.streaming.tables.statements.statement_stories import ID, NAME, ORDERS, wanted
@@ -427,3 +428,38 @@ def test_table_that_cannot_be_understood_is_set_aside_and_others_go_on(tmp_path:
     give_back(aside)
     assert rows(tmp_path, "orders") == [(1, "a")]
     assert record(aside).set_aside == ()
+
+
+@pytest.mark.parametrize(
+    ("created", "begin", "is_assumed"),
+    [
+        ("", Begin.CREATED, True),
+        ("IF NOT EXISTS ", Begin.CREATED, True),
+        (None, Begin.CREATED, False),
+        ("", Begin.EMPTY, False),
+    ],
+)
+def test_it_is_told_that_a_table_of_a_first_log_may_be_older(
+    tmp_path: Path, created: str | None, begin: Begin, is_assumed: bool
+) -> None:
+    def story(writer: ShopLog) -> None:
+        if created is None:
+            writer.statement(CREATE_ITEMS)
+        elif created:
+            writer.statement(CREATE_ITEMS.replace("CREATE TABLE ", f"CREATE TABLE {created}"))
+        writer.insert(ITEMS, (1, "a"))
+
+    batches: list[BatchProgress] = []
+
+    def notes() -> set[Note]:
+        return {note for batch in batches for table in batch.tables for note in table.notes}
+
+    log(tmp_path, story)
+    run(job(tmp_path, begin=begin), listener=batches.append)
+    assert notes() == ({Note.ASSUMED_COMPLETE} if is_assumed else set())
+    assert rows(tmp_path, "items") == [(1, "a")]
+    batches.clear()
+    log(tmp_path, lambda writer: writer.insert(ITEMS, (2, "b")), first=100)
+    run(job(tmp_path, begin=begin), listener=batches.append)
+    assert notes() == set()
+    assert rows(tmp_path, "items") == [(1, "a"), (2, "b")]
