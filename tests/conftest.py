@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.demo.mariadb.server import MariaDbServer
     from binlog_streaming.demo.servers.kafka_broker import KafkaBroker
+    from tests.faults.object_store import ObjectStore
     from tests.faults.tcp_proxy import TcpProxy
 
 register_profiles()
@@ -276,3 +277,12 @@ def kafka_broker(tmp_path_factory: pytest.TempPathFactory, kafka_network: TcpPro
     kafka_network.server_port = broker.proxied_port
     with broker:
         yield broker
+
+
+@pytest.fixture(scope="module")
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """An S3 server for the tests of a module, running."""
+    from tests.faults.object_store import ObjectStore
+
+    with ObjectStore(tmp_path_factory.mktemp("s3")) as store:
+        yield store

@@ -25,21 +25,14 @@ from tests.streaming.archive.growing_logs import GrowingClassic, GrowingInnodb, 
 from tests.streaming.archive.test_archiver import ROTATION, archive_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.server
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    with ObjectStore(tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
 @pytest.fixture
-def url(request: pytest.FixtureRequest, store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
-    for name, value in store.options().items():
+def url(request: pytest.FixtureRequest, object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in object_store.options().items():
         monkeypatch.setenv(name, value)
     return f"s3://{BUCKET}/{re.sub(r'[^a-z0-9]', '-', request.node.name)}/log"
 
@@ -98,14 +91,14 @@ def test_follower_of_the_bucket_sees_the_archive_grow(url: str, tmp_path: Path) 
 @pytest.mark.parametrize("loses_reply", [False, True], ids=["503", "lost replies"])
 @pytest.mark.parametrize("what", ["binlog-archive", "mysql-bin"])
 def test_bucket_that_fails_now_and_then_costs_only_time(
-    store: ObjectStore, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, loses_reply: bool
+    object_store: ObjectStore, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, loses_reply: bool
 ) -> None:
     server = tmp_path / "server"
     log = GrowingClassic(ROTATION, server, random.Random(3))
     for _ in log.steps():
         continue
     fault = Fault(re.compile(rf"PUT .*{what}"), count=2, loses_reply=loses_reply)
-    with FaultyProxy(store.port, fault) as proxy, monkeypatch.context() as patch:
+    with FaultyProxy(object_store.port, fault) as proxy, monkeypatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.port}")
         archive_once(server, url)
     assert fault.met == 2
@@ -113,8 +106,8 @@ def test_bucket_that_fails_now_and_then_costs_only_time(
         assert read_groups(archived) == log.groups()
 
 
-def test_bucket_that_is_not_there_is_named(store: ObjectStore, url: str, tmp_path: Path) -> None:
-    del store
+def test_bucket_that_is_not_there_is_named(object_store: ObjectStore, url: str, tmp_path: Path) -> None:
+    del object_store
     server = tmp_path / "server"
     for _ in GrowingClassic(ROTATION, server, random.Random(4)).steps():
         continue

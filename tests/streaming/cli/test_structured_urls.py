@@ -10,25 +10,19 @@ import pytest
 
 from binlog_streaming.demo.servers.object_store import BUCKET
 from tests.connector.program import Program
-from tests.faults.object_store import ObjectStore
 from tests.program import run_program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.faults.object_store import ObjectStore
 
 pytestmark = pytest.mark.server
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    with ObjectStore(tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
 @pytest.fixture
-def url(request: pytest.FixtureRequest, store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
-    for name, value in store.options().items():
+def url(request: pytest.FixtureRequest, object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in object_store.options().items():
         monkeypatch.setenv(name, value)
     return f"s3://{BUCKET}/{request.node.name.replace('_', '-')}"
 

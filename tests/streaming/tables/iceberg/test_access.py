@@ -26,7 +26,6 @@ from binlog_streaming.settings import Merge, Sink, TableFormat
 from binlog_streaming.settings.text import job_text
 from binlog_streaming.tables.looks import Looks
 from tests.faults.guarded_catalog import SECRET, GuardedCatalog
-from tests.faults.object_store import ObjectStore
 from tests.faults.rest_catalog import RestCatalog
 from tests.program import run_program
 from tests.streaming.tables.iceberg.test_catalogs import ticket_of
@@ -40,16 +39,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from tests.faults.object_store import ObjectStore
+
 
 pytestmark = pytest.mark.server
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalog]:
-    with (
-        ObjectStore(tmp_path_factory.mktemp("s3")) as store,
-        RestCatalog(tmp_path_factory.mktemp("rest"), store) as server,
-    ):
+def server(tmp_path_factory: pytest.TempPathFactory, object_store: ObjectStore) -> Iterator[RestCatalog]:
+    with RestCatalog(tmp_path_factory.mktemp("rest"), object_store) as server:
         yield server
 
 

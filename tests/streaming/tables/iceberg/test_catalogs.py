@@ -55,20 +55,14 @@ VERSIONS = pa.schema([("id", pa.int32()), ("value", pa.string()), ("_is_current"
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    with ObjectStore(tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalog]:
     with RestCatalog(tmp_path_factory.mktemp("rest")) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def rest_s3(tmp_path_factory: pytest.TempPathFactory, store: ObjectStore) -> Iterator[RestCatalog]:
-    with RestCatalog(tmp_path_factory.mktemp("rest-s3"), store) as server:
+def rest_s3(tmp_path_factory: pytest.TempPathFactory, object_store: ObjectStore) -> Iterator[RestCatalog]:
+    with RestCatalog(tmp_path_factory.mktemp("rest-s3"), object_store) as server:
         yield server
 
 

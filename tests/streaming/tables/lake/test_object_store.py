@@ -37,7 +37,6 @@ from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_TICKET, TICKE
 from tests.streaming.tables.oltp import OLTP, TABLES, truth
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -45,12 +44,6 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.target import Ticket
 
 pytestmark = pytest.mark.server
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    with ObjectStore(tmp_path_factory.mktemp("s3")) as server:
-        yield server
 
 
 @pytest.fixture
@@ -91,9 +84,9 @@ def ticket(batch_id: int) -> Ticket:
 
 
 @pytest.mark.parametrize("merge", list(Merge))
-def test_all_kinds_of_steps_and_maintenance(server: ObjectStore, uri: str, merge: Merge) -> None:
+def test_all_kinds_of_steps_and_maintenance(object_store: ObjectStore, uri: str, merge: Merge) -> None:
     """Twenty batches, so there are checkpoints; deltalake reads every one."""
-    table = Table(uri, server.options(), merge)
+    table = Table(uri, object_store.options(), merge)
     table.begin(*range(50))
     model: dict[int, str | None] = dict.fromkeys(range(50), "x")
     for batch_id in range(1, 20):
@@ -116,8 +109,8 @@ def test_all_kinds_of_steps_and_maintenance(server: ObjectStore, uri: str, merge
     assert (table.look().properties() or {})["binlog-stream.dropped"] == "0:0:0"
 
 
-def test_of_two_who_write_at_once_one_does(server: ObjectStore, uri: str) -> None:
-    table = Table(uri, server.options())
+def test_of_two_who_write_at_once_one_does(object_store: ObjectStore, uri: str) -> None:
+    table = Table(uri, object_store.options())
     table.begin(1, 2)
     mine, twin = table.look(), table.look()
     mine.merge(change_of([(1, "y")], [2]), ticket(1))
@@ -131,8 +124,8 @@ def test_of_two_who_write_at_once_one_does(server: ObjectStore, uri: str) -> Non
 
 
 @pytest.mark.parametrize("step", [Step.LOOKED, Step.FILES_WRITTEN, Step.COMMITTED])
-def test_cut_off_at_any_step_and_repeated(server: ObjectStore, uri: str, step: Step) -> None:
-    table = Table(uri, server.options())
+def test_cut_off_at_any_step_and_repeated(object_store: ObjectStore, uri: str, step: Step) -> None:
+    table = Table(uri, object_store.options())
     table.begin(1, 2)
     if step is not Step.LOOKED:
         with pytest.raises(Cut), watched(CutAt(step)):
@@ -144,38 +137,38 @@ def test_cut_off_at_any_step_and_repeated(server: ObjectStore, uri: str, step: S
     assert table.rows() == {1: "y", 2: "x", 3: "n"}
 
 
-def test_commit_whose_reply_is_lost_is_not_taken_for_another_s(server: ObjectStore, uri: str) -> None:
+def test_commit_whose_reply_is_lost_is_not_taken_for_another_s(object_store: ObjectStore, uri: str) -> None:
     """The next try finds the name taken: by ourselves. Its files must stay, and the step counts."""
     fault = Fault(re.compile(r"PUT .*/_delta_log/0{18}02\.json"), loses_reply=True)
-    table = Table(uri, server.options())
+    table = Table(uri, object_store.options())
     table.begin(1, 2)
-    with FaultyProxy(server.port, fault) as proxy:
-        Table(uri, server.options(proxy.port)).look().merge(change_of([(1, "y")], [2]), ticket(1))
+    with FaultyProxy(object_store.port, fault) as proxy:
+        Table(uri, object_store.options(proxy.port)).look().merge(change_of([(1, "y")], [2]), ticket(1))
     assert fault.met == 1
     assert table.look().is_done(ticket(1))
     assert table.rows() == {1: "y"}
 
 
-def test_store_that_is_busy_is_asked_again(server: ObjectStore, uri: str) -> None:
+def test_store_that_is_busy_is_asked_again(object_store: ObjectStore, uri: str) -> None:
     fault = Fault(re.compile(r"(PUT|GET|HEAD) "), count=5)
-    with FaultyProxy(server.port, fault) as proxy:
-        table = Table(uri, server.options(proxy.port))
+    with FaultyProxy(object_store.port, fault) as proxy:
+        table = Table(uri, object_store.options(proxy.port))
         table.begin(1, 2)
         table.look().merge(change_of([(1, "y")], [2]), ticket(1))
     assert fault.met == 5
-    assert Table(uri, server.options()).rows() == {1: "y"}
+    assert Table(uri, object_store.options()).rows() == {1: "y"}
 
 
-def test_store_that_refuses_us_is_a_write_error(server: ObjectStore, uri: str) -> None:
+def test_store_that_refuses_us_is_a_write_error(object_store: ObjectStore, uri: str) -> None:
     """Expired credentials, say; nothing is half there."""
-    table = Table(uri, server.options())
+    table = Table(uri, object_store.options())
     table.begin(1, 2)
-    target = Table(uri, server.options() | {"AWS_SECRET_ACCESS_KEY": "expired"})
+    target = Table(uri, object_store.options() | {"AWS_SECRET_ACCESS_KEY": "expired"})
     with pytest.raises(TableError, match=r"WRITE_FAILED\] s3://.* cannot be looked at: .*403"):
         target.look()
     # It may expire between the look and the write, too.
     late = table.look()
-    late.store = store_at(uri, server.options() | {"AWS_SECRET_ACCESS_KEY": "expired"})
+    late.store = store_at(uri, object_store.options() | {"AWS_SECRET_ACCESS_KEY": "expired"})
     with pytest.raises(OSError, match="403"):
         late.merge(change_of([(1, "y")]), ticket(1))
     assert table.rows() == {1: "x", 2: "x"}
@@ -228,8 +221,8 @@ def large(count: int) -> pa.Table:
 LARGE = PART_BYTES // 4500
 
 
-def test_parquet_steps_of_any_size_and_new_columns(server: ObjectStore, uri: str) -> None:
-    files = Files(uri, server.options())
+def test_parquet_steps_of_any_size_and_new_columns(object_store: ObjectStore, uri: str) -> None:
+    files = Files(uri, object_store.options())
     assert files.append(0, numbers(9000))
     assert not files.append(0, numbers(9000))
     assert files.append(1, large(LARGE))
@@ -247,8 +240,8 @@ def test_parquet_steps_of_any_size_and_new_columns(server: ObjectStore, uri: str
 
 
 @pytest.mark.parametrize("count", [1, LARGE], ids=["small", "large"])
-def test_parquet_step_of_a_twin_is_written_once(server: ObjectStore, uri: str, count: int) -> None:
-    files, step, rows = Files(uri, server.options()), replace(TICKET, batch_id=1), large(count)
+def test_parquet_step_of_a_twin_is_written_once(object_store: ObjectStore, uri: str, count: int) -> None:
+    files, step, rows = Files(uri, object_store.options()), replace(TICKET, batch_id=1), large(count)
     files.append(0, numbers(9000))
     mine, twin = files.look(), files.look()
     mine.append(rows.to_reader(), step)
@@ -267,25 +260,25 @@ def test_parquet_step_of_a_twin_is_written_once(server: ObjectStore, uri: str, c
     ids=["small", "large"],
 )
 def test_parquet_step_whose_reply_is_lost_is_not_taken_for_another_s(
-    server: ObjectStore, uri: str, count: int, request_line: str
+    object_store: ObjectStore, uri: str, count: int, request_line: str
 ) -> None:
-    fault, files = Fault(re.compile(request_line), loses_reply=True), Files(uri, server.options())
+    fault, files = Fault(re.compile(request_line), loses_reply=True), Files(uri, object_store.options())
     files.append(0, numbers(9000))
-    with FaultyProxy(server.port, fault) as proxy:
-        assert Files(uri, server.options(proxy.port)).append(1, large(count))
+    with FaultyProxy(object_store.port, fault) as proxy:
+        assert Files(uri, object_store.options(proxy.port)).append(1, large(count))
     assert fault.met == 1
     assert not files.append(1, large(count))
     assert files.ids() == [*range(count), 9000]
 
 
-def test_parquet_table_s_file_is_changed_by_one_at_a_time(server: ObjectStore, uri: str) -> None:
+def test_parquet_table_s_file_is_changed_by_one_at_a_time(object_store: ObjectStore, uri: str) -> None:
     """Also where the reply is lost, which is no conflict."""
-    files = Files(uri, server.options())
+    files = Files(uri, object_store.options())
     files.append(0, numbers(1))
     late = files.look()
     fault = Fault(re.compile(r"PUT .*/_binlog-stream\.json"), loses_reply=True)
-    with FaultyProxy(server.port, fault) as proxy:
-        Files(uri, server.options(proxy.port)).look().describe(TICKET, said={"binlog-stream.dropped": "0:9:9"})
+    with FaultyProxy(object_store.port, fault) as proxy:
+        Files(uri, object_store.options(proxy.port)).look().describe(TICKET, said={"binlog-stream.dropped": "0:9:9"})
     assert fault.met == 1
     with pytest.raises(FileExistsError) as caught:
         late.describe(TICKET, said={"binlog-stream.dropped": "0:1:1"})
@@ -294,8 +287,8 @@ def test_parquet_table_s_file_is_changed_by_one_at_a_time(server: ObjectStore, u
 
 
 @pytest.mark.parametrize("step", [Step.CREATED, Step.FILES_WRITTEN, Step.COMMITTED])
-def test_parquet_cut_off_at_any_step_and_repeated(server: ObjectStore, uri: str, step: Step) -> None:
-    files = Files(uri, server.options())
+def test_parquet_cut_off_at_any_step_and_repeated(object_store: ObjectStore, uri: str, step: Step) -> None:
+    files = Files(uri, object_store.options())
     with pytest.raises(Cut), watched(CutAt(step)):
         files.append(0, numbers(1, 2))
     files.append(0, numbers(1, 2))
@@ -303,11 +296,11 @@ def test_parquet_cut_off_at_any_step_and_repeated(server: ObjectStore, uri: str,
     assert len(files.names()) == 2
 
 
-def test_parquet_file_of_a_killed_writer_is_removed_by_the_next_process(server: ObjectStore, uri: str) -> None:
-    files = Files(uri, server.options())
+def test_parquet_file_of_a_killed_writer_is_removed_by_the_next_process(object_store: ObjectStore, uri: str) -> None:
+    files = Files(uri, object_store.options())
     files.append(0, numbers(1))
     # As one that was killed between its upload and its name leaves it.
-    store = store_at(uri, server.options())
+    store = store_at(uri, object_store.options())
     assert store.create(".unfinished-1", b"half a step")
     assert files.ids() == [1]
     _newest_names.clear()
@@ -316,12 +309,12 @@ def test_parquet_file_of_a_killed_writer_is_removed_by_the_next_process(server: 
     assert not any(name.startswith(".") for name in files.names())
 
 
-def test_parquet_into_a_store_that_is_busy_or_refuses_us(server: ObjectStore, uri: str) -> None:
-    fault, files = Fault(re.compile(r"(PUT|GET|HEAD|POST) "), count=5), Files(uri, server.options())
-    with FaultyProxy(server.port, fault) as proxy:
-        Files(uri, server.options(proxy.port)).append(0, large(LARGE))
+def test_parquet_into_a_store_that_is_busy_or_refuses_us(object_store: ObjectStore, uri: str) -> None:
+    fault, files = Fault(re.compile(r"(PUT|GET|HEAD|POST) "), count=5), Files(uri, object_store.options())
+    with FaultyProxy(object_store.port, fault) as proxy:
+        Files(uri, object_store.options(proxy.port)).append(0, large(LARGE))
     assert fault.met == 5
-    refused = Files(uri, server.options() | {"AWS_SECRET_ACCESS_KEY": "expired"})
+    refused = Files(uri, object_store.options() | {"AWS_SECRET_ACCESS_KEY": "expired"})
     with pytest.raises(TableError, match=r"WRITE_FAILED\] s3://.* cannot be looked at: .*403"):
         refused.look()
     late = files.look()
@@ -340,23 +333,23 @@ def test_options_of_other_writers_are_passed_over_and_unknown_ones_named() -> No
 
 @pytest.mark.spark
 def test_job_into_an_object_store_equals_the_server(
-    spark: SparkSession, server: ObjectStore, tmp_path: Path, uri: str
+    spark: SparkSession, object_store: ObjectStore, tmp_path: Path, uri: str
 ) -> None:
     """In several batches, and started again in between; large tables are marked there too."""
     place = uri.removesuffix("/shop/orders")
-    sink = Sink(directory=place, storage=server.options(), merge=Merge.MARK)
+    sink = Sink(directory=place, storage=object_store.options(), merge=Merge.MARK)
     job = structs.replace(job_for(tmp_path, bytes_max="150k"), sink=sink)
     assert len(run_once(job, spark)) > 1
     assert run_once(job, spark) == []
     for name in TABLES:
         rows = pa.table(
-            DeltaTable(f"{place}/sb/{name}", storage_options=server.options()).scan().read_all()
+            DeltaTable(f"{place}/sb/{name}", storage_options=object_store.options()).scan().read_all()
         ).to_pylist()
         assert sorted(tuple(row.values()) for row in rows) == truth(name)
 
 
-def test_check_says_that_a_table_cannot_be_looked_at(server: ObjectStore, tmp_path: Path) -> None:
-    options = server.options() | {"AWS_SECRET_ACCESS_KEY": "expired"}
+def test_check_says_that_a_table_cannot_be_looked_at(object_store: ObjectStore, tmp_path: Path) -> None:
+    options = object_store.options() | {"AWS_SECRET_ACCESS_KEY": "expired"}
     storage = ", ".join(f'{name} = "{value}"' for name, value in options.items())
     job_file = write_job(tmp_path)
     sink = f'directory = "s3://{BUCKET}/checked"\nstorage = {{ {storage} }}'
@@ -370,10 +363,10 @@ def test_check_says_that_a_table_cannot_be_looked_at(server: ObjectStore, tmp_pa
 
 @pytest.mark.spark
 def test_checkpoint_that_spark_cannot_write_is_one_line(
-    spark: SparkSession, server: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Our own files get there, Spark's do not: it has no jars for it."""
-    for name, value in server.options().items():
+    for name, value in object_store.options().items():
         monkeypatch.setenv(name, value)
     place = f"s3://{BUCKET}/refused"
     ran = run_program("mirror", OLTP, "--to", place, "--checkpoint", f"{place}/checkpoint", "--once")
@@ -387,10 +380,10 @@ def test_checkpoint_that_spark_cannot_write_is_one_line(
 
 @pytest.mark.spark
 def test_mirror_into_an_object_store_is_asked_for_by_its_url(
-    server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    object_store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checkpoint is in a folder, all else there; who mirrors, or looks, again needs to know the URL alone."""
-    for name, value in server.options().items():
+    for name, value in object_store.options().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     place = f"s3://{BUCKET}/mirrored"
@@ -414,9 +407,9 @@ def test_mirror_into_an_object_store_is_asked_for_by_its_url(
     assert "expected a job file, or a folder of binlog-stream mirror" in ran.stderr
 
 
-def test_state_of_a_job_in_an_object_store(server: ObjectStore, tmp_path: Path) -> None:
+def test_state_of_a_job_in_an_object_store(object_store: ObjectStore, tmp_path: Path) -> None:
     """Its record is written and read with the access that its tables have; what cannot be is a named error."""
-    sink = Sink(directory=f"s3://{BUCKET}/tables", storage=server.options())
+    sink = Sink(directory=f"s3://{BUCKET}/tables", storage=object_store.options())
     job = structs.replace(job_for(tmp_path), sink=sink, checkpoint=f"s3://{BUCKET}/state/checkpoint")
     keeper = RecordKeeper(job)
     keeper.begin()

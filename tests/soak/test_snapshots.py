@@ -1,0 +1,33 @@
+"""Tables older than a live server's log are complete in the end; `make soak SNAPSHOT=log` kills thirty times."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from binlog_streaming.demo.mariadb.server import MariaDbError
+from tests.soak.snapshots import Method, SnapshotSoak, Victim
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.server
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [Method.LOG, pytest.param(Method.READ, marks=pytest.mark.thorough)])
+def test_tables_equal_the_servers_whatever_is_killed(method: Method, tmp_path: Path) -> None:
+    try:
+        soak = SnapshotSoak(tmp_path, method=method, seed=8, tell=print)
+    except MariaDbError as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(error))
+    outcome = soak.run(len(Victim))
+    assert outcome.differences == ()
+    assert outcome.kills == dict.fromkeys(Victim, 1)
+    assert outcome.alters
+    assert outcome.snapshots >= 1
+    assert outcome.transactions > 100
