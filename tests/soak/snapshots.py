@@ -219,9 +219,9 @@ class SnapshotSoak:
         self._server.start()
         # What was prepared when it died waits for somebody to decide.
         with self._server.connect() as connection, connection.cursor() as cursor:
-            cursor.execute("XA RECOVER")
+            cursor.execute("XA RECOVER FORMAT='SQL'")
             for *_, branch in cursor.fetchall():
-                cursor.execute(f"XA {self._numbers.choice(('COMMIT', 'ROLLBACK'))} '{branch}'")
+                cursor.execute(f"XA {self._numbers.choice(('COMMIT', 'ROLLBACK'))} {branch}")
 
     def _complete(self) -> None:
         for _ in range(LAST_ATTEMPTS):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 THREADS = 2
 """Files of a table whose keys are looked at at a time."""
 
-REWRITTEN_MAX = 16 << 20
+REWRITTEN_MAX = 8 << 20
 """Bytes of files that are written anew by one step, before `Merge.AUTO` marks rows instead, from then on."""
 
 File = TypeVar("File")
