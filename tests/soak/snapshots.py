@@ -141,9 +141,9 @@ class SnapshotSoak:
             forget_earlier_logs(self._server)
             self._job_file.write_text(JOB.format(log=self._server.binlog_directory))
             with storm(self._server, pause=PAUSE_S, survives_crashes=True) as counts, contextlib.ExitStack() as stack:
-                reaches = self._through_log(stack) if self._method is Method.LOG else self._by_reading
+                reach = self._through_log(stack) if self._method is Method.LOG else self._by_reading
                 for number, victim in enumerate(itertools.islice(self._victims(), kills), 1):
-                    reaches(victim)
+                    reach(victim)
                     self._kills[victim] += 1
                     self._tell(f"{number} of {kills}: {victim} killed; {sum(counts)} transactions")
                 self._complete()
@@ -167,12 +167,12 @@ class SnapshotSoak:
         def reach(victim: Victim) -> None:
             with self._snapshot("--rate", str(RATE)) as snapshot:
                 self._alter_perhaps()
-                self._wait(snapshot, LOG_LIVES_S)
+                snapshot.wait(self._numbers.uniform(0, LOG_LIVES_S))
                 if victim is Victim.SNAPSHOT:
                     snapshot.kill()
                 elif victim is Victim.SERVER:
                     self._kill_server()
-                    snapshot.expect_failure()
+                    snapshot.end()
                 else:
                     job.kill()
             job.check()
@@ -183,15 +183,15 @@ class SnapshotSoak:
         """The job runs between snapshots."""
         with self._snapshot() as snapshot:
             if victim is Victim.JOB:
-                snapshot.wait()
+                snapshot.end()
             else:
                 self._alter_perhaps()
-                self._wait(snapshot, READ_LIVES_S)
+                snapshot.wait(self._numbers.uniform(0, READ_LIVES_S))
                 if victim is Victim.SNAPSHOT:
                     snapshot.kill()
                 else:
                     self._kill_server()
-                    snapshot.expect_failure()
+                    snapshot.end()
         if victim is Victim.JOB:
             with contextlib.closing(_Jobs(self._job_file, self._work / "job.log")) as job:
                 time.sleep(self._numbers.uniform(0, JOB_LIVES_S))
@@ -211,9 +211,6 @@ class SnapshotSoak:
         )
         run_sql(self._server, [f"ALTER TABLE shop.items {what}"])
 
-    def _wait(self, snapshot: _Snapshot, seconds: float) -> None:
-        snapshot.wait(self._numbers.uniform(0, seconds))
-
     def _kill_server(self) -> None:
         self._server.kill()
         self._server.start()
@@ -226,7 +223,8 @@ class SnapshotSoak:
     def _complete(self) -> None:
         for _ in range(LAST_ATTEMPTS):
             with self._snapshot() as snapshot:
-                if snapshot.wait(PATIENCE_S) == 0:
+                snapshot.end()
+                if snapshot.status == 0:
                     return
         raise SoakError(f"no snapshot came to its end:\n{snapshot.errors}")
 
@@ -308,16 +306,16 @@ class _Snapshot:
         """All that it said."""
         return self._log_file.read_text(errors="replace")
 
-    def wait(self, seconds: float = PATIENCE_S) -> int | None:
-        """So long, or until it has ended: then its exit status."""
+    def wait(self, seconds: float) -> None:
+        """So long, or until it has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return self._process.wait(seconds)
-        return None
+            self._process.wait(seconds)
 
-    def expect_failure(self) -> None:
-        """See that it ends by itself: with a named error, or because it was done before."""
-        if self.wait() is None:
-            raise SoakError(f"it did not end within {PATIENCE_S:g} s after its server was killed:\n{self.errors}")
+    def end(self) -> None:
+        """Until it has ended by itself: all rows are there, or an error says why not."""
+        self.wait(PATIENCE_S)
+        if self._process.poll() is None:
+            raise SoakError(f"it did not end within {PATIENCE_S:g} s:\n{self.errors}")
 
     def kill(self) -> None:
         """With all that it has started, if it has not ended."""

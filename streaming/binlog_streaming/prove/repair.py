@@ -45,6 +45,19 @@ _LOCKED = {failures.LOCK_WAIT_TIMEOUT, failures.DEADLOCK, failures.NOWAIT_REFUSE
 _NO_DEFAULT = 1364
 
 
+def drop_left_repairs(session: ServerSession) -> None:
+    """Remove the shadows of a run that was killed: they hold rows. Those of one that is under way stay.
+
+    Raises:
+        ServerError: What the server answered.
+    """
+    if _take_turn(session):
+        statement = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME LIKE %s"
+        for (name,) in session.rows(statement, SNAPSHOT_DATABASE, _SHADOW_PREFIX.replace("_", r"\_") + "%"):
+            drop_shadow(session, str(name))
+        _end_turn(session)
+
+
 @dataclass(frozen=True, slots=True)
 class TableRepair:
     """Brings rows of one table back.
@@ -81,22 +94,15 @@ class TableRepair:
         source = read_table(self.session, *self.table.name)
         if source.columns != self.table.source.columns:
             raise self._altered()
-        if self.session.value("SELECT GET_LOCK(%s, %s)", _TURN, _TURN_SECONDS) != 1:
+        if not _take_turn(self.session):
             raise ServerError("BUSY", "another session repairs tables of this server", at=self.session.place)
         self.session.execute("SET SESSION foreign_key_checks = 0")  # a delete in the shadow is none of the parent's
         MarksTable(self.session).create()
-        self._drop_left()
         rows = 0
         for start in range(0, len(keys), _KEYS_IN_GROUP):
             rows += self._write(keys[start : start + _KEYS_IN_GROUP])
-        self.session.execute("DO RELEASE_LOCK(%s)", _TURN)
+        _end_turn(self.session)
         return rows
-
-    def _drop_left(self) -> None:
-        # Of a repair that was killed.
-        statement = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME LIKE %s"
-        for (name,) in self.session.rows(statement, SNAPSHOT_DATABASE, _SHADOW_PREFIX.replace("_", r"\_") + "%"):
-            drop_shadow(self.session, str(name))
 
     def _write(self, keys: Sequence[bytes]) -> int:
         # As chunks: several rows are never waited for, so no application loses by it (docs/decisions/0022).
@@ -181,3 +187,11 @@ class TableRepair:
         return TableError(
             "STATEMENT_REFUSED", f"{self.table.name}: it was altered since the proof", hint="Prove it again"
         )
+
+
+def _take_turn(session: ServerSession) -> bool:
+    return bool(session.value("SELECT GET_LOCK(%s, %s)", _TURN, _TURN_SECONDS))
+
+
+def _end_turn(session: ServerSession) -> None:
+    session.execute("DO RELEASE_LOCK(%s)", _TURN)

@@ -12,7 +12,7 @@ from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.plan.kept import KeptTables
 from binlog_streaming.prove.job_state import JobState
 from binlog_streaming.prove.log_changes import LogChanges
-from binlog_streaming.prove.repair import TableRepair
+from binlog_streaming.prove.repair import TableRepair, drop_left_repairs
 from binlog_streaming.prove.table_proof import Outcome, ProofResult, TableProof
 from binlog_streaming.settings.model import Mode, TableFormat
 from binlog_streaming.snapshot.dialect import prepare_session
@@ -74,6 +74,8 @@ class JobProof:
                 raise SchemaError("TABLE_NOT_FOUND", reason, at=session.place, hint=hint)
             _check_rights(session, found)
             prepare_session(session)
+            if self.repairs:
+                drop_left_repairs(session)
             results = [
                 self._told(
                     ProofResult(name, Mode.MIRROR, Outcome.NOT_COMPARED, "the server does not show such a table")
