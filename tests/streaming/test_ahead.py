@@ -43,7 +43,7 @@ def test_the_next_items_are_made_while_the_caller_works(count: int) -> None:
     """By another thread, and not more than those."""
     maker = Maker(4)
     for number in ahead(maker.numbers(), count):
-        assert all(begun.wait(60) for begun in maker.begun[number + 1 : number + 1 + count])
+        assert all(begun.wait(300) for begun in maker.begun[number + 1 : number + 1 + count])
         assert not any(begun.is_set() for begun in maker.begun[number + 1 + count :])
     assert threading.get_ident() not in maker.threads
 

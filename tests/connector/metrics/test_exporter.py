@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def scraped(port: int) -> dict[str, Metric]:
     """The metrics by name."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=300) as answer:
         text = answer.read().decode()
     return {family.name: family for family in text_string_to_metric_families(text)}
 

@@ -158,10 +158,10 @@ def test_overlapping_parts_are_refused_at_once() -> None:
     content = struct.pack("<HH", 0, 4)
     for _ in range(90):
         content = struct.pack("<HHBHBH", 2, 10 + len(content), SMALL_ARRAY, 10, SMALL_ARRAY, 10) + content
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(CorruptError, match="no JSON document"):
         text(bytes([SMALL_ARRAY]) + content)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 _ARRAY = bytes([SMALL_ARRAY])

@@ -132,7 +132,7 @@ def test_bread_prints_an_event_of_a_pipe_at_once() -> None:
             process.stdin.flush()
             assert process.stdout.readline() == line
         process.stdin.close()
-        assert process.wait(60) == 0
+        assert process.wait(300) == 0
 
 
 def test_bread_ends_quietly_when_nobody_reads_on(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ class _Followed:
 
     def stop(self) -> tuple[int, bytes, bytes]:
         self._process.send_signal(signal.SIGINT)
-        rest, complaints = self._process.communicate(timeout=60)
+        rest, complaints = self._process.communicate(timeout=300)
         return self._process.returncode, rest, complaints
 
     def close(self) -> None:

@@ -234,7 +234,7 @@ def test_signal_while_spark_starts_ends_at_once_in_one_line(number: signal.Signa
             assert process.poll() is None
             watch.wait(0.05)
     os.killpg(process.pid, number)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=300)
     assert (process.returncode, output, errors) == (128 + number, "", f"{said}\n")
     # Nothing was begun: the folder is free for other options.
     remember(mirror_job(str(OLTP), str(tmp_path / "lake"), rule=TableRule(mode=Mode.CHANGELOG)))

@@ -194,10 +194,10 @@ def test_metrics_tell_of_topics_and_transactions(job: PublishJob, job_file: Path
         assert process.stdout is not None
         started = json.loads(process.stdout.readline())
         json.loads(process.stdout.readline())  # all of the log is published
-        with urllib.request.urlopen(str(started["metrics"]), timeout=10) as answer:
+        with urllib.request.urlopen(str(started["metrics"]), timeout=300) as answer:
             text = answer.read().decode()
         process.send_signal(signal.SIGTERM)
-        rest, errors = process.communicate(timeout=60)
+        rest, errors = process.communicate(timeout=300)
     assert (process.returncode, errors) == (0, "")
     assert json_lines(rest)[-1]["event"] == "stopped"
     prefix = job.sink.topic_prefix

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from binlog_streaming.demo import crash
 from binlog_streaming.demo.crash import COMMITS_BEFORE, BatchKiller, is_done
+from binlog_streaming.demo.proof.targets import commits
 from binlog_streaming.settings import Job, Sink, Source, TableFormat
 
 if TYPE_CHECKING:
@@ -55,8 +58,29 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
+@pytest.fixture
+def await_looks(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Waits until the batch under way has been looked at, from now on."""
+    looks = [0]
+
+    def counted(*arguments: Any) -> int:
+        made = commits(*arguments)
+        looks[0] += 1
+        return made
+
+    monkeypatch.setattr(crash, "commits", counted)
+
+    def wait() -> None:
+        first = looks[0]
+        wait_for(lambda: looks[0] >= first + 2)  # one may have begun before
+
+    return wait
+
+
 @pytest.mark.parametrize("table_format", [TableFormat.DELTA, TableFormat.ICEBERG])
-def test_next_batch_is_cut_off_behind_some_commits(tmp_path: Path, table_format: TableFormat) -> None:
+def test_next_batch_is_cut_off_behind_some_commits(
+    tmp_path: Path, table_format: TableFormat, await_looks: Callable[[], None]
+) -> None:
     fake = FakeJob(tmp_path, table_format)
     fake.begins(4)
     fake.writes(5)
@@ -74,9 +98,9 @@ def test_next_batch_is_cut_off_behind_some_commits(tmp_path: Path, table_format:
     time.sleep(A_FEW_LOOKS_S)
     assert kills == []
     fake.begins(5)
-    time.sleep(A_FEW_LOOKS_S)
+    await_looks()
     fake.writes(COMMITS_BEFORE - 1)
-    time.sleep(A_FEW_LOOKS_S)
+    await_looks()
     assert kills == []
     fake.writes(1)
     wait_for(lambda: bool(kills))
@@ -85,7 +109,9 @@ def test_next_batch_is_cut_off_behind_some_commits(tmp_path: Path, table_format:
     assert not is_done(fake.job, 5)
 
 
-def test_batch_that_ends_before_it_is_found_is_left_for_the_next(tmp_path: Path) -> None:
+def test_batch_that_ends_before_it_is_found_is_left_for_the_next(
+    tmp_path: Path, await_looks: Callable[[], None]
+) -> None:
     fake = FakeJob(tmp_path, TableFormat.DELTA)
     kills: list[int] = []
 
@@ -97,11 +123,11 @@ def test_batch_that_ends_before_it_is_found_is_left_for_the_next(tmp_path: Path)
     killer = BatchKiller(fake.job, Path(fake.job.sink.directory), kill)
     killer.arm()
     fake.begins(0)
-    time.sleep(A_FEW_LOOKS_S)
+    await_looks()
     fake.ends(0)
     for batch_id in (1, 2):
         fake.begins(batch_id)
-        time.sleep(A_FEW_LOOKS_S)
+        await_looks()
         fake.writes(COMMITS_BEFORE)
         wait_for(lambda: len(kills) == batch_id)  # noqa: B023 (called at once)
     killer.disarm()
@@ -126,18 +152,20 @@ def test_disarmed_it_lets_the_job_live(tmp_path: Path) -> None:
     assert kills == []
 
 
-def test_failed_kill_is_told(tmp_path: Path) -> None:
+def test_failed_kill_is_told(tmp_path: Path, await_looks: Callable[[], None]) -> None:
     fake = FakeJob(tmp_path, TableFormat.DELTA)
+    is_tried = threading.Event()
 
     def kill(batch_id: int, commits: int) -> bool:
+        is_tried.set()
         raise PermissionError(f"{batch_id} {commits}")
 
     killer = BatchKiller(fake.job, Path(fake.job.sink.directory), kill)
     killer.arm()
     fake.begins(0)
-    time.sleep(A_FEW_LOOKS_S)
+    await_looks()
     fake.writes(COMMITS_BEFORE)
-    time.sleep(A_FEW_LOOKS_S)
+    assert is_tried.wait(PATIENCE_S)
     killer.disarm()
     with pytest.raises(PermissionError):
         killer.check()

@@ -80,7 +80,7 @@ def test_follows_a_log_that_is_written_altered_and_rotated(kafka_broker: KafkaBr
         running = TopicsJob(job, listener=lambda _: is_further.release(), step_size_max=STEP_SIZE)
         with ThreadPoolExecutor(1) as threads:
             ended = threads.submit(running.run, lambda _: is_ready.set())
-            assert is_ready.wait(60), ended
+            assert is_ready.wait(300), ended
             while writing.write(100):
                 is_further.acquire(timeout=0.5)  # sessions may have committed nothing
             recording = writing.recording()

@@ -233,7 +233,7 @@ def test_events_are_written_without_flush(tmp_path: Path, logger: logging.Logger
 
 
 def wait_for(is_done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not is_done():
         assert time.monotonic() < deadline
         time.sleep(0.01)
