@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from binlog_format.source_file import Directory, FileEntry, SourceFile
 
 _ONE_PROGRAM = "Give a pattern for one program's files, for example /var/log/app.blog*"
-_OPENING_TRIES = 5
+_OPENING_TRIES = 20
 """Files can be renamed between a listing and the opening, but not again and again."""
 _LISTING_TRIES = 100
 """The same while they are listed."""
@@ -59,12 +59,13 @@ class Series:
 
         Raises:
             DataLossError: `FILE_PURGED`: it is not there any more.
+            StorageError: `FAILED`: the files are renamed faster than they can be opened.
         """
         series = self
         for _ in range(_OPENING_TRIES):
             file = series.begun.get(file_no)
             if file is None:
-                break
+                raise self.purged(file_no)
             try:
                 source = self.directory.open(file.name)
             except FileNotFoundError:
@@ -75,7 +76,7 @@ class Series:
             source.close()
             known_heads(self.directory.path, self.only).forget()
             series = list_series(self.directory, self.only)
-        raise self.purged(file_no)
+        raise _renamed_too_often(self.directory, f"{_OPENING_TRIES} times while one was opened")
 
     @property
     def path(self) -> str:
@@ -112,6 +113,8 @@ def list_series(directory: Directory, only: str | None) -> Series:
         found, error = None, None
         try:
             found = _series_of(directory, only, entries)
+        except FileNotFoundError:
+            continue  # renamed or removed since the listing
         except (StartError, UnsupportedError, CorruptError) as raised:
             error = raised
         # A file that was renamed meanwhile may have been seen under both of its names, or under none.
@@ -120,9 +123,13 @@ def list_series(directory: Directory, only: str | None) -> Series:
                 assert error is not None
                 raise error
             return found
-    raise StorageError(
+    raise _renamed_too_often(directory, f"{_LISTING_TRIES} times while they were listed")
+
+
+def _renamed_too_often(directory: Directory, how: str) -> StorageError:
+    return StorageError(
         "FAILED",
-        f"its files are renamed again and again, {_LISTING_TRIES} times while they were listed",
+        f"its files are renamed again and again, {how}",
         at=Place(directory.path),
         hint="Let the program rename its files less often: let them become larger",
     )

@@ -125,6 +125,20 @@ def test_rename_in_the_middle_of_a_listing_hides_no_file(tmp_path: Path, moment:
     assert sorted(one.name for one in found.begun.values()) == sorted(one.name for one in tmp_path.glob("a.blog*"))
 
 
+@pytest.mark.parametrize("moment", range(1, 5))
+def test_copy_that_goes_in_the_middle_of_a_listing_is_not_missed(tmp_path: Path, moment: int) -> None:
+    """Before either file's start is read, or before they are compared."""
+    session = Session()
+    writer, source = SessionWriter(session), session.add_source("{}", "l")
+    with RotatingStream(session, tmp_path / "a.blog", max_bytes=1 << 20) as stream:
+        writer.add_event(source, 10**18, 0)
+        session.consume(stream)
+    copy = tmp_path / "a.blog.1"
+    copy.write_bytes((tmp_path / "a.blog").read_bytes())
+    found = list_series(RenamingDirectory(tmp_path, moment, copy.unlink), "a.blog*")
+    assert [one.name for one in found.begun.values()] == ["a.blog"]
+
+
 class RenamingDirectory(LocalDirectory):
     """Something happens before the *moment*-th file is opened."""
 
