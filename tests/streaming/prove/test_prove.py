@@ -252,6 +252,24 @@ def test_what_differs_is_brought_back(
     assert own_tables(server) == ["snapshot_marks"]
 
 
+def test_what_a_killed_repair_left_goes_when_nobody_repairs(
+    server: MariaDbServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repair, "_TURN_SECONDS", 0)
+    job = job_on(server, tmp_path)
+    run(job)
+    prove(server, job)
+    run_sql(server, ["CREATE TABLE binlog_stream.s_r0123456789abcd AS SELECT * FROM shop.t"])
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT GET_LOCK('{repair._TURN}', 0)")
+        prove(server, job, repairs=True)
+        assert len(own_tables(server)) == 2
+    prove(server, job)
+    assert len(own_tables(server)) == 2
+    prove(server, job, repairs=True)
+    assert own_tables(server) == ["snapshot_marks"]
+
+
 def own_tables(server: MariaDbServer) -> list[str]:
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'binlog_stream'")
