@@ -68,9 +68,16 @@ PLANNING_ONLY = {
 """Settings of a session that no rows pass through: Java plans batches and starts tasks, Python reads and writes."""
 
 # A worker takes the same large arrays again and again. The C library would give each one back to the system, which
-# clears it before it gives it out again: a tenth of the time in which a worker writes tables, or more. (For all that
-# the session starts: workers with an environment of their own would not be shared by all kinds of tasks.)
-_ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": str(256 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
+# clears it before it gives it out again: a tenth of the time in which a worker writes tables, or more. Arrow's own
+# allocator does that too, and what it keeps NumPy cannot take; threads with memory of their own, as they have by
+# default, would double what a worker holds. (For all that the session starts: workers with an environment of their own
+# would not be shared by all kinds of tasks.)
+_ENVIRONMENT = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_ARENA_MAX": "2",
+    "MALLOC_MMAP_THRESHOLD_": str(256 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+}
 
 # The machine's host name may not resolve; a local session needs no other address.
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

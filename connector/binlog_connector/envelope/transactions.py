@@ -116,7 +116,7 @@ class Transactions:
     def _messages(
         self, block: Block, events: Int64s, groups: Int64s, tally: _Tally, names: list[str], end: int
     ) -> list[MessageRun]:
-        present = np.unique(tally.groups)
+        present = tally.groups[np.diff(tally.groups, prepend=-1) > 0]  # they ascend
         last_events = (block.groups["first_event"] + block.groups["event_count"] - 1)[present]
         closes = block.groups["ends"][present] & (last_events < end)
         begin_groups, firsts = np.unique(groups, return_index=True)

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from binlog_streaming.lake.conforming import conformed_table
 from binlog_streaming.lake.keys.key_lookup import KeyLookup
+from binlog_streaming.lake.keys.sorting import union
 from binlog_streaming.lake.row_values import one_array
 from binlog_streaming.settings.model import Merge
 
@@ -189,7 +190,7 @@ def take_out(files: TableFiles[File], superseded: Iterable[Superseded[File]], ki
     )
     for some in by_file.values():
         # Two parts of the log may have superseded the same row.
-        gone = np.unique(np.concatenate([some[0].marked, *(one.rows for one in some)]))
+        gone = union([some[0].marked, *(one.rows for one in some)])
         take = files.mark if is_marked else files.rewrite
         take(some[0].file, gone)
 

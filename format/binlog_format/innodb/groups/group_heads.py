@@ -78,10 +78,10 @@ def _whole(groups: Table, next_position: Position) -> Heads:
 
 def last_gtids(groups: Table) -> dict[int, Gtid]:
     """The last GTID of each domain of *groups*."""
-    groups = groups[groups["has_gtid"]]
-    domains = groups["domain"]
+    rows = np.flatnonzero(groups["has_gtid"])
+    domains = groups["domain"][rows]
     found = {}
     for domain in np.unique(domains).tolist():
-        group = groups[np.flatnonzero(domains == domain)[-1]]
+        group = groups[rows[np.flatnonzero(domains == domain)[-1]]]
         found[domain] = Gtid(domain, int(group["server_id"]), int(group["seqno"]))
     return found

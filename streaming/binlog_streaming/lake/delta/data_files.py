@@ -19,6 +19,7 @@ from binlog_streaming.lake.delta.column_mapping import FileColumns
 from binlog_streaming.lake.delta.partitions import partition_texts, partition_value
 from binlog_streaming.lake.delta.vectors import read_vector
 from binlog_streaming.lake.dictionaries import dictionary_columns
+from binlog_streaming.lake.keys.sorting import complement
 from binlog_streaming.lake.row_values import row_ids
 
 if TYPE_CHECKING:
@@ -278,7 +279,7 @@ def live_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Rows of a file but *gone*: numbers of all rows that are not in the table; None: those of its deletion vector."""
     gone = read_vector(store, add.deletion_vector) if gone is None else gone
-    left = np.setdiff1d(np.arange(recorded_count(store, add)), gone, assume_unique=True)
+    left = complement(recorded_count(store, add), gone)
     for _, batch in rows_at(store, add, left, schema, columns):
         yield batch
 

@@ -34,6 +34,7 @@ from binlog_streaming.lake.iceberg.manifests import new_file
 from binlog_streaming.lake.iceberg.partitions import partitioned
 from binlog_streaming.lake.iceberg.schema import arrow_schema
 from binlog_streaming.lake.iceberg.table_files import LiveFile, marked_rows
+from binlog_streaming.lake.keys.sorting import complement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -123,7 +124,7 @@ def live_rows(
         gone: Numbers of all rows that are not in the table; None: those that its delete files name.
     """
     gone = marked_rows(io, live) if gone is None else gone
-    left = np.setdiff1d(np.arange(live.file.record_count), gone, assume_unique=True)
+    left = complement(live.file.record_count, gone)
     for _, batch in rows_at(metadata, io, live.file, left, arrow_schema(metadata.schema())):
         yield from _parts(batch)
 

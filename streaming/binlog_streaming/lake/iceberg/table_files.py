@@ -13,6 +13,7 @@ from binlog_format.errors import TableError
 from binlog_streaming.lake.iceberg.deletes import is_vector, read_deletes, referenced_file
 from binlog_streaming.lake.iceberg.kept_manifests import live_entries
 from binlog_streaming.lake.iceberg.manifests import manifests_of
+from binlog_streaming.lake.keys.sorting import union
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,7 +84,7 @@ def marked_rows(io: FileIO, live: LiveFile) -> Rows:
     # Where there is a vector, position deletes are in it already.
     deletes = vectors or [*live.own_deletes, *live.shared_deletes]
     parts = [read_deletes(io, one, live.file.file_path) for one in deletes]
-    return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
+    return union([np.empty(0, np.int64), *parts])
 
 
 def _by_reach(

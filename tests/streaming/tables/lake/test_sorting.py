@@ -1,4 +1,4 @@
-"""Integers sorted with their places."""
+"""Integers in order: places, numbers, unions and complements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_streaming.lake.keys.sorting import ascending, distinct, integers
+from binlog_streaming.lake.keys.sorting import ascending, complement, distinct, integers, union
 
 _INT64 = st.integers(-(2**63), 2**63 - 1)
 
@@ -28,6 +28,18 @@ def test_each_value_has_its_number(numbers: list[int]) -> None:
     known, own = distinct(values)
     assert known.tolist() == sorted(set(numbers))
     assert known[own].tolist() == numbers
+
+
+@given(st.lists(st.lists(_INT64), min_size=1))
+def test_union_has_each_value_once(runs: list[list[int]]) -> None:
+    found = union([np.array(run, np.int64) for run in runs])
+    assert found.tolist() == sorted({number for run in runs for number in run})
+
+
+@given(st.integers(0, 50), st.sets(st.integers(0, 60)))
+def test_complement_has_what_is_left(count: int, numbers: set[int]) -> None:
+    left = complement(count, np.array(sorted(numbers), np.int64))
+    assert left.tolist() == [number for number in range(count) if number not in numbers]
 
 
 @pytest.mark.parametrize(
