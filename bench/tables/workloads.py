@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bench.logs.backlog import ROWS_PER_TABLE, TABLES, backlog
 from bench.logs.published import firenibble_log, taxi_log
+from bench.processes import Role
 from bench.registry import benchmark, share
 from bench.tables.run import RunPlan, measured_run
 
@@ -19,8 +21,13 @@ APPEND_ROWS = 16 * ROWS_PER_TABLE
 @benchmark("lake.firenibble.rows_per_s", unit="rows/s")
 def firenibble() -> float:
     """2 M inserts, 6 M updates, 2 M deletes of single rows in ten mirrors; the load before is not timed."""
-    run = measured_run(_plan(firenibble_log(share()), firenibble_log(WARM_UP_SHARE)))
-    return run.merged_rows_per_s
+    return measured_run(_firenibble_plan()).merged_rows_per_s
+
+
+@benchmark("lake.firenibble.worker.rss_mb", unit="MB")
+def firenibble_memory() -> float:
+    """Most memory of any one worker meanwhile: ten tables of 16 columns change in each batch of the default size."""
+    return measured_run(replace(_firenibble_plan(), watches_memory=True)).largest[Role.WORKERS] / 1e6
 
 
 @benchmark("lake.olake.rows_per_s", unit="rows/s")
@@ -36,6 +43,10 @@ def append() -> float:
     log = backlog(transactions=0, tables=TABLES, rows_per_table=rows)
     warm_up = backlog(transactions=0, tables=TABLES, rows_per_table=2000)
     return measured_run(RunPlan(str(log.path), log.changes, str(warm_up.path), "mirror")).rows_per_s
+
+
+def _firenibble_plan() -> RunPlan:
+    return _plan(firenibble_log(share()), firenibble_log(WARM_UP_SHARE))
 
 
 def _plan(published: PublishedLog, warm_up: PublishedLog) -> RunPlan:
