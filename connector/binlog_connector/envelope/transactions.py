@@ -116,10 +116,11 @@ class Transactions:
     def _messages(
         self, block: Block, events: Int64s, groups: Int64s, tally: _Tally, names: list[str], end: int
     ) -> list[MessageRun]:
-        present = tally.groups[np.diff(tally.groups, prepend=-1) > 0]  # they ascend
+        present = tally.groups[_starts(tally.groups)]
         last_events = (block.groups["first_event"] + block.groups["event_count"] - 1)[present]
         closes = block.groups["ends"][present] & (last_events < end)
-        begin_groups, firsts = np.unique(groups, return_index=True)
+        firsts = _starts(groups)
+        begin_groups = groups[firsts]
         begins = np.ones(len(begin_groups), dtype=np.bool_)
         if self._open is not None:
             begins &= begin_groups != self._open.group
@@ -153,7 +154,7 @@ class Transactions:
 
     def _ends(self, block: Block, events: Int64s, tally: _Tally, names: list[str]) -> MessageRun:
         ids = EventGroups(block, events).transaction_ids()
-        starts = np.flatnonzero(np.diff(tally.groups, prepend=-1))
+        starts = _starts(tally.groups)
         counts = numbers_array(np.add.reduceat(tally.counts, starts))
         collections = Collections(names, tally.tables, tally.counts, np.append(starts, len(tally.groups)))
         values = self._encoding.transaction_values("END", ids, counts, collections, _milliseconds(block, events))
@@ -162,6 +163,11 @@ class Transactions:
     def _run(self, ids: pa.Array, events: Int64s, place: Place, values: Texts) -> MessageRun:
         keys = self._encoding.transaction_keys(ids)
         return MessageRun.of_texts(MessageKind.TRANSACTION, None, None, sort_keys(events, place), events, keys, values)
+
+
+def _starts(groups: Int64s) -> Int64s:
+    """Where each group of *groups* begins, which ascend."""
+    return np.flatnonzero(np.diff(groups, prepend=-1))
 
 
 def _numbers_in_runs(codes: Int64s) -> Int64s:

@@ -42,10 +42,12 @@ def gtids_of(groups: Table, sources: Sequence[GtidSource]) -> GtidPoint:
         groups: `GROUP_DTYPE`, in log order.
         sources: `Block.gtid_sources`.
     """
-    groups = groups[groups["has_gtid"]]
-    if len(groups) == 0:
+    rows = np.flatnonzero(groups["has_gtid"])  # a copy of these groups would take longer than all that is done here
+    if len(rows) == 0:
         return NO_GTIDS
-    return _set_of(groups, sources) if groups["gtid_source"][0] >= 0 else _position_of(groups)
+    if groups["gtid_source"][rows[0]] >= 0:
+        return _set_of(groups["gtid_source"][rows], groups["seqno"][rows], sources)
+    return _position_of(groups, rows)
 
 
 def covered_groups(point: GtidSet, groups: Table, sources: Sequence[GtidSource]) -> NDArray[np.bool_]:
@@ -73,20 +75,20 @@ def _within(seqnos: NDArray[np.uint64], intervals: tuple[tuple[int, int], ...]) 
     return np.asarray((row >= 0) & (seqnos <= edges[np.maximum(row, 0), 1]))
 
 
-def _position_of(groups: Table) -> GtidPosition:
-    # Of the reversed column, `unique` gives each domain's first place.
-    domains, places = np.unique(groups["domain"][::-1], return_index=True)
+def _position_of(groups: Table, rows: NDArray[np.int64]) -> GtidPosition:
+    # From the last row on, `unique` gives each domain's first place.
+    backwards = rows[::-1]
+    domains, places = np.unique(groups["domain"][backwards], return_index=True)
     last = {}
-    for domain, place in zip(domains.tolist(), places.tolist(), strict=True):
-        row = groups[len(groups) - 1 - place]
-        last[domain] = Gtid(domain, int(row["server_id"]), int(row["seqno"]))
+    for domain, row in zip(domains.tolist(), backwards[places].tolist(), strict=True):
+        last[domain] = Gtid(domain, int(groups["server_id"][row]), int(groups["seqno"][row]))
     return GtidPosition(last)
 
 
-def _set_of(groups: Table, sources: Sequence[GtidSource]) -> GtidSet:
+def _set_of(numbers: NDArray[np.int64], all_seqnos: NDArray[np.uint64], sources: Sequence[GtidSource]) -> GtidSet:
     found: dict[GtidSource, tuple[tuple[int, int], ...]] = {}
-    for number in np.unique(groups["gtid_source"]).tolist():
-        seqnos = np.unique(groups["seqno"][groups["gtid_source"] == number])
+    for number in np.unique(numbers).tolist():
+        seqnos = np.unique(all_seqnos[numbers == number])
         breaks = np.flatnonzero(np.diff(seqnos) != 1) + 1
         firsts = seqnos[np.concatenate([[0], breaks])]
         lasts = seqnos[np.concatenate([breaks - 1, [len(seqnos) - 1]])]

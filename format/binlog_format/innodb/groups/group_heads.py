@@ -9,7 +9,6 @@ import numpy as np
 from binlog_format.block import GROUP_DTYPE
 from binlog_format.events.event_table_kernels import read_gtid
 from binlog_format.events.layout import EVENT_HEADER_SIZE
-from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.groups.commit_kernels import HEAD_SIZE, read_commit_integers, read_first_events
 from binlog_format.innodb.layout import COMMIT_HEADER_INTS_MAX, RecordKind
 from binlog_format.innodb.pages.page_runs import PageRuns
@@ -74,14 +73,3 @@ def read_heads(reader: PageReader, scanner: CommitScanner) -> Iterator[Heads]:
 def _whole(groups: Table, next_position: Position) -> Heads:
     groups["begins"] = groups["ends"] = True
     return Heads(groups, next_position)
-
-
-def last_gtids(groups: Table) -> dict[int, Gtid]:
-    """The last GTID of each domain of *groups*."""
-    rows = np.flatnonzero(groups["has_gtid"])
-    domains = groups["domain"][rows]
-    found = {}
-    for domain in np.unique(domains).tolist():
-        group = groups[rows[np.flatnonzero(domains == domain)[-1]]]
-        found[domain] = Gtid(domain, int(group["server_id"]), int(group["seqno"]))
-    return found

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.gtids.gtid import Gtid, GtidPosition
-from binlog_format.innodb.groups.group_heads import GroupHeads, last_gtids
+from binlog_format.gtids.gtid_groups import gtids_of
+from binlog_format.gtids.gtid_set import NO_GTIDS
+from binlog_format.innodb.groups.group_heads import GroupHeads
 from binlog_format.innodb.layout import CHUNK_HEADER_SIZE
 from binlog_format.log import Span
 
@@ -42,13 +43,13 @@ class _SpanBuilder:
         self._size = 0
         self._group_count = 0
         self._last_timestamp: int | None = None
-        self._gtids: dict[int, Gtid] = {}
+        self._gtids = NO_GTIDS
         self._start_byte: int | None = None  # of `start` in the first page
         self._heads = GroupHeads()
 
     def result(self) -> Span:
         """What has been taken."""
-        return Span(self._end, self._group_count, self._size, GtidPosition(self._gtids), self._last_timestamp)
+        return Span(self._end, self._group_count, self._size, self._gtids, self._last_timestamp)
 
     def take(self, window: CommitWindow, reader: PageReader) -> bool:
         """Take a window, or the part of it that the limit allows; True: the limit has been reached."""
@@ -88,7 +89,7 @@ class _SpanBuilder:
     def _take_heads(self, groups: Table) -> None:
         self._group_count += len(groups)
         self._last_timestamp = int(groups["timestamp"][-1])
-        self._gtids.update(last_gtids(groups))
+        self._gtids = self._gtids.advanced_by(gtids_of(groups, ()))
 
     def _take_long(self, record: LongRecord, reader: PageReader, size: int) -> bool:
         """Take a record longer than a window, unless the limit is reached before its end, at about *size*."""
