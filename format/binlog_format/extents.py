@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ from binlog_format.position import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
@@ -30,12 +32,12 @@ _RUN_SIZE_MAX = 4 << 20
 """Bytes read at a time, unless one extent is larger."""
 
 
-def read_extents(extents: Table, open_file: Callable[[int], SourceFile]) -> Bytes:
-    """Join the bytes of *extents*, in their order, with few large reads.
+def read_extents(extents: Table, open_file: Callable[[int], AbstractContextManager[SourceFile]]) -> Bytes:
+    """Join the bytes of *extents*, in their order, with few large reads; nothing is verified.
 
     Args:
         extents: `EXTENT_DTYPE`; `data_start` is not looked at.
-        open_file: Opens a file by number; it is closed here.
+        open_file: Gives a file by number.
 
     Raises:
         DataLossError: `TRUNCATED_TRANSACTION`: a file is shorter than its extents say.
@@ -45,28 +47,23 @@ def read_extents(extents: Table, open_file: Callable[[int], SourceFile]) -> Byte
     files = np.ascontiguousarray(extents["file_no"])
     targets = np.cumsum(sizes) - sizes
     result = empty_bytes(int(sizes.sum()))
-    opened: SourceFile | None = None
-    opened_no = -1
-    try:
+    with ExitStack() as opened:
+        file_no = -1
         for first, end in _runs(files, starts, sizes):
-            if files[first] != opened_no or opened is None:
-                if opened is not None:
-                    opened.close()
-                opened_no = int(files[first])
-                opened = open_file(opened_no)
+            if files[first] != file_no:
+                opened.close()
+                file_no = int(files[first])
+                source = opened.enter_context(open_file(file_no))
             run_start = int(starts[first])
             buffer = empty_bytes(int(starts[end - 1] + sizes[end - 1]) - run_start)
-            count = opened.read_into(run_start, buffer)
+            count = source.read_into(run_start, buffer)
             if count < len(buffer):
                 raise DataLossError(
                     "TRUNCATED_TRANSACTION",
                     f"the file ends at byte {run_start + count:#x}, expected data up to {run_start + len(buffer):#x}",
-                    at=Place(opened.path, byte=run_start + count),
+                    at=Place(source.path, byte=run_start + count),
                 )
             gather(buffer, starts[first:end] - run_start, sizes[first:end], result, targets[first:end])
-    finally:
-        if opened is not None:
-            opened.close()
     return result
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -30,14 +32,14 @@ def test_read_extents_joins_in_the_given_order(rows: list[tuple[int, int, int]],
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(extents_module, "_RUN_SIZE_MAX", run_size)
         patch.setattr(extents_module, "_GAP_MAX", gap)
-        data = read_extents(table, lambda number: FILES.open(str(number)))
+        data = read_extents(table, lambda number: closing(FILES.open(str(number))))
     assert data.tobytes() == b"".join(FILES.files[str(no)][start : start + size] for no, start, size in rows)
 
 
 def test_read_extents_names_a_file_that_is_too_short() -> None:
     table = np.array([(0, 1, 990, 20)], dtype=EXTENT_DTYPE)
     with pytest.raises(DataLossError, match="ends at byte 0x3e8, expected data up to 0x3f2"):
-        read_extents(table, lambda number: FILES.open(str(number)))
+        read_extents(table, lambda number: closing(FILES.open(str(number))))
 
 
 @pytest.mark.parametrize(("start", "size", "target"), [(-1, 2, 0), (9, 2, 0), (0, -1, 0), (0, 2, -1), (0, 2, 5)])

@@ -237,11 +237,11 @@ class ClassicLog(Log):
         """Join the bytes of *extents*; checksums are not verified."""
         listing = self._list()
 
-        def open_by_number(file_no: int) -> SourceFile:
+        def open_by_number(file_no: int) -> closing[SourceFile]:
             entry = listing.get(file_no)
             if entry is None:
                 raise DataLossError("FILE_PURGED", f"file number {file_no} is not there any more", at=Place(self.path))
-            return self._directory.open(entry.name)
+            return closing(self._directory.open(entry.name))
 
         return read_extents(extents, open_by_number)
 

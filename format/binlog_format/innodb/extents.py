@@ -1,4 +1,4 @@
-"""Bytes by their places in the files: `extent_runs` and `read_extents`."""
+"""Verified pages by the places of bytes in them: `extent_runs`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.errors import CorruptError, DataLossError
-from binlog_format.innodb.record_kernels import copy_pieces
 from binlog_format.innodb.tables import PIECE_DTYPE
-from binlog_format.kernels import empty_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +15,6 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Table
     from binlog_format.innodb.pages.page_runs import PageRun, PageRuns
-    from binlog_format.kernels import Bytes
 
 AHEAD_PAGES_MAX = 64
 """Pages read at once for extents that lie close together."""
@@ -64,26 +60,3 @@ def _near_ends(file_nos: NDArray[np.int64], pages: NDArray[np.int64]) -> NDArray
     steps = np.diff(pages)
     is_far = (file_nos[1:] != file_nos[:-1]) | (steps < 0) | (steps > GAP_PAGES_MAX)
     return np.append(np.flatnonzero(is_far) + 1, len(pages))
-
-
-def read_extents(runs: PageRuns, extents: Table, page_size: int) -> Bytes:
-    """Join the bytes of *extents*, from pages with good checksums.
-
-    Raises:
-        DataLossError: `PAGE_REWRITTEN`: nothing is there any more; `FILE_PURGED`.
-    """
-    data = empty_bytes(int(extents["size"].sum()))
-    size = 0
-    try:
-        for run, pieces in extent_runs(runs, extents, page_size):
-            size = copy_pieces(run.data, pieces, len(pieces), 0, len(data), data, size)
-    except CorruptError as error:
-        if error.subclass != "OOB_REFERENCE":
-            raise
-        raise DataLossError(
-            "PAGE_REWRITTEN",
-            "event data that were here are not there any more",
-            at=error.at,
-            hint="The log was cut back after a crash of the server; see what was written since, and start again",
-        ) from error
-    return data
