@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader
@@ -18,6 +19,7 @@ from binlog_connector.following.prepared import PreparedHistory
 from binlog_connector.following.resume import compare
 from binlog_connector.following.skipping import taken_in
 from binlog_connector.following.starts import Edge, advance, ending, initial_offset, initial_offset_or_gap
+from binlog_connector.spark.end_ahead import EndAhead
 from binlog_connector.spark.failures import readable, readable_errors
 from binlog_connector.spark.partitions import RangePartition, plan_partitions, with_gap
 from binlog_connector.spark.reading import RangeReader, open_watched
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
-    from binlog_connector.following.starts import Ending
+    from binlog_connector.following.starts import Advance, Ending
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.spark.options import SourceOptions
     from binlog_connector.spark.table_schemas import SchemaFile
@@ -61,6 +63,8 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._format: str | None = None
         self._start_gap: tuple[Position, str] | None = None  # what a new query leaves out at its start
         self._planned_end: SourceOffset | None = None
+        self._limit: ReadLimit | None = None  # of the batch measured last
+        self._ahead = EndAhead()
         self._steps: dict[tuple[Position, Position], tuple[XaStep, ...]] = {}  # of the batch measured last
 
     @readable
@@ -92,8 +96,9 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, int | str]:
         """Where the micro-batch that begins at *start* ends; *start* itself when nothing is new.
 
-        Costs a look at the page before *start* and a scan of what is new.
+        Costs a look at the page before *start* and a scan of what is new, which may have been done ahead.
         """
+        self._limit = limit
         begin = _offset(start) if start is not None else self._planned_end
         with self._open(begin) as watched:
             if begin is None:
@@ -144,6 +149,8 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ),
                 state=begin.state,
             )
+            if start != end and _is_cut(watched, finish):
+                self._ahead.begin(finish, self._limit, partial(self._end_ahead, finish, self._limit))
         if loss is None and self._start_gap is not None and self._start_gap[0] == begin.position:
             loss = self._start_gap[1]
         return with_gap([replace(part, until=until) for part in parts], loss, begin.position)
@@ -173,10 +180,22 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return decision.offset, str(decision.loss)
 
     def _end_of_batch(self, watched: WatchedLog, begin: SourceOffset, limit: ReadLimit | None) -> SourceOffset:
-        stops = (self._target, self._stop(watched).position)
-        stop = min((position for position in stops if position is not None), default=None)
+        stop = self._stop_position(watched)
         if stop is not None and begin.position >= stop:
             return begin
+        found = self._ahead.take(begin, limit) or self._advance(watched, begin, limit)
+        self._steps = {(begin.position, found.offset.position): found.xa}
+        return self._taken(watched, begin, found.offset)
+
+    def _end_ahead(self, begin: SourceOffset, limit: ReadLimit | None) -> Advance | None:
+        """Where a batch from *begin* on ends, whatever is committed until it is asked for; None: that may change it."""
+        with self._open(begin) as watched:
+            if compare(watched, begin).loss is not None:
+                return None
+            found = self._advance(watched, begin, limit)
+            return found if _is_cut(watched, found.offset) else None
+
+    def _advance(self, watched: WatchedLog, begin: SourceOffset, limit: ReadLimit | None) -> Advance:
         size_max, files_max = self._options.bytes_per_trigger_max, self._options.files_per_trigger_max
         if isinstance(limit, ReadMaxBytes):
             size_max = limit.max_bytes
@@ -184,9 +203,11 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             files_max = limit.max_files
         elif isinstance(limit, ReadAllAvailable):
             size_max = files_max = None
-        end, steps = advance(watched, begin, size_max=size_max, files_max=files_max, end=stop)
-        self._steps = {(begin.position, end.position): steps}
-        return self._taken(watched, begin, end)
+        return advance(watched, begin, size_max=size_max, files_max=files_max, end=self._stop_position(watched))
+
+    def _stop_position(self, watched: WatchedLog) -> Position | None:
+        stops = (self._target, self._stop(watched).position)
+        return min((position for position in stops if position is not None), default=None)
 
     def _stop(self, watched: WatchedLog) -> Ending:
         """Where the query ends; also of one that has come that far, and is started again."""
@@ -196,6 +217,14 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _taken(self, watched: WatchedLog, start: SourceOffset, end: SourceOffset) -> SourceOffset:
         return replace(end, gtid=self._stop(watched).taken(start, end.gtid, end.position))
+
+
+def _is_cut(watched: WatchedLog, end: SourceOffset) -> bool:
+    """Whether a batch that ends there ends for its limit's sake: the log goes on in a later file.
+
+    A server makes the next file before it needs it, so that one tells nothing.
+    """
+    return watched.last_number() > end.position.file_no + 1
 
 
 def _offset(fields: Mapping[str, object]) -> SourceOffset:
