@@ -176,6 +176,8 @@ class LocalDirectory(Directory):
             return _entry(name, (Path(self.path) / name).stat())
         except FileNotFoundError:
             return None
+        except PermissionError as error:
+            raise _denied(self.path, "look into", error) from error
 
     def open(self, name: str) -> SourceFile:
         """Open a file of it."""
