@@ -42,6 +42,14 @@ MARKED_SHARE_MAX = 1 / 3
 Small files are taken together: they are written into one when that share of the rows of all of them is marked.
 """
 
+CHURNED_SHARE_MAX = 2 / 3
+"""The same of files that churn: most of the rows that were written would be marked by the next commits."""
+
+CHURN_SHARE = 1 / 6
+"""Files of whose rows one commit marks that many churn, for `CHURN_S`."""
+
+CHURN_S = 60
+
 ORPHAN_AGE_S = 86_400
 """A file that the log does not name may be of a commit that is being made; after that time it is of none."""
 
@@ -75,8 +83,10 @@ def rewrite(store: Store, log: TableLog, *, file_size: int) -> None:
     """
     large = [add for add in log.files.values() if add.size >= file_size // 4]
     small = [add for add in log.files.values() if add.size < file_size // 4]
-    chosen = worth_purging(store, large, size_max=JOINED_MAX * file_size)
-    chosen += small if _is_much_marked(store, small) else worth_joining(small, file_size=file_size)
+    marks = Marks(store, log)
+    chosen = worth_purging(large, marks, size_max=JOINED_MAX * file_size)
+    is_much_marked = len(small) > 1 and marks.are_too_many(small)
+    chosen += small if is_much_marked else worth_joining(small, file_size=file_size)
     if not chosen:
         return
     with TableWrite(store, log, table_schema(log.metadata), file_size=file_size, data_change=False) as write:
@@ -95,26 +105,59 @@ def worth_joining(files: Iterable[Add], *, file_size: int) -> list[Add]:
     ]
 
 
-def worth_purging(store: Store, files: Iterable[Add], *, size_max: int) -> list[Add]:
+def worth_purging(files: Iterable[Add], marks: Marks, *, size_max: int) -> list[Add]:
     """Files of which too many rows are marked, worst first, up to *size_max* bytes together, one at least."""
-    shares = []
-    for add in files:
-        if add.deletion_vector is not None:
-            shares.append((add.deletion_vector.cardinality / max(recorded_count(store, add), 1), add))
+    ripe = [add for add in files if marks.are_too_many([add])]
     chosen: list[Add] = []
-    for share, add in sorted(shares, key=lambda pair: -pair[0]):
+    for add in sorted(ripe, key=marks.share, reverse=True):
         size_max -= add.size
-        if share <= MARKED_SHARE_MAX or (chosen and size_max < 0):
+        if chosen and size_max < 0:
             break
         chosen.append(add)
     return chosen
 
 
-def _is_much_marked(store: Store, files: Sequence[Add]) -> bool:
-    marked = [add.deletion_vector.cardinality for add in files if add.deletion_vector is not None]
-    if len(files) < 2 or not marked:
-        return False  # without a look at what each file says
-    return sum(marked) > MARKED_SHARE_MAX * sum(recorded_count(store, add) for add in files)
+class Marks:
+    """Of files of a table, how many of their rows are marked.
+
+    Args:
+        store: The table.
+        log: What it holds.
+    """
+
+    def __init__(self, store: Store, log: TableLog) -> None:
+        self._store = store
+        self._log = log
+        self._last: dict[str, tuple[int, int]] | None = None
+
+    def share(self, add: Add) -> float:
+        """Of a file's rows."""
+        return _marked(add) / max(recorded_count(self._store, add), 1)
+
+    def are_too_many(self, files: Sequence[Add]) -> bool:
+        """Whether *files* are to be written anew."""
+        marked = sum(map(_marked, files))
+        if marked == 0:
+            return False  # without a look at what each file says
+        count = sum(recorded_count(self._store, add) for add in files)
+        if not MARKED_SHARE_MAX * count < marked <= CHURNED_SHARE_MAX * count:
+            return marked > MARKED_SHARE_MAX * count
+        return sum(map(self._last_marked, files)) < CHURN_SHARE * count
+
+    def _last_marked(self, add: Add) -> int:
+        """Rows that the last commit has marked that did so; 0 when it was made longer ago than `CHURN_S`."""
+        if self._last is None:
+            self._last = {}
+            for old in self._log.removed.values():
+                self._last[old.path] = max(
+                    self._last.get(old.path, (0, 0)), (old.deletion_timestamp or 0, _marked(old))
+                )
+        replaced_at, before = self._last.get(add.path, (0, 0))
+        return _marked(add) - before if milliseconds() - replaced_at < CHURN_S * 1000 else 0
+
+
+def _marked(action: Add | Remove) -> int:
+    return 0 if action.deletion_vector is None else action.deletion_vector.cardinality
 
 
 def vacuum(store: Store, log: TableLog, *, retention_hours: float) -> list[str]:

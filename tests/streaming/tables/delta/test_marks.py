@@ -440,6 +440,7 @@ class TestMaintenance:
     def test_files_with_many_marks_are_written_anew(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Those alone; the commit is no step, and changes no rows."""
         monkeypatch.setattr("binlog_streaming.lake.delta.data_files.BATCH_ROWS", 3)
+        monkeypatch.setattr(maintenance, "CHURN_S", 0)
         bring(path, change_of(deletes=[1, 3, 5, 7, 103]), 2)
         held, before = values(path), marked(path)
         target = find(path)
@@ -456,7 +457,31 @@ class TestMaintenance:
         assert DeltaTable(str(path)).version() == target.log.version
         live_files(path)
 
-    def test_small_files_wait_until_they_are_joined(self, path: Path) -> None:
+    def test_files_that_one_commit_marks_much_wait_for_the_next_ones(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Until most of their rows are marked, or a minute is over; what is marked little by little does not."""
+        written_anew: list[int] = []
+        for batch_id, deletes in enumerate(([0, 1, 2, 3, 100], [101], [102], [4, 5], [6, 103]), start=2):
+            before = marked(path).keys()
+            bring(path, change_of(deletes=deletes), batch_id)
+            target = find(path)
+            assert target.log is not None
+            rewrite(target.store, target.log, file_size=SMALL)
+            written_anew += [batch_id] * len(before - marked(path).keys())
+        assert written_anew == [6, 6]
+        assert sorted(values(path)) == [7, 8, 9, *range(104, 110)]
+        bring(path, change_of(deletes=[7, 104, 105, 106]), 7)
+        target = find(path)
+        assert target.log is not None
+        rewrite(target.store, target.log, file_size=SMALL)
+        assert [len(rows) for rows in marked(path).values()] == [4]
+        monkeypatch.setattr(maintenance, "CHURN_S", 0)
+        rewrite(target.store, target.log, file_size=SMALL)
+        assert [len(rows) for rows in marked(path).values()] == [0]
+
+    def test_small_files_wait_until_they_are_joined(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(maintenance, "CHURN_S", 0)
         bring(path, change_of(deletes=[1, 3, 5, 7]), 2)
         target = find(path)
         assert target.log is not None
@@ -472,7 +497,8 @@ class TestMaintenance:
         rewrite(target.store, target.log, file_size=SMALL)
         assert sorted(marked(path).values()) == [[], [1, 3, 5, 7]]
 
-    def test_another_writer_at_the_same_time_has_its_way(self, path: Path) -> None:
+    def test_another_writer_at_the_same_time_has_its_way(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(maintenance, "CHURN_S", 0)
         bring(path, change_of(deletes=[1, 3, 5, 7]), 2)
         target = find(path)
         assert target.log is not None
