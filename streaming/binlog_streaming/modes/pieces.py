@@ -137,6 +137,14 @@ class Piece:
         return group
 
 
+@dataclass(frozen=True, slots=True)
+class _Split:
+    # Of images by *numbers*: in each piece which ones, and which of these are none; *back* puts their values in order.
+    numbers: Indices
+    parts: list[tuple[Piece, Indices, Mask]]
+    back: pa.Array | None
+
+
 @dataclass(frozen=True)
 class StepImages:
     """The row images of one table between two statements of a batch; all have the same columns.
@@ -212,8 +220,7 @@ class StepImages:
             kind: Its type.
             numbers: Of images, in any order, often the same ones; `NO_IMAGE` gives null. None: all images, in order.
         """
-        if numbers is None:
-            numbers = np.arange(len(self), dtype=np.int64)
+        numbers = self._all if numbers is None else numbers
         return self._gathered(
             numbers, kind, lambda piece, images, missing: piece.images.column_of(column, images, missing)
         )
@@ -234,26 +241,37 @@ class StepImages:
 
     def _gathered(self, numbers: Indices, kind: pa.DataType, read: _PieceReader) -> pa.ChunkedArray:
         # What *read* gives for images of one piece, for images of all of them; it is told which images are none.
+        if not self._last_split or self._last_split[0].numbers is not numbers:
+            self._last_split[:] = [self._split(numbers)]  # columns are asked for one after the other
+        split = self._last_split[0]
+        chunks = [read(piece, images, missing) for piece, images, missing in split.parts]
+        joined = pa.chunked_array(chunks, kind)
+        return joined if split.back is None else joined.take(split.back)
+
+    def _split(self, numbers: Indices) -> _Split:
         owners = np.searchsorted(self._starts, numbers, side="right") - 1  # NO_IMAGE falls before the first piece
         owners[numbers == NO_IMAGE] = 0
-        if (owners[1:] >= owners[:-1]).all():
-            return self._gathered_in_order(numbers, owners, kind, read)
-        order = np.argsort(owners, kind="stable")
-        back = np.empty(len(order), dtype=np.int64)
-        back[order] = np.arange(len(order))
-        return self._gathered_in_order(numbers[order], owners[order], kind, read).take(numbers_array(back))
-
-    def _gathered_in_order(
-        self, numbers: Indices, owners: Indices, kind: pa.DataType, read: _PieceReader
-    ) -> pa.ChunkedArray:
+        chosen, back = numbers, None
+        if not (owners[1:] >= owners[:-1]).all():
+            order = np.argsort(owners, kind="stable")
+            places = np.empty(len(order), dtype=np.int64)
+            places[order] = np.arange(len(order))
+            chosen, owners, back = numbers[order], owners[order], numbers_array(places)
         edges = np.searchsorted(owners, np.arange(len(self.pieces) + 1))
-        chunks = []
+        parts = []
         for piece, start, low, high in zip(self.pieces, self._starts[:-1], edges[:-1], edges[1:], strict=True):
             if low < high:
-                chosen = numbers[low:high]
-                missing = chosen == NO_IMAGE
-                chunks.append(read(piece, np.where(missing, 0, chosen - start), missing))
-        return pa.chunked_array(chunks, kind)
+                missing = chosen[low:high] == NO_IMAGE
+                parts.append((piece, np.where(missing, 0, chosen[low:high] - start), missing))
+        return _Split(numbers, parts, back)
+
+    @cached_property
+    def _last_split(self) -> list[_Split]:
+        return []
+
+    @cached_property
+    def _all(self) -> Indices:
+        return np.arange(len(self), dtype=np.int64)
 
     @cached_property
     def _starts(self) -> Indices:
