@@ -96,31 +96,35 @@ class Directory(Protocol):
 
 
 class LocalFile:
-    """A file of the local file system."""
+    """A file of the local file system.
+
+    Attributes:
+        descriptor: Of the open file; -1: it is closed.
+    """
 
     def __init__(self, path: Path) -> None:
         self.name = path.name
         self.path = str(path)
         try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except PermissionError as error:
             raise _denied(self.path, "open", error) from error
 
     @property
     def inode(self) -> int:
         """Its number in the file system, which it keeps when it is renamed."""
-        return os.fstat(self._descriptor).st_ino
+        return os.fstat(self.descriptor).st_ino
 
     def size(self) -> int:
         """Present size in bytes."""
-        return os.fstat(self._descriptor).st_size
+        return os.fstat(self.descriptor).st_size
 
     def read_into(self, offset: int, buffer: Bytes) -> int:
         """Fill *buffer* from byte *offset* on."""
         view = buffer.data
         done = 0
         while done < len(view):
-            count = os.preadv(self._descriptor, [view[done:]], offset + done)
+            count = os.preadv(self.descriptor, [view[done:]], offset + done)
             if count == 0:
                 break
             done += count
@@ -128,12 +132,12 @@ class LocalFile:
 
     def close(self) -> None:
         """Close the descriptor."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
 
     def __del__(self) -> None:
-        if getattr(self, "_descriptor", -1) >= 0:
+        if getattr(self, "descriptor", -1) >= 0:
             self.close()
 
 
