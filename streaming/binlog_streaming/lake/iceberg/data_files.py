@@ -1,6 +1,8 @@
 """Data files of Iceberg tables: `key_batches`, `rows_at` and `live_rows` read of them, `DataFiles` writes them.
 
-Columns are found by their numbers, so a file from before a column was renamed or widened is read rightly.
+Columns are found by their numbers, so a file from before a column was renamed or widened is read rightly. Rows of
+version 3 are numbered by their file and their place in it; `numbered_rows` gives them with columns that say so, which
+files of copied rows have (specification of Iceberg, "Row Lineage").
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import (
     ArrowAccessor,
@@ -26,11 +29,11 @@ from pyiceberg.schema import Schema, prune_columns, sanitize_column_names, visit
 from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import ListType, MapType
+from pyiceberg.types import ListType, LongType, MapType, NestedField
 
 from binlog_streaming.lake.conforming import conformed
 from binlog_streaming.lake.dictionaries import dictionary_columns
-from binlog_streaming.lake.iceberg.manifests import new_file
+from binlog_streaming.lake.iceberg.manifests import FIRST_ROW_ID, new_file
 from binlog_streaming.lake.iceberg.partitions import partitioned
 from binlog_streaming.lake.iceberg.schema import arrow_schema
 from binlog_streaming.lake.iceberg.table_files import LiveFile, marked_rows
@@ -55,6 +58,12 @@ BATCH_ROWS = 1 << 16
 
 KEY_ROWS = 1 << 19
 """Rows whose keys are read at once."""
+
+NUMBER_FIELDS = (
+    NestedField(2147483540, "_row_id", LongType(), required=False),
+    NestedField(2147483539, "_last_updated_sequence_number", LongType(), required=False),
+)
+"""Of a row of version 3: its number, and that of the commit that wrote it last; null: by its file and its place."""
 
 BATCH_BYTES_MAX = 1 << 30
 """Plain strings of Arrow hold 2 GiB in one array; those of pyiceberg any number."""
@@ -129,6 +138,21 @@ def live_rows(
         yield from _parts(batch)
 
 
+def numbered_rows(
+    metadata: TableMetadata, io: FileIO, live: LiveFile, gone: Rows | None = None
+) -> Iterator[pa.RecordBatch]:
+    """As `live_rows`, of a file whose rows have numbers, with `NUMBER_FIELDS` behind the table's columns."""
+    gone = marked_rows(io, live) if gone is None else gone
+    left = complement(live.file.record_count, gone)
+    own = arrow_schema(Schema(*metadata.schema().fields, *NUMBER_FIELDS))
+    for places, batch in rows_at(metadata, io, live.file, left, own):
+        by_place = live.file[FIRST_ROW_ID] + left[places]
+        numbers = pc.coalesce(batch.column(batch.num_columns - 2), pa.array(by_place))
+        commits = pc.coalesce(batch.column(batch.num_columns - 1), pa.scalar(live.sequence_number, pa.int64()))
+        columns = [*batch.columns[:-2], numbers, commits]
+        yield from _parts(pa.RecordBatch.from_arrays(columns, schema=own))
+
+
 class _Columns:
     # Columns of a file, and how they become those of the table.
     #
@@ -136,7 +160,7 @@ class _Columns:
 
     def __init__(self, metadata: TableMetadata, file: DataFile, there: pa.Schema, wanted: pa.Schema) -> None:
         self._wanted = wanted
-        fields = {field.name: field for field in metadata.schema().fields}
+        fields = {field.name: field for field in (*NUMBER_FIELDS, *metadata.schema().fields)}
         self._schema = Schema(*(fields[name] for name in wanted.names))
         version = metadata.format_version
         in_file = pyarrow_to_schema(
@@ -179,15 +203,17 @@ class DataFiles:
         metadata: The table, with the columns that it has when they are in it.
         io: Its files.
         file_size: In bytes.
+        has_numbers: Whether rows come as `numbered_rows` gives them.
     """
 
-    def __init__(self, metadata: TableMetadata, io: FileIO, *, file_size: int) -> None:
+    def __init__(self, metadata: TableMetadata, io: FileIO, *, file_size: int, has_numbers: bool = False) -> None:
         self.row_count = 0
         self.metadata = metadata
         self.io = io
         self.file_size = file_size
         self.locations = load_location_provider(metadata.location, metadata.properties)
-        self.file_schema = sanitize_column_names(metadata.schema())
+        own = sanitize_column_names(metadata.schema())
+        self.file_schema = Schema(*own.fields, *NUMBER_FIELDS) if has_numbers else own
         self.arrow_schema = schema_to_pyarrow(self.file_schema, include_field_ids=True)
         self._partitions: dict[str, _PartitionFiles] = {}
 

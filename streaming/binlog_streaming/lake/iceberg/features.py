@@ -8,6 +8,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import TableProperties
 from pyiceberg.transforms import UnknownTransform
 
+from binlog_streaming.lake.iceberg.data_files import NUMBER_FIELDS
 from binlog_streaming.lake.iceberg.table_files import refused
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ def _features(table: Table) -> Iterator[tuple[str, str]]:
     elif version == FORMAT_VERSION_MAX and not isinstance(table.catalog, RestCatalog):
         # Other catalogs leave it to pyiceberg to write the table's metadata, which it does up to version 2.
         yield f"format version {version}", "Keep it in a REST catalog, or let this job make the table anew"
+    elif version == FORMAT_VERSION_MAX and (
+        own := [field.name for field in NUMBER_FIELDS if field.name in table.schema().column_names]
+    ):
+        yield f"columns with Iceberg's own names: {', '.join(own)}", "Rename them (ALTER TABLE ... RENAME COLUMN)"
     unknown = [field.name for field in table.spec().fields if isinstance(field.transform, UnknownTransform)]
     if unknown:
         yield f"partitions by {', '.join(unknown)}", "Drop the partition fields (ALTER TABLE ... DROP PARTITION FIELD)"

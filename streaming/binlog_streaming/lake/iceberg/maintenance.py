@@ -16,7 +16,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from binlog_format.errors import TableError
 from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY
 from binlog_streaming.lake.iceberg.manifests import read_entries, read_list
-from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, TableWrite
+from binlog_streaming.lake.iceberg.table_write import TableWrite
 from binlog_streaming.lake.small_files import JOINED_MAX, to_be_joined
 
 if TYPE_CHECKING:
@@ -80,10 +80,8 @@ def sequence_number(table: Table) -> int:
 def compact(table: Table, uri: str, *, file_size: int) -> Table:
     """Write those files anew that are small and many, or of which too many rows are marked, as many as go at once.
 
-    Not those of a table whose rows are numbered, nor those that something of somebody else is in the way of.
+    Rows keep their numbers (version 3). Not those that something of somebody else is in the way of.
     """
-    if table.metadata.format_version >= VECTORS_FROM:
-        return table
     with TableWrite(table, uri, file_size=file_size) as write:
         try:
             files = write.files()

@@ -12,7 +12,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 from binlog_format.errors import TableError
 from binlog_streaming.lake.iceberg.deletes import is_vector, read_deletes, referenced_file
 from binlog_streaming.lake.iceberg.kept_manifests import live_entries
-from binlog_streaming.lake.iceberg.manifests import manifests_of
+from binlog_streaming.lake.iceberg.manifests import FIRST_ROW_ID, manifests_of
 from binlog_streaming.lake.keys.sorting import union
 
 if TYPE_CHECKING:
@@ -35,11 +35,18 @@ class LiveFile:
         file: What there is to say of it.
         own_deletes: Delete files about it alone; they go with it.
         shared_deletes: Delete files that may be about others too.
+        sequence_number: Of the commit that wrote its rows; 0: it is not in the table yet.
     """
 
     file: DataFile
     own_deletes: tuple[DataFile, ...] = ()
     shared_deletes: tuple[DataFile, ...] = ()
+    sequence_number: int = 0
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether its rows have numbers (version 3), which they keep when they are copied."""
+        return self.file[FIRST_ROW_ID] is not None
 
     @property
     def is_marked(self) -> bool:
@@ -109,7 +116,8 @@ def _with_deletes(
         return tuple(one.data_file for one in found if (one.sequence_number or 0) >= (entry.sequence_number or 0))
 
     file = entry.data_file
-    return LiveFile(file, applying(own.get(file.file_path, [])), applying(shared.get(_partition(file), [])))
+    own_deletes, shared_deletes = applying(own.get(file.file_path, [])), applying(shared.get(_partition(file), []))
+    return LiveFile(file, own_deletes, shared_deletes, entry.sequence_number or 0)
 
 
 def _partition(file: DataFile) -> Partition:

@@ -11,7 +11,14 @@ from pyiceberg.types import IntegerType, LongType
 
 from binlog_streaming.ahead import ahead
 from binlog_streaming.lake.iceberg.commit import Commit, with_schema
-from binlog_streaming.lake.iceberg.data_files import DataFiles, key_batches, live_rows, remove_files, rows_at
+from binlog_streaming.lake.iceberg.data_files import (
+    DataFiles,
+    key_batches,
+    live_rows,
+    numbered_rows,
+    remove_files,
+    rows_at,
+)
 from binlog_streaming.lake.iceberg.deletes import VectorFile, write_position_deletes
 from binlog_streaming.lake.iceberg.schema import arrow_schema
 from binlog_streaming.lake.iceberg.table_files import LiveFile, live_files, marked_rows
@@ -64,7 +71,8 @@ class TableWrite:
         self._metadata = table.metadata if columns is None else with_schema(table.metadata, columns)
         self._io = table.io
         self.schema: pa.Schema = arrow_schema(self._metadata.schema())
-        self._new = DataFiles(self._metadata, self._io, file_size=file_size)
+        self._file_size = file_size
+        self._new: dict[bool, DataFiles] = {}  # by whether their rows have numbers
         self._live: list[LiveFile] | None = None
         self._removed: list[DataFile] = []
         self._marked: list[tuple[LiveFile, Rows]] = []
@@ -80,18 +88,20 @@ class TableWrite:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self._is_kept:
-            self._new.abandon()
+            for files in self._new.values():
+                files.abandon()
             remove_files(self._io, [*(file.file_path for file in self._deletes), *self._handed_over, *self._dropped])
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was written or taken out so far."""
-        return not (self._removed or self._marked or self._handed_over or self._new.is_begun)
+        is_begun = any(files.is_begun for files in self._new.values())
+        return not (self._removed or self._marked or self._handed_over or is_begun)
 
     @property
     def row_count(self) -> int:
         """Rows that were written."""
-        return self._new.row_count
+        return sum(files.row_count for files in self._new.values())
 
     @property
     def feeds(self) -> bool:
@@ -157,7 +167,7 @@ class TableWrite:
     def write(self, rows: Iterable[pa.RecordBatch]) -> None:
         """Add rows, with the table's columns."""
         for batch in ahead(rows):
-            self._new.write(pa.Table.from_batches([batch]))
+            self._files().write(pa.Table.from_batches([batch]))
 
     def feed(self, rows: pa.Table) -> None:
         """See `TableFiles`: nobody is told."""
@@ -184,13 +194,17 @@ class TableWrite:
     def rewrite(self, file: LiveFile, gone: Rows | None = None) -> None:
         """See `TableFiles`; *gone* None: the rows that are marked."""
         self.remove(file)
-        self.write(live_rows(self._metadata, self._io, file, gone))
+        if not file.is_numbered:
+            self.write(live_rows(self._metadata, self._io, file, gone))
+            return
+        for batch in ahead(numbered_rows(self._metadata, self._io, file, gone)):
+            self._files(has_numbers=True).write(pa.Table.from_batches([batch]))
 
     def hand_over(
         self, superseded: Sequence[Superseded[LiveFile]], row_count: int, version: str | None
     ) -> Written[LiveFile]:
         """End the files, for another one to commit them; they stay."""
-        added = tuple(LiveFile(file) for file in self._new.close())
+        added = tuple(LiveFile(file) for file in self._closed())
         self._is_kept = True
         return Written(version, added, (), tuple(superseded), row_count)
 
@@ -200,7 +214,7 @@ class TableWrite:
 
     def prepare(self) -> None:
         """End all files that the commit brings."""
-        self._added = [*self._new.close(), *self._handed_over.values()]
+        self._added = [*self._closed(), *self._handed_over.values()]
         locations = load_location_provider(self._metadata.location, self._metadata.properties)
         if self._metadata.format_version >= VECTORS_FROM:
             vectors = VectorFile()
@@ -215,6 +229,16 @@ class TableWrite:
         self._deletes += [one.result() for one in waiting if one.exception() is None]
         for one in waiting:
             one.result()
+
+    def _files(self, *, has_numbers: bool = False) -> DataFiles:
+        if has_numbers not in self._new:
+            self._new[has_numbers] = DataFiles(
+                self._metadata, self._io, file_size=self._file_size, has_numbers=has_numbers
+            )
+        return self._new[has_numbers]
+
+    def _closed(self) -> list[DataFile]:
+        return [file for files in self._new.values() for file in files.close()]
 
     def commit(
         self,

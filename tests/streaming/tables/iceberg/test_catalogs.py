@@ -25,6 +25,7 @@ from binlog_streaming.demo.servers.object_store import BUCKET
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.iceberg.catalog import catalog_properties
+from binlog_streaming.lake.iceberg.data_files import numbered_rows
 from binlog_streaming.lake.iceberg.maintenance import compact, expire
 from binlog_streaming.lake.iceberg.table_files import live_files
 from binlog_streaming.lake.iceberg.target import IcebergTarget
@@ -366,6 +367,56 @@ def test_rows_of_a_table_of_version_3_are_marked_in_vectors(lake: Lake) -> None:
         first_rows = [live.file[16] for live in files]
         assert len(set(first_rows)) == len(files)
         assert None not in first_rows
+
+
+@pytest.mark.server
+def test_rows_of_version_3_keep_their_numbers_when_files_are_written_anew(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("binlog_streaming.lake.iceberg.maintenance.MARKED_SHARE_MAX", 0)
+    lake.begin(*range(10))
+    with lake.table() as table:
+        upgrade(table)
+    with closing(lake.look()) as target:
+        target.merge(change_of([(1, "y"), (20, "n")], [2]), ticket_of(1))
+    before = _numbered(lake)
+    assert len({number for number, _ in before.values()}) == len(before) == 10
+    with closing(lake.look()) as target:
+        target.merge(change_of([(30, "n")], [3, 20]), ticket_of(2))
+    for _ in range(2):  # rows by their place, then rows with columns of their own
+        with lake.table() as table:
+            assert any(live.own_deletes for live in live_files(table.metadata, table.io, lake.uri))
+            compact(table, lake.uri, file_size=1 << 20)
+        with lake.table() as table:
+            assert not any(live.own_deletes for live in live_files(table.metadata, table.io, lake.uri))
+        now = _numbered(lake)
+        assert {key: now[key] for key in now.keys() & before.keys()} == {
+            key: before[key] for key in before.keys() & now.keys()
+        }
+        assert len({number for number, _ in now.values()}) == len(now) == len(lake.rows())
+        with closing(lake.look()) as target:
+            target.merge(change_of([], [min(now)]), ticket_of(3 + min(now)))
+
+
+@pytest.mark.server
+def test_columns_with_names_of_icebergs_own_are_refused_in_version_3(lake: Lake) -> None:
+    own = pa.schema([*INT_KEY, ("_row_id", pa.int64())])
+    with closing(lake.look()) as target:
+        target.create(own, MIRROR_TICKET)
+        target.append(rows_of(own, [(1, "x", 7)]).to_reader(), MIRROR_TICKET)
+    with lake.table() as table:
+        upgrade(table)
+    with closing(lake.look()) as target, pytest.raises(TableError, match=r"TABLE_FEATURE\].*own names: _row_id"):
+        target.append(rows_of(own, [(2, "x", 8)]).to_reader(), ticket_of(1))
+
+
+def _numbered(lake: Lake) -> dict[int, tuple[int, int]]:
+    """Of each row by its key: its number, and that of the commit that wrote it."""
+    with lake.table() as table:
+        files = live_files(table.metadata, table.io, lake.uri)
+        batches = [batch for live in files for batch in numbered_rows(table.metadata, table.io, live)]
+    rows = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    return {row[0]: (row[-2], row[-1]) for row in rows}
 
 
 # --- Partitions ---

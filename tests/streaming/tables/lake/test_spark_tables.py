@@ -19,6 +19,7 @@ import pytest
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.delta.target import STEP_BITS, DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
+from binlog_streaming.lake.iceberg import maintenance
 from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE
 from binlog_streaming.lake.iceberg.target import IcebergTarget
 from binlog_streaming.lake.partitioning import partition_rule
@@ -228,10 +229,7 @@ def test_spark_and_we_take_turns_with_marked_and_partitioned_iceberg_tables(
 ) -> None:
     """Through a REST catalog: position deletes (version 2) and vectors (3), with partitions by day and bucket."""
     with RestCatalog(tmp_path / "rest") as rest:
-        catalog = {**rest.settings(), "warehouse": str(tmp_path)}
-        place = CatalogPlace(
-            Sink(directory=str(tmp_path / "tables"), format=TableFormat.ICEBERG, catalog=catalog, merge=Merge.MARK)
-        )
+        place, other = _in_catalog(rest, session, tmp_path)
         place.make(version)
         model = {key: (key % 3, "x") for key in range(100)}
         for batch_id in range(1, 4):
@@ -239,11 +237,6 @@ def test_spark_and_we_take_turns_with_marked_and_partitioned_iceberg_tables(
             place.merge(changed, [50 + batch_id], batch_id)
             model |= changed
             model.pop(50 + batch_id)
-        other = session.newSession()
-        name = "spark.sql.catalog.rest"
-        other.conf.set(name, "org.apache.iceberg.spark.SparkCatalog")
-        for key, value in {"type": "rest", "uri": catalog["uri"], "cache-enabled": "false"}.items():
-            other.conf.set(f"{name}.{key}", value)
         table = "rest.shop.orders"
 
         def check() -> None:
@@ -277,6 +270,60 @@ def test_spark_and_we_take_turns_with_marked_and_partitioned_iceberg_tables(
             assert numbers_of_rows == len(model)
 
 
+@pytest.mark.server
+def test_rows_keep_their_numbers_whoever_writes_their_files_anew(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a table of version 3: we do, also with files that Spark has written anew, and Spark with ours."""
+    monkeypatch.setattr(maintenance, "MARKED_SHARE_MAX", 0)
+    with RestCatalog(tmp_path / "rest") as rest:
+        place, other = _in_catalog(rest, session, tmp_path)
+        place.make(3)
+        table = "rest.shop.orders"
+
+        def numbers() -> dict[int, tuple[int, int]]:
+            rows = other.sql(f"SELECT id, _row_id, _last_updated_sequence_number FROM {table}").collect()
+            assert len({row[1] for row in rows}) == len(rows) == len(place.rows())
+            assert not any(None in row for row in rows)
+            return {row[0]: (row[1], row[2]) for row in rows}
+
+        def files() -> set[str]:
+            return {row[0] for row in other.sql(f"SELECT file_path FROM {table}.data_files").collect()}
+
+        place.merge({1: (1, "y"), 101: (5, "n")}, [50], 1)
+        known = numbers()
+        for batch_id in range(2, 5):
+            before = files()
+            place.compact()
+            assert len(files() - before) > 0
+            assert other.sql(f"SELECT * FROM {table}.delete_files").count() == 0
+            assert numbers() == known
+            called = "table => 'shop.orders', where => 'id < 3', options => map('rewrite-all', 'true')"
+            assert other.sql(f"CALL rest.system.rewrite_data_files({called})").collect()[0][0] > 0
+            assert numbers() == known
+            # Of a file whose rows have their numbers in columns some are marked; and there are new ones.
+            place.merge({10 + batch_id: (1, "again")}, [batch_id], batch_id)
+            place.merge({200 + batch_id: (2, "new")}, [], 10 + batch_id)
+            changed = {10 + batch_id, batch_id, 200 + batch_id}
+            now = numbers()
+            assert {key: now[key] for key in now.keys() - changed} == {
+                key: known[key] for key in known.keys() - changed
+            }
+            known = now
+
+
+def _in_catalog(rest: RestCatalog, session: SparkSession, folder: Path) -> tuple[CatalogPlace, SparkSession]:
+    """A table in a catalog, marked where rows change, and a session with that catalog by the name `rest`."""
+    catalog = {**rest.settings(), "warehouse": str(folder)}
+    sink = Sink(directory=str(folder / "tables"), format=TableFormat.ICEBERG, catalog=catalog, merge=Merge.MARK)
+    other = session.newSession()
+    name = "spark.sql.catalog.rest"
+    other.conf.set(name, "org.apache.iceberg.spark.SparkCatalog")
+    for key, value in {"type": "rest", "uri": catalog["uri"], "cache-enabled": "false"}.items():
+        other.conf.set(f"{name}.{key}", value)
+    return CatalogPlace(sink), other
+
+
 @dataclass(frozen=True)
 class CatalogPlace:
     """A table `shop.orders` in a catalog: a key, a day, as the number of days since 1970, and a word."""
@@ -303,6 +350,11 @@ class CatalogPlace:
         images = [(key, day * DAY_US, value) for key, (day, value) in rows.items()]
         with closing(self._look()) as target:
             target.merge(change_of(images, gone, schema=self.SCHEMA), replace(MIRROR_TICKET, batch_id=batch_id))
+
+    def compact(self) -> None:
+        """What maintenance does now and then."""
+        with closing(self._look()) as target:
+            maintenance.compact(target.table, f"{self.sink.directory}/shop/orders", file_size=128 << 20)
 
     def rows(self) -> dict[int, tuple[int, str]]:
         """As we read them."""
