@@ -53,7 +53,7 @@ _COMPARES = {
     ">=": pc.greater_equal,
 }
 _TIME_TYPES = frozenset({ColumnType.TIME, ColumnType.TIME2})
-_UNKNOWN = pa.scalar(None, pa.bool_())
+_UNKNOWN = pa.nulls(1, pa.bool_())[0]  # pa.scalar would import pandas, which takes longer than all else here
 _DIGITS_MAX = 38  # on either side of a point
 _INT64 = range(-(2**63), 2**63)
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from binlog_connector.rules.masks import MaskKind
 from binlog_format.errors import BinlogError, UnsupportedError
 from binlog_format.kernels import as_bytes, empty_bytes
+from binlog_format.rows.arrow_arrays import text_array
 from binlog_format.rows.column_types import column_name
 from binlog_format.rows.columns import column_array
 from binlog_format.rows.decoding import TimeType
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     BoolMask = NDArray[np.bool_]
 
 _DATA_SIZE_MAX = (1 << 31) - 1  # places are 32-bit numbers
-_SIZES = pa.array([bytes([size]) for size in range(256)], pa.binary())
+_SIZES = text_array(pa.binary(), np.arange(257, dtype=np.int32), np.arange(256, dtype=np.uint8), None)
 _WHOLE_IMAGES = "Set binlog_row_image=FULL on the server, and start after the rows that were logged before"
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from binlog_format.block import NOT_INNER
 from binlog_format.events.layout import EVENT_TYPE_OFFSET, EventType
+from binlog_format.rows.arrow_arrays import strings_array
 from binlog_format.rows.table_events import TableMaps
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns
 from binlog_format.views.events.texts import text_places, texts_at
@@ -52,7 +53,7 @@ EVENTS_SCHEMA = pa.schema(
 )
 
 _NAMES = {int(event_type): event_type.name.lower() for event_type in EventType}
-_TYPE_NAMES = pa.array([_NAMES.get(code, f"type {code}") for code in range(256)], pa.string())
+_TYPE_NAMES = strings_array([_NAMES.get(code, f"type {code}") for code in range(256)])
 _BETWEEN = "\0"  # cannot stand in a name
 
 
