@@ -35,9 +35,9 @@ class EndAhead:
 
         What *find* raises of the log is not told: who asks then looks himself.
         """
-        with_thread = ThreadPoolExecutor(1, thread_name_prefix="end-ahead")
-        self._wanted, self._found = (start, limit), with_thread.submit(find)
-        with_thread.shutdown(wait=False)
+        pool = ThreadPoolExecutor(1, thread_name_prefix="end-ahead")
+        self._wanted, self._found = (start, limit), pool.submit(find)
+        pool.shutdown(wait=False)  # the thread ends when it is done
 
     def take(self, start: SourceOffset, limit: ReadLimit | None) -> Advance | None:
         """What was found for *start* and *limit*; waits for it. None: nothing."""
