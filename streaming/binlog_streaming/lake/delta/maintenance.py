@@ -46,9 +46,10 @@ CHURNED_SHARE_MAX = 2 / 3
 """The same of files that churn: most of the rows that were written would be marked by the next commits."""
 
 CHURN_SHARE = 1 / 6
-"""Files of whose rows one commit marks that many churn, for `CHURN_S`."""
+"""Of a file's rows, marked by one commit: then it churns."""
 
 CHURN_S = 60
+"""How long a file churns after such a commit, in seconds: without another one it is to become as small as others."""
 
 ORPHAN_AGE_S = 86_400
 """A file that the log does not name may be of a commit that is being made; after that time it is of none."""
@@ -145,7 +146,7 @@ class Marks:
         return sum(map(self._last_marked, files)) < CHURN_SHARE * count
 
     def _last_marked(self, add: Add) -> int:
-        """Rows that the last commit has marked that did so; 0 when it was made longer ago than `CHURN_S`."""
+        """Rows that were marked when the file was marked last; 0 where that is longer ago than `CHURN_S`."""
         if self._last is None:
             self._last = {}
             for old in self._log.removed.values():
