@@ -49,7 +49,7 @@ CHURN_SHARE = 1 / 6
 """Of a file's rows, marked by one commit: then it churns."""
 
 CHURN_S = 60
-"""How long a file churns after such a commit, in seconds: without another one it is to become as small as others."""
+"""Seconds for which a file churns after such a commit; then it counts as others do."""
 
 ORPHAN_AGE_S = 86_400
 """A file that the log does not name may be of a commit that is being made; after that time it is of none."""
