@@ -16,6 +16,7 @@ from bench.registry import benchmark
 RUNS = 3
 # Spark with the settings of a job, and the least that a stream out of Python into Python can do: one batch of one row.
 _SPARK_ALONE = """
+import sys
 import time
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from binlog_streaming.spark_session import PLANNING_ONLY, local_session
@@ -87,7 +88,7 @@ def first_commit_ratio() -> float:
 def spark_seconds() -> float:
     """From the start of a fresh process until Spark has done the least that a stream can do."""
     with tempfile.TemporaryDirectory(prefix="binlog-stream-bench-") as work:
-        command = [sys.executable, "-c", "import sys\n" + _SPARK_ALONE, f"{work}/checkpoint"]
+        command = [sys.executable, "-c", _SPARK_ALONE, f"{work}/checkpoint"]
         started = time.time()
         printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
         return float(printed) - started

@@ -92,9 +92,7 @@ def test_gather_from_a_file_that_cannot_be_read_gives_nothing(tmp_path: Path) ->
 
 SCRIPT = """
 import sys
-import tempfile
 from contextlib import closing
-from pathlib import Path
 from pathlib import Path
 import numpy as np
 from binlog_format.extent_kernels import gather_from_file

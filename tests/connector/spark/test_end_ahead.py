@@ -39,6 +39,15 @@ def _end(reader: BinlogStreamReader, start: Offset) -> Offset:
     return reader.latestOffset(start, reader.getDefaultReadLimit())
 
 
+def _planned(directory: Path) -> tuple[BinlogStreamReader, Offset, Offset]:
+    """A reader that has planned its first batch, and where that begins and ends."""
+    reader = _stream(directory, maxBytesPerTrigger="100k")
+    start = reader.initialOffset()
+    end = _end(reader, start)
+    reader.partitions(start, end)
+    return reader, start, end
+
+
 def _plan_all(reader: BinlogStreamReader, starts: list[Offset]) -> None:
     """Batch after batch; *starts* gets where each begins."""
     starts.append(reader.initialOffset())
@@ -101,10 +110,7 @@ def test_what_is_committed_meanwhile_is_in_the_next_batch(tmp_path: Path, looks:
 def test_end_of_other_start_or_limit_is_not_taken(tmp_path: Path, looks: list[str]) -> None:
     with Shop(tmp_path, files_of=FILE_SIZE) as shop:
         shop.sell(3000)
-    reader = _stream(tmp_path, maxBytesPerTrigger="100k")
-    start = reader.initialOffset()
-    end = _end(reader, start)
-    reader.partitions(start, end)
+    reader, start, end = _planned(tmp_path)
     assert _end(reader, start) == end
     reader.partitions(start, end)
     assert reader.latestOffset(end, ReadAllAvailable()) == _stream(tmp_path).latestOffset(end, ReadAllAvailable())
@@ -114,10 +120,7 @@ def test_end_of_other_start_or_limit_is_not_taken(tmp_path: Path, looks: list[st
 def test_log_begun_anew_meanwhile_is_seen(tmp_path: Path) -> None:
     with Shop(tmp_path, files_of=FILE_SIZE) as shop:
         shop.sell(3000)
-        reader = _stream(tmp_path, maxBytesPerTrigger="100k")
-        start = reader.initialOffset()
-        end = _end(reader, start)
-        reader.partitions(start, end)
+        reader, _, end = _planned(tmp_path)
         shop.writer.reset_master()
         shop.seqnos.clear()
         shop.sell(3000)

@@ -132,25 +132,31 @@ def live_rows(
         live: One of them.
         gone: Numbers of all rows that are not in the table; None: those that its delete files name.
     """
-    gone = marked_rows(io, live) if gone is None else gone
-    left = complement(live.file.record_count, gone)
-    for _, batch in rows_at(metadata, io, live.file, left, arrow_schema(metadata.schema())):
+    for _, batch in _rows_left(metadata, io, live, gone, arrow_schema(metadata.schema())):
         yield from _parts(batch)
 
 
 def numbered_rows(
     metadata: TableMetadata, io: FileIO, live: LiveFile, gone: Rows | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """As `live_rows`, of a file whose rows have numbers, with `NUMBER_FIELDS` behind the table's columns."""
-    gone = marked_rows(io, live) if gone is None else gone
-    left = complement(live.file.record_count, gone)
+    """As `live_rows`, of a file whose rows have numbers; `NUMBER_FIELDS` follow the table's columns."""
     own = arrow_schema(Schema(*metadata.schema().fields, *NUMBER_FIELDS))
-    for places, batch in rows_at(metadata, io, live.file, left, own):
-        by_place = live.file[FIRST_ROW_ID] + left[places]
+    for places, batch in _rows_left(metadata, io, live, gone, own):
+        by_place = live.file[FIRST_ROW_ID] + places
         numbers = pc.coalesce(batch.column(batch.num_columns - 2), pa.array(by_place))
         commits = pc.coalesce(batch.column(batch.num_columns - 1), pa.scalar(live.sequence_number, pa.int64()))
         columns = [*batch.columns[:-2], numbers, commits]
         yield from _parts(pa.RecordBatch.from_arrays(columns, schema=own))
+
+
+def _rows_left(
+    metadata: TableMetadata, io: FileIO, live: LiveFile, gone: Rows | None, schema: pa.Schema
+) -> Iterator[tuple[Rows, pa.RecordBatch]]:
+    # Rows of a file but *gone*, and their places in it.
+    gone = marked_rows(io, live) if gone is None else gone
+    left = complement(live.file.record_count, gone)
+    for places, batch in rows_at(metadata, io, live.file, left, schema):
+        yield left[places], batch
 
 
 class _Columns:

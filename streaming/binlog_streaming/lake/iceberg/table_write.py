@@ -164,10 +164,10 @@ class TableWrite:
         """See `TableFiles`."""
         return marked_rows(self._io, file)
 
-    def write(self, rows: Iterable[pa.RecordBatch]) -> None:
-        """Add rows, with the table's columns."""
+    def write(self, rows: Iterable[pa.RecordBatch], *, has_numbers: bool = False) -> None:
+        """Add rows, with the table's columns, and their numbers where they have some (`numbered_rows`)."""
         for batch in ahead(rows):
-            self._files().write(pa.Table.from_batches([batch]))
+            self._files(has_numbers).write(pa.Table.from_batches([batch]))
 
     def feed(self, rows: pa.Table) -> None:
         """See `TableFiles`: nobody is told."""
@@ -194,11 +194,8 @@ class TableWrite:
     def rewrite(self, file: LiveFile, gone: Rows | None = None) -> None:
         """See `TableFiles`; *gone* None: the rows that are marked."""
         self.remove(file)
-        if not file.is_numbered:
-            self.write(live_rows(self._metadata, self._io, file, gone))
-            return
-        for batch in ahead(numbered_rows(self._metadata, self._io, file, gone)):
-            self._files(has_numbers=True).write(pa.Table.from_batches([batch]))
+        rows = numbered_rows if file.is_numbered else live_rows
+        self.write(rows(self._metadata, self._io, file, gone), has_numbers=file.is_numbered)
 
     def hand_over(
         self, superseded: Sequence[Superseded[LiveFile]], row_count: int, version: str | None
@@ -230,7 +227,7 @@ class TableWrite:
         for one in waiting:
             one.result()
 
-    def _files(self, *, has_numbers: bool = False) -> DataFiles:
+    def _files(self, has_numbers: bool) -> DataFiles:
         if has_numbers not in self._new:
             self._new[has_numbers] = DataFiles(
                 self._metadata, self._io, file_size=self._file_size, has_numbers=has_numbers
