@@ -31,11 +31,11 @@ from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.tables import TablesView
 from binlog_streaming.lake.delta.target import DeltaTarget
-from binlog_streaming.lake.target import Ticket
+from binlog_streaming.lake.target import CommitId
 from binlog_streaming.plan.cascades import CascadeLog
-from binlog_streaming.plan.kept import KeptTables
 from binlog_streaming.plan.memory import JobMemory
 from binlog_streaming.plan.plan import plan_batch
+from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import Job, Mode
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun
@@ -74,7 +74,7 @@ def cascade() -> float:
         _write(log, 0, _TABLES, [])
         end = _apply(job, 0, None)
         child = DeltaTarget.at(job.sink, f"{work}/tables/child")
-        child.append(_rows(ids, ids % parents).to_reader(), _ticket())
+        child.append(_rows(ids, ids % parents).to_reader(), _commit_id())
         _write(log, len(_TABLES), (), deleted.tolist())
         started = time.process_time()
         _apply(job, 1, end)
@@ -112,7 +112,7 @@ def _write(log: Path, count: int, statements: Iterable[str], deleted: Iterable[V
 
 def _apply(job: Job, batch_id: int, start: Position | None) -> Position:
     # What follows in the log; gives its end.
-    cascade_log, tables = CascadeLog(job), KeptTables(job.tables, None)
+    cascade_log, tables = CascadeLog(job), TableSelection(job.tables, None)
     view = TablesView(tables=TableFilter("shop.*"), find_statements=find_statement_rows, counts_others=True)
     with open_log(job.source.path) as log:
         start = log.start_position() if start is None else start
@@ -126,8 +126,8 @@ def _apply(job: Job, batch_id: int, start: Position | None) -> Position:
         return end
 
 
-def _ticket() -> Ticket:
-    return Ticket("bench", 0, 99, "shop.child", Mode.MIRROR, ("id",), "0:0:0", "0:0:0:0", None)
+def _commit_id() -> CommitId:
+    return CommitId("bench", 0, 99, "shop.child", Mode.MIRROR, ("id",), "0:0:0", "0:0:0:0", None)
 
 
 def _rows(ids: NDArray[np.int64], parents: NDArray[np.int64]) -> pa.Table:

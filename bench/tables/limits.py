@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 
-from binlog_streaming.lake.conforming import conformed_rows
+from binlog_streaming.lake.schema_cast import cast_rows
 from binlog_streaming.lake.target import BATCH_KEY
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def changed_rows(before: pa.Table, behind: pa.Table, key: str) -> pa.Table:
 def _rows(table: DeltaTable) -> pa.Table:
     # As they come some have types that Arrow cannot join by.
     found = pa.RecordBatchReader.from_stream(table.scan())
-    return conformed_rows(found, pa.schema(table.schema())).read_all()
+    return cast_rows(found, pa.schema(table.schema())).read_all()
 
 
 def _last_batch(table: DeltaTable) -> int:

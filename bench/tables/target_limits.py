@@ -19,7 +19,7 @@ from bench.registry import benchmark, share
 from bench.tables.limits import COMPRESSED
 from binlog_streaming.lake.change import Change
 from binlog_streaming.lake.delta.target import DeltaTarget
-from binlog_streaming.lake.target import Ticket
+from binlog_streaming.lake.target import CommitId
 from binlog_streaming.settings import Mode, Sink
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def commit_into_many_files() -> float:
         uri = f"{work}/table"
         sink = Sink(directory=work)
         with closing(DeltaTarget.at(sink, uri)) as target:
-            target.create(_rows(np.arange(0), 0).schema, _ticket(0))
+            target.create(_rows(np.arange(0), 0).schema, _commit_id(0))
         _add_files(uri, files)
         seconds = []
         versions = np.zeros(files * FILE_ROWS, np.int64)
@@ -55,7 +55,7 @@ def commit_into_many_files() -> float:
                 keys = np.arange(first, first + COMMIT_CHANGES)
                 versions[keys] = batch_id
                 started = time.perf_counter()
-                target.merge(_change(keys, batch_id), _ticket(batch_id))
+                target.merge(_change(keys, batch_id), _commit_id(batch_id))
                 seconds.append(time.perf_counter() - started)
         _prove(uri, versions)
     return 1000 * statistics.median(seconds[1:])
@@ -71,12 +71,12 @@ def scan_after_updates() -> float:
         sink = Sink(directory=work)
         versions = np.zeros(count, np.int64)
         with closing(DeltaTarget.at(sink, uri)) as target:
-            target.create(_rows(np.arange(0), 0).schema, _ticket(0))
-            target.append(_rows(np.arange(count), versions).to_reader(), _ticket(0))
+            target.create(_rows(np.arange(0), 0).schema, _commit_id(0))
+            target.append(_rows(np.arange(count), versions).to_reader(), _commit_id(0))
             for batch_id in range(1, BATCHES + 1):
                 keys = np.sort(numbers.choice(count, min(BATCH_CHANGES, count), replace=False))
                 versions[keys] = batch_id
-                target.merge(_change(keys, batch_id), _ticket(batch_id))
+                target.merge(_change(keys, batch_id), _commit_id(batch_id))
                 target.maintain(sink)
         _prove(uri, versions)
         write_deltalake(copy, _rows(np.arange(count), versions), writer_properties=COMPRESSED)
@@ -107,8 +107,8 @@ def _change(keys: NDArray[np.int64], version: int) -> Change:
     return Change(rows, rows.select(["id"]).slice(0, 0))
 
 
-def _ticket(batch_id: int) -> Ticket:
-    return Ticket("bench", batch_id, 2, "bench.t", Mode.MIRROR, ("id",), "0:0:0", f"0:0:{batch_id}", None)
+def _commit_id(batch_id: int) -> CommitId:
+    return CommitId("bench", batch_id, 2, "bench.t", Mode.MIRROR, ("id",), "0:0:0", f"0:0:{batch_id}", None)
 
 
 def _add_files(uri: str, count: int) -> None:

@@ -199,9 +199,9 @@ def _share_workers(session: SparkSession, jvm: JVMView) -> None:
 
 
 def _with_collector(settings: dict[str, str]) -> dict[str, str]:
-    said = [settings.get(key, "") for key in _JAVA_OPTION_SETTINGS]
-    said += [os.environ.get(name, "") for name in _JAVA_OPTION_VARIABLES]
-    if _ANY_COLLECTOR.search(" ".join(said)):
+    options = [settings.get(key, "") for key in _JAVA_OPTION_SETTINGS]
+    options += [os.environ.get(name, "") for name in _JAVA_OPTION_VARIABLES]
+    if _ANY_COLLECTOR.search(" ".join(options)):
         return settings
     return settings | {_DEFAULT_JAVA_OPTIONS: f"{settings[_DEFAULT_JAVA_OPTIONS]} {_COLLECTOR}"}
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_streaming.lake.change import Change
-    from binlog_streaming.lake.target import Ticket
+    from binlog_streaming.lake.target import CommitId
 
 LAST_BATCHES = {
     "lake.commit10k_ms": target_limits.COMMITS + 1,
@@ -45,8 +45,8 @@ def test_it_gives_a_number(name: str) -> None:
 def test_a_change_that_is_lost_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     merge = DeltaTarget.merge
 
-    def merge_all_but_the_last(target: DeltaTarget, change: Change, ticket: Ticket) -> int:
-        return 0 if ticket.batch_id == LAST_BATCHES[name] else merge(target, change, ticket)
+    def merge_all_but_the_last(target: DeltaTarget, change: Change, commit_id: CommitId) -> int:
+        return 0 if commit_id.batch_id == LAST_BATCHES[name] else merge(target, change, commit_id)
 
     monkeypatch.setattr(DeltaTarget, "merge", merge_all_but_the_last)
     with pytest.raises(AssertionError, match="holds other rows"):
@@ -56,7 +56,7 @@ def test_a_change_that_is_lost_is_seen(name: str, monkeypatch: pytest.MonkeyPatc
 def test_files_that_somebody_else_adds_have_statistics(tmp_path: Path) -> None:
     uri = str(tmp_path / "table")
     sink = Sink(directory=str(tmp_path))
-    DeltaTarget.at(sink, uri).create(target_limits._rows(np.arange(0), 0).schema, target_limits._ticket(0))
+    DeltaTarget.at(sink, uri).create(target_limits._rows(np.arange(0), 0).schema, target_limits._commit_id(0))
     target_limits._add_files(uri, 3)
     actions = DeltaTable(uri).get_add_actions(flatten=True)
     assert sorted(actions["min.id"].to_pylist()) == [0, 100, 200]

@@ -47,7 +47,16 @@ def demo_log(directory: Path) -> Iterator[LiveLog]:
     assert real is not None
 
     def write(*more: object) -> None:
-        arguments = ["--directory", directory / "log", "--truth", directory / "truth", "--rows", ROWS, "--seconds", 2]
+        arguments = [
+            "--directory",
+            directory / "log",
+            "--expected",
+            directory / "truth",
+            "--rows",
+            ROWS,
+            "--seconds",
+            2,
+        ]
         with ReportingProcess(
             "binlog_streaming.demo.live_writer",
             [str(argument) for argument in (*arguments, *more)],

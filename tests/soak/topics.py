@@ -143,9 +143,9 @@ class TopicsSoak:
             self._offsets_are_lost()
             self._faults.append("the topic of offsets was deleted")
             self._tell(self._faults[-1])
-            truths = list(recording.truths)
-            comparisons = tuple(compare_topics(self._broker.servers, self._job.sink.topic_prefix, truths))
-        return Outcome(kills, tuple(self._faults), comparisons, sum(len(one.changes or ()) for one in truths))
+            expected_tables = list(recording.expected_tables)
+            comparisons = tuple(compare_topics(self._broker.servers, self._job.sink.topic_prefix, expected_tables))
+        return Outcome(kills, tuple(self._faults), comparisons, sum(len(one.changes or ()) for one in expected_tables))
 
     # --- what happens ------------------------------------------------------------------------------------------------
 

@@ -21,8 +21,8 @@ from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.settings.model import Job, OnStatement, Sink, Source, TableFormat, TableRule, UnknownValues
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch import BatchContext
-from binlog_streaming.tables.missing import check_folders
 from binlog_streaming.tables.progress import BatchProgress
+from binlog_streaming.tables.target_checks import check_folders
 from tests.faults.processes import Killed
 from tests.truth.cases import case_path
 from tests.truth.replay import row_differences

@@ -23,7 +23,7 @@ from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.jobs.record_keeper import RecordKeeper
 from binlog_streaming.jobs.state_files import StateFolder
 from binlog_streaming.lake.delta.target import DeltaTarget
-from binlog_streaming.lake.target import Ticket
+from binlog_streaming.lake.target import CommitId
 from binlog_streaming.settings import (
     Begin,
     Deletes,
@@ -332,11 +332,11 @@ def test_columns_of_a_target_that_is_there_are_compared_with_the_newest_in_the_l
     with WatchedLog(str(log)) as watched:
         write_checkpoint(tmp_path, [start_of_log(watched)], committed=1)
     job = job_for(tmp_path, log=log)
-    ticket = Ticket(QUERY_ID, 0, 0, "shop.t", Mode.MIRROR, ("id",), "", "", None)
+    commit_id = CommitId(QUERY_ID, 0, 0, "shop.t", Mode.MIRROR, ("id",), "", "", None)
     for kind, fits in ((pa.int16(), True), (pa.decimal128(20, 2), True), (pa.string(), False)):
         shutil.rmtree(tmp_path / "tables", ignore_errors=True)
         columns = pa.schema([("id", pa.int32()), ("n", kind), ("gone", pa.string())])
-        DeltaTarget.at(job.sink, str(tmp_path / "tables" / "shop" / "t")).create(columns, ticket)
+        DeltaTarget.at(job.sink, str(tmp_path / "tables" / "shop" / "t")).create(columns, commit_id)
         problems = check_job(job).problems
         assert [f"column n was {kind}" in problem for problem in problems] == ([] if fits else [True])
 
@@ -380,7 +380,7 @@ def test_table_that_was_written_and_is_gone_is_a_problem(tmp_path: Path) -> None
     keeper.saw(tables, [(*name, Mode.MIRROR) for name in tables[:2]])
     target = DeltaTarget.at(job.sink, str(tmp_path / "tables" / "sb" / "sbtest1"))
     target.create(
-        pa.schema([("id", pa.int32())]), Ticket(QUERY_ID, 0, 0, "sb.sbtest1", Mode.MIRROR, ("id",), "", "", None)
+        pa.schema([("id", pa.int32())]), CommitId(QUERY_ID, 0, 0, "sb.sbtest1", Mode.MIRROR, ("id",), "", "", None)
     )
     (problem,) = check_job(job).problems
     assert "sb.sbtest2: " in problem

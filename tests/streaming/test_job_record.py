@@ -17,8 +17,8 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError, StorageError
 from binlog_format.position import Position
 from binlog_streaming.jobs.record_keeper import RECORD_FILE, RecordKeeper
-from binlog_streaming.plan.kept import KeptTables
 from binlog_streaming.plan.memory import Learned
+from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import (
     Deletes,
     Job,
@@ -196,8 +196,8 @@ def test_tables_that_are_selected_later_wait_for_their_snapshot(tmp_path: Path) 
 
 
 def waiting(keeper: RecordKeeper, *names: tuple[str, str]) -> list[str]:
-    kept = KeptTables(keeper.record.rules, keeper.record.exclude)
-    tables = [kept.find(TableName(*name)) for name in names]
+    selection = TableSelection(keeper.record.rules, keeper.record.exclude)
+    tables = [selection.find(TableName(*name)) for name in names]
     memory = keeper._memory(1)  # `look` asks the log, too, and there is none
     return [str(table.name) for table in tables if table is not None and memory.waits(table)]
 

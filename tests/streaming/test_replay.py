@@ -18,11 +18,11 @@ from binlog_format.position import Position
 from binlog_streaming.jobs.checkpoint import read_checkpoint, read_offset
 from binlog_streaming.jobs.replay.replay import CHECKPOINT, ReplayRequest, plan_replay
 from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.lake.steps import Step, watched
 from binlog_streaming.settings.model import Mode, OnCascade, OnPartitionDrop, OnRowStatement, TableFormat
 from binlog_streaming.tables.job import gtid_position
-from binlog_streaming.tables.standing import standing_of
+from binlog_streaming.tables.target_state import read_target_state
 from tests.connector.shop import Shop
 from tests.faults.processes import Killed
 from tests.program import run_program
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_streaming.settings.model import Job
-    from binlog_streaming.tables.standing import Standing
+    from binlog_streaming.tables.target_state import TargetState
 
 MARIADB = "mariadb-10.11/ops"
 MYSQL = "mysql-9/ops"
@@ -51,11 +51,11 @@ def single(name: str, number: int) -> str:
     return f"0-1011-{number}" if name == MARIADB else f"{UUID}:{number}"
 
 
-def standing(job: Job, table: str, mode: Mode = Mode.MIRROR) -> Standing | None:
+def state(job: Job, table: str, mode: Mode = Mode.MIRROR) -> TargetState | None:
     uri = f"{job.sink.directory}/{table.replace('.', '/')}"
     target = sink_type(job.sink.format).at(job.sink, uri)
     try:
-        return standing_of(target, job.sink.format, table, mode)
+        return read_target_state(target, job.sink.format, table, mode)
     finally:
         target.close()
 
@@ -70,7 +70,7 @@ def test_tables_are_what_the_server_had_at_each_gtid(tmp_path: Path, name: str) 
         replay(job, None if start is None else up_to(name, start), up_to(name, end), there)
         for table in TABLES:
             check(case(name), there, table, single(name, end))
-            found = standing(
+            found = state(
                 msgspec.structs.replace(job, sink=msgspec.structs.replace(job.sink, directory=str(there))), table
             )
             assert found is not None
@@ -108,7 +108,7 @@ def test_killed_before_the_tables_were_taken_over(tmp_path: Path, monkeypatch: p
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("binlog_streaming.jobs.replay.tables.take_over", killed)
+        patch.setattr("binlog_streaming.jobs.replay.tables.transfer_target", killed)
         with pytest.raises(Killed):
             plan(job, None, up_to(MARIADB, 30), there)
     replay(job, None, up_to(MARIADB, 30), there)
@@ -170,7 +170,7 @@ def test_lost_table_of_a_job_is_built_anew_and_the_job_goes_on(tmp_path: Path) -
     replay(job, None, stands)
     for table in TABLES:
         check(case(MARIADB), tables, table, stands)
-    others = standing(job, "t.b")
+    others = state(job, "t.b")
     assert others is not None
     assert others.owner == owner, "what stands at the end is left alone"
     with pytest.raises(TableError, match=r"OTHER_WRITER.*t/a"):
@@ -212,11 +212,11 @@ def test_database_that_is_dropped_takes_tables_along_that_the_range_does_not_nam
 def test_tables_of_a_killed_job_without_checkpoint_go_on(tmp_path: Path) -> None:
     """Some of its tables have the last batch, and others have not."""
     job = job_for(tmp_path, MARIADB, bytes_max="3k")
-    seen: list[Step] = []
+    seen: list[CrashPoint] = []
 
-    def kill(step: Step) -> None:
+    def kill(step: CrashPoint) -> None:
         seen.append(step)
-        if seen.count(Step.COMMITTED) == 6:
+        if seen.count(CrashPoint.COMMITTED) == 6:
             raise Killed
 
     with pytest.raises(Killed), watched(kill):
@@ -224,7 +224,7 @@ def test_tables_of_a_killed_job_without_checkpoint_go_on(tmp_path: Path) -> None
     shutil.rmtree(tmp_path / "checkpoint")
     with pytest.raises(TableError, match="they do not stand at one place"):
         plan(job, hand_over=True)
-    found = {str(one.gtid) for table in TABLES if (one := standing(job, table)) is not None}
+    found = {str(one.gtid) for table in TABLES if (one := state(job, table)) is not None}
     behind, ahead = sorted(found, key=lambda gtid: int(gtid.rpartition("-")[2]))
     replay(job, behind, ahead)
     replay(job, hand_over=True)

@@ -17,7 +17,7 @@ from binlog_format.archives.manifest import MANIFEST_NAME, Manifest, Part, crc_o
 from binlog_format.errors import CorruptError, OptionError, StorageError, storage_error
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Place
-from binlog_streaming.archive.steps import Step
+from binlog_streaming.archive.crash_points import ArchiveCrashPoint
 from binlog_streaming.lake.store import UNFINISHED, store_at
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class ArchiveStore:
                 raise OptionError("INVALID_VALUE", reason, hint="Name another place for this log")
             claimed = replace(known, claim=known.claim + 1)
             if self._exchange(content, claimed):
-                reached(Step.CLAIMED)
+                reached(ArchiveCrashPoint.CLAIMED)
                 self._sweep()
                 return
         raise self._other_writer()
@@ -98,7 +98,7 @@ class ArchiveStore:
         before = self.manifest
         if not self._exchange(self._content, manifest):
             raise self._other_writer()
-        reached(Step.SAVED)
+        reached(ArchiveCrashPoint.SAVED)
         self._remove(_part_names(before) - _part_names(manifest))
 
     def put(self, name: str, offset: int, blocks: Iterable[FinalBlock], *, size_max: int | None = None) -> Part:
@@ -126,7 +126,7 @@ class ArchiveStore:
             except BaseException:
                 new.abandon()
                 raise
-        reached(Step.STORED)
+        reached(ArchiveCrashPoint.STORED)
         return Part(part_name, size, crc)
 
     def link(self, path: str, name: str) -> str | None:
@@ -134,7 +134,7 @@ class ArchiveStore:
         part_name = self._whole_name(name)
         with self._storing(part_name):
             is_linked = self._store.link(path, part_name)
-        reached(Step.STORED)
+        reached(ArchiveCrashPoint.STORED)
         return part_name if is_linked else None
 
     def check(self, part: Part) -> None:
@@ -208,7 +208,7 @@ class ArchiveStore:
             with self._storing(name, "remove"):
                 self._store.remove(name)
         if names:
-            reached(Step.REMOVED)
+            reached(ArchiveCrashPoint.REMOVED)
 
     @contextmanager
     def _storing(self, name: str, doing: str = "write") -> Iterator[None]:

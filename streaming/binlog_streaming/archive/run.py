@@ -66,7 +66,7 @@ class ArchiveRun:
         self._stopped = threading.Event()
         self._watch: DirectoryWatch | None = None
         self._follower: Follower | None = None
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
 
     def stop(self) -> None:
         """Let `run` end after the part under way; signal handlers may call it."""
@@ -118,8 +118,8 @@ class ArchiveRun:
             self._on_removed(file)
 
     def _say_once(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._reported:
+            self._reported.add(text)
             logger.warning(text)
 
     def _export(self, stack: ExitStack, port: int) -> str:

@@ -126,7 +126,7 @@ class _Run:
         if report.event == "started" and self._is_restarting:
             self._is_restarting = False
             self._state.was_restarted("Spark is up again, and the job goes on where its checkpoint is")
-        self._state.job_said(report)
+        self._state.job_reported(report)
 
     def _kill_and_restart(self, batch_id: int, commits: int) -> bool:
         # Whether the batch was cut off.

@@ -26,7 +26,7 @@ from binlog_format.source_file import open_directory
 from binlog_format.views.tables import TablesView
 from binlog_streaming.demo.actions import Commit, Ddl, Statement
 from binlog_streaming.demo.alterations import ALTERATIONS
-from binlog_streaming.demo.proof import truth
+from binlog_streaming.demo.proof import expected_rows
 from binlog_streaming.demo.real_log import RealLog
 from binlog_streaming.demo.recorder import Recorder
 from binlog_streaming.demo.reports import AlterationReport, WriterReport
@@ -97,7 +97,9 @@ class LiveLog:
             time.sleep(min(due, self._next_checkpoint) - now)
 
 
-def write_log(directory: Path, truth_directory: Path, before: dict[str, int], *, options: argparse.Namespace) -> None:
+def write_log(
+    directory: Path, expected_directory: Path, before: dict[str, int], *, options: argparse.Namespace
+) -> None:
     """Write the workload, and say how far it is; *before* are the row changes that the log has already."""
     log = LiveLog(directory, options.rows / options.seconds)
     workload = Workload(
@@ -116,13 +118,13 @@ def write_log(directory: Path, truth_directory: Path, before: dict[str, int], *,
         for action in workload.actions():
             if log.write(action):
                 say()
-    truth.save(workload.truths(log.committed_at), truth_directory)
+    expected_rows.save(workload.expected_tables(log.committed_at), expected_directory)
     say(is_done=True)
 
 
-def repack_real_log(real: RealLog, directory: Path, truth_directory: Path) -> None:
+def repack_real_log(real: RealLog, directory: Path, expected_directory: Path) -> None:
     """Put the real server's event groups into a new `.ibb` log."""
-    truth.save(real.truths(), truth_directory)
+    expected_rows.save(real.expected_tables(), expected_directory)
     source = ClassicLog(*open_directory(str(real.directory)))
     with source, Repacker(source, directory, WRITER_OPTIONS) as repacker:
         repacker.run(threading.Event(), follow=False)
@@ -148,7 +150,7 @@ def main() -> int:
     """Write the log that the arguments ask for."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--directory", type=Path, required=True, help="of the .ibb files")
-    parser.add_argument("--truth", type=Path, required=True, help="where to put what the tables must hold")
+    parser.add_argument("--expected", type=Path, required=True, help="where to put what the tables must hold")
     parser.add_argument("--real", type=Path, help="directory of a classic log to repack first")
     parser.add_argument("--rows", type=int, default=100_000, help="row changes, about")
     parser.add_argument("--seconds", type=float, default=10.0, help="time to take for them")
@@ -158,12 +160,12 @@ def main() -> int:
     options = parser.parse_args()
     before = {}
     if options.real is not None:
-        repack_real_log(RealLog(options.real), options.directory, options.truth)
+        repack_real_log(RealLog(options.real), options.directory, options.expected)
         before = changes_in(options.directory)
     if options.wait:
         _say(WriterReport(changes=before, last_gtid=""))
         sys.stdin.readline()
-    write_log(options.directory, options.truth, before, options=options)
+    write_log(options.directory, options.expected, before, options=options)
     return 0
 
 

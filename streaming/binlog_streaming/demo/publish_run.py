@@ -64,7 +64,7 @@ def run_publish_demo(
         writer.start(directory / "log", state, view)
         published, kills = _publish(directory, writer, state, view)
         with view.step("Rebuilding every table from its topic", "Every table is rebuilt, and every row compared"):
-            comparisons = list(compare_topics(broker.servers, job.sink.topic_prefix, writer.truths()))
+            comparisons = list(compare_topics(broker.servers, job.sink.topic_prefix, writer.expected_tables()))
     view.result(comparisons)
     view.verdict(comparisons)
     equal = all(one.is_equal for one in comparisons)

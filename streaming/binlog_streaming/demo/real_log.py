@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
-from binlog_streaming.demo.proof.truth import TableTruth, to_arrow
+from binlog_streaming.demo.proof.expected_rows import ExpectedTable, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,13 +26,13 @@ class RealLog:
 
     directory: Path
 
-    def truths(self) -> Iterator[TableTruth]:
+    def expected_tables(self) -> Iterator[ExpectedTable]:
         """The rows that the server's tables had in the end."""
         for path in sorted(self.directory.glob("*.csv.gz")):
             with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
                 rows = [_row(fields) for fields in csv.reader(file)][1:]
             spec = table_spec(path.name.removesuffix(".csv.gz"))
-            yield TableTruth(spec.full_name, spec.primary_key, to_arrow(spec, rows))
+            yield ExpectedTable(spec.full_name, spec.primary_key, to_arrow(spec, rows))
 
 
 def find_real_log() -> RealLog | None:

@@ -34,7 +34,7 @@ from binlog_streaming.settings.text import job_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from binlog_streaming.demo.proof.truth import TableTruth
+    from binlog_streaming.demo.proof.expected_rows import ExpectedTable
     from binlog_streaming.settings import Job, TableRule
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -124,7 +124,7 @@ def run_demo(options: DemoOptions, view: DemoView | None = None) -> bool:
         source.start(directory / "log", state, view)
         run_job(place, job, source, state, view)
         with view.step("Comparing every row with the truth", "Every row is compared"):
-            comparisons = list(compare_all(job, source.truths()))
+            comparisons = list(compare_all(job, source.expected_tables()))
         view.result(comparisons)
         is_proved = source.prove(view)
     view.verdict(comparisons)
@@ -207,13 +207,13 @@ def demo_job(
     return job, JobPlace(job_file, tables)
 
 
-def compare_all(job: Job, truths: Sequence[TableTruth]) -> Iterator[Comparison]:
+def compare_all(job: Job, expected_tables: Sequence[ExpectedTable]) -> Iterator[Comparison]:
     """Compare each target of each table."""
-    for truth in truths:
-        database, _, table = truth.name.partition(".")
+    for expected_table in expected_tables:
+        database, _, table = expected_table.name.partition(".")
         rule = _rule(job, database, table)
         for mode in rule.modes:
-            yield _COMPARE[mode](truth, read_target(job.sink, _uri(job, rule, truth.name, mode)))
+            yield _COMPARE[mode](expected_table, read_target(job.sink, _uri(job, rule, expected_table.name, mode)))
 
 
 def look_at(job: Job, servers: LakeServers | None = None) -> list[str]:

@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from binlog_streaming.demo.processes import ReportingProcess
-from binlog_streaming.demo.proof import truth
+from binlog_streaming.demo.proof import expected_rows
 from binlog_streaming.settings import Begin
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.demo.proof.truth import TableTruth
+    from binlog_streaming.demo.proof.expected_rows import ExpectedTable
     from binlog_streaming.demo.real_log import RealLog
     from binlog_streaming.demo.state import DemoState
     from binlog_streaming.demo.view import DemoView
@@ -49,7 +49,7 @@ class LogSource(ABC):
         """
 
     @abstractmethod
-    def truths(self) -> list[TableTruth]:
+    def expected_tables(self) -> list[ExpectedTable]:
         """What the tables must hold; only when the log is complete."""
 
     def prove(self, view: DemoView) -> bool:
@@ -85,7 +85,7 @@ class WorkloadSource(LogSource):
         """Start the writing process."""
         arguments = {
             "--directory": log_directory,
-            "--truth": self._truth_directory,
+            "--expected": self._expected_directory,
             "--real": self._real.directory,
             "--rows": self._rows,
             "--seconds": self._seconds,
@@ -95,7 +95,7 @@ class WorkloadSource(LogSource):
                 "binlog_streaming.demo.live_writer",
                 ["--wait", "--alter", *(str(part) for pair in arguments.items() for part in pair)],
                 log_file=self._directory / "writer.log",
-                listener=state.writer_said,
+                listener=state.writer_reported,
             )
             self._process.wait_for_first_report()
 
@@ -109,10 +109,10 @@ class WorkloadSource(LogSource):
         assert self._process is not None
         self._process.check()
 
-    def truths(self) -> list[TableTruth]:
+    def expected_tables(self) -> list[ExpectedTable]:
         """What the process left."""
-        return truth.load(self._truth_directory)
+        return expected_rows.load(self._expected_directory)
 
     @property
-    def _truth_directory(self) -> Path:
+    def _expected_directory(self) -> Path:
         return self._directory / "truth"

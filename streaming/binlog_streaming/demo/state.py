@@ -103,7 +103,7 @@ class DemoState:
         """The live part of the log begins now: what is committed from here on has a lag."""
         self.live_since = time.time()
 
-    def writer_said(self, report: WriterReport) -> None:
+    def writer_reported(self, report: WriterReport) -> None:
         """More of the log is there."""
         with self._lock:
             self._in_log = report.changes
@@ -114,7 +114,7 @@ class DemoState:
                 self._alterations.append(alteration)
                 self._marks.append(Mark(alteration.at, MarkKind.ALTERED, alteration.statement, alteration.brief))
 
-    def job_said(self, report: JobReport) -> None:
+    def job_reported(self, report: JobReport) -> None:
         """More is in the tables; fit as the job's listener."""
         if report.event != "batch":
             return
@@ -143,7 +143,7 @@ class DemoState:
         with self._lock:
             self._marks.append(Mark(time.time(), MarkKind.RESTARTED, text, "Spark is up again"))
 
-    def snapshot_said(self, text: str, brief: str = "") -> None:
+    def snapshot_reported(self, text: str, brief: str = "") -> None:
         """A snapshot begins, or has ended, which the picture labels as *brief*."""
         with self._lock:
             self._marks.append(Mark(time.time(), MarkKind.SNAPSHOT, text, brief))

@@ -1,4 +1,4 @@
-"""The project's own workload: `Workload.actions()` says what sessions do, `truths()` what must come of it.
+"""The project's own workload: `Workload.actions()` says what sessions do, `expected_tables()` what must come of it.
 
 Several sessions work on the shop's tables at once, their transactions interleave; some are rolled back, wholly or to a
 savepoint; a few have tens of thousands of rows. Tables are altered while they work. The same seed does the same things.
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from binlog_format.gtids.gtid import Gtid
 from binlog_streaming.demo.actions import Begin, Commit, Ddl, Transaction
+from binlog_streaming.demo.proof.expected_rows import ExpectedTable, to_arrow
 from binlog_streaming.demo.proof.history import TableHistory
 from binlog_streaming.demo.proof.table_state import TableState
-from binlog_streaming.demo.proof.truth import TableTruth, to_arrow
 from binlog_streaming.demo.shop import CUSTOMERS, DATABASE, EVENTS, ORDER_LINES, ORDERS, TABLES, RowMaker
 
 if TYPE_CHECKING:
@@ -89,14 +89,14 @@ class Workload:
             while self._actions:
                 yield self._actions.popleft()
 
-    def truths(self, committed_at: Mapping[str, int]) -> list[TableTruth]:
+    def expected_tables(self, committed_at: Mapping[str, int]) -> list[ExpectedTable]:
         """What the tables must hold when all actions are done.
 
         Args:
             committed_at: When each transaction was committed, by GTID, in seconds since 1970 UTC.
         """
         return [
-            TableTruth(
+            ExpectedTable(
                 f"{DATABASE}.{name}",
                 state.spec.primary_key,
                 to_arrow(state.spec, state.rows.values()),

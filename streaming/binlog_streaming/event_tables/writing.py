@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_format.errors import TableError
-from binlog_streaming.lake.conforming import conformed
+from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.evolution import reconciled
 from binlog_streaming.lake.partitioning import partition_rule
+from binlog_streaming.lake.schema_cast import cast_to_schema
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.lake.steps import Step, reached
-from binlog_streaming.lake.target import Ticket
+from binlog_streaming.lake.target import CommitId
 from binlog_streaming.plan.batch_plan import COLUMNS_STEP, ROWS_STEP
 from binlog_streaming.settings import Mode
 from binlog_streaming.tables.looks import Looks
@@ -46,9 +46,11 @@ def write_rows(job: EventTablesJob, state: JobState, rows: TableRows, end: Posit
     """
     started = time.monotonic()
     uri = f"{job.sink.directory.rstrip('/')}/{rows.place}"
-    ticket = _ticket(job, state, rows, end)
+    commit_id = _commit_id(job, state, rows, end)
     with contextlib.closing(Looks(job.sink, sink_type(job.sink.format))) as looks, looks.naming_errors(rows.name, uri):
-        outcome = looks.attempt(uri, lambda target: _write(target, ticket, rows, is_known=rows.place in state.tables))
+        outcome = looks.attempt(
+            uri, lambda target: _write(target, commit_id, rows, is_known=rows.place in state.tables)
+        )
         if outcome is Outcome.WRITTEN:
             looks.at(uri).maintain(job.sink)
         version = looks.at(uri).version()
@@ -56,7 +58,7 @@ def write_rows(job: EventTablesJob, state: JobState, rows: TableRows, end: Posit
     return TableProgress(
         source_table=rows.place,
         target=uri,
-        mode=str(ticket.mode),
+        mode=str(commit_id.mode),
         outcome=outcome,
         inserts=rows.count,
         updates=0,
@@ -70,8 +72,8 @@ def write_rows(job: EventTablesJob, state: JobState, rows: TableRows, end: Posit
     )
 
 
-def _ticket(job: EventTablesJob, state: JobState, rows: TableRows, end: Position) -> Ticket:
-    return Ticket(
+def _commit_id(job: EventTablesJob, state: JobState, rows: TableRows, end: Position) -> CommitId:
+    return CommitId(
         query_id=state.query_id,
         batch_id=state.batch_id,
         step=ROWS_STEP,
@@ -85,7 +87,7 @@ def _ticket(job: EventTablesJob, state: JobState, rows: TableRows, end: Position
     )
 
 
-def _write(target: Target, ticket: Ticket, rows: TableRows, *, is_known: bool) -> Outcome:
+def _write(target: Target, commit_id: CommitId, rows: TableRows, *, is_known: bool) -> Outcome:
     if target.properties() is None and is_known:
         raise TableError(
             "TARGET_GONE",
@@ -93,30 +95,30 @@ def _write(target: Target, ticket: Ticket, rows: TableRows, *, is_known: bool) -
             hint="It would begin in the middle of the log. Bring it back; or delete the checkpoint and the other "
             "tables too, and let the job build all of them anew from what is left of the log",
         )
-    target.check_owner(ticket)
-    if target.is_done(ticket):
+    target.check_owner(commit_id)
+    if target.is_done(commit_id):
         return Outcome.REPEATED
-    reached(Step.LOOKED)
+    reached(CrashPoint.LOOKED)
     schema = rows.schema
     if target.properties() is None:
-        target.create(schema, ticket)
+        target.create(schema, commit_id)
     else:
-        _fit_columns(target, ticket, schema)
-    batches = (conformed(batch, schema) for batch in rows.batches)
-    target.append(pa.RecordBatchReader.from_batches(schema, batches), ticket)
+        _fit_columns(target, commit_id, schema)
+    batches = (cast_to_schema(batch, schema) for batch in rows.batches)
+    target.append(pa.RecordBatchReader.from_batches(schema, batches), commit_id)
     return Outcome.WRITTEN
 
 
-def _fit_columns(target: Target, ticket: Ticket, schema: pa.Schema) -> None:
+def _fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema) -> None:
     """Add the columns that the table lacks, and widen those that are too narrow.
 
     Raises:
         SchemaError: `SCHEMA_CHANGED`: a column became one that does not hold its values.
     """
-    ticket = replace(ticket, step=COLUMNS_STEP)
-    change = reconciled(target.schema(), target.stored_schema(schema), ticket.source_table)
+    commit_id = replace(commit_id, step=COLUMNS_STEP)
+    change = reconciled(target.schema(), target.stored_schema(schema), commit_id.source_table)
     if change:
-        target.evolve(change, ticket)
+        target.evolve(change, commit_id)
 
 
 def _seconds(rows: TableRows) -> tuple[int, int]:

@@ -22,8 +22,8 @@ from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.jobs.statements import look_at_statements
 from binlog_streaming.jobs.tables import TableReport, report_table
 from binlog_streaming.plan.admission import incomplete
-from binlog_streaming.plan.kept import KeptTable
 from binlog_streaming.plan.snapshots import snapshot_command
+from binlog_streaming.plan.table_selection import SelectedTable
 from binlog_streaming.settings.model import Begin, Mode, OnCascade, OnError
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ def _with_memory(
     snapshot = memory.snapshots.get(name)
     if snapshot is not None:
         report = replace(report, snapshot=snapshot, warnings=(*report.warnings, *_of_snapshot(snapshot)))
-    if memory.waits(KeptTable(name, rule)) and not begins_there:
+    if memory.waits(SelectedTable(name, rule)) and not begins_there:
         told = f"{name}: it waits for its snapshot, and its changes are left out until then: {snapshot_command(name)}"
         return replace(report, complete=False, warnings=(*report.warnings, told))
     report = replace(report, problems=(*report.problems, *statements))
@@ -344,9 +344,9 @@ def _excluded_ghosts(job: Job, reports: Sequence[TableReport]) -> list[str]:
         database, table = TableName.parse(report.name)
         left_out = [name for name in (f"_{table}_gho", f"_{table}_new") if not wanted.accepts_name(database, name)]
         if left_out:
-            said = f"excludeTables leaves out {' and '.join(left_out)} in {database}"
+            message = f"excludeTables leaves out {' and '.join(left_out)} in {database}"
             built = f"when gh-ost or pt-online-schema-change has built {report.name} anew there"
-            return [f"{said}: {built}, the job stops (BINLOG_SCHEMA.TABLE_RENAMED)"]
+            return [f"{message}: {built}, the job stops (BINLOG_SCHEMA.TABLE_RENAMED)"]
     return []
 
 

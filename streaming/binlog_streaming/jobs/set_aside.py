@@ -15,7 +15,7 @@ from binlog_streaming.jobs.record_keeper import RecordKeeper
 from binlog_streaming.jobs.replay.record import ReplayCheckpoint
 from binlog_streaming.jobs.replay.tables import ReplayTables
 from binlog_streaming.jobs.state_files import state_of
-from binlog_streaming.plan.kept import KeptTables
+from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings.model import OnError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def set_aside_by(job: Job) -> tuple[Job, GtidPoint]:
             at=Place(job.checkpoint),
             hint="Let it finish the batch first: binlog-stream run JOB.toml --once",
         )
-    selected = KeptTables(job.tables, job.source.exclude_tables)
+    selected = TableSelection(job.tables, job.source.exclude_tables)
     rules = ((name, selected.rule(name)) for name in names)
     tables = tuple(msgspec.structs.replace(rule, select=re.escape(str(name))) for name, rule in rules if rule)
     end = checkpoint.offset.gtid.advanced_by(checkpoint.offset.skip_gtid)
@@ -65,7 +65,7 @@ def give_back(job: Job, replay_job: Job, record: ReplayRecord) -> int:
     assert owner is not None, "a job that set tables aside has a checkpoint"
     tables, built = ReplayTables(replay_job, [TableName(*name) for name in record.tables]), RecordKeeper(replay_job)
     tables.say_position(record.last, record.query_id)
-    tables.take_over(tables.there(), owner.query_id)
+    tables.transfer(tables.there(), owner.query_id)
     tables.go_on(owner.query_id)
     there = [(one.name.database, one.name.table, one.mode) for one in tables.there()]
     built.changes()

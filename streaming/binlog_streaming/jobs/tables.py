@@ -12,7 +12,7 @@ from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_streaming.lake.evolution import common_schema
 from binlog_streaming.lake.sinks import may_have_tables, sink_type
 from binlog_streaming.lake.store import target_uri
-from binlog_streaming.lake.target import KEYS_PROPERTY, Ticket, split_keys
+from binlog_streaming.lake.target import KEYS_PROPERTY, CommitId, split_keys
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.settings.model import Deletes, Mode, TableFormat
@@ -180,7 +180,7 @@ class _Look:
             with contextlib.closing(sink_type(sink.format).at(sink, uri)) as target:
                 exists = target.properties() is not None
                 if schema is not None:
-                    target.check_owner(self._ticket(target))
+                    target.check_owner(self._commit_id(target))
                     self._check_columns(target, schema)
         except OptionError:
             raise
@@ -203,13 +203,13 @@ class _Look:
         columns = mode_schema(self.mode, schema, self.rule.deletes, self.rule.foreign_keys)
         return columns if target is None else target.stored_schema(columns)
 
-    def _ticket(self, target: Target) -> Ticket:
+    def _commit_id(self, target: Target) -> CommitId:
         keys = self.keys if self.mode is not Mode.CHANGELOG else ()
         properties = target.properties()
         if properties is not None and not self.rule.keys and self.mode is not Mode.CHANGELOG:
             # A statement in the part of the log that is still to come may have changed the primary key.
             keys = split_keys(properties.get(KEYS_PROPERTY) or "")
-        return Ticket(
+        return CommitId(
             query_id=self.query_id or "none yet",
             batch_id=0,
             step=0,

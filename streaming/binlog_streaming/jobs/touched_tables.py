@@ -20,7 +20,7 @@ from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import GtidSet
 from binlog_format.search import end_of_gtids
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.plan.kept import KeptTables
+from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings.model import OnStatement
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class TouchedTables:
 
     def __init__(self, watched: WatchedLog, job: Job) -> None:
         self._watched = watched
-        self._kept = KeptTables(job.tables, job.source.exclude_tables)
+        self._selection = TableSelection(job.tables, job.source.exclude_tables)
         self._decoding = job.source.decoding()
         self._options = SourceOptions.parse({"path": job.source.path, **job.source_options()})
         self._between: dict[tuple[str, str], frozenset[TableName] | None] = {}
@@ -66,10 +66,10 @@ class TouchedTables:
         if databases:  # the statement does not say which tables there were
             before = self._touched(first, stop, GroupFilter(None, until), set())
             found.update(name for name in before if name.database in databases)
-        return frozenset(name for name in found if self._kept.find(name) is not None)
+        return frozenset(name for name in found if self._selection.find(name) is not None)
 
     def _is_obeyed(self, database: str) -> bool:
-        return any(rule.on_drop is not OnStatement.IGNORE for rule in self._kept.rules_about(database))
+        return any(rule.on_drop is not OnStatement.IGNORE for rule in self._selection.rules_about(database))
 
     def between(self, one: GtidPoint, other: GtidPoint) -> frozenset[TableName] | None:
         """Tables that groups touch which only one of two points covers: of all others, both are the same state.

@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_streaming.lake.conforming import conformed_table
 from binlog_streaming.lake.keys.key_lookup import KeyLookup
 from binlog_streaming.lake.keys.sorting import union
 from binlog_streaming.lake.row_values import one_array
+from binlog_streaming.lake.schema_cast import cast_table
 from binlog_streaming.settings.model import Merge
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def overruled(
         by: For each the number of the last part that has it.
     """
     key_schema = pa.schema([files.schema.field(name) for name in keys.column_names])
-    typed = conformed_table(keys, key_schema)
+    typed = cast_table(keys, key_schema)
     lookup = KeyLookup(typed)
     superseded = []
     for number, part in enumerate(parts):
@@ -274,7 +274,7 @@ class _Merging(Generic[File]):
         self._appends = () if change.appends is None else (change.appends,)
         patches = self._typed(change.patches.rows) if change.patches is not None else None
         tables = [self._upserts, change.deletes, *([] if patches is None else [patches])]
-        self._changed = pa.concat_tables(conformed_table(table.select(keys), self._key_schema) for table in tables)
+        self._changed = pa.concat_tables(cast_table(table.select(keys), self._key_schema) for table in tables)
         self._overlays = [self._overlay(0, self._upserts, pa.table({}))]
         if patches is not None and change.patches is not None:
             first = self._changed.num_rows - patches.num_rows
@@ -319,10 +319,10 @@ class _Merging(Generic[File]):
 
     def _write_rows(self, rows: pa.Table) -> None:
         if rows.num_rows:
-            self._files.write(conformed_table(rows, self._schema).to_batches())
+            self._files.write(cast_table(rows, self._schema).to_batches())
 
     def _typed(self, rows: pa.Table) -> pa.Table:
-        return conformed_table(rows, pa.schema([self._schema.field(name) for name in rows.column_names]))
+        return cast_table(rows, pa.schema([self._schema.field(name) for name in rows.column_names]))
 
     def _overlay(self, first: int, rows: pa.Table, present: pa.Table) -> _Overlay:
         written = set(rows.column_names) - set(present.column_names)
@@ -344,5 +344,5 @@ class _Merging(Generic[File]):
     def _feed_rows(self, kind: str, *tables: pa.Table) -> None:
         for rows in tables:
             if rows.num_rows:
-                typed = conformed_table(rows, self._schema)
+                typed = cast_table(rows, self._schema)
                 self._files.feed(typed.append_column("_change_type", pa.repeat(kind, rows.num_rows)))

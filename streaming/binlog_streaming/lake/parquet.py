@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from binlog_format.errors import UnsupportedError
-from binlog_streaming.lake.conforming import conformed, conformed_rows
-from binlog_streaming.lake.steps import Step, reached
+from binlog_streaming.lake.crash_points import CrashPoint, reached
+from binlog_streaming.lake.schema_cast import cast_rows, cast_to_schema
 from binlog_streaming.lake.store import UNFINISHED, looking_at, store_at
-from binlog_streaming.lake.target import GTID_POSITION_KEY, LAST_CHANGE_KEY, QUERY_PROPERTY, Applied, Target, Ticket
+from binlog_streaming.lake.target import GTID_POSITION_KEY, LAST_CHANGE_KEY, QUERY_PROPERTY, Applied, CommitId, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -79,13 +79,13 @@ class ParquetTarget(Target):
         """See `Target`."""
         return None if self.table is None else self.table.properties
 
-    def applied(self, ticket: Ticket) -> Applied | None:
+    def applied(self, commit_id: CommitId) -> Applied | None:
         """See `Target`."""
-        return None if self.newest is None else Applied(*self.newest.place, self.newest.said.get(LAST_CHANGE_KEY))
+        return None if self.newest is None else Applied(*self.newest.place, self.newest.recorded.get(LAST_CHANGE_KEY))
 
     def gtid_position(self) -> str | None:
         """What of the log the newest step holds, as it says itself; None: it does not say."""
-        return None if self.newest is None else self.newest.said.get(GTID_POSITION_KEY)
+        return None if self.newest is None else self.newest.recorded.get(GTID_POSITION_KEY)
 
     def schema(self) -> pa.Schema:
         """See `Target`."""
@@ -101,7 +101,7 @@ class ParquetTarget(Target):
                 raise UnsupportedError("COLUMN_TYPE", f"column {field.name}: plain Parquet files have no {field.type}")
         return pa.schema([(field.name, field.type) for field in schema])
 
-    def create(self, schema: pa.Schema, ticket: Ticket) -> None:
+    def create(self, schema: pa.Schema, commit_id: CommitId) -> None:
         """See `Target`.
 
         Raises:
@@ -109,37 +109,37 @@ class ParquetTarget(Target):
         """
         if self.table is not None:
             return
-        self._save(_Table.of(ticket.table_properties(), self.stored_schema(schema)))
-        reached(Step.CREATED)
+        self._save(_Table.of(commit_id.table_properties(), self.stored_schema(schema)))
+        reached(CrashPoint.CREATED)
 
-    def describe(self, ticket: Ticket, *, said: Mapping[str, str] | None = None) -> None:
+    def describe(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
         """See `Target`.
 
         Raises:
             FileExistsError: The table is not any more what it was when it was looked at.
         """
         assert self.table is not None
-        properties = {**self.table.properties, **ticket.table_properties(), **(said or {})}
+        properties = {**self.table.properties, **commit_id.table_properties(), **(recorded or {})}
         if properties != self.table.properties:
             self._save(_Table.of(properties, self.table.schema))
 
-    def append(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+    def append(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         """See `Target`.
 
         Raises:
             FileExistsError: Somebody else was faster.
         """
-        self._write(conformed_rows(rows, self.schema()), ticket)
+        self._write(cast_rows(rows, self.schema()), commit_id)
 
-    def merge(self, change: Change, ticket: Ticket) -> int:
+    def merge(self, change: Change, commit_id: CommitId) -> int:
         """Not possible: rows of plain files cannot be replaced in one step.
 
         Raises:
             UnsupportedError: `FORMAT`.
         """
-        raise self._refused(ticket, f"mode {ticket.mode} cannot be kept in plain Parquet files", _NEW_WAY)
+        raise self._refused(commit_id, f"mode {commit_id.mode} cannot be kept in plain Parquet files", _NEW_WAY)
 
-    def evolve(self, change: SchemaChange, ticket: Ticket) -> None:
+    def evolve(self, change: SchemaChange, commit_id: CommitId) -> None:
         """New and wider columns in later files; those that are there stay as they are.
 
         Raises:
@@ -149,12 +149,12 @@ class ParquetTarget(Target):
         values = [name for name, value in change.filled.items() if value.is_valid or name not in change.added.names]
         if change.renamed or values:
             raise self._refused(
-                ticket,
+                commit_id,
                 "rows in plain Parquet files stay as they were written: columns cannot get other names or values",
                 'Use sink.format = "delta" or "iceberg" for it',
             )
         schema = self.stored_schema(change.applied_to(self.schema()))
-        self._write(pa.RecordBatchReader.from_batches(schema, []), ticket)
+        self._write(pa.RecordBatchReader.from_batches(schema, []), commit_id)
 
     def read(self) -> pa.RecordBatchReader:
         """See `Target`; rows from before a column was there have null in it."""
@@ -166,15 +166,15 @@ class ParquetTarget(Target):
     def _rows(self, name: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         with closing(self.store.opened(name)) as file:
             for batch in pq.ParquetFile(file).iter_batches():
-                yield conformed(batch, schema)
+                yield cast_to_schema(batch, schema)
 
-    def replace(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+    def replace(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         """Not possible, as `merge`.
 
         Raises:
             UnsupportedError: `FORMAT`.
         """
-        raise self._refused(ticket, "rows in plain Parquet files cannot be replaced", _NEW_WAY)
+        raise self._refused(commit_id, "rows in plain Parquet files cannot be replaced", _NEW_WAY)
 
     def maintain(self, sink: Sink) -> None:
         """Nothing: files of changelogs are never replaced."""
@@ -183,26 +183,27 @@ class ParquetTarget(Target):
         """See `Target`."""
         return isinstance(error, FileExistsError)
 
-    def _refused(self, ticket: Ticket, reason: str, hint: str) -> UnsupportedError:
-        return UnsupportedError("FORMAT", f"{ticket.source_table}: {self.uri}: {reason}", hint=hint)
+    def _refused(self, commit_id: CommitId, reason: str, hint: str) -> UnsupportedError:
+        return UnsupportedError("FORMAT", f"{commit_id.source_table}: {self.uri}: {reason}", hint=hint)
 
-    def _write(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+    def _write(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         self._remove_leftovers()
-        name = f"batch-{ticket.batch_id:010d}-{ticket.step:04d}.parquet"
-        said = {QUERY_PROPERTY: ticket.query_id, _WRITE_KEY: str(uuid.uuid4()), **ticket.batch_properties()}
+        name = f"batch-{commit_id.batch_id:010d}-{commit_id.step:04d}.parquet"
+        recorded = {QUERY_PROPERTY: commit_id.query_id, _WRITE_KEY: str(uuid.uuid4()), **commit_id.batch_properties()}
         file = self.store.new_file(f"{UNFINISHED}{uuid.uuid4().hex}")
         try:
-            footer = _written(file.sink, rows, said)
-            reached(Step.FILES_WRITTEN)
+            footer = _written(file.sink, rows, recorded)
+            reached(CrashPoint.FILES_WRITTEN)
             # Of a request whose answer was lost, the next try finds what it put there.
-            if not file.finish_as(name) and _StepFile.read(self.store, name).said.get(_WRITE_KEY) != said[_WRITE_KEY]:
+            is_ours = file.finish_as(name)
+            if not is_ours and _StepFile.read(self.store, name).recorded.get(_WRITE_KEY) != recorded[_WRITE_KEY]:
                 raise FileExistsError(f"{self.uri}/{name} was written by somebody else")
         except BaseException:
             file.abandon()
             raise
         self.newest = _StepFile.of(name, footer)
         _newest_names[self.uri] = name
-        reached(Step.COMMITTED)
+        reached(CrashPoint.COMMITTED)
 
     def _save(self, table: _Table) -> None:
         before = None if self.table is None else self.table.content
@@ -236,9 +237,9 @@ class _Table:
             content = store.read(TABLE_FILE)
         except FileNotFoundError:
             return None
-        said = json.loads(content)
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said["made_with"])))
-        return cls(said["properties"], schema, content)
+        recorded = json.loads(content)
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(recorded["made_with"])))
+        return cls(recorded["properties"], schema, content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,15 +247,16 @@ class _StepFile:
     # A step that is there: its batch and number, and what its file says.
     place: tuple[int, int]
     schema: pa.Schema
-    said: Mapping[str, str]
+    recorded: Mapping[str, str]
 
     @classmethod
     def of(cls, name: str, footer: pq.FileMetaData) -> _StepFile:
         metadata = footer.metadata or {}
-        said = {key.decode(): value.decode() for key, value in metadata.items() if key.startswith(b"binlog-stream.")}
+        ours = ((key, value) for key, value in metadata.items() if key.startswith(b"binlog-stream."))
+        recorded = {key.decode(): value.decode() for key, value in ours}
         place = _place(name)
         assert place is not None
-        return cls(place, footer.schema.to_arrow_schema().remove_metadata(), said)
+        return cls(place, footer.schema.to_arrow_schema().remove_metadata(), recorded)
 
     @classmethod
     def read(cls, store: Store, name: str) -> _StepFile:
@@ -262,13 +264,13 @@ class _StepFile:
             return cls.of(name, pq.read_metadata(file))
 
 
-def _written(sink: pa.NativeFile, rows: pa.RecordBatchReader, said: Mapping[str, str]) -> pq.FileMetaData:
+def _written(sink: pa.NativeFile, rows: pa.RecordBatchReader, recorded: Mapping[str, str]) -> pq.FileMetaData:
     # The rows as one file, and its footer.
     footers: list[pq.FileMetaData] = []
-    schema = rows.schema.with_metadata(said)
+    schema = rows.schema.with_metadata(recorded)
     writer = pq.ParquetWriter(sink, schema, compression="zstd", compression_level=1, metadata_collector=footers)
     try:
-        writer.add_key_value_metadata(said)
+        writer.add_key_value_metadata(recorded)
         for batch in rows:
             writer.write_batch(batch)
     except BaseException:

@@ -1,4 +1,4 @@
-"""What every sink can do: `Target`, one table at one place; `Ticket` says who writes what.
+"""What every sink can do: `Target`, one table at one place; `CommitId` says who writes what.
 
 A target remembers which query made it, and with every write the batch that it holds now. Who writes has looked before:
 a commit by somebody else in between makes the write fail, or change nothing, so a batch never comes in twice.
@@ -55,7 +55,7 @@ LAST_CHANGE_KEY = "binlog-stream.lastChange"
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
+class CommitId:
     """Who writes what: one commit of one table in one batch of one query.
 
     Attributes:
@@ -112,17 +112,17 @@ class Ticket:
 
     def batch_properties(self) -> dict[str, str]:
         """What a write says about itself."""
-        said = {
+        recorded = {
             BATCH_KEY: str(self.batch_id),
             STEP_KEY: str(self.step),
             POSITION_KEY: self.position,
             LAST_CHANGE_KEY: self.last_change,
         }
         if self.gtid is not None:
-            said[GTID_KEY] = self.gtid
+            recorded[GTID_KEY] = self.gtid
         if self.gtid_position is not None:
-            said[GTID_POSITION_KEY] = self.gtid_position
-        return said
+            recorded[GTID_POSITION_KEY] = self.gtid_position
+        return recorded
 
     @property
     def description(self) -> str:
@@ -135,9 +135,9 @@ class Applied:
     """The last commit of a query that a target holds.
 
     Attributes:
-        batch_id: `Ticket.batch_id`.
-        step: `Ticket.step`.
-        last_change: `Ticket.last_change`; None where that is not known any more.
+        batch_id: `CommitId.batch_id`.
+        step: `CommitId.step`.
+        last_change: `CommitId.last_change`; None where that is not known any more.
     """
 
     batch_id: int
@@ -154,7 +154,7 @@ class Target(ABC):
     """A target table as it was when it was looked at; it may not be there yet.
 
     A sink gives one of these for a place; who uses it calls `is_done`, `check_owner`, and then one of `create`,
-    `append`, `merge`, `evolve` and `replace`; each commit that carries a ticket makes the target know what it holds
+    `append`, `merge`, `evolve` and `replace`; each commit that carries a commit id makes the target know what it holds
     now, so several steps can follow each other on one look, and a repeated one is seen by `is_done`.
     """
 
@@ -177,11 +177,11 @@ class Target(ABC):
 
     @abstractmethod
     def properties(self) -> Mapping[str, str] | None:
-        """`Ticket.table_properties` of whoever made the table; None while there is no table."""
+        """`CommitId.table_properties` of whoever made the table; None while there is no table."""
 
     @abstractmethod
-    def applied(self, ticket: Ticket) -> Applied | None:
-        """The last batch of the ticket's query in the table; None while there is none."""
+    def applied(self, commit_id: CommitId) -> Applied | None:
+        """The last batch of the commit id's query in the table; None while there is none."""
 
     def version(self) -> str | None:
         """What a reader names to get the table as it is now; None: there is no such thing, or no table."""
@@ -200,25 +200,25 @@ class Target(ABC):
         """
 
     @abstractmethod
-    def create(self, schema: pa.Schema, ticket: Ticket) -> None:
+    def create(self, schema: pa.Schema, commit_id: CommitId) -> None:
         """Make the table, empty, when it is not there; every column may be null. It does not count as a step.
 
         The server's NOT NULL is not taken over: zero dates become null, and rows may come without some columns.
 
         Raises:
-            OptionError: `INVALID_VALUE`: it cannot be partitioned as the ticket asks.
+            OptionError: `INVALID_VALUE`: it cannot be partitioned as the commit id asks.
         """
 
     @abstractmethod
-    def describe(self, ticket: Ticket, *, said: Mapping[str, str] | None = None) -> None:
-        """Let the table say `Ticket.table_properties` and *said* from now on; no step, nothing when it does already."""
+    def describe(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
+        """Write `CommitId.table_properties` and *recorded* into the table; no step, and nothing when they are there."""
 
     @abstractmethod
-    def append(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+    def append(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         """Add rows in one commit. Columns go to their names; one that *rows* lacks is null; types are cast up."""
 
     @abstractmethod
-    def merge(self, change: Change, ticket: Ticket) -> int:
+    def merge(self, change: Change, commit_id: CommitId) -> int:
         """Bring *change* into the table in one commit, or in none when there is nothing to change.
 
         Columns of the table that *change* does not have are null in rows that come new, and stay as they are in others.
@@ -238,7 +238,7 @@ class Target(ABC):
 
         Args:
             change: Of the part.
-            keys: `Ticket.keys`.
+            keys: `CommitId.keys`.
         """
         raise NotImplementedError(f"{type(self).__name__} takes steps as a whole")
 
@@ -257,7 +257,7 @@ class Target(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} takes steps as a whole")
 
-    def commit_parts(self, parts: Sequence[Written[Any]], ticket: Ticket) -> int:
+    def commit_parts(self, parts: Sequence[Written[Any]], commit_id: CommitId) -> int:
         """Bring all parts of a step into the table in one commit, or in none when there is nothing to change.
 
         Their files go when the commit comes to nothing. Of parts that nobody commits they stay until maintenance finds
@@ -269,8 +269,8 @@ class Target(ABC):
         raise NotImplementedError(f"{type(self).__name__} takes steps as a whole")
 
     @abstractmethod
-    def evolve(self, change: SchemaChange, ticket: Ticket) -> None:
-        """Change columns, and what rows that are there hold in them, in one commit that carries the ticket."""
+    def evolve(self, change: SchemaChange, commit_id: CommitId) -> None:
+        """Change columns, and what rows that are there hold in them, in one commit that carries the commit id."""
 
     @abstractmethod
     def read(self) -> pa.RecordBatchReader:
@@ -281,7 +281,7 @@ class Target(ABC):
         return filtered(self.read(), search, names)
 
     @abstractmethod
-    def replace(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+    def replace(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         """Put *rows* in the place of all rows, and their columns in the place of all columns, in one commit.
 
         *rows* may be what `read` of this very target gives.
@@ -298,7 +298,7 @@ class Target(ABC):
     def close(self) -> None:  # noqa: B027 (most have nothing to close)
         """Let go of connections."""
 
-    def check_owner(self, ticket: Ticket) -> None:
+    def check_owner(self, commit_id: CommitId) -> None:
         """See that this query, this source table and this mode are those that made the table.
 
         Raises:
@@ -308,46 +308,47 @@ class Target(ABC):
         if properties is None:
             return
         owner = properties.get(QUERY_PROPERTY)
-        if owner != ticket.query_id:
-            raise _other_writer(self.uri, ticket, owner)
+        if owner != commit_id.query_id:
+            raise _other_writer(self.uri, commit_id, owner)
         source, mode, keys = (properties.get(name) for name in (SOURCE_PROPERTY, MODE_PROPERTY, KEYS_PROPERTY))
-        if source != ticket.source_table:
+        if source != commit_id.source_table:
             raise TableError(
                 "SAME_TARGET",
-                f"{ticket.source_table}: {self.uri} already holds {source}",
+                f"{commit_id.source_table}: {self.uri} already holds {source}",
                 hint="Give the two tables different targets: tables.target with {database} and {table} in it",
             )
-        if mode != ticket.mode:
+        if mode != commit_id.mode:
             raise TableError(
                 "MODE_CHANGED",
-                f"{ticket.source_table}: {self.uri} was made with mode {mode}, the job now says {ticket.mode}",
+                f"{commit_id.source_table}: {self.uri} was made with mode {mode}, the job now says {commit_id.mode}",
                 hint="Give the new mode another target, and start it with a new checkpoint; or set the mode back",
             )
-        if (keys or "").casefold() != joined_keys(ticket.keys).casefold():
+        if (keys or "").casefold() != joined_keys(commit_id.keys).casefold():
             raise TableError(
                 "KEYS_CHANGED",
-                f"{ticket.source_table}: {self.uri} was made with keys {keys}, now they are {joined_keys(ticket.keys)}",
+                f"{commit_id.source_table}: {self.uri} was made with keys {keys}, now they are "
+                f"{joined_keys(commit_id.keys)}",
                 hint="Delete the table and the checkpoint and start again, or set the keys of this table in the job",
             )
-        if properties.get(RULES_PROPERTY, "") != ticket.rules:
+        if properties.get(RULES_PROPERTY, "") != commit_id.rules:
             raise TableError(
                 "RULES_CHANGED",
-                f"{ticket.source_table}: {self.uri} was made with other rules for columns and rows, or another salt",
+                f"{commit_id.source_table}: {self.uri} was made with other rules for columns and rows, or another salt",
                 hint="Set them back; or delete the table and the checkpoint and start again",
             )
 
-    def is_done(self, ticket: Ticket) -> bool:
+    def is_done(self, commit_id: CommitId) -> bool:
         """Whether the step is in the table already.
 
         Raises:
             TableError: `CHECKPOINT_BEHIND`: the table holds a later batch, or another one under this number.
         """
-        applied = self.applied(ticket)
-        if applied is None or applied.place < ticket.place:
+        applied = self.applied(commit_id)
+        if applied is None or applied.place < commit_id.place:
             return False
-        held = applied.last_change if applied.place == ticket.place else None
-        if applied.batch_id > ticket.batch_id or held not in (None, ticket.last_change):
-            raise _checkpoint_behind(self.uri, ticket, applied.batch_id, held)
+        held = applied.last_change if applied.place == commit_id.place else None
+        if applied.batch_id > commit_id.batch_id or held not in (None, commit_id.last_change):
+            raise _checkpoint_behind(self.uri, commit_id, applied.batch_id, held)
         return True
 
 
@@ -373,22 +374,22 @@ def split_keys(text: str) -> tuple[str, ...]:
     return tuple(re.sub(r"\\(.)", r"\1", name) for name in names)
 
 
-def _other_writer(uri: str, ticket: Ticket, owner: str | None) -> TableError:
+def _other_writer(uri: str, commit_id: CommitId, owner: str | None) -> TableError:
     who = f"by query {owner}" if owner is not None else "by somebody else, not by binlog-stream"
     return TableError(
         "OTHER_WRITER",
-        f"{ticket.source_table}: {uri} was written {who}; this checkpoint is of query {ticket.query_id}",
+        f"{commit_id.source_table}: {uri} was written {who}; this checkpoint is of query {commit_id.query_id}",
         hint="Writing on would double or lose rows. Bring back the checkpoint that belongs to the tables; or delete "
         "the tables (or name another sink.directory) and let this job build them anew from the log",
     )
 
 
-def _checkpoint_behind(uri: str, ticket: Ticket, version: int, held: str | None) -> TableError:
-    place = f" (up to {held}, not {ticket.last_change})" if held is not None else ""
+def _checkpoint_behind(uri: str, commit_id: CommitId, version: int, held: str | None) -> TableError:
+    place = f" (up to {held}, not {commit_id.last_change})" if held is not None else ""
     return TableError(
         "CHECKPOINT_BEHIND",
-        f"{ticket.source_table}: {uri} already holds batch {version}{place}, the checkpoint is only at batch "
-        f"{ticket.batch_id}: it is older than the table",
+        f"{commit_id.source_table}: {uri} already holds batch {version}{place}, the checkpoint is only at batch "
+        f"{commit_id.batch_id}: it is older than the table",
         hint="Changes would be left out. Bring back the newest checkpoint; or delete the tables and the checkpoint and "
         "let this job build them anew from the log",
     )

@@ -1,4 +1,4 @@
-"""Row images whose values are Arrow columns: `DecodedImages`; `derived_pieces` makes some that no log has."""
+"""Row images whose values are Arrow columns: `DecodedImages`; `derived_row_batches` makes some that no log has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
 from binlog_streaming.lake.row_values import one_array
-from binlog_streaming.modes.pieces import Piece
+from binlog_streaming.modes.row_batches import RowBatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DecodedImages:
-    """Images as `Piece.images`, whose values do not stand in the bytes of events any more, or never did.
+    """Images as `RowBatch.images`, whose values do not stand in the bytes of events any more, or never did.
 
     Attributes:
         table: `IMAGE_DTYPE`, one row for each image.
@@ -62,9 +62,9 @@ class DecodedImages:
         return self.absent.get(column, np.zeros(len(self.table), np.bool_))
 
 
-def derived_pieces(
-    changes: RowChanges, sources: Sequence[Piece], layout: TableLayout, unknown: Set[int]
-) -> list[tuple[int, Piece]]:
+def derived_row_batches(
+    changes: RowChanges, sources: Sequence[RowBatch], layout: TableLayout, unknown: Set[int]
+) -> list[tuple[int, RowBatch]]:
     """Images of *changes* at the places of the logged ones that they come from.
 
     Args:
@@ -79,12 +79,12 @@ def derived_pieces(
     starts = np.cumsum([0, *(len(source.images.table) for source in sources)])
     owners = np.searchsorted(starts, changes.origins, side="right") - 1
     return [
-        (number, _piece(changes.take(owners == number), int(starts[number]), sources[number], layout, unknown))
+        (number, _row_batch(changes.take(owners == number), int(starts[number]), sources[number], layout, unknown))
         for number in np.unique(owners).tolist()
     ]
 
 
-def _piece(changes: RowChanges, start: int, source: Piece, layout: TableLayout, unknown: Set[int]) -> Piece:
+def _row_batch(changes: RowChanges, start: int, source: RowBatch, layout: TableLayout, unknown: Set[int]) -> RowBatch:
     # Of a delete one image, of an update two.
     counts = np.where(changes.deletes, 1, 2)
     change = np.repeat(np.arange(len(changes)), counts)
@@ -97,4 +97,4 @@ def _piece(changes: RowChanges, start: int, source: Piece, layout: TableLayout, 
     table["kind"] = np.where(is_after, ImageKind.UPDATE_AFTER, before)
     rows = pa.concat_tables([changes.before, changes.after]).take(pa.array(change + is_after * len(changes)))
     images = cast("Images", DecodedImages(table, rows, dict.fromkeys(unknown, is_after)))
-    return Piece(images, source.events, source.groups, layout, source.gtid_sources, source.decoding)
+    return RowBatch(images, source.events, source.groups, layout, source.gtid_sources, source.decoding)

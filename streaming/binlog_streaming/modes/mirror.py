@@ -20,7 +20,7 @@ from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.change import Change, Patches
 from binlog_streaming.modes.mode_columns import MARK_FIELDS
 from binlog_streaming.modes.partial.rows import fill_rows
-from binlog_streaming.modes.pieces import NO_IMAGE
+from binlog_streaming.modes.row_batches import NO_IMAGE
 from binlog_streaming.modes.row_keys import KeyTable
 from binlog_streaming.settings.model import Deletes, UnknownValues
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_streaming.modes.partial.rows import Lookup
-    from binlog_streaming.modes.pieces import StepImages
+    from binlog_streaming.modes.row_batches import StepImages
 
     Indices = NDArray[np.int64]
     Mask = NDArray[np.bool_]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.events.table_map import TableLayout
-    from binlog_streaming.modes.pieces import StepImages
+    from binlog_streaming.modes.row_batches import StepImages
 
     Indices = NDArray[np.int64]
 

@@ -19,12 +19,12 @@ import pyarrow as pa
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.change import Change, Patches
-from binlog_streaming.lake.conforming import conformed_table
 from binlog_streaming.lake.find import Search
 from binlog_streaming.lake.row_values import comparable_table, equal_rows, matching_rows
+from binlog_streaming.lake.schema_cast import cast_table
 from binlog_streaming.modes.mode_columns import IS_CURRENT, VALID_TO, VERSION_FIELDS
-from binlog_streaming.modes.pieces import NO_IMAGE
 from binlog_streaming.modes.reference_values import rows_matching
+from binlog_streaming.modes.row_batches import NO_IMAGE
 from binlog_streaming.modes.row_keys import KeyTable
 from binlog_streaming.modes.whole_images import WholeImages
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_streaming.lake.target import Target
-    from binlog_streaming.modes.pieces import StepImages
+    from binlog_streaming.modes.row_batches import StepImages
 
     Indices = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -103,7 +103,7 @@ def _are_there(rows: pa.Table, keys: pa.Table, found: pa.Table) -> Mask:
     places = matching_rows(found.select(keys.column_names), keys)
     have = np.flatnonzero(places >= 0)
     held = found.select(rows.column_names).take(places[have])
-    now = conformed_table(rows.take(have), held.schema)
+    now = cast_table(rows.take(have), held.schema)
     same[have] = equal_rows(comparable_table(now.columns), comparable_table(held.columns))
     return same
 

@@ -22,7 +22,7 @@ from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
 from binlog_streaming.lake.keys.key_kernels import SPREAD
 from binlog_streaming.lake.row_values import comparable, one_array
 from binlog_streaming.modes.decoded_images import DecodedImages
-from binlog_streaming.modes.pieces import Piece, StepImages
+from binlog_streaming.modes.row_batches import RowBatch, StepImages
 from binlog_streaming.modes.row_keys import KeyTable
 from binlog_streaming.modes.shard_kernels import hash_texts
 
@@ -100,7 +100,7 @@ def sharded(
     columns = [one_array(images.values(index, field.type, chosen)) for index, field in enumerate(schema)]
     rows = pa.RecordBatch.from_arrays(columns, schema=schema)
     absent = {index: images.absent_mask(index)[chosen] for index in range(len(schema))} if images.has_absent else {}
-    layout, snapshots = images.pieces[-1].layout, _snapshots(images)
+    layout, snapshots = images.row_batches[-1].layout, _snapshots(images)
     edges = np.searchsorted(shards[chosen], np.arange(count + 1))
     for shard in np.flatnonzero(edges[1:] > edges[:-1]).tolist():
         part = slice(int(edges[shard]), int(edges[shard + 1]))
@@ -110,8 +110,8 @@ def sharded(
         yield shard, pickle.dumps(shipped, protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def gathered(messages: Iterable[bytes], decoding: Decoding = DEFAULT_DECODING) -> list[Piece]:
-    """The pieces of a shard, by their first image; `StepImages` takes them.
+def gathered(messages: Iterable[bytes], decoding: Decoding = DEFAULT_DECODING) -> list[RowBatch]:
+    """The row batches of a shard, by their first image; `StepImages` takes them.
 
     Args:
         messages: Of one shard, in any order.
@@ -120,14 +120,14 @@ def gathered(messages: Iterable[bytes], decoding: Decoding = DEFAULT_DECODING) -
     Raises:
         Exception: What `failed` has put among them.
     """
-    pieces = []
+    row_batches = []
     for message in messages:
         shipped = pickle.loads(message)
         if isinstance(shipped, Exception):
             raise shipped
-        pieces += shipped.pieces(decoding)
-    pieces.sort(key=Piece.start)
-    return pieces
+        row_batches += shipped.row_batches(decoding)
+    row_batches.sort(key=RowBatch.start)
+    return row_batches
 
 
 def failed(error: Exception) -> bytes:
@@ -175,15 +175,15 @@ def _hashes(array: pa.Array) -> NDArray[np.uint64]:
 def _places(images: StepImages, chosen: Indices) -> Table:
     parts: dict[str, list[NDArray[np.generic]]] = {name: [] for name in _PLACE_DTYPE.names or ()}
     snapshots = _snapshots(images)
-    for piece in images.pieces:
-        table = piece.images.table
+    for row_batch in images.row_batches:
+        table = row_batch.images.table
         event = table["event"].astype(np.int64)
-        group = piece.events["group"][event]
+        group = row_batch.events["group"][event]
         for name in ("file_no", "page", "chunk", "timestamp"):
-            parts[name].append(piece.groups[name][group])
-        parts["event_no"].append(piece.events["event_no"][event])
+            parts[name].append(row_batch.groups[name][group])
+        parts["event_no"].append(row_batch.events["event_no"][event])
         parts["row_no"].append(table["row_no"])
-        parts["snapshot"].append(np.full(len(table), snapshots.index(piece.snapshot)))
+        parts["snapshot"].append(np.full(len(table), snapshots.index(row_batch.snapshot)))
     places = np.zeros(len(chosen), _PLACE_DTYPE)
     for name, columns in parts.items():
         if columns:
@@ -192,7 +192,7 @@ def _places(images: StepImages, chosen: Indices) -> Table:
 
 
 def _snapshots(images: StepImages) -> tuple[str, ...]:
-    return tuple(sorted({piece.snapshot for piece in images.pieces}))
+    return tuple(sorted({row_batch.snapshot for row_batch in images.row_batches}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +205,9 @@ class _Shipped:
     layout: TableLayout
     snapshots: tuple[str, ...]
 
-    def pieces(self, decoding: Decoding) -> list[Piece]:
+    def row_batches(self, decoding: Decoding) -> list[RowBatch]:
         """One for each snapshot, and one for changes, as far as there are any."""
-        whole = self._piece(decoding)
+        whole = self._row_batch(decoding)
         if len(self.snapshots) == 1:
             return [replace(whole, snapshot=self.snapshots[0])]
         chosen = [np.flatnonzero(self.places["snapshot"] == number) for number in range(len(self.snapshots))]
@@ -217,7 +217,7 @@ class _Shipped:
             if len(rows)
         ]
 
-    def _piece(self, decoding: Decoding) -> Piece:
+    def _row_batch(self, decoding: Decoding) -> RowBatch:
         places = self.places
         new_group, new_event = np.ones((2, len(places)), np.bool_)
         for name in ("file_no", "page", "chunk"):
@@ -235,7 +235,7 @@ class _Shipped:
         with pa.ipc.open_stream(self.rows) as reader:
             rows = reader.read_all()
         images = DecodedImages(table, rows, self.absent)
-        return Piece(cast("Images", images), events, groups, self.layout, (), decoding)
+        return RowBatch(cast("Images", images), events, groups, self.layout, (), decoding)
 
 
 def _ipc(rows: pa.RecordBatch) -> bytes:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_streaming.modes.pieces import StepImages
+    from binlog_streaming.modes.row_batches import StepImages
 
     Indices = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -53,7 +53,7 @@ class TableHistory:
     the rank of a row change among all changes of the step; both images of an update have the same.
 
     Attributes:
-        images: Of the step; none where it has no pieces.
+        images: Of the step; none where it has no row batches.
         schema: Columns of the table.
         keys: Indices of its key columns; empty: it has none, and equal rows are copies of one.
         times: Of each image.

@@ -15,7 +15,7 @@ from binlog_streaming.modes.partial.absent_columns import WHOLE_IMAGES_HINT, wit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from binlog_streaming.modes.pieces import StepImages
+    from binlog_streaming.modes.row_batches import StepImages
 
     Indices = NDArray[np.int64]
     Mask = NDArray[np.bool_]

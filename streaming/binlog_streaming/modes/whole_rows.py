@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_streaming.modes.pieces import StepImages
+    from binlog_streaming.modes.row_batches import StepImages
 
     Indices = NDArray[np.int64]
 

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.batch_plan import LogPlace
     from binlog_streaming.plan.cascade_links import Link
     from binlog_streaming.plan.cascades import Carried
-    from binlog_streaming.plan.kept import KeptTable
     from binlog_streaming.plan.memory import JobMemory
     from binlog_streaming.plan.snapshots import Snapshots
+    from binlog_streaming.plan.table_selection import SelectedTable
 
 _NAMED_MAX = 10
 """Tables that an error names."""
@@ -86,7 +86,7 @@ class Admission:
     """
 
     memory: JobMemory
-    find: Callable[[TableName], KeptTable | None]
+    find: Callable[[TableName], SelectedTable | None]
     known: Callable[[], Sequence[TableName]]
     fail_on_data_loss: bool
     snapshots: Snapshots
@@ -198,7 +198,7 @@ class Admission:
         elif self.snapshots.end(statement, change):
             self._states[change.name] = True
 
-    def _take_begin(self, statement: DdlStatement, begun: SnapshotBegun, table: KeptTable) -> None:
+    def _take_begin(self, statement: DdlStatement, begun: SnapshotBegun, table: SelectedTable) -> None:
         name, place = begun.name, (statement.position, statement.event_no)
         is_complete = self._is_complete(name)
         # What stopped it before is over; rows before a start that nobody saw would have stopped it, too.
@@ -289,7 +289,7 @@ class Admission:
         self._states.update((name, False) for name in names)
 
 
-def _is_let_in(table: KeptTable) -> bool:
+def _is_let_in(table: SelectedTable) -> bool:
     rule = table.rule
     return table.is_aside or rule.begin is Begin.EMPTY or set(rule.modes) == {Mode.CHANGELOG}
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from binlog_connector.schema.table_changes import TableChange
     from binlog_format.position import Position
     from binlog_streaming.plan.cascade_links import LinkedRowsStep
-    from binlog_streaming.plan.kept import KeptTable
     from binlog_streaming.plan.memory import Learned
+    from binlog_streaming.plan.table_selection import SelectedTable
 
     LogPlace = tuple[Position, int]
     """Position of an event group, and number of an event in it."""
@@ -62,7 +62,7 @@ class RowsStep:
     """Rows of one table, between two statements about it.
 
     Attributes:
-        number: `Ticket.step` of the rows; the one before it is that of columns which have to be made fit for them.
+        number: `CommitId.step` of the rows; the one before it is that of columns which have to be made fit for them.
         table: Whose rows.
         parts: Where they are; parts at the edges may hold others beside them.
         after: Only rows behind this place.
@@ -86,7 +86,7 @@ class ChangeStep:
     """What a statement, or a mark of a snapshot, does to tables.
 
     Attributes:
-        number: `Ticket.step`.
+        number: `CommitId.step`.
         change: What it does.
         statement: Where it stands.
         tables: Tables of the component that it is about.
@@ -114,7 +114,7 @@ class Component:
         steps: By their numbers.
     """
 
-    tables: Mapping[TableName, KeptTable]
+    tables: Mapping[TableName, SelectedTable]
     steps: tuple[RowsStep | LinkedRowsStep | ChangeStep, ...]
 
     @property

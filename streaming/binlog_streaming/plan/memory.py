@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from binlog_format.views.table_filter import TableFilter
     from binlog_streaming.plan.batch_plan import LogPlace
-    from binlog_streaming.plan.kept import KeptTable
     from binlog_streaming.plan.snapshots import TableSnapshot
+    from binlog_streaming.plan.table_selection import SelectedTable
 
 Written = Mapping[TableName, frozenset[Mode]]
 """Tables of batches before, and which of their targets exist since."""
@@ -87,7 +87,7 @@ class JobMemory:
     snapshots: Mapping[TableName, TableSnapshot] = field(default_factory=dict)
     earlier: Sequence[TableFilter] = ()
 
-    def waits(self, table: KeptTable) -> bool:
+    def waits(self, table: SelectedTable) -> bool:
         """Whether a table is not applied before a snapshot of it begins, or it is created in the log."""
         if table.is_aside or table.name in self.complete:
             return False

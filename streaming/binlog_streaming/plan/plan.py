@@ -1,4 +1,4 @@
-"""What a batch does to which tables, and in which order: `plan_batch(rows, decoding, kept)` gives a `BatchPlan`.
+"""What a batch does to which tables, and in which order: `plan_batch(rows, decoding, selection)` gives a `BatchPlan`.
 
 A plan is a function of the part of the log and the job's rules, so a batch that is done again has the same steps under
 the same numbers. What statements do to tables is counted through the batch: changes 1, 2, 3 ... of all its statements,
@@ -41,11 +41,11 @@ from binlog_streaming.plan.batch_plan import (
 )
 from binlog_streaming.plan.cascade_links import Appliance, LinkedRowsStep, links_in
 from binlog_streaming.plan.cascades import cascades_in
-from binlog_streaming.plan.kept import KeptTable
 from binlog_streaming.plan.memory import JobMemory, SetAside, can_set_aside
 from binlog_streaming.plan.planning import Planning, position_of, statements_of
 from binlog_streaming.plan.rows_steps import linked_rows_steps, rows_steps
 from binlog_streaming.plan.snapshots import Snapshots, changes_of_mark, faults_in
+from binlog_streaming.plan.table_selection import SelectedTable
 from binlog_streaming.settings import Mode, OnError, OnStatement
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.plan.cascades import Carried, CascadeLog
-    from binlog_streaming.plan.kept import KeptTables
     from binlog_streaming.plan.planning import Row
+    from binlog_streaming.plan.table_selection import TableSelection
 
     AnyChange = StatementChange | SnapshotChange
 
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 def plan_batch(
     rows: Iterable[Row],
     decoding: Decoding,
-    kept: KeptTables,
+    selection: TableSelection,
     memory: JobMemory | None = None,
     *,
     on_error: OnError = OnError.STOP,
@@ -80,7 +80,7 @@ def plan_batch(
     Args:
         rows: Of the view `tables`, in any order.
         decoding: How rows become values.
-        kept: The job's tables.
+        selection: The job's tables.
         memory: What the job knows from batches before; default: nothing.
         on_error: What becomes of a batch with a table that cannot go on.
         fail_on_data_loss: Stop where the server states that it did not log changes.
@@ -95,7 +95,7 @@ def plan_batch(
         BinlogError: What parsing statements raises.
     """
     rows = list(rows)
-    planning = _planning(rows, decoding, kept, memory or JobMemory())
+    planning = _planning(rows, decoding, selection, memory or JobMemory())
     first = min((position_of(row["start"]) for row in rows), default=None)
     last = max((position_of(row["end"]) for row in rows), default=None)
     for row in rows:
@@ -136,11 +136,11 @@ def _shown(changes: Sequence[AnyChange], decoding: Decoding, statement: DdlState
     return shown_changes(changes, decoding.rules, decoding, statement.vendor)
 
 
-def _planning(rows: Sequence[Row], decoding: Decoding, kept: KeptTables, memory: JobMemory) -> Planning:
+def _planning(rows: Sequence[Row], decoding: Decoding, selection: TableSelection, memory: JobMemory) -> Planning:
     marks = [change for _, mark in statements_of(rows) if mark for change in changes_of_mark(mark, decoding)]
     begun = {change.name for change in marks if isinstance(change, SnapshotBegun)}
     snapshots = Snapshots(dict(memory.snapshots), faults_in(rows, marks))
-    return Planning(kept, memory, snapshots, begun & memory.set_aside.keys())
+    return Planning(selection, memory, snapshots, begun & memory.set_aside.keys())
 
 
 def _take_cascades(
@@ -242,7 +242,7 @@ def _keep_between_renames(planning: Planning, changes: Sequence[AnyChange]) -> N
         if old is None or planning.find(change.new) is not None:
             continue
         if any(later.old == change.new and planning.find(later.new) is not None for later in renames[number + 1 :]):
-            planning.tables[change.new] = KeptTable(change.new, old.rule, is_aside=True)
+            planning.tables[change.new] = SelectedTable(change.new, old.rule, is_aside=True)
 
 
 def _tables_of(planning: Planning, change: TableChange | SnapshotChange) -> tuple[TableName, ...]:
@@ -258,7 +258,7 @@ def _tables_of(planning: Planning, change: TableChange | SnapshotChange) -> tupl
 
 
 def _tables_of_database(planning: Planning, database: str) -> tuple[TableName, ...]:
-    rules = [rule for rule in planning.kept.rules_about(database) if rule.on_drop is not OnStatement.IGNORE]
+    rules = [rule for rule in planning.selection.rules_about(database) if rule.on_drop is not OnStatement.IGNORE]
     names = tuple(name for name in planning.known() if name.database == database)
     if rules and not names and planning.memory.written is None:
         raise SchemaError(
@@ -280,7 +280,7 @@ def _components(planning: Planning) -> Iterator[Component]:
     for one, other in planning.links:
         leader[find(one)] = find(other)
     linked = {find(link.child) for link in planning.cascades}
-    tables: dict[TableName, dict[TableName, KeptTable]] = {}
+    tables: dict[TableName, dict[TableName, SelectedTable]] = {}
     steps: dict[TableName, list[RowsStep | LinkedRowsStep | ChangeStep]] = {}
     for name, table in planning.tables.items():
         about = [change for change in planning.changes if name in change.tables]
@@ -309,7 +309,7 @@ def _components(planning: Planning) -> Iterator[Component]:
             yield Component(members, tuple(sorted(steps[name], key=lambda step: (step.number, _name_of(step)))))
 
 
-def _linked_steps(planning: Planning, members: Mapping[TableName, KeptTable]) -> Iterator[LinkedRowsStep]:
+def _linked_steps(planning: Planning, members: Mapping[TableName, SelectedTable]) -> Iterator[LinkedRowsStep]:
     going_on = [name for name, table in members.items() if table.set_aside is None]
     parts = {name: planning.parts.get(name, []) for name in going_on}
     links = [link for link in planning.cascades if link.child in parts]
@@ -317,7 +317,7 @@ def _linked_steps(planning: Planning, members: Mapping[TableName, KeptTable]) ->
     return linked_rows_steps(parts, links, planning.touched, about, planning.snapshots.counts)
 
 
-def _known(planning: Planning, table: KeptTable, about: Sequence[ChangeStep]) -> frozenset[Mode]:
+def _known(planning: Planning, table: SelectedTable, about: Sequence[ChangeStep]) -> frozenset[Mode]:
     # A changelog that somebody took away goes on; so does a table that has, or gets, other rows than before.
     first = about[0].change if about else None
     begins = (isinstance(first, TableCreated) and not first.if_not_exists) or isinstance(first, SnapshotBegun)

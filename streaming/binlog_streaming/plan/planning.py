@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from binlog_streaming.plan.batch_plan import ChangeStep, LogPlace
     from binlog_streaming.plan.cascade_links import Link
-    from binlog_streaming.plan.kept import KeptTable, KeptTables
     from binlog_streaming.plan.memory import JobMemory
     from binlog_streaming.plan.snapshots import Snapshots
+    from binlog_streaming.plan.table_selection import SelectedTable, TableSelection
 
     Row = Mapping[str, object]
     """Of the view `tables`."""
@@ -35,7 +35,7 @@ class Planning:
     """What a batch has, as far as it was taken.
 
     Attributes:
-        kept: The job's tables.
+        selection: The job's tables.
         memory: What the job knows from batches before.
         snapshots: What snapshots do to tables.
         returning: Tables that were set aside, and of which a snapshot begins.
@@ -52,7 +52,7 @@ class Planning:
         cascades: Foreign keys that carry these changes on.
     """
 
-    kept: KeptTables
+    selection: TableSelection
     memory: JobMemory
     snapshots: Snapshots
     returning: Set[TableName] = frozenset()
@@ -60,7 +60,7 @@ class Planning:
     complete: Mapping[TableName, bool] = field(default_factory=dict)
     assumed: Set[TableName] = frozenset()
     gone: set[TableName] = field(default_factory=set)
-    tables: dict[TableName, KeptTable] = field(default_factory=dict)
+    tables: dict[TableName, SelectedTable] = field(default_factory=dict)
     parts: dict[TableName, list[IndexPart]] = field(default_factory=dict)
     problems: list[tuple[TableName, Refusal]] = field(default_factory=list)
     changes: list[ChangeStep] = field(default_factory=list)
@@ -80,12 +80,12 @@ class Planning:
         if row["index"] is not None and self.find(name) is not None:
             self.parts.setdefault(name, []).append(_part(row, end))
 
-    def find(self, name: TableName) -> KeptTable | None:
+    def find(self, name: TableName) -> SelectedTable | None:
         """The table of the job that has a name; None: there is none, or it was set aside."""
         if name in self.memory.set_aside and name not in self.returning:
             return None
         if name not in self.tables:
-            table = self.kept.find(name)
+            table = self.selection.find(name)
             if table is None:
                 return None
             self.tables[name] = table

@@ -11,7 +11,7 @@ from binlog_format.errors import TableError
 from binlog_streaming.jobs.checkpoint import read_checkpoint
 from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.tables.standing import standing_of
+from binlog_streaming.tables.target_state import read_target_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,15 +104,15 @@ class JobState:
         # None: the next batch is in it already, in part perhaps.
         with contextlib.ExitStack() as opened:
             target = opened.enter_context(contextlib.closing(sink_type(self.job.sink.format).at(self.job.sink, uri)))
-            standing = standing_of(target, self.job.sink.format, str(table), mode)
-            if standing is None or standing.owner != query_id:
-                owner = "nobody" if standing is None else f"query {standing.owner}"
+            state = read_target_state(target, self.job.sink.format, str(table), mode)
+            if state is None or state.owner != query_id:
+                owner = "nobody" if state is None else f"query {state.owner}"
                 raise TableError(
                     "OTHER_WRITER",
                     f"{table}: {uri} was made by {owner}; this checkpoint is of query {query_id}",
                     hint="Give the job file whose checkpoint belongs to the tables",
                 )
-            if standing.batch_id is not None and standing.batch_id > batch_id:
+            if state.batch_id is not None and state.batch_id > batch_id:
                 return None
             opened.pop_all()
             return target

@@ -22,14 +22,14 @@ from binlog_format.rows.images import ImageKind
 from binlog_format.search import end_of_gtids
 from binlog_streaming.jobs.record_keeper import RecordKeeper
 from binlog_streaming.lake.row_values import one_array
-from binlog_streaming.modes.aligned import aligned
-from binlog_streaming.modes.pieces import StepImages
+from binlog_streaming.modes.layout_cast import cast_layouts
+from binlog_streaming.modes.row_batches import StepImages
 from binlog_streaming.plan.batch_plan import ChangeStep, RowsStep
 from binlog_streaming.plan.cascades import CascadeLog
-from binlog_streaming.plan.kept import KeptTables
 from binlog_streaming.plan.plan import plan_batch
+from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings.model import OnError
-from binlog_streaming.tables.part_pieces import part_pieces
+from binlog_streaming.tables.part_row_batches import part_row_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.position import Position
-    from binlog_streaming.modes.pieces import Piece
+    from binlog_streaming.modes.row_batches import RowBatch
     from binlog_streaming.plan.batch_plan import BatchPlan, Component
     from binlog_streaming.plan.planning import Row
     from binlog_streaming.settings.model import Job
@@ -117,11 +117,11 @@ class LogChanges:
         with open_watched(self._options) as watched:
             plan = self._plan(list(self._rows(watched, gtids, others)))
             component = next((one for one in plan.components if table in one.tables), None)
-            pieces = [] if component is None else self._pieces(component, table, watched)
-        if not pieces:
+            row_batches = [] if component is None else self._row_batches(component, table, watched)
+        if not row_batches:
             return None
-        schema, pieces = aligned(str(table), pieces, self._job.decoding())
-        images = StepImages(str(table), tuple(pieces))
+        schema, row_batches = cast_layouts(str(table), row_batches, self._job.decoding())
+        images = StepImages(str(table), tuple(row_batches))
         if images.has_absent:
             raise DisturbedError("row images in the log lack columns (binlog_row_image)")
         return TableImages(schema, images)
@@ -144,13 +144,13 @@ class LogChanges:
     def _plan(self, rows: list[Row]) -> BatchPlan:
         keeper = RecordKeeper(self._job)
         keeper.changes()
-        kept = KeptTables(self._job.tables, self._job.source.exclude_tables)
+        selection = TableSelection(self._job.tables, self._job.source.exclude_tables)
         log = CascadeLog(self._job)
         try:
             return plan_batch(
                 rows,
                 self._job.decoding(),
-                kept,
+                selection,
                 keeper.look(),
                 on_error=OnError.SET_ASIDE,
                 fail_on_data_loss=True,
@@ -159,10 +159,10 @@ class LogChanges:
         except BinlogError as error:
             raise DisturbedError(str(error)) from error
 
-    def _pieces(self, component: Component, table: TableName, watched: WatchedLog) -> list[Piece]:
+    def _row_batches(self, component: Component, table: TableName, watched: WatchedLog) -> list[RowBatch]:
         if component.tables[table].set_aside is not None:
             raise DisturbedError("the table cannot go on")
-        found: list[Piece] = []
+        found: list[RowBatch] = []
         decoding = self._job.decoding()
         for step in component.steps:
             if isinstance(step, RowsStep):
@@ -171,11 +171,14 @@ class LogChanges:
                 for part in step.parts:
                     if part.snapshot:
                         raise DisturbedError("a snapshot of the table brings rows")
-                    cut = (piece.between(step.after, step.before) for piece in part_pieces(part, watched.log, decoding))
-                    found += [piece for piece in cut if piece is not None]
+                    cut = (
+                        row_batch.between(step.after, step.before)
+                        for row_batch in part_row_batches(part, watched.log, decoding)
+                    )
+                    found += [row_batch for row_batch in cut if row_batch is not None]
             elif isinstance(step, ChangeStep):
                 if table in step.tables and not isinstance(step.change, TableProved):
                     raise DisturbedError(f"the table was changed at {step.statement.position}")
             else:
                 raise DisturbedError("foreign keys change rows without a word in the log")
-        return sorted(found, key=lambda piece: piece.start())
+        return sorted(found, key=lambda row_batch: row_batch.start())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import SchemaError, ServerError
 from binlog_streaming.jobs.checkpoint import read_checkpoint
 from binlog_streaming.jobs.state_files import state_of
-from binlog_streaming.plan.kept import KeptTables
+from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.prove.job_state import JobState
 from binlog_streaming.prove.log_changes import LogChanges
 from binlog_streaming.prove.repair import TableRepair, drop_left_repairs
@@ -92,9 +92,9 @@ class JobProof:
         obstacle = self._obstacle(table, mode, of_job)
         if obstacle is not None:
             return ProofResult(str(table.name), mode, *obstacle)
-        kept = KeptTables(self.job.tables, self.job.source.exclude_tables).find(table.name)
-        assert kept is not None, "a rule selects it"
-        uri = kept.uri(self.job.sink.directory, mode)
+        selected = TableSelection(self.job.tables, self.job.source.exclude_tables).find(table.name)
+        assert selected is not None, "a rule selects it"
+        uri = selected.uri(self.job.sink.directory, mode)
         proof = TableProof(
             JobState(self.job, LogChanges(self.job)), table, mode, uri, session, self.connect, self.on_progress
         )

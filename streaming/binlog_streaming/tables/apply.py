@@ -10,29 +10,29 @@ import contextlib
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from binlog_connector.rules.rule_changes import rules_fingerprint
 from binlog_connector.schema.snapshot_marks import TableProved
 from binlog_connector.schema.table_changes import TableRenamed
 from binlog_format.errors import BinlogError, TableError, UnsupportedError
+from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.partitioning import partition_rule
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.lake.steps import Step, reached
-from binlog_streaming.lake.target import QUERY_PROPERTY, SET_ASIDE_PROPERTY, Ticket
-from binlog_streaming.modes.pieces import Piece
+from binlog_streaming.lake.target import QUERY_PROPERTY, SET_ASIDE_PROPERTY, CommitId
+from binlog_streaming.modes.row_batches import RowBatch
 from binlog_streaming.plan.batch_plan import RowsStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep
 from binlog_streaming.plan.failures import naming
 from binlog_streaming.plan.memory import SetAside, can_set_aside
 from binlog_streaming.settings import Mode, OnError
 from binlog_streaming.tables.cascades.held_rows import modes_in_order
-from binlog_streaming.tables.cascades.linked_images import LinkedImages, outside_pieces
+from binlog_streaming.tables.cascades.linked_images import LinkedImages, outside_row_batches
 from binlog_streaming.tables.cascades.linked_rows import LinkedRows
 from binlog_streaming.tables.log_facts import LogFacts
 from binlog_streaming.tables.looks import Looks
-from binlog_streaming.tables.missing import target_gone
-from binlog_streaming.tables.part_pieces import part_pieces
+from binlog_streaming.tables.part_row_batches import part_row_batches
 from binlog_streaming.tables.positions import BatchPositions
 from binlog_streaming.tables.progress import Note, Outcome, ProgressTally, notes_about
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
@@ -41,11 +41,12 @@ from binlog_streaming.tables.statements.renames import (
     begun_empty,
     origin_of,
     renamed_away,
+    replaced_by_rename,
     says_before_commit,
-    taken_over,
 )
 from binlog_streaming.tables.statements.snapshot_work import step_work
-from binlog_streaming.tables.statements.work import Occasion, held_keys
+from binlog_streaming.tables.statements.work import StatementContext, held_keys
+from binlog_streaming.tables.target_checks import target_gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from binlog_format.log import Log
     from binlog_streaming.lake.target import Target, TargetFactory
     from binlog_streaming.plan.batch_plan import ChangeStep, Component, IndexPart, LogPlace
-    from binlog_streaming.plan.kept import KeptTable
+    from binlog_streaming.plan.table_selection import SelectedTable
     from binlog_streaming.tables.batch_run import BatchRun
     from binlog_streaming.tables.division import StepDivision
     from binlog_streaming.tables.progress import TableProgress
@@ -115,12 +116,12 @@ class _ComponentRun:
         self._tallies: dict[str, ProgressTally] = {}
         self._positions = BatchPositions(component, run.gtid_position)
         # Targets whose last commit may be none that says where they stand.
-        self._silent: dict[tuple[TableName, Mode], KeptTable] = {}
+        self._silent: dict[tuple[TableName, Mode], SelectedTable] = {}
         self._stopped = {name: table.set_aside for name, table in component.tables.items() if table.set_aside}
         self._reached: tuple[LogPlace, str | None] = ((run.position, 0), None)
         # A part at which several steps have a share is read once.
         self._uses = Counter(id(part) for step in component.rows_steps() for part in step.parts)
-        self._read: dict[int, list[Piece]] = {}
+        self._read: dict[int, list[RowBatch]] = {}
 
     def progress(self) -> list[TableProgress]:
         return [tally.progress(self._run.position) for tally in self._tallies.values() if tally.is_touched]
@@ -152,7 +153,7 @@ class _ComponentRun:
         for table in self._component.tables.values():
             for mode in sorted(table.known):
 
-                def check(target: Target, tally: ProgressTally, table: KeptTable = table, mode: Mode = mode) -> int:
+                def check(target: Target, tally: ProgressTally, table: SelectedTable = table, mode: Mode = mode) -> int:
                     del tally
                     if target.properties() is None:
                         raise target_gone(table, mode, target.uri)
@@ -178,14 +179,13 @@ class _ComponentRun:
                 with contextlib.suppress(TableError, UnsupportedError):
                     self._say_set_aside(table, mode, stopped)
 
-    def _say_set_aside(self, table: KeptTable, mode: Mode, stopped: SetAside) -> None:
-        def say(target: Target, tally: ProgressTally) -> int:
-            del tally
+    def _say_set_aside(self, table: SelectedTable, mode: Mode, stopped: SetAside) -> None:
+        def say(target: Target, _: ProgressTally) -> int:
             properties = target.properties() or {}
             # Another one's table is not ours to change.
             if properties.get(QUERY_PROPERTY) == self._run.query_id:
-                ticket = replace(self._ticket(table, mode, 0, held_keys(properties), "", None), complete=None)
-                target.describe(ticket, said={SET_ASIDE_PROPERTY: f"{stopped.position}: {stopped.reason}"})
+                commit_id = replace(self._commit_id(table, mode, 0, held_keys(properties), "", None), complete=None)
+                target.describe(commit_id, recorded={SET_ASIDE_PROPERTY: f"{stopped.position}: {stopped.reason}"})
             return 0
 
         self._with_target(table, mode, say)
@@ -196,92 +196,88 @@ class _ComponentRun:
             if name in self._stopped:
                 continue
             number = self._positions.last_step(name)
+            self._with_target(table, mode, partial(self._record_position, table, mode, number))
 
-            def say(
-                target: Target, tally: ProgressTally, table: KeptTable = table, mode: Mode = mode, number: int = number
-            ) -> int:
-                del tally
-                held = held_keys(target.properties() or {})
-                self._positions.say_end(target, self._ticket(table, mode, number, held, "", None))
-                return 0
+    def _record_position(self, table: SelectedTable, mode: Mode, number: int, target: Target, _: ProgressTally) -> int:
+        held = held_keys(target.properties() or {})
+        self._positions.say_end(target, self._commit_id(table, mode, number, held, "", None))
+        return 0
 
-            self._with_target(table, mode, say)
-
-    def _apply_rows(self, table: KeptTable, step: RowsStep) -> None:
+    def _apply_rows(self, table: SelectedTable, step: RowsStep) -> None:
         try:
             outline = None if self._division is None else self._division.outline(step, table)
             content = self._content(table, step) if outline is None else outline
         except BinlogError as error:
             raise naming(error, str(table.name)) from error
-        if not content.pieces:
+        if not content.row_batches:
             return
         for mode in table.rule.modes:
             if not (step.is_repair and mode is Mode.CHANGELOG):
                 self._write_rows(table, mode, step.number, content, divided=None if outline is None else step)
 
-    def _content(self, table: KeptTable, step: RowsStep) -> RowsContent:
-        decoding, pieces = self._run.decoding, self._pieces_of(step)
-        return RowsContent(str(table.name), pieces, decoding, table.rule, self._facts, completing=table.completing)
+    def _content(self, table: SelectedTable, step: RowsStep) -> RowsContent:
+        decoding, row_batches = self._run.decoding, self._row_batches_of(step)
+        return RowsContent(str(table.name), row_batches, decoding, table.rule, self._facts, completing=table.completing)
 
     def _apply_linked_rows(self, step: LinkedRowsStep) -> None:
         assert self._log is not None
         assert self._run.cascade_log is not None
-        pieces = {rows.table: self._pieces_of(rows) for rows in step.rows}
-        pieces |= outside_pieces(step, self._run.cascade_log, self._run.decoding)
-        logged = LinkedImages(pieces, self._log)
+        row_batches = {rows.table: self._row_batches_of(rows) for rows in step.rows}
+        row_batches |= outside_row_batches(step, self._run.cascade_log, self._run.decoding)
+        logged = LinkedImages(row_batches, self._log)
         linked = LinkedRows(
-            step, self._component.tables, logged, self._facts, self._run.decoding, self._target, self._rows_ticket
+            step, self._component.tables, logged, self._facts, self._run.decoding, self._target, self._rows_commit_id
         )
         for table, content in linked.contents(self._looks.naming_errors):
             for mode in modes_in_order(table.rule):
                 self._write_rows(table, mode, step.number, content)
 
-    def _pieces_of(self, step: RowsStep) -> list[Piece]:
+    def _row_batches_of(self, step: RowsStep) -> list[RowBatch]:
         try:
-            cut = (piece.between(step.after, step.before) for part in step.parts for piece in self._pieces(part))
-            return sorted((piece for piece in cut if piece is not None), key=Piece.start)
+            cut = (rows.between(step.after, step.before) for part in step.parts for rows in self._row_batches(part))
+            return sorted((rows for rows in cut if rows is not None), key=RowBatch.start)
         except BinlogError as error:
             raise naming(error, str(step.table)) from error
 
-    def _pieces(self, part: IndexPart) -> list[Piece]:
-        pieces = self._read.pop(id(part), None)
-        if pieces is None:
-            pieces = part_pieces(part, self._log, self._run.decoding)
+    def _row_batches(self, part: IndexPart) -> list[RowBatch]:
+        row_batches = self._read.pop(id(part), None)
+        if row_batches is None:
+            row_batches = part_row_batches(part, self._log, self._run.decoding)
         self._uses[id(part)] -= 1
         if self._uses[id(part)]:
-            self._read[id(part)] = pieces
-        return pieces
+            self._read[id(part)] = row_batches
+        return row_batches
 
-    def _rows_ticket(
-        self, table: KeptTable, mode: Mode, number: int, content: RowsContent, keys: tuple[str, ...] = ()
-    ) -> Ticket:
-        return self._ticket(table, mode, number, keys, content.last_place, content.last.gtid())
+    def _rows_commit_id(
+        self, table: SelectedTable, mode: Mode, number: int, content: RowsContent, keys: tuple[str, ...] = ()
+    ) -> CommitId:
+        return self._commit_id(table, mode, number, keys, content.last_place, content.last.gtid())
 
     def _write_rows(
-        self, table: KeptTable, mode: Mode, number: int, content: RowsContent, *, divided: RowsStep | None = None
+        self, table: SelectedTable, mode: Mode, number: int, content: RowsContent, *, divided: RowsStep | None = None
     ) -> None:
         keys = content.keys(mode)
-        ticket = self._rows_ticket(table, mode, number, content, keys)
+        commit_id = self._rows_commit_id(table, mode, number, content, keys)
 
         def write(target: Target, tally: ProgressTally) -> int:
             if mode is Mode.MIRROR and not keys:
                 tally.notes.add(Note.WHOLE_ROWS)
             tally.saw(content.first_commit_time, content.last.commit_time())
-            if ticket.gtid_position is None:
+            if commit_id.gtid_position is None:
                 self._silent[table.name, mode] = table
-            if target.is_done(ticket):
+            if target.is_done(commit_id):
                 tally.add(Outcome.REPEATED)
                 return 0
-            target.check_owner(ticket)
-            reached(Step.LOOKED)
+            target.check_owner(commit_id)
+            reached(CrashPoint.LOOKED)
             prepared: PreparedRows
             if divided is not None and self._division is not None:
                 prepared = self._division.rows(divided, content)
             else:
-                prepared = prepared_rows(content, ticket)
-            fit_columns(target, ticket, target_schema(content, mode), self._positions)
-            self._positions.take_back(target, ticket)
-            rows_written = prepared.bring_into(target, ticket)
+                prepared = prepared_rows(content, commit_id)
+            fit_columns(target, commit_id, target_schema(content, mode), self._positions)
+            self._positions.take_back(target, commit_id)
+            rows_written = prepared.bring_into(target, commit_id)
             if not rows_written:
                 self._silent[table.name, mode] = table
             tally.add(Outcome.WRITTEN if rows_written else Outcome.EMPTY, rows_written)
@@ -289,69 +285,69 @@ class _ComponentRun:
 
         self._with_target(table, mode, write)
 
-    def _apply_change(self, step: ChangeStep, table: KeptTable, mode: Mode) -> None:
+    def _apply_change(self, step: ChangeStep, table: SelectedTable, mode: Mode) -> None:
         plain = replace(self._run.decoding, rules=None)  # the plan has put statements under the rules
-        occasion, change = Occasion(step, table, mode, plain, self._facts), step.change
+        context, change = StatementContext(step, table, mode, plain, self._facts), step.change
 
         def write(target: Target, tally: ProgressTally) -> int:
             self._silent[table.name, mode] = table
             if isinstance(change, TableProved) and (change.query_id, change.mode) == (self._run.query_id, mode):
                 tally.verified = change
             held, place = held_keys(target.properties() or {}), "{}:{}".format(*step.place)
-            ticket = self._ticket(table, mode, step.number, held, place, step.statement.gtid)
-            is_done = target.is_done(ticket)
-            if is_done and (not _is_last(target, ticket) or self._has_said(occasion, ticket)):
+            commit_id = self._commit_id(table, mode, step.number, held, place, step.statement.gtid)
+            is_done = target.is_done(commit_id)
+            if is_done and (not _is_last(target, commit_id) or self._has_recorded(context, commit_id)):
                 tally.add(Outcome.REPEATED)
                 return 0
-            target.check_owner(ticket)
-            reached(Step.LOOKED)
+            target.check_owner(commit_id)
+            reached(CrashPoint.LOOKED)
             if isinstance(change, TableRenamed):
-                work = self._rename_work(occasion, change, target)
+                work = self._rename_work(context, change, target)
             else:
-                work = step_work(occasion, target)
+                work = step_work(context, target)
             if work is None:
                 return 0
             if not is_done:
-                self._positions.take_back(target, ticket)
-            ticket = replace(ticket, keys=work.keys)
+                self._positions.take_back(target, commit_id)
+            commit_id = replace(commit_id, keys=work.keys)
             tally.saw(step.statement.commit_time, step.statement.commit_time)
             tally.statements += 1
-            commits = not is_done and work.commit is not None and work.commit(target, ticket)
+            commits = not is_done and work.commit is not None and work.commit(target, commit_id)
             if target.properties() is not None:
-                target.describe(ticket, said=work.said)
+                target.describe(commit_id, recorded=work.recorded)
             tally.add(Outcome.REPEATED if is_done else Outcome.WRITTEN)
             return int(commits)
 
         self._with_target(table, mode, write)
 
-    def _rename_work(self, occasion: Occasion, change: TableRenamed, target: Target) -> Work | None:
-        if occasion.table.name == change.old:
-            return renamed_away(occasion, target)
-        origin = origin_of(occasion, change, self._component.tables.get(change.old))
+    def _rename_work(self, context: StatementContext, change: TableRenamed, target: Target) -> Work | None:
+        if context.table.name == change.old:
+            return renamed_away(context, target)
+        origin = origin_of(context, change, self._component.tables.get(change.old))
         if origin is None:
-            return begun_empty(occasion, target)
+            return begun_empty(context, target)
         source = self._target(origin.table, origin.mode)
         held = held_keys(source.properties() or {})
-        source.check_owner(self._ticket(origin.table, origin.mode, occasion.step.number, held, "", None))
-        return taken_over(occasion, target, source, origin)
+        source.check_owner(self._commit_id(origin.table, origin.mode, context.step.number, held, "", None))
+        return replaced_by_rename(context, target, source, origin)
 
-    def _has_said(self, occasion: Occasion, ticket: Ticket) -> bool:
+    def _has_recorded(self, context: StatementContext, commit_id: CommitId) -> bool:
         # Whether behind a commit that is there nothing is left to be said.
-        change = occasion.step.change
-        if not isinstance(change, TableRenamed) or occasion.table.name == change.old:
+        change = context.step.change
+        if not isinstance(change, TableRenamed) or context.table.name == change.old:
             return False
-        origin = origin_of(occasion, change, self._component.tables.get(change.old))
+        origin = origin_of(context, change, self._component.tables.get(change.old))
         source = None if origin is None else self._target(origin.table, origin.mode)
         if source is None or says_before_commit(origin, source):
             return True
         # What becomes of the old name's target comes later, so then it has been said.
-        applied = source.applied(ticket)
-        return applied is not None and applied.place >= ticket.place
+        applied = source.applied(commit_id)
+        return applied is not None and applied.place >= commit_id.place
 
-    def _target(self, table: KeptTable, mode: Mode) -> Target:
+    def _target(self, table: SelectedTable, mode: Mode) -> Target:
         return self._looks.at(table.uri(self._run.sink.directory, mode))
 
-    def _with_target(self, table: KeptTable, mode: Mode, write: Callable[[Target, ProgressTally], int]) -> None:
+    def _with_target(self, table: SelectedTable, mode: Mode, write: Callable[[Target, ProgressTally], int]) -> None:
         uri = table.uri(self._run.sink.directory, mode)
         tally = self._tally(table, mode, uri)
         started = time.monotonic()
@@ -361,10 +357,10 @@ class _ComponentRun:
             tally.version = self._looks.at(uri).version()
         tally.seconds += time.monotonic() - started
 
-    def _ticket(
-        self, table: KeptTable, mode: Mode, number: int, keys: tuple[str, ...], last_change: str, gtid: str | None
-    ) -> Ticket:
-        return Ticket(
+    def _commit_id(
+        self, table: SelectedTable, mode: Mode, number: int, keys: tuple[str, ...], last_change: str, gtid: str | None
+    ) -> CommitId:
+        return CommitId(
             query_id=self._run.query_id,
             batch_id=self._run.batch_id,
             step=number,
@@ -380,7 +376,7 @@ class _ComponentRun:
             rules=rules_fingerprint(self._run.decoding, *table.name),
         )
 
-    def _tally(self, table: KeptTable, mode: Mode, uri: str) -> ProgressTally:
+    def _tally(self, table: SelectedTable, mode: Mode, uri: str) -> ProgressTally:
         if uri not in self._tallies:
             parts = self._component.parts(table.name)
             self._tallies[uri] = ProgressTally(
@@ -395,6 +391,6 @@ class _ComponentRun:
         return self._tallies[uri]
 
 
-def _is_last(target: Target, ticket: Ticket) -> bool:
-    applied = target.applied(ticket)
-    return applied is not None and applied.place == ticket.place
+def _is_last(target: Target, commit_id: CommitId) -> bool:
+    applied = target.applied(commit_id)
+    return applied is not None and applied.place == commit_id.place

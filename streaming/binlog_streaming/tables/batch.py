@@ -16,13 +16,13 @@ from binlog_streaming.modes.shards import IndivisibleError
 from binlog_streaming.plan.batch_plan import ChangeStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep
 from binlog_streaming.plan.cascades import CascadeLog
-from binlog_streaming.plan.kept import KeptTables
 from binlog_streaming.plan.plan import plan_batch, spread
+from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import OnError
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun
 from binlog_streaming.tables.division import Division, is_divided, task_counts
-from binlog_streaming.tables.missing import check_folders
+from binlog_streaming.tables.target_checks import check_folders
 from binlog_streaming.tables.tasks import SparkTasks
 
 if TYPE_CHECKING:
@@ -115,11 +115,11 @@ class BatchContext:
     def plan(self, rows: Iterable[Row]) -> BatchPlan:
         """What the batch does; *rows* are those of the view `tables`."""
         job = self.job
-        kept = KeptTables(job.tables, job.source.exclude_tables)
+        selection = TableSelection(job.tables, job.source.exclude_tables)
         return plan_batch(
             rows,
             job.decoding(),
-            kept,
+            selection,
             self.memory,
             on_error=job.on_error,
             fail_on_data_loss=job.source.fail_on_data_loss is not False,

@@ -17,11 +17,11 @@ import pyarrow as pa
 from binlog_format.errors import OptionError
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.lake.target import QUERY_PROPERTY, Ticket
+from binlog_streaming.lake.target import QUERY_PROPERTY, CommitId
 from binlog_streaming.settings.model import Mode, TableFormat
 from binlog_streaming.tables.looks import Looks
 from binlog_streaming.tables.progress import Outcome
-from binlog_streaming.tables.standing import take_over
+from binlog_streaming.tables.target_state import transfer_target
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -127,7 +127,7 @@ class BatchVersions:
         touched = [table for table in tables if table.version is not None and table.outcome is not Outcome.SET_ASIDE]
         if not touched or not self.is_kept:
             return
-        ticket = Ticket(
+        commit_id = CommitId(
             query_id=query_id,
             batch_id=batch_id,
             step=0,
@@ -158,13 +158,13 @@ class BatchVersions:
         def append(target: Target) -> bool:
             properties = target.properties()
             if properties is None:
-                target.create(SCHEMA, ticket)
+                target.create(SCHEMA, commit_id)
             elif properties.get(QUERY_PROPERTY) != query_id:
                 # The tables have changed hands; or another job writes into the same directory.
-                take_over(target, self._job.sink.format, query_id)
-            if target.is_done(ticket):
+                transfer_target(target, self._job.sink.format, query_id)
+            if target.is_done(commit_id):
                 return False
-            target.append(rows.to_reader(), ticket)
+            target.append(rows.to_reader(), commit_id)
             return True
 
         looks = Looks(self._job.sink, sink_type(self._job.sink.format))

@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.lake.steps import Step, reached
-from binlog_streaming.modes.pieces import outlined
+from binlog_streaming.modes.row_batches import outlined
 from binlog_streaming.modes.shards import IndivisibleError
 from binlog_streaming.plan.batch_plan import RowsStep
 from binlog_streaming.settings import Deletes, Merge, Mode
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.lake.merge import Written
-    from binlog_streaming.lake.target import Target, Ticket
+    from binlog_streaming.lake.target import CommitId, Target
     from binlog_streaming.plan.batch_plan import Component
-    from binlog_streaming.plan.kept import KeptTable
+    from binlog_streaming.plan.table_selection import SelectedTable
     from binlog_streaming.settings import Sink, TableRule
     from binlog_streaming.tables.rows_step import PreparedRows
     from binlog_streaming.tables.tasks import Tasks
@@ -49,7 +49,7 @@ that one task takes for all of it, so two are no faster than one."""
 class StepDivision(Protocol):
     """Who writes the rows of a step that is not done by the task that has its component."""
 
-    def outline(self, step: RowsStep, table: KeptTable) -> RowsContent | None:
+    def outline(self, step: RowsStep, table: SelectedTable) -> RowsContent | None:
         """What can be known of *step* without its rows; None: it is done as a whole."""
 
     def rows(self, step: RowsStep, content: RowsContent) -> PreparedRows:
@@ -74,8 +74,8 @@ class Division:
     sink: Sink
     decoding: Decoding
 
-    def outline(self, step: RowsStep, table: KeptTable) -> RowsContent | None:
-        """What can be known of *step* without its rows, without pieces where it has none; None: it is not divided.
+    def outline(self, step: RowsStep, table: SelectedTable) -> RowsContent | None:
+        """What can be known of *step* without its rows, without row batches where it has none; None: it is not divided.
 
         Raises:
             BinlogError: The table's columns or keys.
@@ -83,9 +83,9 @@ class Division:
         """
         if part_count(step, self.task_count) < 2:
             return None
-        pieces = outlined((part.index for part in step.parts), step.after, step.before, self.decoding)
-        content = RowsContent(str(table.name), pieces, self.decoding, table.rule, completing=table.completing)
-        if not pieces:
+        row_batches = outlined((part.index for part in step.parts), step.after, step.before, self.decoding)
+        content = RowsContent(str(table.name), row_batches, self.decoding, table.rule, completing=table.completing)
+        if not row_batches:
             return content
         # Of a table without a key the rows that go can be any: all of them are looked at together.
         is_keyed = all(mode is Mode.CHANGELOG or content.keys(mode) for mode in table.rule.modes)
@@ -106,7 +106,7 @@ class DividedRows:
     step: RowsStep
     content: RowsContent
 
-    def bring_into(self, target: Target, ticket: Ticket) -> int:
+    def bring_into(self, target: Target, commit_id: CommitId) -> int:
         """See `PreparedRows`.
 
         Raises:
@@ -114,16 +114,16 @@ class DividedRows:
             IndivisibleError: The step has to be merged as a whole.
         """
         division, content = self.division, self.content
-        schema = target_schema(content, ticket.mode)
+        schema = target_schema(content, commit_id.mode)
         writer = PartsWriter(
             log_path=division.log_path,
             sink=division.sink,
             uri=target.uri,
             source_table=content.source_table,
             rule=content.rule,
-            mode=ticket.mode,
-            keys=ticket.keys,
-            columns=schema if ticket.mode is Mode.CHANGELOG else content.images[0],
+            mode=commit_id.mode,
+            keys=commit_id.keys,
+            columns=schema if commit_id.mode is Mode.CHANGELOG else content.images[0],
             schema=schema,
             after=self.step.after,
             before=self.step.before,
@@ -132,8 +132,8 @@ class DividedRows:
             completing=content.completing,
         )
         parts = self._written(writer, target)
-        reached(Step.PARTS_WRITTEN)
-        return target.commit_parts(parts, ticket)
+        reached(CrashPoint.PARTS_WRITTEN)
+        return target.commit_parts(parts, commit_id)
 
     def _written(self, writer: PartsWriter, target: Target) -> list[Written[Any]]:
         tasks, step = self.division.tasks, self.step

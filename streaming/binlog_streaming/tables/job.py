@@ -307,11 +307,11 @@ def gtid_position(offset: SourceOffset | None) -> str | None:
 
 
 def _not_started(error: Py4JJavaError, checkpoint: str, log_file: Path | None) -> OptionError:
-    said = str(error.java_exception.toString()).partition("\n")[0]
+    message = str(error.java_exception.toString()).partition("\n")[0]
     where = f"; its messages are in {log_file}" if log_file is not None else ""
     return OptionError(
         "INVALID_VALUE",
-        f"Spark does not start the query with the checkpoint {checkpoint}: {said}{where}",
+        f"Spark does not start the query with the checkpoint {checkpoint}: {message}{where}",
         hint="The checkpoint is written by Spark: in a folder, or where its jars know their way to (spark.settings); "
         "tables can be in an object store without them, so a job file can name a folder for the checkpoint alone",
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log import Log
     from binlog_format.position import Position
-    from binlog_streaming.modes.pieces import Piece
+    from binlog_streaming.modes.row_batches import RowBatch
 
 # What a process knows of a log's statements is shared, and not made for several threads.
 _lock = threading.Lock()
@@ -62,28 +62,35 @@ class LogFacts:
         assert self.log is not None, "only a log has statements"
         return WatchedLog(self.log.path, self.log.format_name)
 
-    def of(self, pieces: Sequence[Piece]) -> AbsentFacts | None:
+    def of(self, row_batches: Sequence[RowBatch]) -> AbsentFacts | None:
         """What is known of columns that images of one step leave out; None: none do."""
         # Layouts that differ with no statement between them hardly do so in this; a later one knows better.
         lacking = {
-            (piece.layout.digest, piece.layout.completion): piece for piece in pieces if piece.images.has_absent()
+            (row_batch.layout.digest, row_batch.layout.completion): row_batch
+            for row_batch in row_batches
+            if row_batch.images.has_absent()
         }
         if not lacking:
             return None
-        facts = [self._of(piece) for piece in lacking.values()]
+        facts = [self._of(row_batch) for row_batch in lacking.values()]
         defaults = {name: value for one in facts for name, value in one.defaults.items()}
         return AbsentFacts(defaults, frozenset().union(*(one.computed for one in facts)))
 
-    def _of(self, piece: Piece) -> AbsentFacts:
-        if piece.layout.completion:
-            return absent_facts(piece.layout, piece.decoding)
-        schema, facts = arrow_schema(piece.layout, piece.decoding), absent_facts(self._defined(piece), piece.decoding)
+    def _of(self, row_batch: RowBatch) -> AbsentFacts:
+        if row_batch.layout.completion:
+            return absent_facts(row_batch.layout, row_batch.decoding)
+        schema, facts = (
+            arrow_schema(row_batch.layout, row_batch.decoding),
+            absent_facts(self._defined(row_batch), row_batch.decoding),
+        )
         # Of a type that only a statement tells (UUID, INET6) the rows have the bytes, and the default is a text.
         fitting = {name: value for name, value in facts.defaults.items() if value.type.equals(schema.field(name).type)}
         return AbsentFacts(fitting, facts.computed)
 
-    def _defined(self, piece: Piece) -> TableLayout:
-        position, _ = piece.last_change()
+    def _defined(self, row_batch: RowBatch) -> TableLayout:
+        position, _ = row_batch.last_change()
         with _lock, self._watched() as watched:
-            defined = RangeSchemas(watched, position, None).defined(piece.layout.logged or piece.layout, position)
-        return piece.decoding.shown(defined)
+            defined = RangeSchemas(watched, position, None).defined(
+                row_batch.layout.logged or row_batch.layout, position
+            )
+        return row_batch.decoding.shown(defined)

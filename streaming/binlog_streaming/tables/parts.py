@@ -22,10 +22,10 @@ from binlog_connector.spark.worker_process import settle
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.views.index.table_index import TableIndex
-from binlog_streaming.lake.conforming import conformed, conformed_table
 from binlog_streaming.lake.merge import Written
+from binlog_streaming.lake.schema_cast import cast_table, cast_to_schema
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.modes.pieces import Piece, StepImages, load_pieces
+from binlog_streaming.modes.row_batches import RowBatch, StepImages, load_row_batches
 from binlog_streaming.modes.shards import IndivisibleError, failed, gathered, sharded
 from binlog_streaming.modes.whole_images import WholeImages
 from binlog_streaming.settings import Deletes, Mode
@@ -77,7 +77,7 @@ class PartsWriter:
         before: Only rows before this place.
         decoding: How rows become values.
         part_count: In how many parts, or shards, the step is merged.
-        completing: Rows may be missing that the server has; see `KeptTable`.
+        completing: Rows may be missing that the server has; see `SelectedTable`.
     """
 
     log_path: str
@@ -141,19 +141,19 @@ class PartsWriter:
         settle()
 
     def _merged_part(self, log: Log, looks: Looks, indexes: Iterable[bytes]) -> Iterator[Shard]:
-        pieces: list[Piece] = []
-        for some in self._pieces(log, indexes):
-            if any(piece.images.has_absent() for piece in some):
+        row_batches: list[RowBatch] = []
+        for some in self._row_batches(log, indexes):
+            if any(row_batch.images.has_absent() for row_batch in some):
                 raise IndivisibleError(self.source_table)  # what is missing may stand in another part
-            pieces += some
-        if not pieces:
+            row_batches += some
+        if not row_batches:
             return
-        keyed = self._keyed(self._content(log, pieces).images[1])
+        keyed = self._keyed(self._content(log, row_batches).images[1])
         change = keyed.change()
         key_schema = pa.schema([self.columns.field(key) for key in self.keys])
-        keys = [conformed_table(rows.select(self.keys), key_schema) for rows in (change.upserts, change.deletes)]
+        keys = [cast_table(rows.select(self.keys), key_schema) for rows in (change.upserts, change.deletes)]
         written = self._at_target(looks, lambda target: target.merge_part(change, self.keys))
-        start, end = min(map(Piece.start, pieces)), max(map(Piece.end, pieces))
+        start, end = min(map(RowBatch.start, row_batches)), max(map(RowBatch.end, row_batches))
         part = LogPart(uuid.uuid4().hex, start, end, written)
         yield from key_messages(part, pa.concat_tables(keys), self.part_count)
 
@@ -190,11 +190,11 @@ class PartsWriter:
     def merge_shard(self, messages: Iterable[bytes]) -> Iterator[Written[Any] | Failure]:
         """In a task: what becomes of the rows of a shard, written for its target."""
         try:
-            pieces = gathered(messages, self.decoding)
-            if not pieces:
+            row_batches = gathered(messages, self.decoding)
+            if not row_batches:
                 return
             with open_log(self.log_path) as log, closing(Looks(self.sink, sink_type(self.sink.format))) as looks:
-                images = StepImages(self.source_table, tuple(pieces), LogFacts(log).of(pieces))
+                images = StepImages(self.source_table, tuple(row_batches), LogFacts(log).of(row_batches))
                 keyed = self._keyed(images)
                 yield self._at_target(looks, lambda target: target.merge_part(keyed.change(target), self.keys))
         except (BinlogError, IndivisibleError) as error:
@@ -219,28 +219,31 @@ class PartsWriter:
             return write(looks.at(self.uri))
 
     def _rows(self, log: Log, indexes: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-        for pieces in self._pieces(log, indexes):
+        for row_batches in self._row_batches(log, indexes):
             if self.mode is Mode.CHANGELOG:
-                for piece in pieces:
-                    yield conformed(changelog_batch(piece), self.schema)
+                for row_batch in row_batches:
+                    yield cast_to_schema(changelog_batch(row_batch), self.schema)
                 continue
-            _, images = self._content(log, pieces).images
+            _, images = self._content(log, row_batches).images
             yield from WholeImages(images, self.columns).rows(images.in_log_order()).to_batches()
 
     def _images(self, log: Log, indexes: Iterable[bytes]) -> Iterator[StepImages]:
-        for pieces in self._pieces(log, indexes):
-            yield self._content(log, pieces).images[1]
+        for row_batches in self._row_batches(log, indexes):
+            yield self._content(log, row_batches).images[1]
 
-    def _content(self, log: Log, pieces: Sequence[Piece]) -> RowsContent:
-        return RowsContent(self.source_table, pieces, self.decoding, self.rule, LogFacts(log), self.columns)
+    def _content(self, log: Log, row_batches: Sequence[RowBatch]) -> RowsContent:
+        return RowsContent(self.source_table, row_batches, self.decoding, self.rule, LogFacts(log), self.columns)
 
-    def _pieces(self, log: Log, indexes: Iterable[bytes]) -> Iterator[list[Piece]]:
+    def _row_batches(self, log: Log, indexes: Iterable[bytes]) -> Iterator[list[RowBatch]]:
         size = max(READ_BYTES, self.part_count << 18)
         for index in (cut for content in indexes for cut in TableIndex.from_bytes(content).cut(size)):
-            some = (piece.between(self.after, self.before) for piece in load_pieces((index,), log, self.decoding))
-            pieces = [piece for piece in some if piece is not None]
-            if pieces:
-                yield pieces
+            some = (
+                row_batch.between(self.after, self.before)
+                for row_batch in load_row_batches((index,), log, self.decoding)
+            )
+            row_batches = [row_batch for row_batch in some if row_batch is not None]
+            if row_batches:
+                yield row_batches
 
 
 def _fine(results: Sequence[Result | Failure]) -> list[Result]:

@@ -13,7 +13,7 @@ from binlog_streaming.plan.batch_plan import RowsStep
 
 if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
-    from binlog_streaming.lake.target import Target, Ticket
+    from binlog_streaming.lake.target import CommitId, Target
     from binlog_streaming.plan.batch_plan import Component
 
 
@@ -36,26 +36,26 @@ class BatchPositions:
         """Where a target stands behind a step, as far as it may say so."""
         return self._end if number >= self._last.get(table, number) else None
 
-    def take_back(self, target: Target, ticket: Ticket) -> None:
+    def take_back(self, target: Target, commit_id: CommitId) -> None:
         """Before a commit: let *target* not say any more where it stood, unless the commit says where it stands."""
-        said = (target.properties() or {}).get(GTID_POSITION_KEY)
-        if said and ticket.gtid_position is None and self._end is not None:
-            target.describe(ticket, said={GTID_POSITION_KEY: ""})
+        recorded = (target.properties() or {}).get(GTID_POSITION_KEY)
+        if recorded and commit_id.gtid_position is None and self._end is not None:
+            target.describe(commit_id, recorded={GTID_POSITION_KEY: ""})
 
     def last_step(self, table: TableName) -> int:
         """Number of the last step about a table."""
         return self._last[table]
 
-    def say_end(self, target: Target, ticket: Ticket) -> None:
+    def say_end(self, target: Target, commit_id: CommitId) -> None:
         """Behind all steps: let *target* say where it stands, if its last step committed nothing that does.
 
         Args:
             target: As it is.
-            ticket: Of the last step about its table.
+            commit_id: Of the last step about its table.
         """
         if self._end is None or target.properties() is None:
             return
-        applied = target.applied(ticket)
-        is_within = applied is not None and applied.batch_id == ticket.batch_id and applied.step < ticket.step
+        applied = target.applied(commit_id)
+        is_within = applied is not None and applied.batch_id == commit_id.batch_id and applied.step < commit_id.step
         if is_within or (target.properties() or {}).get(GTID_POSITION_KEY) == "":
-            target.describe(ticket, said={GTID_POSITION_KEY: self._end})
+            target.describe(commit_id, recorded={GTID_POSITION_KEY: self._end})

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.schema.snapshot_marks import TableProved
     from binlog_format.position import Position
-    from binlog_streaming.plan.kept import KeptTable
     from binlog_streaming.plan.memory import SetAside
+    from binlog_streaming.plan.table_selection import SelectedTable
 
     BatchListener = Callable[["BatchProgress"], None]
 
@@ -167,7 +167,7 @@ class ProgressTally:
         )
 
 
-def notes_about(table: KeptTable) -> set[Note]:
+def notes_about(table: SelectedTable) -> set[Note]:
     """What is to be said of a table whatever a batch does to it."""
     if table.is_aside:
         return {Note.KEPT_ASIDE}

@@ -14,14 +14,14 @@ from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.images import ImageKind
 from binlog_format.views.changefeed import CHANGE_FIELDS, change_columns, changefeed_batch
-from binlog_streaming.lake.conforming import conformed
 from binlog_streaming.lake.evolution import common_schema
 from binlog_streaming.lake.row_values import matching_rows, rows_with
-from binlog_streaming.modes.aligned import aligned
+from binlog_streaming.lake.schema_cast import cast_to_schema
+from binlog_streaming.modes.layout_cast import cast_layouts
 from binlog_streaming.modes.mirror import mirror_change
 from binlog_streaming.modes.mode_columns import CASCADED_FROM, SNAPSHOT, mode_schema
 from binlog_streaming.modes.partial.absent_columns import NO_FACTS, WHOLE_IMAGES_HINT
-from binlog_streaming.modes.pieces import Piece, StepImages
+from binlog_streaming.modes.row_batches import RowBatch, StepImages
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.modes.scd2 import current_rows, scd2_change
 from binlog_streaming.modes.whole_rows import whole_row_change
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.lake.change import Change
-    from binlog_streaming.lake.target import Target, Ticket
+    from binlog_streaming.lake.target import CommitId, Target
     from binlog_streaming.settings import TableRule
     from binlog_streaming.tables.log_facts import LogFacts
 
@@ -45,14 +45,14 @@ class DerivedRows:
     Attributes:
         schema: Columns of the rows.
         keys: Names of the key columns.
-        pieces: Images of it, whose places are those of the changes that were carried on.
-        origins: Of each piece the table of these, `database.table`.
+        row_batches: Images of it, whose places are those of the changes that were carried on.
+        origins: Of each row batch the table of these, `database.table`.
         computed: Names of columns that are computed anew, nobody knows to what.
     """
 
     schema: pa.Schema
     keys: tuple[str, ...]
-    pieces: tuple[Piece, ...]
+    row_batches: tuple[RowBatch, ...]
     origins: tuple[str, ...]
     computed: frozenset[str] = frozenset()
 
@@ -63,30 +63,30 @@ class RowsContent:
 
     Attributes:
         source_table: `database.table`.
-        pieces: By their first image; none where foreign keys alone change the table.
+        row_batches: By their first image; none where foreign keys alone change the table.
         decoding: How rows become values.
         rule: What the job says of the table.
         facts: Of columns that images leave out; None: what the layouts say.
-        columns: Of the table, where the step has more pieces than these; None: it has not.
+        columns: Of the table, where the step has more row batches than these; None: it has not.
         derived: What foreign keys do; None: nothing.
-        end: The piece that holds the last change, up to which the step goes; None: it is one of *pieces*.
-        completing: Rows may be missing that the server has; see `KeptTable`.
+        end: The row batch that holds the last change, up to which the step goes; None: it is one of *row_batches*.
+        completing: Rows may be missing that the server has; see `SelectedTable`.
     """
 
     source_table: str
-    pieces: Sequence[Piece]
+    row_batches: Sequence[RowBatch]
     decoding: Decoding
     rule: TableRule
     facts: LogFacts | None = None
     columns: pa.Schema | None = None
     derived: DerivedRows | None = None
-    end: Piece | None = None
+    end: RowBatch | None = None
     completing: bool = False
 
     @cached_property
-    def last(self) -> Piece:
-        """The piece that holds the last change."""
-        return self.end or max(self.pieces, key=Piece.last_change)
+    def last(self) -> RowBatch:
+        """The row batch that holds the last change."""
+        return self.end or max(self.row_batches, key=RowBatch.last_change)
 
     @property
     def last_place(self) -> str:
@@ -96,36 +96,38 @@ class RowsContent:
     @property
     def first_commit_time(self) -> int:
         """Of the first image's group, seconds since 1970 UTC."""
-        pieces = (*self.pieces, *(() if self.derived is None else self.derived.pieces))
-        return min(pieces, key=Piece.start).first_commit_time()
+        row_batches = (*self.row_batches, *(() if self.derived is None else self.derived.row_batches))
+        return min(row_batches, key=RowBatch.start).first_commit_time()
 
     @cached_property
     def images(self) -> tuple[pa.Schema, StepImages]:
         """All images under the same columns, and these."""
-        known = None if self.facts is None else self.facts.of(self.pieces)
+        known = None if self.facts is None else self.facts.of(self.row_batches)
         if self.derived is None:
-            schema, pieces = aligned(self.source_table, self.pieces, self.decoding, self.columns)
-            return schema, StepImages(self.source_table, tuple(pieces), known)
+            schema, row_batches = cast_layouts(self.source_table, self.row_batches, self.decoding, self.columns)
+            return schema, StepImages(self.source_table, tuple(row_batches), known)
         derived = self.derived
-        logged = aligned(self.source_table, self.pieces, self.decoding)[1] if self.pieces else []
+        logged = cast_layouts(self.source_table, self.row_batches, self.decoding)[1] if self.row_batches else []
         known = known or NO_FACTS
         known = replace(known, computed=known.computed | derived.computed)
         # Of one change the logged image comes first.
-        pieces = sorted([*logged, *derived.pieces], key=Piece.start)
-        return derived.schema, StepImages(self.source_table, tuple(pieces), known)
+        row_batches = sorted([*logged, *derived.row_batches], key=RowBatch.start)
+        return derived.schema, StepImages(self.source_table, tuple(row_batches), known)
 
     def keys(self, mode: Mode) -> tuple[str, ...]:
         """Key columns of a target; empty for a changelog, and where the whole row is the key.
 
         Raises:
-            SchemaError: `SCHEMA_CHANGED`: pieces differ in them; `NO_PRIMARY_KEY`: the mode needs one.
+            SchemaError: `SCHEMA_CHANGED`: row batches differ in them; `NO_PRIMARY_KEY`: the mode needs one.
         """
         if mode is Mode.CHANGELOG:
             return ()
         spelled = {name.casefold(): name for name in self.images[0].names}
         if self.derived is not None:
             return tuple(spelled[key.casefold()] for key in self.derived.keys)
-        keys = [tuple(spelled[key.casefold()] for key in self._keys_of(piece, mode)) for piece in self.pieces]
+        keys = [
+            tuple(spelled[key.casefold()] for key in self._keys_of(row_batch, mode)) for row_batch in self.row_batches
+        ]
         for other in keys[1:]:
             if other != keys[0]:
                 raise SchemaError(
@@ -136,55 +138,55 @@ class RowsContent:
                 )
         return keys[0]
 
-    def _keys_of(self, piece: Piece, mode: Mode) -> tuple[str, ...]:
+    def _keys_of(self, row_batch: RowBatch, mode: Mode) -> tuple[str, ...]:
         needs_key = mode is Mode.SCD2 or self.rule.deletes is Deletes.MARK or self.rule.keys
-        if not needs_key and not piece.layout.primary_key:
+        if not needs_key and not row_batch.layout.primary_key:
             return ()
-        return tuple(str(piece.layout.columns[key].name) for key in key_columns(piece.layout, self.rule.keys))
+        return tuple(str(row_batch.layout.columns[key].name) for key in key_columns(row_batch.layout, self.rule.keys))
 
 
-def bare_layout(name: TableName, piece: Piece) -> TableLayout:
-    """A table of which no rows are in the log, where a layout has to be; *piece* is of the same log."""
-    return TableLayout(name.database, name.table, (), (), "", b"", piece.layout.vendor)
+def bare_layout(name: TableName, row_batch: RowBatch) -> TableLayout:
+    """A table of which no rows are in the log, where a layout has to be; *row_batch* is of the same log."""
+    return TableLayout(name.database, name.table, (), (), "", b"", row_batch.layout.vendor)
 
 
 def target_schema(content: RowsContent, mode: Mode) -> pa.Schema:
     """Columns that the rows have in a target."""
     if mode is Mode.CHANGELOG:
-        schemas = [arrow_schema(piece.layout, content.decoding) for piece in content.pieces]
+        schemas = [arrow_schema(row_batch.layout, content.decoding) for row_batch in content.row_batches]
         schemas = schemas or ([] if content.derived is None else [content.derived.schema])
         common = common_schema(schemas, content.source_table)
-        has_existing = any(piece.snapshot for piece in content.pieces)
+        has_existing = any(row_batch.snapshot for row_batch in content.row_batches)
         return mode_schema(mode, common, on_cascade=content.rule.foreign_keys, has_existing=has_existing)
     return mode_schema(mode, content.images[0], content.rule.deletes)
 
 
-def changelog_batch(piece: Piece) -> pa.RecordBatch:
+def changelog_batch(row_batch: RowBatch) -> pa.RecordBatch:
     """One row for each image; existing rows that a snapshot put into the log name it."""
-    batch = changefeed_batch(piece.images, piece.events, piece.groups, piece.gtid_sources)
-    return batch.append_column(SNAPSHOT, pa.repeat(piece.snapshot, batch.num_rows)) if piece.snapshot else batch
+    batch = changefeed_batch(row_batch.images, row_batch.events, row_batch.groups, row_batch.gtid_sources)
+    return batch.append_column(SNAPSHOT, pa.repeat(row_batch.snapshot, batch.num_rows)) if row_batch.snapshot else batch
 
 
-def prepared_rows(content: RowsContent, ticket: Ticket) -> PreparedRows:
+def prepared_rows(content: RowsContent, commit_id: CommitId) -> PreparedRows:
     """Work out what becomes of the rows, as far as that can be without their target.
 
     Raises:
         BinlogError: What is wrong with the rows.
     """
-    schema = target_schema(content, ticket.mode)
-    if ticket.mode is Mode.CHANGELOG:
+    schema = target_schema(content, commit_id.mode)
+    if commit_id.mode is Mode.CHANGELOG:
         return _ChangelogRows(content, schema)
     columns, images = content.images
-    if not ticket.keys:
+    if not commit_id.keys:
         return _WholeRows(images, columns)
-    keyed = KeyedImages(images, columns, ticket.keys, ticket.mode, content.rule, content.completing)
+    keyed = KeyedImages(images, columns, commit_id.keys, commit_id.mode, content.rule, content.completing)
     return keyed if keyed.asks_target else _ChangedRows(keyed.change())
 
 
 class PreparedRows(Protocol):
     """Rows that only have to be written."""
 
-    def bring_into(self, target: Target, ticket: Ticket) -> int:
+    def bring_into(self, target: Target, commit_id: CommitId) -> int:
         """Write them in one commit, or in none where nothing changes; rows and keys brought to the target."""
 
 
@@ -193,27 +195,30 @@ class _ChangelogRows:
     content: RowsContent
     schema: pa.Schema
 
-    def bring_into(self, target: Target, ticket: Ticket) -> int:
+    def bring_into(self, target: Target, commit_id: CommitId) -> int:
         derived = self.content.derived
-        rows = (conformed(batch, self.schema) for batch in self._batches())
-        target.append(pa.RecordBatchReader.from_batches(self.schema, rows), ticket)
+        rows = (cast_to_schema(batch, self.schema) for batch in self._batches())
+        target.append(pa.RecordBatchReader.from_batches(self.schema, rows), commit_id)
         return sum(
-            len(piece.images.table) for piece in (*self.content.pieces, *(() if derived is None else derived.pieces))
+            len(row_batch.images.table)
+            for row_batch in (*self.content.row_batches, *(() if derived is None else derived.row_batches))
         )
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        for piece in self.content.pieces:
-            yield changelog_batch(piece)
+        for row_batch in self.content.row_batches:
+            yield changelog_batch(row_batch)
         if self.content.derived is None:
             return
         schema = pa.schema([*self.content.derived.schema, *CHANGE_FIELDS, CASCADED_FROM])
-        for piece, origin in zip(self.content.derived.pieces, self.content.derived.origins, strict=True):
-            count = len(piece.images.table)
+        for row_batch, origin in zip(self.content.derived.row_batches, self.content.derived.origins, strict=True):
+            count = len(row_batch.images.table)
             numbers, present = np.arange(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
             columns = [
-                piece.images.column_of(index, numbers, present) for index in range(len(self.content.derived.schema))
+                row_batch.images.column_of(index, numbers, present) for index in range(len(self.content.derived.schema))
             ]
-            columns += change_columns(piece.images.table, piece.events, piece.groups, piece.gtid_sources)
+            columns += change_columns(
+                row_batch.images.table, row_batch.events, row_batch.groups, row_batch.gtid_sources
+            )
             yield pa.RecordBatch.from_arrays([*columns, pa.repeat(origin, count)], schema=schema)
 
 
@@ -221,8 +226,8 @@ class _ChangelogRows:
 class _ChangedRows:
     change: Change
 
-    def bring_into(self, target: Target, ticket: Ticket) -> int:
-        return target.merge(self.change, ticket)
+    def bring_into(self, target: Target, commit_id: CommitId) -> int:
+        return target.merge(self.change, commit_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +240,7 @@ class KeyedImages:
         keys: Names of the key columns.
         mode: `MIRROR` or `SCD2`.
         rule: What the job says of the table.
-        completing: Rows may be missing that the server has; see `KeptTable`.
+        completing: Rows may be missing that the server has; see `SelectedTable`.
     """
 
     images: StepImages
@@ -269,9 +274,9 @@ class KeyedImages:
             self.images, self.columns, keys, deletes=rule.deletes, unknown=rule.unknown_values, there=there
         )
 
-    def bring_into(self, target: Target, ticket: Ticket) -> int:
+    def bring_into(self, target: Target, commit_id: CommitId) -> int:
         """See `PreparedRows`."""
-        return target.merge(self.change(target), ticket)
+        return target.merge(self.change(target), commit_id)
 
     def _rows_there(self, target: Target, keys: pa.Table) -> pa.Table:
         found = rows_with(target.read(), keys)
@@ -291,11 +296,11 @@ class _WholeRows:
     images: StepImages
     schema: pa.Schema
 
-    def bring_into(self, target: Target, ticket: Ticket) -> int:
+    def bring_into(self, target: Target, commit_id: CommitId) -> int:
         count = len(self.images)
         if (self.images.kinds == ImageKind.INSERT).all() and not self.images.has_absent:
             arrays = [self.images.values(index, column.type) for index, column in enumerate(self.schema)]
-            target.append(pa.Table.from_arrays(arrays, schema=self.schema).to_reader(), ticket)
+            target.append(pa.Table.from_arrays(arrays, schema=self.schema).to_reader(), commit_id)
             return count
-        target.replace(whole_row_change(target.read(), self.images, self.schema), ticket)
+        target.replace(whole_row_change(target.read(), self.images, self.schema), commit_id)
         return count

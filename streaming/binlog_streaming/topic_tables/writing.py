@@ -16,13 +16,13 @@ from binlog_connector.schema.table_changes import TableTruncated
 from binlog_format.errors import SchemaError
 from binlog_format.position import Position
 from binlog_streaming.plan.batch_plan import ROWS_STEP, STEPS_PER_CHANGE, ChangeStep, Component, RowsStep
-from binlog_streaming.plan.kept import KeptTable, KeptTables
+from binlog_streaming.plan.table_selection import SelectedTable, TableSelection
 from binlog_streaming.settings import Mode, UnknownValues
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun
-from binlog_streaming.tables.missing import check_folders
-from binlog_streaming.tables.part_pieces import ReceivedPart
-from binlog_streaming.topic_tables.pieces import received_piece
+from binlog_streaming.tables.part_row_batches import ReceivedPart
+from binlog_streaming.tables.target_checks import check_folders
+from binlog_streaming.topic_tables.row_batches import received_row_batch
 from binlog_streaming.topic_tables.state import TableState
 
 if TYPE_CHECKING:
@@ -62,17 +62,17 @@ def write_batch(job: TopicTablesJob, state: JobState, batch: TopicBatch) -> Writ
     Raises:
         BinlogError: What one failing table says. Others may have been written; written again they do not change.
     """
-    kept = KeptTables(job.tables)
+    selection = TableSelection(job.tables)
     known = {TableName(one.database, one.table): one for one in state.tables}
     changes: dict[TableName, list[ReceivedChanges]] = defaultdict(list)
     for one in batch.changes:
         name = TableName(one.layout.database, one.layout.table)
-        if kept.rule(name) is not None:
+        if selection.rule(name) is not None:
             changes[name].append(one)
-    components = [_rows_component(name, kept, some, known.get(name)) for name, some in sorted(changes.items())]
+    components = [_rows_component(name, selection, some, known.get(name)) for name, some in sorted(changes.items())]
     truncates = {one.table: one for some in batch.truncates.values() for one in some}
     components += [
-        _truncate_component(name, kept, one, known[name]) for name, one in truncates.items() if name in known
+        _truncate_component(name, selection, one, known[name]) for name, one in truncates.items() if name in known
     ]
     if not components:
         return WrittenBatch((), state.tables)
@@ -83,13 +83,13 @@ def write_batch(job: TopicTablesJob, state: JobState, batch: TopicBatch) -> Writ
     with ThreadPoolExecutor(THREADS) as pool:
         results = list(pool.map(lambda component: apply_component(run, component, None), components))
     progress = tuple(table for tables in results for table in tables)
-    return WrittenBatch(progress, _tables(known, kept, changes))
+    return WrittenBatch(progress, _tables(known, selection, changes))
 
 
 def _rows_component(
-    name: TableName, kept: KeptTables, changes: Sequence[ReceivedChanges], known: TableState | None
+    name: TableName, selection: TableSelection, changes: Sequence[ReceivedChanges], known: TableState | None
 ) -> Component:
-    table = _kept(name, kept, known)
+    table = _kept(name, selection, known)
     for one in changes:
         _check_keys(name, table.rule, one)
         _check_columns(name, table.rule, one, known or _table_state(name, table.rule, changes[:1], None))
@@ -97,7 +97,7 @@ def _rows_component(
     return Component({name: table}, (RowsStep(ROWS_STEP, name, parts),))
 
 
-def _truncate_component(name: TableName, kept: KeptTables, truncate: Truncate, known: TableState) -> Component:
+def _truncate_component(name: TableName, selection: TableSelection, truncate: Truncate, known: TableState) -> Component:
     statement = DdlStatement(
         Position(*truncate.place[:3]),
         truncate.place[3],
@@ -107,13 +107,13 @@ def _truncate_component(name: TableName, kept: KeptTables, truncate: Truncate, k
         gtid=truncate.gtid,
     )
     step = ChangeStep(STEPS_PER_CHANGE, TableTruncated(name), statement, (name,))
-    return Component({name: _kept(name, kept, known)}, (step,))
+    return Component({name: _kept(name, selection, known)}, (step,))
 
 
-def _kept(name: TableName, kept: KeptTables, known: TableState | None) -> KeptTable:
-    rule = kept.rule(name)
+def _kept(name: TableName, selection: TableSelection, known: TableState | None) -> SelectedTable:
+    rule = selection.rule(name)
     assert rule is not None, "only tables that a rule selects are written"
-    return KeptTable(name, rule, known=frozenset() if known is None else frozenset(known.modes))
+    return SelectedTable(name, rule, known=frozenset() if known is None else frozenset(known.modes))
 
 
 def _part(changes: ReceivedChanges) -> ReceivedPart:
@@ -127,7 +127,7 @@ def _part(changes: ReceivedChanges) -> ReceivedPart:
         updates=updates,
         deletes=deletes,
         size=changes.before.nbytes + changes.after.nbytes,
-        pieces=(received_piece(changes),),
+        row_batches=(received_row_batch(changes),),
     )
 
 
@@ -162,11 +162,13 @@ def _columns(changes: ReceivedChanges) -> tuple[str, ...]:
 
 
 def _tables(
-    known: Mapping[TableName, TableState], kept: KeptTables, changes: Mapping[TableName, Sequence[ReceivedChanges]]
+    known: Mapping[TableName, TableState],
+    selection: TableSelection,
+    changes: Mapping[TableName, Sequence[ReceivedChanges]],
 ) -> tuple[TableState, ...]:
     after = dict(known)
     for name, some in changes.items():
-        rule = kept.rule(name)
+        rule = selection.rule(name)
         assert rule is not None, "only tables that a rule selects are written"
         after[name] = _table_state(name, rule, some, known.get(name))
     return tuple(after[name] for name in sorted(after))

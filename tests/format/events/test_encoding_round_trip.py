@@ -22,8 +22,8 @@ from binlog_format.position import Position
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.rows.table_events import TableMaps
-from binlog_streaming.demo.proof.truth import arrow_schema as expected_schema
-from binlog_streaming.demo.proof.truth import to_arrow
+from binlog_streaming.demo.proof.expected_rows import arrow_schema as expected_schema
+from binlog_streaming.demo.proof.expected_rows import to_arrow
 from tests.chance import examples
 
 if TYPE_CHECKING:

@@ -111,7 +111,7 @@ def test_a_log_is_published_without_a_job_file(kafka_broker: KafkaBroker, record
     assert (done.returncode, done.stderr) == (0, "")
     told = re.search(r"^job file: (\S+/job.toml)$", done.stdout, re.MULTILINE)
     assert told is not None
-    (truth,) = (one for one in recording.truths if one.name == "shop.orders")
+    (truth,) = (one for one in recording.expected_tables if one.name == "shop.orders")
     published = len(list(read_topic(kafka_broker.servers, f"{prefix}.shop.orders")))
     assert published == changes_in(truth) > 0
     with Topics(Connection(kafka_broker.servers)) as topics:

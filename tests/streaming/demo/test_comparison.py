@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from binlog_streaming.demo.proof.comparison import Comparison, compare_changelog, compare_mirror, compare_versions
-from binlog_streaming.demo.proof.truth import TableTruth
+from binlog_streaming.demo.proof.expected_rows import ExpectedTable
 
 SCHEMA = pa.schema([("a", pa.int32()), ("b", pa.int32()), ("name", pa.string()), ("money", pa.decimal128(12, 2))])
 ROWS = pa.table(
@@ -23,7 +23,7 @@ ROWS = pa.table(
 
 
 def mirror_of(rows: pa.Table | None) -> Comparison:
-    return compare_mirror(TableTruth("d.t", ("a", "b"), ROWS), rows)
+    return compare_mirror(ExpectedTable("d.t", ("a", "b"), ROWS), rows)
 
 
 def told(comparison: Comparison) -> list[tuple[str, str | None, str, str]]:
@@ -81,7 +81,7 @@ def test_mirror_tells_values_also_beside_missing_rows() -> None:
 def test_differences_are_all_counted_but_not_all_told() -> None:
     rows = pa.table({"a": pa.array(range(500), pa.int32()), "v": pa.array([0] * 500, pa.int64())})
     wrong = rows.set_column(1, "v", pa.array([1] * 500, pa.int64()))
-    comparison = compare_mirror(TableTruth("d.t", ("a",), rows), wrong)
+    comparison = compare_mirror(ExpectedTable("d.t", ("a",), rows), wrong)
     assert comparison.difference_count == 500
     assert 0 < len(comparison.differences) < 100
 
@@ -120,7 +120,7 @@ def changelog_of(changes: pa.Table, *, known: pa.Table | None = CHANGES) -> Comp
     for name, values in ORDER.items():
         changes = changes.append_column(name, values.take(pa.array(range(changes.num_rows))))
     # In files, rows stand in any order.
-    return compare_changelog(TableTruth("d.t", ("a",), FINAL, known), reversed_rows(changes))
+    return compare_changelog(ExpectedTable("d.t", ("a",), FINAL, known), reversed_rows(changes))
 
 
 def test_changelog_in_any_physical_order_is_equal() -> None:
@@ -168,9 +168,9 @@ def test_changelog_played_through_knows_what_rows_got_and_are_called_since() -> 
     for name, values in ORDER.items():
         images = images.append_column(name, values.take(pa.array([0, 2, 4])))
     final = pa.table({"a": pa.array([1, 2, 3], pa.int32()), "new": ["x", None, "z"], "points": [100, 100, 7]})
-    truth = TableTruth("d.t", ("a",), final, added={"points": 100}, renamed={"old": "new"})
+    truth = ExpectedTable("d.t", ("a",), final, added={"points": 100}, renamed={"old": "new"})
     assert compare_changelog(truth, images).is_equal
-    assert not compare_changelog(TableTruth("d.t", ("a",), final, renamed={"old": "new"}), images).is_equal
+    assert not compare_changelog(ExpectedTable("d.t", ("a",), final, renamed={"old": "new"}), images).is_equal
 
 
 # --- scd2 ---------------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def versions_of(
     versions: pa.Table, *, known: pa.Table | None = VERSIONS, now: pa.Table = NOW, position: pa.Array = POSITION
 ) -> Comparison:
     target = reversed_rows(versions.append_column("_position", position.slice(0, versions.num_rows)))
-    return compare_versions(TableTruth("d.t", ("a",), now, versions=known), target)
+    return compare_versions(ExpectedTable("d.t", ("a",), now, versions=known), target)
 
 
 def with_column(name: str, values: list[object]) -> pa.Table:

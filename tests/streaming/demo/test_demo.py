@@ -21,7 +21,7 @@ from binlog_streaming.demo.alterations import ALTERATIONS
 from binlog_streaming.demo.failures import DemoError
 from binlog_streaming.demo.processes import ReportingProcess
 from binlog_streaming.demo.proof.comparison import Comparison, Difference
-from binlog_streaming.demo.proof.truth import load
+from binlog_streaming.demo.proof.expected_rows import load
 from binlog_streaming.demo.run import DemoOptions, Source, compare_all, demo_job, look_at, prepare_directory, run_demo
 from binlog_streaming.demo.servers.lake_servers import LakeServers
 from binlog_streaming.demo.state import Mark, MarkKind, Snapshot
@@ -92,14 +92,14 @@ def test_demo_ends_well_and_a_damaged_table_does_not(tmp_path: Path, sink: str, 
 
     if (sink, store) != ("delta", "folder"):
         return
-    truths = load(directory / "truth")
-    (customers,) = (truth for truth in truths if truth.name == "shop.customers")
+    expected_tables = load(directory / "truth")
+    (customers,) = (truth for truth in expected_tables if truth.name == "shop.customers")
     changed, removed = customers.rows.column("id").to_pylist()[:2]
     for mode in ("mirror", "scd2"):
         target = DeltaTable(str(directory / "tables" / mode / "shop" / "customers"))
         target.update(updates={"country": "'XX'"}, predicate=f"id = {changed}")
         target.delete(f"id = {removed}")
-    comparisons = {(one.table, one.mode): one for one in compare_all(demo_job(directory)[0], truths)}
+    comparisons = {(one.table, one.mode): one for one in compare_all(demo_job(directory)[0], expected_tables)}
     for mode in ("mirror", "scd2"):
         damaged = comparisons.pop(("shop.customers", mode))
         told = {(one.key.partition(",")[0], one.column) for one in damaged.differences}
@@ -200,7 +200,7 @@ def test_picture_stays_when_all_else_is_removed(tmp_path: Path) -> None:
 
 def test_writer_process_waits_and_then_writes_the_workload(tmp_path: Path) -> None:
     reports: list[WriterReport] = []
-    paths = ["--directory", str(tmp_path / "log"), "--truth", str(tmp_path / "truth")]
+    paths = ["--directory", str(tmp_path / "log"), "--expected", str(tmp_path / "truth")]
     with ReportingProcess(
         "binlog_streaming.demo.live_writer",
         [*paths, "--rows", "1000", "--seconds", "0.1", "--wait", "--alter"],
@@ -214,9 +214,9 @@ def test_writer_process_waits_and_then_writes_the_workload(tmp_path: Path) -> No
     assert reports[-1].is_done
     assert sum(reports[-1].changes.values()) >= 1000
     assert [one.statement for one in reports[-1].alterations] == [one.statement for one in ALTERATIONS]
-    truths = {truth.name: truth for truth in load(tmp_path / "truth")}
-    assert set(truths) == {"shop.customers", "shop.orders", "shop.order_lines", "shop.events"}
-    for truth in truths.values():
+    expected_tables = {truth.name: truth for truth in load(tmp_path / "truth")}
+    assert set(expected_tables) == {"shop.customers", "shop.orders", "shop.order_lines", "shop.events"}
+    for truth in expected_tables.values():
         assert truth.changes is not None
         assert truth.versions is not None
         assert truth.versions.num_rows > truth.rows.num_rows

@@ -17,13 +17,13 @@ from tests.format.structured.plain_reader import events
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.demo.proof.truth import TableTruth
+    from binlog_streaming.demo.proof.expected_rows import ExpectedTable
 
 Row = dict[str, object]
 
 
 @pytest.fixture(scope="module")
-def logged(tmp_path_factory: pytest.TempPathFactory) -> tuple[TableTruth, list[Row]]:
+def logged(tmp_path_factory: pytest.TempPathFactory) -> tuple[ExpectedTable, list[Row]]:
     """What the load says it has logged, and what a plain reader finds."""
     directory = tmp_path_factory.mktemp("log")
     session = Session()
@@ -35,7 +35,7 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> tuple[TableTruth, list[R
     assert reports[-1].files > 3
     renamed = [f"{LOG_NAME}.{number}" for number in range(reports[-1].files - 1, 0, -1)]
     files = [directory / name for name in (*renamed, LOG_NAME)]
-    return load.truth(), [row for number, file in enumerate(files) for row in rows_of(file, number)]
+    return load.expected_table(), [row for number, file in enumerate(files) for row in rows_of(file, number)]
 
 
 def rows_of(file: Path, file_no: int) -> list[Row]:
@@ -67,14 +67,14 @@ def message_of(format: str, args: list[object]) -> str:
     return format.replace("\0", "{")
 
 
-def test_log_holds_what_was_logged(logged: tuple[TableTruth, list[Row]]) -> None:
+def test_log_holds_what_was_logged(logged: tuple[ExpectedTable, list[Row]]) -> None:
     truth, rows = logged
     comparison = compare_events(truth, pa.Table.from_pylist(rows))
     assert comparison.differences == ()
     assert (comparison.is_equal, comparison.expected, comparison.got) == (True, 3000, 3000)
 
 
-def test_lost_doubled_changed_and_swapped_events_are_found(logged: tuple[TableTruth, list[Row]]) -> None:
+def test_lost_doubled_changed_and_swapped_events_are_found(logged: tuple[ExpectedTable, list[Row]]) -> None:
     truth, rows = logged
     swapped = [dict(row) for row in rows]
     first = next(row for row in swapped if row["writer"] == "till 1")

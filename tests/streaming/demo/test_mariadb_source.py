@@ -35,8 +35,8 @@ class StateThatTells(DemoState):
         super().__init__()
         self.written = threading.Event()
 
-    def writer_said(self, report: WriterReport) -> None:
-        super().writer_said(report)
+    def writer_reported(self, report: WriterReport) -> None:
+        super().writer_reported(report)
         if report.is_done:
             self.written.set()
 
@@ -52,12 +52,12 @@ def test_repacked_log_of_a_server_under_load_leads_to_what_select_gives(tmp_path
         source.go_on()
         assert state.written.wait(PATIENCE_S)
         source.check()
-        truths = source.truths()
+        expected_tables = source.expected_tables()
     now = state.snapshot()
     assert now.total_in_log > before + 500
     assert [mark.text for mark in state.marks()] == [alteration.statement for alteration in ALTERATIONS]
     changes = 0
-    for truth in truths:
+    for truth in expected_tables:
         images = images_in(tmp_path / "log", truth.name)
         counted = sum(kind.as_py() != "update_preimage" for kind in images.column("_change_type"))
         assert counted == now.in_log[truth.name]
@@ -66,7 +66,7 @@ def test_repacked_log_of_a_server_under_load_leads_to_what_select_gives(tmp_path
         assert comparison.is_equal, comparison
         assert comparison.got > 0
     assert changes == now.total_in_log
-    customers = next(truth for truth in truths if truth.name == "shop.customers")
+    customers = next(truth for truth in expected_tables if truth.name == "shop.customers")
     points = images_in(tmp_path / "log", customers.name).column("points")
     assert 0 < points.null_count < len(points), "there are changes from before and from behind"
 
@@ -87,7 +87,7 @@ def test_tables_older_than_their_log_are_completed_and_proved(tmp_path: Path, mo
         assert state.written.wait(PATIENCE_S)
         source.check()
         run(job)
-        assert all(one.is_equal for one in compare_all(job, source.truths()))
+        assert all(one.is_equal for one in compare_all(job, source.expected_tables()))
         assert source.prove(view), output.getvalue()
         rows = held(job, "mirror.shop.customers")
         overwrite(job, "mirror.shop.customers", rows.slice(1))

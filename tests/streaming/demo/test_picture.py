@@ -28,12 +28,12 @@ def whole_run() -> DemoState:
     ]
     for number in range(1, 9):
         changes = {"d.a": 1000 * number}
-        state.writer_said(WriterReport(changes=changes, last_gtid="0-1-1", alterations=tuple(alterations)))
+        state.writer_reported(WriterReport(changes=changes, last_gtid="0-1-1", alterations=tuple(alterations)))
         finished_at = start + 1.5 * number
         if number == 6:
             state.was_killed(6, "kill -9")
             state.was_restarted("up again")
-        state.job_said(
+        state.job_reported(
             JobReport(
                 event="batch", batch_id=number, changes=1000, seconds=1.0, lag_seconds=1.2, finished_at=finished_at
             )

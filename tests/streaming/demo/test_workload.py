@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from binlog_streaming.demo.actions import Action
-    from binlog_streaming.demo.proof.truth import TableTruth
+    from binlog_streaming.demo.proof.expected_rows import ExpectedTable
 
     Row = tuple[object, ...]
 
@@ -41,7 +41,7 @@ class Recording:
     directory: Path
     workload: Workload
     actions: list[Action]
-    truths: list[TableTruth]
+    expected_tables: list[ExpectedTable]
 
 
 def recorded(workload: Workload, directory: Path) -> Recording:
@@ -52,7 +52,7 @@ def recorded(workload: Workload, directory: Path) -> Recording:
         for action in workload.actions():
             recorder.record(action)
             actions.append(action)
-    return Recording(directory, workload, actions, workload.truths(recorder.committed_at))
+    return Recording(directory, workload, actions, workload.expected_tables(recorder.committed_at))
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     return recorded(workload, tmp_path_factory.mktemp("log"))
 
 
-def played(images: pa.Table, truth: TableTruth) -> tuple[dict[Row, Row], list[tuple[Row, object, object]]]:
+def played(images: pa.Table, truth: ExpectedTable) -> tuple[dict[Row, Row], list[tuple[Row, object, object]]]:
     """The rows that images leave, and all versions on the way; done by hand, row by row, with the alterations."""
     assert truth.versions is not None
     rows: dict[Row, Row] = {}
@@ -90,14 +90,14 @@ def played(images: pa.Table, truth: TableTruth) -> tuple[dict[Row, Row], list[tu
 
 def test_truth_is_what_the_log_says(log: Recording) -> None:
     """Every row image of every table in commit order, with its GTID, under the columns of its time."""
-    for truth in log.truths:
+    for truth in log.expected_tables:
         assert truth.changes is not None
         images = images_in(log.directory, truth.name).select(truth.changes.column_names)
         assert images.equals(truth.changes), truth.name
 
 
 def test_rows_and_versions_are_what_a_replay_of_the_log_gives(log: Recording) -> None:
-    for truth in log.truths:
+    for truth in log.expected_tables:
         rows, versions = played(images_in(log.directory, truth.name), truth)
         expected = [tuple(row.values()) for row in truth.rows.to_pylist()]
         assert sorted(rows.values(), key=repr) == sorted(expected, key=repr), truth.name
@@ -125,7 +125,7 @@ def test_tables_are_altered_under_load(log: Recording) -> None:
             assert not any(table in tables for tables in open_tables.values())
             crossed += len(open_tables)
     assert crossed, "transactions that are open while another table is altered"
-    customers, orders, lines, _ = log.truths
+    customers, orders, lines, _ = log.expected_tables
     assert customers.changes is not None
     assert 0 < customers.changes["points"].null_count < customers.changes.num_rows
     assert set(customers.rows["channel"].to_pylist()) > {"café"}
@@ -138,7 +138,7 @@ def test_tables_are_altered_under_load(log: Recording) -> None:
 
 def test_without_alterations_tables_stay_as_they_are(tmp_path: Path) -> None:
     recording = recorded(Workload(1000), tmp_path)
-    assert [truth.rows.column_names for truth in recording.truths] == [
+    assert [truth.rows.column_names for truth in recording.expected_tables] == [
         [column.name for column in spec.columns] for spec in TABLES
     ]
     assert not any(isinstance(action, Ddl) and action.brief for action in recording.actions)

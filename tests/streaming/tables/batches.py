@@ -11,9 +11,9 @@ from binlog_connector.schema.statement_rows import find_statement_rows
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.views.tables import TablesView
-from binlog_streaming.plan.kept import KeptTables
 from binlog_streaming.plan.memory import JobMemory
 from binlog_streaming.plan.plan import plan_batch
+from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import Mode, Sink, TableRule
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun
@@ -66,7 +66,7 @@ def plan(
     for low, high in _cut(log, batch, partitions):
         for found in view.batches(log.committed_blocks(low, high)):
             rows[:0] = found.to_pylist()
-    return plan_batch(rows, decoding, KeptTables(rules), JobMemory(written=written))
+    return plan_batch(rows, decoding, TableSelection(rules), JobMemory(written=written))
 
 
 def run(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from binlog_streaming.demo.proof.truth import TableTruth
+    from binlog_streaming.demo.proof.expected_rows import ExpectedTable
     from binlog_streaming.settings import PublishJob
     from tests.faults.kafka_broker import KafkaBroker
 
@@ -83,7 +83,7 @@ def target(job: TopicTablesJob, mode: str, table: str) -> pa.Table:
 
 def assert_tables_hold(job: TopicTablesJob, recording: Recording) -> None:
     """The mirrors are the workload's tables, and each change is in the changelogs once."""
-    for truth in recording.truths:
+    for truth in recording.expected_tables:
         comparison = compare_mirror(with_micros(truth), target(job, "mirror", truth.name))
         assert comparison.is_equal, comparison
         assert comparison.expected > 0
@@ -94,7 +94,7 @@ def assert_tables_hold(job: TopicTablesJob, recording: Recording) -> None:
         assert len(places.group_by(places.column_names).aggregate([])) == len(places)
 
 
-def with_micros(truth: TableTruth) -> TableTruth:
+def with_micros(truth: ExpectedTable) -> ExpectedTable:
     """A TIME is a number of microseconds: a message does not tell how many digits the column has."""
     rows = truth.rows
     for index, name in enumerate(rows.column_names):
@@ -154,8 +154,8 @@ def test_a_publisher_that_sends_again_doubles_nothing(
         sink=msgspec.structs.replace(job.sink, offsets_topic="{prefix}.again"),
     )
     publish(again)
-    topic = f"{job.sink.topic_prefix}.{recording.truths[0].name}"
-    assert sum(map(len, consumed(kafka_broker, topic).values())) > len(recording.truths[0].rows)
+    topic = f"{job.sink.topic_prefix}.{recording.expected_tables[0].name}"
+    assert sum(map(len, consumed(kafka_broker, topic).values())) > len(recording.expected_tables[0].rows)
     bring_back(back)
     assert_tables_hold(back, recording)
     whole = back_job(tmp_path / "whole", kafka_broker.servers, job.sink.topic_prefix)

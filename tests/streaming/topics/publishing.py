@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.demo.actions import Action
     from binlog_streaming.demo.alterations import Alteration
-    from binlog_streaming.demo.proof.truth import TableTruth
+    from binlog_streaming.demo.proof.expected_rows import ExpectedTable
     from binlog_streaming.demo.servers.kafka_broker import KafkaBroker
 
 STEP_SIZE = 64 << 10
@@ -39,11 +39,11 @@ class Recording:
 
     Attributes:
         directory: Of the log.
-        truths: What its tables hold in the end.
+        expected_tables: What its tables hold in the end.
     """
 
     directory: Path
-    truths: Sequence[TableTruth]
+    expected_tables: Sequence[ExpectedTable]
 
 
 class LogWriting:
@@ -75,7 +75,7 @@ class LogWriting:
 
     def recording(self) -> Recording:
         """What is in the log, when all has been written."""
-        return Recording(self.directory, self._workload.truths(self._recorder.committed_at))
+        return Recording(self.directory, self._workload.expected_tables(self._recorder.committed_at))
 
 
 def recorded(directory: Path, changes: int, *, alterations: Sequence[Alteration] = ALTERATIONS) -> Recording:
@@ -121,14 +121,14 @@ def assert_topics_hold(
 ) -> None:
     """The topics give exactly the workload's tables: each change is there once, in the order of the log."""
     servers, prefix = job.sink.bootstrap_servers, job.sink.topic_prefix
-    for comparison in compare_topics(servers, prefix, recording.truths, decode):
+    for comparison in compare_topics(servers, prefix, recording.expected_tables, decode):
         assert comparison.is_equal, comparison
         assert comparison.expected > 0
-    for truth in recording.truths:
+    for truth in recording.expected_tables:
         assert len(list(read_topic(servers, f"{prefix}.{truth.name}", decode))) == changes_in(truth)
 
 
-def changes_in(truth: TableTruth) -> int:
+def changes_in(truth: ExpectedTable) -> int:
     """Messages that its changes give, without tombstones: a changed key gives two, a row image each."""
     assert truth.changes is not None
     rows = truth.changes.select([*truth.key, "_change_type"]).to_pylist()

@@ -35,7 +35,7 @@ def adopt(
     """
     from binlog_format.gtids.gtid_set import parse_gtids
     from binlog_streaming.jobs.mirror import job_at
-    from binlog_streaming.snapshot.reading.adoption import adopt as take_over
+    from binlog_streaming.snapshot.reading.adoption import adopt as adopt_tables
     from binlog_streaming.snapshot.reading.adoption import plan_adoption
 
     settings = job_at(job)
@@ -45,5 +45,5 @@ def adopt(
     console.print(f"target   {adoption.uri}: {adoption.row_count:,} rows, key: {keys}", soft_wrap=True, markup=False)
     console.print(f"at       {adoption.offset.gtid} ({adoption.offset.position})", soft_wrap=True, markup=False)
     if yes or is_confirmed("makes the target the job's"):
-        take_over(settings, adoption)
+        adopt_tables(settings, adoption)
         console.print(f"{table} is complete, and the job goes on with it", markup=False)

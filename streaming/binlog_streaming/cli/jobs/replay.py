@@ -105,8 +105,8 @@ def _say_plan(replay: Replay, output: Output) -> None:
     record = replay.record
     alone = [f"{database}.{table}" for database, table in record.left_alone]
     if output is Output.JSONL:
-        said = {"from": record.first, "to": record.last, "resumed": replay.is_resumed, "left_alone": alone}
-        write_json_lines([{"event": "replay", "tables": len(record.tables), **said}])
+        fields = {"from": record.first, "to": record.last, "resumed": replay.is_resumed, "left_alone": alone}
+        write_json_lines([{"event": "replay", "tables": len(record.tables), **fields}])
         return
     again = ", begun before" if replay.is_resumed else ""
     typer.echo(f"replay from {record.first or 'the start'} to {record.last or 'the end'}{again}")
@@ -117,8 +117,8 @@ def _say_plan(replay: Replay, output: Output) -> None:
 def _say_end(replay: Replay, count: int, output: Output) -> None:
     record = replay.record
     if output is Output.JSONL:
-        said = {"gtid_position": record.last, "handed_over": record.hand_over}
-        write_json_lines([{"event": "replayed", "targets": count, **said}])
+        fields = {"gtid_position": record.last, "handed_over": record.hand_over}
+        write_json_lines([{"event": "replayed", "targets": count, **fields}])
         return
     typer.echo(f"{count} targets stand at {record.last or 'the end of the log'}")
     if record.hand_over:

@@ -103,9 +103,9 @@ def _print_table(path: str, format_name: str, rows: list[dict[str, object]]) -> 
     fields = [name for name in dict.fromkeys(name for header in headers for name in header) if name != "gtid_list"]
     # What is the same everywhere is said once.
     common = {name: headers[0].get(name) for name in fields if len({str(header.get(name)) for header in headers}) == 1}
-    said = ", ".join(f"{_title(name)} {_shown(name, value)}" for name, value in common.items() if value is not None)
+    shown = ", ".join(f"{_title(name)} {_shown(name, value)}" for name, value in common.items() if value is not None)
     console = output_console()
-    console.print(f"{path}: {format_name}" + (f", {said}" if said else ""), soft_wrap=True, markup=False)
+    console.print(f"{path}: {format_name}" + (f", {shown}" if shown else ""), soft_wrap=True, markup=False)
     own_fields = [name for name in fields if name not in common]
     cells = []
     for row in rows:

@@ -134,8 +134,8 @@ class PageView:
         parts = []
         for start, size, name in _HEADER_FIELDS:
             value = int.from_bytes(self._data[start : start + size], "little")
-            said = f"{value:#010x}" if name == "magic" else "none" if value == 2**64 - 1 else f"{value:,}"
-            parts.append(_Part(start, start + size, "cyan", f"{name}: {said}"))
+            shown = f"{value:#010x}" if name == "magic" else "none" if value == 2**64 - 1 else f"{value:,}"
+            parts.append(_Part(start, start + size, "cyan", f"{name}: {shown}"))
         parts.append(_Part(HEADER_FIELDS_SIZE, HEADER_CHECKSUM_OFFSET, "dim", "not used"))
         parts.append(_Part(HEADER_CHECKSUM_OFFSET, HEADER_SIZE, "magenta", "CRC-32C of the bytes before"))
         if self._page_size > PAGE_SIZE_MIN:
@@ -170,10 +170,10 @@ class PageView:
 
     def _checksum_part(self) -> _Part:
         stored, computed = stored_checksum(self._data), page_checksum(self._data)
-        said = "right" if stored == computed else f"wrong, computed {computed:#010x}"
+        shown = "right" if stored == computed else f"wrong, computed {computed:#010x}"
         style = "magenta" if stored == computed else "bold red"
         start = self._page_size - PAGE_CHECKSUM_SIZE
-        return _Part(start, self._page_size, style, f"CRC-32C {stored:#010x}, {said}")
+        return _Part(start, self._page_size, style, f"CRC-32C {stored:#010x}, {shown}")
 
     def _is_shortened(self) -> bool:
         return any(_is_long(part) for part in self._parts())

@@ -100,7 +100,7 @@ def _line(finding: Finding) -> Text:
 
 
 def _summary(found: int, remarks: int) -> Text:
-    said = f", {remarks} remark{'s' if remarks > 1 else ''}" if remarks else ""
+    shown = f", {remarks} remark{'s' if remarks > 1 else ''}" if remarks else ""
     if found == 0:
-        return Text(f"Nothing is wrong{said}.", style="green")
-    return Text(f"{found} finding{'s' if found > 1 else ''}{said}.", style="red")
+        return Text(f"Nothing is wrong{shown}.", style="green")
+    return Text(f"{found} finding{'s' if found > 1 else ''}{shown}.", style="red")

@@ -12,12 +12,12 @@ from binlog_streaming.demo.proof.comparison import Comparison, Difference, compa
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from binlog_streaming.demo.proof.truth import TableTruth
+    from binlog_streaming.demo.proof.expected_rows import ExpectedTable
 
 
-def compare_events(truth: TableTruth, target: pa.Table | None) -> Comparison:
+def compare_events(expected_table: ExpectedTable, target: pa.Table | None) -> Comparison:
     """Every event against what was logged, and the order of each writer's by their positions in the log."""
-    comparison = replace(compare_mirror(truth, target), mode="events")
+    comparison = replace(compare_mirror(expected_table, target), mode="events")
     if target is None or not comparison.is_equal:
         return comparison
     rows = target.flatten().sort_by([(name, "ascending") for name in _POSITION])

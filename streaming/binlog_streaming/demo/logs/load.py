@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from binlog_format.structured.layout import Severity
 from binlog_format.structured.writing import RotatingStream, Session, SessionWriter
-from binlog_streaming.demo.proof import truth
-from binlog_streaming.demo.proof.truth import TableTruth
+from binlog_streaming.demo.proof import expected_rows
+from binlog_streaming.demo.proof.expected_rows import ExpectedTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ _QUEUE_SIZE = 1 << 14
 _AT_ONCE = 10
 """One event in so many is logged before the others are waited for."""
 _CATEGORY = "shop"
-_TRUTH_SCHEMA = pa.schema(
+_EXPECTED_SCHEMA = pa.schema(
     [
         ("writer", pa.string()),
         ("ns", pa.int64()),
@@ -119,11 +119,11 @@ class Load:
         """Let the threads log what is left."""
         self._is_live.set()
 
-    def truth(self) -> TableTruth:
+    def expected_table(self) -> ExpectedTable:
         """What the table must hold; only when it is over."""
         columns = zip(*(row for rows in self._rows for row in rows), strict=True)
-        arrays = [pa.array(values, kind) for values, kind in zip(columns, _TRUTH_SCHEMA.types, strict=True)]
-        return TableTruth(TABLE, KEY, pa.Table.from_arrays(arrays, schema=_TRUTH_SCHEMA))
+        arrays = [pa.array(values, kind) for values, kind in zip(columns, _EXPECTED_SCHEMA.types, strict=True)]
+        return ExpectedTable(TABLE, KEY, pa.Table.from_arrays(arrays, schema=_EXPECTED_SCHEMA))
 
     def _source(self, number: int) -> LogSource:
         statement = _STATEMENTS[number]
@@ -211,7 +211,7 @@ def main() -> int:
     """Write the log that the arguments ask for, the larger part of it when a line of input comes."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--directory", type=Path, required=True, help="of the log")
-    parser.add_argument("--truth", type=Path, required=True, help="where to put what the table must hold")
+    parser.add_argument("--expected", type=Path, required=True, help="where to put what the table must hold")
     parser.add_argument("--threads", type=int, default=4)
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--seconds", type=float, default=20.0, help="time to take for them")
@@ -223,7 +223,7 @@ def main() -> int:
     threading.Thread(target=_wait_for_input, args=(load,), daemon=True).start()
     for report in write_log(options.directory, load, session, max_bytes=options.max_bytes):
         _say(report)
-    truth.save([load.truth()], options.truth)
+    expected_rows.save([load.expected_table()], options.expected)
     _say(LoadReport(events=load.event_count, files=report.files, is_done=True))
     return 0
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from binlog_streaming.demo.logs.comparison import compare_events
 from binlog_streaming.demo.logs.load import TABLE, LoadReport
 from binlog_streaming.demo.processes import JobProcess, LineProcess
-from binlog_streaming.demo.proof import truth
+from binlog_streaming.demo.proof import expected_rows
 from binlog_streaming.demo.proof.targets import read_target, reading_code
 from binlog_streaming.demo.run import prepare_directory, remove_all_but_the_picture
 from binlog_streaming.demo.view import DemoView
@@ -69,7 +69,7 @@ def run_logs_demo(
     with view.step("Writing what is left", "All of the log is in the table"), run.job(once=True) as last:
         last.wait()
     with view.step("Comparing every event with what was logged", "Every event is compared"):
-        (expected,) = truth.load(directory / "truth")
+        (expected,) = expected_rows.load(directory / "truth")
         sink = Sink(directory=str(directory / "tables"))
         uri = f"{sink.directory}/{TABLE}"
         comparison = compare_events(expected, read_target(sink, uri))
@@ -86,7 +86,7 @@ def run_logs_demo(
 def _load(directory: Path, run: _Run, *, threads: int, events: int, seconds: float) -> LineProcess[LoadReport]:
     arguments = {
         "--directory": directory / "log",
-        "--truth": directory / "truth",
+        "--expected": directory / "truth",
         "--threads": threads,
         "--events": events,
         "--seconds": seconds,

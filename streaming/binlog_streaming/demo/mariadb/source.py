@@ -20,7 +20,7 @@ from binlog_streaming.demo.failures import DemoError
 from binlog_streaming.demo.mariadb.load import ServerLoad
 from binlog_streaming.demo.mariadb.server import MariaDbServer
 from binlog_streaming.demo.mariadb.server_command import ServerCommand
-from binlog_streaming.demo.proof.truth import TableTruth, to_arrow
+from binlog_streaming.demo.proof.expected_rows import ExpectedTable, to_arrow
 from binlog_streaming.demo.reports import AlterationReport, WriterReport
 from binlog_streaming.demo.shop import DATABASE, TABLES
 from binlog_streaming.demo.sources import LogSource
@@ -76,7 +76,7 @@ class MariaDbSource(LogSource):
         self._load: ServerLoad | None = None
         self._monitor: threading.Thread | None = None
         self._failure: Exception | None = None
-        self._truths: list[TableTruth] = []
+        self._expected_tables: list[ExpectedTable] = []
 
     def __exit__(self, *_: object) -> None:
         if self._load is not None:
@@ -109,7 +109,7 @@ class MariaDbSource(LogSource):
         with view.step("Filling its tables", "Its tables have rows that are in its log, which is repacked live"):
             self._load.fill()
             self._start_repack(log_directory)
-        state.writer_said(WriterReport(changes=self._in_log(self._load), last_gtid=self._server.gtid_position()))
+        state.writer_reported(WriterReport(changes=self._in_log(self._load), last_gtid=self._server.gtid_position()))
         self._monitor = threading.Thread(
             target=self._watch, args=(self._load, log_directory, state), name="demo-load", daemon=True
         )
@@ -129,9 +129,9 @@ class MariaDbSource(LogSource):
             lines = self._repack_log.read_text(errors="replace").strip().splitlines()
             raise DemoError("PROCESS_FAILED", f"repack: {lines[-1] if lines else 'no message'}")
 
-    def truths(self) -> list[TableTruth]:
+    def expected_tables(self) -> list[ExpectedTable]:
         """What SELECT gave when the load had ended."""
-        return self._truths
+        return self._expected_tables
 
     def prove(self, view: DemoView) -> bool:
         """Run `binlog-stream prove`, and show what it prints."""
@@ -182,7 +182,7 @@ class MariaDbSource(LogSource):
 
     def _take_snapshot(self, job_file: Path, state: DemoState, say: Callable[[], None]) -> None:
         """Run `binlog-stream snapshot` while the load goes on."""
-        state.snapshot_said("binlog-stream snapshot: the server writes existing rows into its log, under load")
+        state.snapshot_reported("binlog-stream snapshot: the server writes existing rows into its log, under load")
         log_file = self._directory / "snapshot.log"
         self._snapshot = ServerCommand("snapshot", job_file, self._server, log_file=log_file, options=("--yes",))
         while self._snapshot.is_running():
@@ -192,7 +192,7 @@ class MariaDbSource(LogSource):
         with self._server.connect() as connection, connection.cursor() as cursor:
             cursor.execute(_SNAPSHOT_ROWS)
             self._snapshot_rows = {name: int(rows) for name, rows in cursor.fetchall()}
-        state.snapshot_said(f"binlog-stream snapshot: {told}", "snapshot")
+        state.snapshot_reported(f"binlog-stream snapshot: {told}", "snapshot")
 
     def _start_repack(self, log_directory: Path) -> None:
         program = Path(sys.executable).with_name("binlog-stream")
@@ -212,7 +212,7 @@ class MariaDbSource(LogSource):
             report = WriterReport(
                 changes=self._in_log(load), last_gtid=position, alterations=tuple(alterations), is_done=is_done
             )
-            state.writer_said(report)
+            state.writer_reported(report)
 
         def say_until(share: float) -> None:
             while load.is_running() and time.monotonic() < started + share * self._seconds:
@@ -233,7 +233,7 @@ class MariaDbSource(LogSource):
             load.stop()
             load.join()
             say()
-            self._truths = [self._select(spec) for spec in final_tables()]
+            self._expected_tables = [self._select(spec) for spec in final_tables()]
             last = self._server.gtid_position()
             position = GtidPosition.parse(last)
             _wait(lambda: _holds(log_directory, position), self.check, f"the repacked log does not get to {last}")
@@ -241,7 +241,7 @@ class MariaDbSource(LogSource):
         except Exception as error:  # raised again by check(), on the thread that can show it
             self._failure = error
 
-    def _select(self, spec: TableSpec) -> TableTruth:
+    def _select(self, spec: TableSpec) -> ExpectedTable:
         with self._server.connect() as connection, connection.cursor() as cursor:
             names = ", ".join(f"`{column.name}`" for column in spec.columns)
             cursor.execute(f"SELECT {names} FROM `{spec.database}`.`{spec.table}`")
@@ -249,7 +249,7 @@ class MariaDbSource(LogSource):
         alterations = [alteration for alteration in ALTERATIONS if alteration.after.full_name == spec.full_name]
         added = {name: value for alteration in alterations for name, value in alteration.added.items()}
         renamed = {name: new for alteration in alterations for name, new in alteration.renamed.items()}
-        return TableTruth(spec.full_name, spec.primary_key, rows, added=added, renamed=renamed)
+        return ExpectedTable(spec.full_name, spec.primary_key, rows, added=added, renamed=renamed)
 
 
 def _holds(log_directory: Path, position: GtidPosition) -> bool:

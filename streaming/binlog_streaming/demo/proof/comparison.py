@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_streaming.demo.proof.truth import CHANGE_TYPE, GTID, IS_CURRENT, VALID_FROM, VALID_TO, TableTruth
+from binlog_streaming.demo.proof.expected_rows import CHANGE_TYPE, GTID, IS_CURRENT, VALID_FROM, VALID_TO, ExpectedTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,47 +73,49 @@ class Comparison:
         return self.difference_count == 0
 
 
-def compare_mirror(truth: TableTruth, target: pa.Table | None) -> Comparison:
+def compare_mirror(expected_table: ExpectedTable, target: pa.Table | None) -> Comparison:
     """The table's rows against the final rows, in any order."""
-    found = _columns(target, truth.rows.schema)
+    found = _columns(target, expected_table.rows.schema)
     if isinstance(found, Difference):
-        return _comparison(truth, "mirror", (truth.rows.num_rows, 0), [found])
-    differences = list(_row_differences(truth.rows, found, truth.key))
-    return _comparison(truth, "mirror", (truth.rows.num_rows, found.num_rows), differences)
+        return _comparison(expected_table, "mirror", (expected_table.rows.num_rows, 0), [found])
+    differences = list(_row_differences(expected_table.rows, found, expected_table.key))
+    return _comparison(expected_table, "mirror", (expected_table.rows.num_rows, found.num_rows), differences)
 
 
-def compare_changelog(truth: TableTruth, target: pa.Table | None) -> Comparison:
+def compare_changelog(expected_table: ExpectedTable, target: pa.Table | None) -> Comparison:
     """Every row image against the committed ones, in commit order.
 
     Where only the final rows are known, the changes are played through, and what they leave is compared.
     """
-    if truth.changes is None:
-        return _compare_net(truth, target)
+    if expected_table.changes is None:
+        return _compare_net(expected_table, target)
     order = pa.schema([("_commit_version", pa.int64()), ("_event_no", pa.int32()), ("_row_no", pa.int32())])
-    found = _columns(target, pa.schema([*truth.changes.schema, *order]))
+    found = _columns(target, pa.schema([*expected_table.changes.schema, *order]))
     if isinstance(found, Difference):
-        return _comparison(truth, "changelog", (truth.changes.num_rows, 0), [found])
-    found = found.sort_by(LOG_ORDER).select(truth.changes.column_names)
-    differences = list(_sequence_differences(truth.changes, found, truth.key))
-    return _comparison(truth, "changelog", (truth.changes.num_rows, found.num_rows), differences)
+        return _comparison(expected_table, "changelog", (expected_table.changes.num_rows, 0), [found])
+    found = found.sort_by(LOG_ORDER).select(expected_table.changes.column_names)
+    differences = list(_sequence_differences(expected_table.changes, found, expected_table.key))
+    return _comparison(expected_table, "changelog", (expected_table.changes.num_rows, found.num_rows), differences)
 
 
-def compare_versions(truth: TableTruth, target: pa.Table | None) -> Comparison:
+def compare_versions(expected_table: ExpectedTable, target: pa.Table | None) -> Comparison:
     """Every version of every row against those that there must be, each row's in the order in which they began.
 
     Where only the final rows are known, those are compared with the versions that hold now, and the versions of each
     row must follow one another.
     """
-    if truth.versions is None:
-        return _compare_current(truth, target)
-    found = _columns(target, pa.schema([*truth.versions.schema, (_VERSION_ORDER, pa.string())]))
+    if expected_table.versions is None:
+        return _compare_current(expected_table, target)
+    found = _columns(target, pa.schema([*expected_table.versions.schema, (_VERSION_ORDER, pa.string())]))
     if isinstance(found, Difference):
-        return _comparison(truth, "scd2", (truth.versions.num_rows, 0), [found])
+        return _comparison(expected_table, "scd2", (expected_table.versions.num_rows, 0), [found])
     # Sorting is stable: what the truth has in the order of the log stays so for each key.
-    expected = _numbered(truth.versions.sort_by(_ascending(truth.key)), truth.key)
-    found = _numbered(found.sort_by(_ascending([*truth.key, _VERSION_ORDER])), truth.key).drop([_VERSION_ORDER])
-    differences = list(_row_differences(expected, found, [*truth.key, _VERSION_NO]))
-    return _comparison(truth, "scd2", (expected.num_rows, found.num_rows), differences)
+    expected = _numbered(expected_table.versions.sort_by(_ascending(expected_table.key)), expected_table.key)
+    found = _numbered(found.sort_by(_ascending([*expected_table.key, _VERSION_ORDER])), expected_table.key).drop(
+        [_VERSION_ORDER]
+    )
+    differences = list(_row_differences(expected, found, [*expected_table.key, _VERSION_NO]))
+    return _comparison(expected_table, "scd2", (expected.num_rows, found.num_rows), differences)
 
 
 def final_rows(changes: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -124,37 +126,37 @@ def final_rows(changes: pa.Table, key: Sequence[str]) -> pa.Table:
     return kept.filter(pc.is_in(kept.column(CHANGE_TYPE), pa.array(_ROW_STAYS)))
 
 
-def _compare_net(truth: TableTruth, target: pa.Table | None) -> Comparison:
-    schema = truth.rows.schema
-    old = [schema.field(new).with_name(name) for name, new in truth.renamed.items()]
+def _compare_net(expected_table: ExpectedTable, target: pa.Table | None) -> Comparison:
+    schema = expected_table.rows.schema
+    old = [schema.field(new).with_name(name) for name, new in expected_table.renamed.items()]
     order = [("_commit_version", pa.int64()), ("_event_no", pa.int32()), ("_row_no", pa.int32())]
     own = [pa.field(CHANGE_TYPE, pa.string()), pa.field(GTID, pa.string())]
     found = _columns(target, pa.schema([*schema, *old, *own, *(pa.field(*one) for one in order)]))
     if isinstance(found, Difference):
-        return _comparison(truth, NET_CHANGELOG, (truth.rows.num_rows, 0), [found])
-    final = final_rows(found.sort_by(LOG_ORDER), truth.key)
+        return _comparison(expected_table, NET_CHANGELOG, (expected_table.rows.num_rows, 0), [found])
+    final = final_rows(found.sort_by(LOG_ORDER), expected_table.key)
     # Images are as their time was: rows that no change has touched since have the columns of before.
-    for name, new in truth.renamed.items():
+    for name, new in expected_table.renamed.items():
         values = pc.coalesce(final.column(new), final.column(name))
         final = final.set_column(final.column_names.index(new), schema.field(new), values)
-    for name, value in truth.added.items():
+    for name, value in expected_table.added.items():
         filled = final.column(name).fill_null(pa.scalar(value, schema.field(name).type))
         final = final.set_column(final.column_names.index(name), schema.field(name), filled)
     final = final.select(schema.names)
-    differences = list(_row_differences(truth.rows, final, truth.key))
-    return _comparison(truth, NET_CHANGELOG, (truth.rows.num_rows, final.num_rows), differences)
+    differences = list(_row_differences(expected_table.rows, final, expected_table.key))
+    return _comparison(expected_table, NET_CHANGELOG, (expected_table.rows.num_rows, final.num_rows), differences)
 
 
-def _compare_current(truth: TableTruth, target: pa.Table | None) -> Comparison:
+def _compare_current(expected_table: ExpectedTable, target: pa.Table | None) -> Comparison:
     own = [*_VERSION_FIELDS, pa.field(_VERSION_ORDER, pa.string())]
-    found = _columns(target, pa.schema([*truth.rows.schema, *own]))
+    found = _columns(target, pa.schema([*expected_table.rows.schema, *own]))
     if isinstance(found, Difference):
-        return _comparison(truth, CURRENT_VERSIONS, (truth.rows.num_rows, 0), [found])
-    current = found.filter(found.column(IS_CURRENT)).select(truth.rows.column_names)
-    differences = list(_row_differences(truth.rows, current, truth.key))
-    versions = _numbered(found.sort_by(_ascending([*truth.key, _VERSION_ORDER])), truth.key)
-    differences += _broken_chains(versions, truth.key)
-    return _comparison(truth, CURRENT_VERSIONS, (truth.rows.num_rows, current.num_rows), differences)
+        return _comparison(expected_table, CURRENT_VERSIONS, (expected_table.rows.num_rows, 0), [found])
+    current = found.filter(found.column(IS_CURRENT)).select(expected_table.rows.column_names)
+    differences = list(_row_differences(expected_table.rows, current, expected_table.key))
+    versions = _numbered(found.sort_by(_ascending([*expected_table.key, _VERSION_ORDER])), expected_table.key)
+    differences += _broken_chains(versions, expected_table.key)
+    return _comparison(expected_table, CURRENT_VERSIONS, (expected_table.rows.num_rows, current.num_rows), differences)
 
 
 def _broken_chains(versions: pa.Table, key: Sequence[str]) -> Iterator[Difference]:
@@ -205,9 +207,11 @@ def _columns(target: pa.Table | None, schema: pa.Schema) -> pa.Table | Differenc
         return Difference("", None, "columns " + ", ".join(map(str, schema.types)), str(error))
 
 
-def _comparison(truth: TableTruth, mode: str, counts: tuple[int, int], differences: list[Difference]) -> Comparison:
+def _comparison(
+    expected_table: ExpectedTable, mode: str, counts: tuple[int, int], differences: list[Difference]
+) -> Comparison:
     kept = tuple(differences[:DETAILS_MAX])
-    return Comparison(truth.name, mode, *counts, kept, len(differences))
+    return Comparison(expected_table.name, mode, *counts, kept, len(differences))
 
 
 def _ascending(names: Sequence[str]) -> list[tuple[str, str]]:

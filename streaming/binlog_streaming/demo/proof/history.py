@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from binlog_streaming.demo.proof.truth import CHANGE_TYPE, GTID, IS_CURRENT, VALID_FROM, VALID_TO, to_arrow
+from binlog_streaming.demo.proof.expected_rows import CHANGE_TYPE, GTID, IS_CURRENT, VALID_FROM, VALID_TO, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

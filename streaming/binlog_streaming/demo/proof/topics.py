@@ -19,7 +19,7 @@ from kafka import KafkaConsumer, TopicPartition
 from binlog_format.events.encoding.table_encoding import TableSpec
 from binlog_streaming.demo.alterations import ALTERATIONS, final_tables
 from binlog_streaming.demo.proof.comparison import DETAILS_MAX, Comparison, Difference, compare_changelog
-from binlog_streaming.demo.proof.truth import CHANGE_TYPE, GTID, TableTruth, to_arrow
+from binlog_streaming.demo.proof.expected_rows import CHANGE_TYPE, GTID, ExpectedTable, to_arrow
 from binlog_streaming.demo.real_log import table_spec
 from binlog_streaming.demo.shop import TABLES
 
@@ -106,39 +106,39 @@ def read_values(servers: str, topic: str) -> Iterator[tuple[int, bytes | None]]:
 
 
 def compare_topics(
-    servers: str, prefix: str, truths: Iterable[TableTruth], decode: Decode = msgspec.json.decode
+    servers: str, prefix: str, expected_tables: Iterable[ExpectedTable], decode: Decode = msgspec.json.decode
 ) -> Iterator[Comparison]:
     """Each table of the demo against its topic, `prefix.database.table`.
 
     Args:
         servers: Brokers.
         prefix: Of the topics.
-        truths: Of the tables.
+        expected_tables: Of the tables.
         decode: As for `read_topic`.
 
     Raises:
         TimeoutError: A transaction stays open in one.
     """
-    for truth in truths:
-        altered = [alteration for alteration in ALTERATIONS if alteration.after.full_name == truth.name]
+    for expected_table in expected_tables:
+        altered = [alteration for alteration in ALTERATIONS if alteration.after.full_name == expected_table.name]
         added = {name: value for alteration in altered for name, value in alteration.added.items()}
         renamed = {name: new for alteration in altered for name, new in alteration.renamed.items()}
-        specs = [spec for spec in (*final_tables(), *TABLES) if spec.full_name == truth.name]
-        specs = specs or [table_spec(truth.name.partition(".")[2])]
-        changes = list(read_topic(servers, f"{prefix}.{truth.name}", decode))
-        yield compare_topic(replace(truth, added=added, renamed=renamed), specs, changes)
+        specs = [spec for spec in (*final_tables(), *TABLES) if spec.full_name == expected_table.name]
+        specs = specs or [table_spec(expected_table.name.partition(".")[2])]
+        changes = list(read_topic(servers, f"{prefix}.{expected_table.name}", decode))
+        yield compare_topic(replace(expected_table, added=added, renamed=renamed), specs, changes)
 
 
-def compare_topic(truth: TableTruth, specs: Sequence[TableSpec], changes: Sequence[Change]) -> Comparison:
+def compare_topic(expected_table: ExpectedTable, specs: Sequence[TableSpec], changes: Sequence[Change]) -> Comparison:
     """What *changes* leave, against the final rows; and that each is there once, in the order of the log.
 
     Args:
-        truth: Of the table.
+        expected_table: Of the table.
         specs: The table in all its forms, the last one first: a column is decoded as the first that has it says.
         changes: In the order of their partitions.
     """
     columns = {column.name: column for spec in reversed(specs) for column in spec.columns}
-    comparison = compare_changelog(replace(truth, changes=None), _images(columns, changes))
+    comparison = compare_changelog(replace(expected_table, changes=None), _images(columns, changes))
     odd = list(_out_of_order(changes))
     return replace(
         comparison,

@@ -24,7 +24,7 @@ from binlog_format.search import end_of_gtids
 from binlog_streaming.jobs.checkpoint import read_checkpoint
 from binlog_streaming.jobs.mirror import OWN_FOLDER
 from binlog_streaming.jobs.record_keeper import begins_with_first
-from binlog_streaming.jobs.replay.hand_over import hand_over
+from binlog_streaming.jobs.replay.ownership_transfer import transfer_checkpoint
 from binlog_streaming.jobs.replay.range import ReplayRange, find_range, open_log_of
 from binlog_streaming.jobs.replay.record import ReplayCheckpoint, ReplayRecord
 from binlog_streaming.jobs.replay.tables import ReplayTables, Sorted, elsewhere
@@ -146,11 +146,11 @@ class Replay:
             tables = ReplayTables(self.request.target_job, names)
             if self.record.hand_over:
                 alone = set(self.record.left_alone)
-                tables.take_over((one for one in tables.there() if tuple(one.name) in alone), self.record.query_id)
+                tables.transfer((one for one in tables.there() if tuple(one.name) in alone), self.record.query_id)
             count = tables.say_position(self.record.last, self.record.query_id)
             targets = [(one.name.database, one.name.table, one.mode) for one in tables.there()]
         if self.record.hand_over:
-            hand_over(self.request.job, self.job, self.record.tables, targets)
+            transfer_checkpoint(self.request.job, self.job, self.record.tables, targets)
         else:
             ReplayCheckpoint(state_of(self.job)).remove()
         return count
@@ -176,7 +176,7 @@ def plan_replay(request: ReplayRequest) -> Replay:
         record = planner.resumed(known) if known is not None else planner.record()
         if known is None:
             checkpoint.begin(record)
-        planner.take_over(record)
+        planner.transfer(record)
     return Replay(request, record, _job_of(request, record), known is not None, planner.is_empty)
 
 
@@ -241,9 +241,9 @@ class _Planner:
         self._sorted = self._sort(parse_gtids(record.first), parse_gtids(record.last), record.query_id)
         return record
 
-    def take_over(self, record: ReplayRecord) -> None:
+    def transfer(self, record: ReplayRecord) -> None:
         assert self._sorted is not None
-        self._tables(self._names).take_over(self._sorted.at_first, record.query_id)
+        self._tables(self._names).transfer(self._sorted.at_first, record.query_id)
 
     def _tables(self, names: frozenset[TableName]) -> ReplayTables:
         request = self._request
@@ -276,8 +276,8 @@ class _Planner:
         found = tables.sort(self._touched, part.last, part.last, None).elsewhere
         if not found:
             return None
-        points = {str(one.standing.gtid): one.standing.gtid for one in found}
-        silent = [one for one in found if one.standing.gtid is None]
+        points = {str(one.state.gtid): one.state.gtid for one in found}
+        silent = [one for one in found if one.state.gtid is None]
         if silent:
             hint = "Say where the tables stand with --from, or build them anew in another folder (--target)"
             raise elsewhere(silent, "it is not known where to go on", hint=hint)

@@ -10,8 +10,14 @@ from binlog_format.errors import TableError
 from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import GTID_POSITION_KEY, SET_ASIDE_PROPERTY
-from binlog_streaming.plan.kept import KeptTables
-from binlog_streaming.tables.standing import Standing, check_can_change_hands, standing_of, take_over, ticket_of
+from binlog_streaming.plan.table_selection import TableSelection
+from binlog_streaming.tables.target_state import (
+    TargetState,
+    check_can_change_hands,
+    commit_id_of,
+    read_target_state,
+    transfer_target,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,27 +34,27 @@ _NAMED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
-class StandingTarget:
+class ReplayTarget:
     """A target that is there.
 
     Attributes:
         name: Of the source table.
         mode: What it holds.
         uri: Where.
-        standing: Where it stands.
+        state: Where it stands.
     """
 
     name: TableName
     mode: Mode
     uri: str
-    standing: Standing
+    state: TargetState
 
     @property
     def stands_at(self) -> str:
         """In words."""
-        if self.standing.gtid is None:
+        if self.state.gtid is None:
             return "does not say where it stands"
-        return f"stands at {self.standing.gtid or 'the start of the log'}"
+        return f"stands at {self.state.gtid or 'the start of the log'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +68,10 @@ class Sorted:
         elsewhere: Neither.
     """
 
-    own: tuple[StandingTarget, ...]
-    at_first: tuple[StandingTarget, ...]
-    at_last: tuple[StandingTarget, ...]
-    elsewhere: tuple[StandingTarget, ...]
+    own: tuple[ReplayTarget, ...]
+    at_first: tuple[ReplayTarget, ...]
+    at_last: tuple[ReplayTarget, ...]
+    elsewhere: tuple[ReplayTarget, ...]
 
     @property
     def left_alone(self) -> frozenset[TableName]:
@@ -84,11 +90,11 @@ class ReplayTables:
 
     def __init__(self, job: Job, names: Iterable[TableName], job_checkpoint: Checkpoint | None = None) -> None:
         self._job = job
-        self._kept = KeptTables(job.tables, job.source.exclude_tables)
+        self._selection = TableSelection(job.tables, job.source.exclude_tables)
         self._names = sorted(names)
         self._job_checkpoint = job_checkpoint
 
-    def there(self) -> list[StandingTarget]:
+    def there(self) -> list[ReplayTarget]:
         """Those that are there.
 
         Raises:
@@ -97,9 +103,9 @@ class ReplayTables:
         found = []
         for name, mode, uri in self._places():
             with self._looked_at(uri) as target:
-                standing = standing_of(target, self._job.sink.format, str(name), mode)
-            if standing is not None:
-                found.append(StandingTarget(name, mode, uri, standing))
+                state = read_target_state(target, self._job.sink.format, str(name), mode)
+            if state is not None:
+                found.append(ReplayTarget(name, mode, uri, state))
         return found
 
     def missing(self) -> list[TableName]:
@@ -122,7 +128,7 @@ class ReplayTables:
         """
         own, at_first, at_last, elsewhere_ = [], [], [], []
         for one in self.there():
-            if one.standing.owner == query_id:
+            if one.state.owner == query_id:
                 own.append(one)
                 continue
             self._check_is_whole(one)
@@ -135,20 +141,20 @@ class ReplayTables:
         self._check_are_together(at_last)
         return Sorted(tuple(own), tuple(at_first), tuple(at_last), tuple(elsewhere_))
 
-    def check_can_change_hands(self, targets: Iterable[StandingTarget]) -> None:
+    def check_can_change_hands(self, targets: Iterable[ReplayTarget]) -> None:
         """See that a replay can go on with *targets*.
 
         Raises:
             UnsupportedError: `FORMAT`: it cannot with one of them.
         """
         for one in targets:
-            check_can_change_hands(one.standing, self._job.sink.format, f"{one.name}: {one.uri}")
+            check_can_change_hands(one.state, self._job.sink.format, f"{one.name}: {one.uri}")
 
-    def take_over(self, targets: Iterable[StandingTarget], query_id: str) -> None:
+    def transfer(self, targets: Iterable[ReplayTarget], query_id: str) -> None:
         """Let the replay keep *targets*."""
         for one in targets:
             with self._looked_at(one.uri) as target:
-                take_over(target, self._job.sink.format, query_id)
+                transfer_target(target, self._job.sink.format, query_id)
 
     def say_position(self, last: str, query_id: str) -> int:
         """Let all targets that the replay keeps say that they hold *last*.
@@ -158,13 +164,13 @@ class ReplayTables:
         """
         count = 0
         for one in self.there():
-            if one.standing.owner != query_id:
+            if one.state.owner != query_id:
                 continue
             count += 1
-            if last and str(one.standing.gtid or NO_GTIDS) != last:
+            if last and str(one.state.gtid or NO_GTIDS) != last:
                 with self._looked_at(one.uri) as target:
-                    ticket = ticket_of(target.properties() or {}, query_id, str(one.name), one.mode)
-                    target.describe(ticket, said={GTID_POSITION_KEY: last})
+                    commit_id = commit_id_of(target.properties() or {}, query_id, str(one.name), one.mode)
+                    target.describe(commit_id, recorded={GTID_POSITION_KEY: last})
         return count
 
     def go_on(self, query_id: str) -> None:
@@ -172,11 +178,11 @@ class ReplayTables:
         for one in self.there():
             with self._looked_at(one.uri) as target:
                 properties = target.properties() or {}
-                if one.standing.owner == query_id and properties.get(SET_ASIDE_PROPERTY):
-                    ticket = ticket_of(properties, query_id, str(one.name), one.mode)
-                    target.describe(ticket, said={SET_ASIDE_PROPERTY: ""})
+                if one.state.owner == query_id and properties.get(SET_ASIDE_PROPERTY):
+                    commit_id = commit_id_of(properties, query_id, str(one.name), one.mode)
+                    target.describe(commit_id, recorded={SET_ASIDE_PROPERTY: ""})
 
-    def _check_are_together(self, at_last: list[StandingTarget]) -> None:
+    def _check_are_together(self, at_last: list[ReplayTarget]) -> None:
         for one in at_last:
             targets = [uri for name, _, uri in self._places() if name == one.name]
             if len(targets) > sum(other.name == one.name for other in at_last):
@@ -186,21 +192,21 @@ class ReplayTables:
                     hint="Replay into another folder (--target), or by a job file with one mode",
                 )
 
-    def _check_is_whole(self, one: StandingTarget) -> None:
+    def _check_is_whole(self, one: ReplayTarget) -> None:
         # A step says where its batch ends, before the batch is done.
-        checkpoint, standing = self._job_checkpoint, one.standing
-        if checkpoint is None or checkpoint.query_id != standing.owner or standing.batch_id is None:
+        checkpoint, state = self._job_checkpoint, one.state
+        if checkpoint is None or checkpoint.query_id != state.owner or state.batch_id is None:
             return
-        if checkpoint.batch_id is None or standing.batch_id > checkpoint.batch_id:
+        if checkpoint.batch_id is None or state.batch_id > checkpoint.batch_id:
             raise elsewhere(
                 [one],
-                f"and its job was cut off within batch {standing.batch_id}",
+                f"and its job was cut off within batch {state.batch_id}",
                 hint="Let the job finish the batch first: binlog-stream run JOB.toml --once",
             )
 
     def _places(self) -> Iterator[tuple[TableName, Mode, str]]:
         for name in self._names:
-            table = self._kept.find(name)
+            table = self._selection.find(name)
             if table is not None:
                 for mode in table.rule.modes:
                     yield name, mode, table.uri(self._job.sink.directory, mode)
@@ -211,9 +217,9 @@ class ReplayTables:
             yield target
 
 
-def is_at(one: StandingTarget, point: GtidPoint, touched: TouchedTables) -> bool:
+def is_at(one: ReplayTarget, point: GtidPoint, touched: TouchedTables) -> bool:
     """Whether a target holds what it would hold at *point*: no change of its table lies between."""
-    stands = one.standing.gtid
+    stands = one.state.gtid
     if stands is None:
         return False
     if str(stands) == str(point):
@@ -222,7 +228,7 @@ def is_at(one: StandingTarget, point: GtidPoint, touched: TouchedTables) -> bool
     return differing is not None and one.name not in differing
 
 
-def elsewhere(targets: list[StandingTarget], why: str, hint: str | None = None) -> TableError:
+def elsewhere(targets: list[ReplayTarget], why: str, hint: str | None = None) -> TableError:
     """The error for targets with which a replay cannot go on."""
     told = "; ".join(f"{one.name}: {one.uri} {one.stands_at}" for one in targets[:_NAMED_MAX])
     more = f"; and {len(targets) - _NAMED_MAX} more" if len(targets) > _NAMED_MAX else ""

@@ -91,8 +91,10 @@ def with_columns(log: TableLog, schema: pa.Schema, renamed: Mapping[str, str]) -
         schema: Its columns from then on.
         renamed: Old names and new ones.
     """
-    said = json.loads(log.metadata.schema_string)
-    new, properties = mapped(log.metadata, _with_metadata(json.loads(delta_schema(schema).to_json()), said, renamed))
+    old_fields = json.loads(log.metadata.schema_string)
+    new, properties = mapped(
+        log.metadata, _with_metadata(json.loads(delta_schema(schema).to_json()), old_fields, renamed)
+    )
     partitions = tuple(renamed.get(name, name) for name in log.metadata.partition_columns)
     metadata = replace(
         log.metadata,

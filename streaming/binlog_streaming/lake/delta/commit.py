@@ -8,6 +8,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from binlog_streaming.ahead import ahead
+from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.delta.actions import ChangeFile, Protocol, Transaction, statistics_of, statistics_text
 from binlog_streaming.lake.delta.column_mapping import file_columns
 from binlog_streaming.lake.delta.data_files import DataFiles, key_batches, live_rows, recorded_count, rows_at
@@ -15,7 +16,6 @@ from binlog_streaming.lake.delta.log import catch_up, commit_name, conflict, inf
 from binlog_streaming.lake.delta.vectors import VectorFile, read_vector
 from binlog_streaming.lake.keys.key_ranges import files_that_may_hold
 from binlog_streaming.lake.merge import Written
-from binlog_streaming.lake.steps import Step, reached
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,7 +50,7 @@ _IMPLIED_READER = {2: ("columnMapping",)}
 
 
 class TableWrite:
-    """One commit, within `with`: what is written for it goes again unless `commit` or `hand_over` was called.
+    """One commit, within `with`: what is written for it goes again unless `commit` or `detach` was called.
 
     To `merge` it is the `TableFiles` of a Delta table.
 
@@ -100,7 +100,7 @@ class TableWrite:
         self._file_size = file_size
         self._data_change = data_change
         self._vectors = VectorFile()
-        self._handed_over: dict[str, Add] = {}
+        self._attached: dict[str, Add] = {}
         self._dropped: list[Add] = []
         self._fed: list[Add] = []
         self.files.names.append(self._vectors.name)
@@ -118,7 +118,7 @@ class TableWrite:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was written or said so far."""
-        return not (self.actions or self.files.is_begun or self._handed_over or self._fed)
+        return not (self.actions or self.files.is_begun or self._attached or self._fed)
 
     @property
     def feeds(self) -> bool:
@@ -157,7 +157,7 @@ class TableWrite:
 
     def remove(self, add: Add) -> None:
         """Take a file out of the table; one that was on its way there does not come."""
-        if (new := self._handed_over.pop(add.path, None)) is not None:
+        if (new := self._attached.pop(add.path, None)) is not None:
             self._dropped.append(new)
             return
         self.actions.append(("remove", add.removed(data_change=self._data_change)))
@@ -171,8 +171,8 @@ class TableWrite:
         # Least and greatest values may be those of marked rows; how many there are must be said beside a vector.
         text = statistics_text(statistics_of(file) | {"numRecords": count, "tightBounds": False})
         marked = replace(file, deletion_vector=self._vectors.add(rows), stats=text, data_change=True)
-        if file.path in self._handed_over:
-            self._handed_over[file.path] = marked
+        if file.path in self._attached:
+            self._attached[file.path] = marked
             return
         self.remove(file)
         self.actions.append(("add", marked))
@@ -200,33 +200,33 @@ class TableWrite:
             )
         self._feed.write(rows)
 
-    def hand_over(self, superseded: Sequence[Superseded[Add]], row_count: int) -> Written[Add]:
+    def detach(self, superseded: Sequence[Superseded[Add]], row_count: int) -> Written[Add]:
         """End the files, for another one to commit them; they stay."""
         fed = () if self._feed is None else tuple(self._feed.close())
         written = Written(str(self.log.version), tuple(self.files.close()), fed, tuple(superseded), row_count)
         self._keep()
         return written
 
-    def take_over(self, written: Written[Add]) -> None:
+    def attach(self, written: Written[Add]) -> None:
         """Let the commit bring files that another one has written, too."""
-        self._handed_over |= {add.path: add for add in written.added}
+        self._attached |= {add.path: add for add in written.added}
         self._fed += written.fed
         self.files.names += [add.place for add in (*written.added, *written.fed)]
 
     def commit(
-        self, operation: str, said: Mapping[str, object] | None = None, transaction: tuple[str, int] | None = None
+        self, operation: str, recorded: Mapping[str, object] | None = None, transaction: tuple[str, int] | None = None
     ) -> None:
         """Make it.
 
         Args:
             operation: The name that Delta has for what it does.
-            said: What it says of itself.
+            recorded: What it says of itself.
             transaction: Application, and the version of it that the table holds then.
 
         Raises:
             CommitFailedError: Somebody else committed since the look; nothing was done.
         """
-        files = [*self.files.close(), *self._handed_over.values()]
+        files = [*self.files.close(), *self._attached.values()]
         fed = [*([] if self._feed is None else self._feed.close()), *self._fed]
         added: list[Named] = [("add", add) for add in files]
         for add in fed:
@@ -236,8 +236,8 @@ class TableWrite:
         if not self._vectors.is_empty:
             self.actions[:0] = upgrade(self.log)
         self._vectors.write(self.store)
-        reached(Step.FILES_WRITTEN)
-        head: list[Named] = [information(operation, said)]
+        reached(CrashPoint.FILES_WRITTEN)
+        head: list[Named] = [information(operation, recorded)]
         if transaction is not None:
             head.append(("txn", Transaction(app_id=transaction[0], version=transaction[1])))
         application = None if transaction is None else transaction[0]
@@ -247,7 +247,7 @@ class TableWrite:
         self._keep()
         for add in self._dropped:
             self.store.remove(add.place)
-        reached(Step.COMMITTED)
+        reached(CrashPoint.COMMITTED)
 
     def _edges(self, add: Add, names: Sequence[str]) -> dict[str, tuple[int, int]]:
         # Least and greatest values of columns of integers.
@@ -313,6 +313,6 @@ def features(protocol: Protocol) -> tuple[set[str], set[str]]:
     return readers, writers
 
 
-def with_properties(metadata: Metadata, said: Mapping[str, str]) -> Metadata:
+def with_properties(metadata: Metadata, recorded: Mapping[str, str]) -> Metadata:
     """*metadata* with more properties."""
-    return replace(metadata, configuration=metadata.configuration | dict(said))
+    return replace(metadata, configuration=metadata.configuration | dict(recorded))

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from binlog_streaming.lake.conforming import conformed, with_values
 from binlog_streaming.lake.delta.actions import Add, milliseconds, statistics_of, statistics_text
 from binlog_streaming.lake.delta.column_mapping import FileColumns
 from binlog_streaming.lake.delta.partitions import partition_texts, partition_value
@@ -21,6 +20,7 @@ from binlog_streaming.lake.delta.vectors import read_vector
 from binlog_streaming.lake.dictionaries import dictionary_columns
 from binlog_streaming.lake.keys.sorting import complement
 from binlog_streaming.lake.row_values import row_ids
+from binlog_streaming.lake.schema_cast import cast_to_schema, with_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -300,7 +300,7 @@ def _names_there(file: pq.ParquetFile, schema: pa.Schema, columns: FileColumns) 
 
 def _shaped(batch: pa.RecordBatch, add: Add, schema: pa.Schema, columns: FileColumns) -> pa.RecordBatch:
     # A file does not have the columns by which the table is partitioned.
-    rows = conformed(columns.from_file(batch), schema)
+    rows = cast_to_schema(columns.from_file(batch), schema)
     if not add.partition_values:
         return rows
     values = {

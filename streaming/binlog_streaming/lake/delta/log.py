@@ -154,11 +154,11 @@ def commit_name(version: int) -> str:
     return f"{LOG_FOLDER}/{version:020}.json"
 
 
-def information(operation: str, said: Mapping[str, object] | None = None) -> Named:
-    """What a commit says of itself: the name that Delta has for what it does, and *said*."""
+def information(operation: str, recorded: Mapping[str, object] | None = None) -> Named:
+    """What a commit says of itself: the name that Delta has for what it does, and *recorded*."""
     about = {"timestamp": milliseconds(), "operation": operation, "operationParameters": {}}
     # A commit is known by its number alone; this tells it from another one of that number.
-    return "commitInfo", {**about, "engineInfo": "binlog-stream", "txnId": str(uuid.uuid4()), **(said or {})}
+    return "commitInfo", {**about, "engineInfo": "binlog-stream", "txnId": str(uuid.uuid4()), **(recorded or {})}
 
 
 def make_commit(store: Store, log: TableLog, actions: Sequence[Named]) -> bool:
@@ -203,9 +203,9 @@ def recent_information(store: Store, log: TableLog, count: int) -> Iterator[dict
         except FileNotFoundError:
             return
         for line in lines:
-            said = _INFORMATION.decode(line).commit_info
-            if said is not None:
-                yield said
+            recorded = _INFORMATION.decode(line).commit_info
+            if recorded is not None:
+                yield recorded
 
 
 class _Information(msgspec.Struct, rename="camel"):

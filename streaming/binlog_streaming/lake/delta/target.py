@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from binlog_streaming.lake.conforming import changed_rows, conformed_rows
+from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.delta.actions import Metadata
 from binlog_streaming.lake.delta.column_mapping import MODE, file_columns
 from binlog_streaming.lake.delta.columns import created, delta_schema, table_schema, with_columns
@@ -26,9 +26,9 @@ from binlog_streaming.lake.delta.log import (
 from binlog_streaming.lake.delta.maintenance import maintain
 from binlog_streaming.lake.find import found_rows
 from binlog_streaming.lake.merge import Written, overruled, supersede, take_out
-from binlog_streaming.lake.steps import Step, reached
+from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
 from binlog_streaming.lake.store import looking_at, store_at
-from binlog_streaming.lake.target import BATCH_KEY, LAST_CHANGE_KEY, MODE_PROPERTY, STEP_KEY, Applied, Target, Ticket
+from binlog_streaming.lake.target import BATCH_KEY, LAST_CHANGE_KEY, MODE_PROPERTY, STEP_KEY, Applied, CommitId, Target
 from binlog_streaming.settings import Merge, Mode
 
 if TYPE_CHECKING:
@@ -94,19 +94,19 @@ class DeltaTarget(Target):
         """See `Target`."""
         return None if self.log is None else self.log.metadata.configuration
 
-    def applied(self, ticket: Ticket) -> Applied | None:
+    def applied(self, commit_id: CommitId) -> Applied | None:
         """See `Target`."""
-        version = None if self.log is None else self.log.transactions.get(_application(ticket))
+        version = None if self.log is None else self.log.transactions.get(_application(commit_id))
         if version is None:
             return None
         place = version >> STEP_BITS, version & ((1 << STEP_BITS) - 1)
-        return Applied(*place, self._last_change(place) if place == ticket.place else None)
+        return Applied(*place, self._last_change(place) if place == commit_id.place else None)
 
     def _last_change(self, place: tuple[int, int]) -> str | None:
         batch_id, step = map(str, place)
-        for said in recent_information(self.store, self._there(), HISTORY_MAX):
-            if said.get(BATCH_KEY) == batch_id and said.get(STEP_KEY) == step:
-                return str(said.get(LAST_CHANGE_KEY))
+        for recorded in recent_information(self.store, self._there(), HISTORY_MAX):
+            if recorded.get(BATCH_KEY) == batch_id and recorded.get(STEP_KEY) == step:
+                return str(recorded.get(LAST_CHANGE_KEY))
         return None
 
     def version(self) -> str | None:
@@ -121,7 +121,7 @@ class DeltaTarget(Target):
         """See `Target`."""
         return pa.schema(delta_schema(schema))
 
-    def create(self, schema: pa.Schema, ticket: Ticket) -> None:
+    def create(self, schema: pa.Schema, commit_id: CommitId) -> None:
         """See `Target`.
 
         Raises:
@@ -129,33 +129,33 @@ class DeltaTarget(Target):
         """
         if self.log is not None:
             return
-        configuration = {**ticket.table_properties(), "delta.targetFileSize": str(self.file_size)}
-        said = created(
+        configuration = {**commit_id.table_properties(), "delta.targetFileSize": str(self.file_size)}
+        recorded = created(
             schema,
-            name=ticket.source_table,
-            description=ticket.description,
+            name=commit_id.source_table,
+            description=commit_id.description,
             configuration=configuration,
-            partition_by=ticket.partition_by,
+            partition_by=commit_id.partition_by,
         )
         log = empty_log()
-        self._publish(log, "CREATE TABLE", said)
-        if self.merge_kind is Merge.MARK and ticket.mode is not Mode.CHANGELOG:
+        self._publish(log, "CREATE TABLE", recorded)
+        if self.merge_kind is Merge.MARK and commit_id.mode is not Mode.CHANGELOG:
             self._publish(log, "SET TBLPROPERTIES", upgrade(log))
         self.log = log
-        reached(Step.CREATED)
+        reached(CrashPoint.CREATED)
 
-    def describe(self, ticket: Ticket, *, said: Mapping[str, str] | None = None) -> None:
+    def describe(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
         """See `Target`.
 
         Raises:
             CommitFailedError: The table is not any more what it was when it was looked at.
         """
         log = self._there()
-        wanted = ticket.table_properties() | dict(said or {})
+        wanted = commit_id.table_properties() | dict(recorded or {})
         if not wanted.items() <= log.metadata.configuration.items():
             self._publish(log, "SET TBLPROPERTIES", [("metaData", with_properties(log.metadata, wanted))])
 
-    def append(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+    def append(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         """See `Target`.
 
         Raises:
@@ -163,32 +163,32 @@ class DeltaTarget(Target):
                 this step.
         """
         with self._write(self.schema()) as write:
-            write.write(conformed_rows(rows, write.schema))
-            self._commit(write, "WRITE", ticket)
+            write.write(cast_rows(rows, write.schema))
+            self._commit(write, "WRITE", commit_id)
 
-    def merge(self, change: Change, ticket: Ticket) -> int:
+    def merge(self, change: Change, commit_id: CommitId) -> int:
         """See `Target`.
 
         Raises:
             CommitFailedError: The table is not any more what it was when it was looked at.
         """
         with self._write(self.schema()) as write:
-            take_out(write, supersede(write, change, ticket.keys), self._merge_kind)
+            take_out(write, supersede(write, change, commit_id.keys), self._merge_kind)
             if write.is_empty:
                 return 0
-            self._commit(write, "MERGE", ticket)
+            self._commit(write, "MERGE", commit_id)
         return change.row_count
 
     def append_part(self, rows: pa.RecordBatchReader) -> Written[Add]:
         """See `Target`."""
         with self._write(self.schema()) as write:
-            write.write(conformed_rows(rows, write.schema))
-            return write.hand_over((), write.files.row_count)
+            write.write(cast_rows(rows, write.schema))
+            return write.detach((), write.files.row_count)
 
     def merge_part(self, change: Change, keys: Sequence[str]) -> Written[Add]:
         """See `Target`."""
         with self._write(self.schema()) as write:
-            return write.hand_over(supersede(write, change, keys), change.row_count)
+            return write.detach(supersede(write, change, keys), change.row_count)
 
     @property
     def takes_overruled(self) -> bool:
@@ -198,9 +198,9 @@ class DeltaTarget(Target):
     def overruled(self, parts: Sequence[Written[Add]], keys: pa.Table, by: NDArray[np.int64]) -> Written[Add]:
         """See `Target`."""
         with self._write(self.schema()) as write:
-            return write.hand_over(overruled(write, parts, keys, by), 0)
+            return write.detach(overruled(write, parts, keys, by), 0)
 
-    def commit_parts(self, parts: Sequence[Written[Add]], ticket: Ticket) -> int:
+    def commit_parts(self, parts: Sequence[Written[Add]], commit_id: CommitId) -> int:
         """See `Target`.
 
         Raises:
@@ -208,13 +208,13 @@ class DeltaTarget(Target):
         """
         with self._write(self.schema()) as write:
             for part in parts:
-                write.take_over(part)
-            if ticket.keys and any(part.version != self.version() for part in parts):
+                write.attach(part)
+            if commit_id.keys and any(part.version != self.version() for part in parts):
                 raise conflict(self.store, self._there())
             take_out(write, (one for part in parts for one in part.superseded), self._merge_kind)
             if write.is_empty:
                 return 0
-            self._commit(write, "MERGE", ticket)
+            self._commit(write, "MERGE", commit_id)
         return sum(part.row_count for part in parts)
 
     @property
@@ -222,7 +222,7 @@ class DeltaTarget(Target):
         is_changelog = (self.properties() or {}).get(MODE_PROPERTY) == Mode.CHANGELOG
         return Merge.REWRITE if is_changelog else self.merge_kind
 
-    def evolve(self, change: SchemaChange, ticket: Ticket) -> None:
+    def evolve(self, change: SchemaChange, commit_id: CommitId) -> None:
         """See `Target`.
 
         Columns that are only added cost nothing, as do other names in a table with column mapping; anything else
@@ -231,11 +231,11 @@ class DeltaTarget(Target):
         schema = self.stored_schema(change.applied_to(self.schema()))
         names_cost = bool(change.renamed) and not self._is_mapped
         if names_cost or change.retyped or change.filled:
-            self._overwrite(changed_rows(self.read(), change, schema), ticket, change.renamed)
+            self._overwrite(changed_rows(self.read(), change, schema), commit_id, change.renamed)
             return
         with self._write(schema) as write:
             write.actions += with_columns(self._there(), schema, change.renamed)
-            self._commit(write, "RENAME COLUMN" if change.renamed else "ADD COLUMN", ticket)
+            self._commit(write, "RENAME COLUMN" if change.renamed else "ADD COLUMN", commit_id)
 
     def read(self) -> pa.RecordBatchReader:
         """See `Target`."""
@@ -249,19 +249,19 @@ class DeltaTarget(Target):
         """See `Target`."""
         return found_rows(self._write(self.schema()), search, names)
 
-    def replace(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+    def replace(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         """See `Target`."""
-        self._overwrite(conformed_rows(rows, self.stored_schema(rows.schema)), ticket, {})
+        self._overwrite(cast_rows(rows, self.stored_schema(rows.schema)), commit_id, {})
 
-    def _overwrite(self, rows: pa.RecordBatchReader, ticket: Ticket, renamed: Mapping[str, str]) -> None:
+    def _overwrite(self, rows: pa.RecordBatchReader, commit_id: CommitId, renamed: Mapping[str, str]) -> None:
         log = self._there()
-        said = with_columns(log, rows.schema, renamed)
-        with self._write(rows.schema, said) as write:
+        recorded = with_columns(log, rows.schema, renamed)
+        with self._write(rows.schema, recorded) as write:
             for add in log.files.values():
                 write.remove(add)
-            write.actions += said
+            write.actions += recorded
             write.write(rows)
-            self._commit(write, "WRITE", ticket)
+            self._commit(write, "WRITE", commit_id)
 
     def maintain(self, sink: Sink) -> None:
         """See `Target`."""
@@ -275,13 +275,13 @@ class DeltaTarget(Target):
     def _is_mapped(self) -> bool:
         return (self.properties() or {}).get(MODE) == "name"
 
-    def _write(self, schema: pa.Schema, said: Sequence[Named] = ()) -> TableWrite:
-        metadata = next((action for _, action in said if isinstance(action, Metadata)), None)
+    def _write(self, schema: pa.Schema, recorded: Sequence[Named] = ()) -> TableWrite:
+        metadata = next((action for _, action in recorded if isinstance(action, Metadata)), None)
         return TableWrite(self.store, self._there(), schema, file_size=self.file_size, metadata=metadata)
 
-    def _commit(self, write: TableWrite, operation: str, ticket: Ticket) -> None:
-        version = ticket.batch_id << STEP_BITS | ticket.step
-        write.commit(operation, ticket.batch_properties(), (_application(ticket), version))
+    def _commit(self, write: TableWrite, operation: str, commit_id: CommitId) -> None:
+        version = commit_id.batch_id << STEP_BITS | commit_id.step
+        write.commit(operation, commit_id.batch_properties(), (_application(commit_id), version))
 
     def _publish(self, log: TableLog, operation: str, actions: list[Named]) -> None:
         if actions and not make_commit(self.store, log, [information(operation), *actions]):
@@ -292,6 +292,6 @@ class DeltaTarget(Target):
         return self.log
 
 
-def _application(ticket: Ticket) -> str:
+def _application(commit_id: CommitId) -> str:
     # Name of the application transaction.
-    return f"binlog-stream/{ticket.query_id}"
+    return f"binlog-stream/{commit_id.query_id}"

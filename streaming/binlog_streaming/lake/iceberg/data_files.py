@@ -31,13 +31,13 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import ListType, LongType, MapType, NestedField
 
-from binlog_streaming.lake.conforming import conformed
 from binlog_streaming.lake.dictionaries import dictionary_columns
 from binlog_streaming.lake.iceberg.manifests import FIRST_ROW_ID, new_file
 from binlog_streaming.lake.iceberg.partitions import partitioned
 from binlog_streaming.lake.iceberg.schema import arrow_schema
 from binlog_streaming.lake.iceberg.table_files import LiveFile, marked_rows
 from binlog_streaming.lake.keys.sorting import complement
+from binlog_streaming.lake.schema_cast import cast_to_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -196,7 +196,7 @@ class _Columns:
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         shaped = visit_with_partner(self._schema, batch, self._visitor, self._accessor)
         assert isinstance(shaped, pa.StructArray)
-        return conformed(pa.RecordBatch.from_struct_array(shaped), self._wanted)
+        return cast_to_schema(pa.RecordBatch.from_struct_array(shaped), self._wanted)
 
 
 class DataFiles:

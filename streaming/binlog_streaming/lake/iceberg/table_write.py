@@ -50,7 +50,7 @@ _FALSE = b"\0"
 
 
 class TableWrite:
-    """One commit, within `with`: what is written for it goes again unless `commit` or `hand_over` was called.
+    """One commit, within `with`: what is written for it goes again unless `commit` or `detach` was called.
 
     To `merge` it is the `TableFiles` of an Iceberg table.
 
@@ -76,7 +76,7 @@ class TableWrite:
         self._live: list[LiveFile] | None = None
         self._removed: list[DataFile] = []
         self._marked: list[tuple[LiveFile, Rows]] = []
-        self._handed_over: dict[str, DataFile] = {}
+        self._attached: dict[str, DataFile] = {}
         self._dropped: list[str] = []
         self._deletes: list[DataFile] = []
         self._is_kept = False
@@ -90,13 +90,13 @@ class TableWrite:
         if not self._is_kept:
             for files in self._new.values():
                 files.abandon()
-            remove_files(self._io, [*(file.file_path for file in self._deletes), *self._handed_over, *self._dropped])
+            remove_files(self._io, [*(file.file_path for file in self._deletes), *self._attached, *self._dropped])
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was written or taken out so far."""
         is_begun = any(files.is_begun for files in self._new.values())
-        return not (self._removed or self._marked or self._handed_over or is_begun)
+        return not (self._removed or self._marked or self._attached or is_begun)
 
     @property
     def row_count(self) -> int:
@@ -178,7 +178,7 @@ class TableWrite:
 
         One that was on its way into the table does not come.
         """
-        if self._handed_over.pop(file.file.file_path, None) is not None:
+        if self._attached.pop(file.file.file_path, None) is not None:
             self._dropped.append(file.file.file_path)
             return
         self._removed += [file.file, *file.own_deletes]
@@ -197,7 +197,7 @@ class TableWrite:
         rows = numbered_rows if file.is_numbered else live_rows
         self.write(rows(self._metadata, self._io, file, gone), has_numbers=file.is_numbered)
 
-    def hand_over(
+    def detach(
         self, superseded: Sequence[Superseded[LiveFile]], row_count: int, version: str | None
     ) -> Written[LiveFile]:
         """End the files, for another one to commit them; they stay."""
@@ -205,13 +205,13 @@ class TableWrite:
         self._is_kept = True
         return Written(version, added, (), tuple(superseded), row_count)
 
-    def take_over(self, written: Written[LiveFile]) -> None:
+    def attach(self, written: Written[LiveFile]) -> None:
         """Let the commit bring files that another one has written, too."""
-        self._handed_over |= {live.file.file_path: live.file for live in written.added}
+        self._attached |= {live.file.file_path: live.file for live in written.added}
 
     def prepare(self) -> None:
         """End all files that the commit brings."""
-        self._added = [*self._closed(), *self._handed_over.values()]
+        self._added = [*self._closed(), *self._attached.values()]
         locations = load_location_provider(self._metadata.location, self._metadata.properties)
         if self._metadata.format_version >= VECTORS_FROM:
             vectors = VectorFile()

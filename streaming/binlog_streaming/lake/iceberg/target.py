@@ -25,7 +25,7 @@ from pyiceberg.schema import assign_fresh_schema_ids
 from sqlalchemy.exc import SQLAlchemyError
 
 from binlog_format.errors import TableError
-from binlog_streaming.lake.conforming import changed_rows, conformed_rows
+from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.find import found_rows
 from binlog_streaming.lake.iceberg.catalog import (
     close_catalog,
@@ -43,7 +43,7 @@ from binlog_streaming.lake.iceberg.schema import arrow_schema, evolved, iceberg_
 from binlog_streaming.lake.iceberg.table_files import live_files
 from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, TableWrite
 from binlog_streaming.lake.merge import Written, overruled, supersede, take_out
-from binlog_streaming.lake.steps import Step, reached
+from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
 from binlog_streaming.lake.store import looking_at
 from binlog_streaming.lake.target import (
     BATCH_KEY,
@@ -55,8 +55,8 @@ from binlog_streaming.lake.target import (
     QUERY_PROPERTY,
     STEP_KEY,
     Applied,
+    CommitId,
     Target,
-    Ticket,
 )
 from binlog_streaming.settings import Merge, Mode
 
@@ -146,21 +146,21 @@ class IcebergTarget(Target):
             return None
         return {name: value for name, value in self._table.properties.items() if name not in _STEP_PROPERTIES}
 
-    def applied(self, ticket: Ticket) -> Applied | None:
+    def applied(self, commit_id: CommitId) -> Applied | None:
         """See `Target`.
 
         Raises:
             TableError: `OTHER_WRITER`: somebody set the table back to an older snapshot.
         """
         properties = {} if self._table is None else self._table.properties
-        if BATCH_KEY not in properties or properties.get(QUERY_PROPERTY) != ticket.query_id:
+        if BATCH_KEY not in properties or properties.get(QUERY_PROPERTY) != commit_id.query_id:
             return None
         applied = _applied(properties)
         if not self._has_snapshot(properties.get(SNAPSHOT_PROPERTY)):
-            held = self._held(ticket)
+            held = self._held(commit_id)
             raise TableError(
                 "OTHER_WRITER",
-                f"{ticket.source_table}: {self.uri} had batch {applied.batch_id}, and now holds "
+                f"{commit_id.source_table}: {self.uri} had batch {applied.batch_id}, and now holds "
                 + ("none" if held is None else f"batch {held.batch_id}, step {held.step}")
                 + ": it was set back to an older snapshot",
                 hint="Set it forward to the snapshot of that batch; or delete the table (and the checkpoint) and let "
@@ -178,13 +178,13 @@ class IcebergTarget(Target):
             number = parents.get(number)
         return number is not None
 
-    def _held(self, ticket: Ticket) -> Applied | None:
+    def _held(self, commit_id: CommitId) -> Applied | None:
         # What the snapshots say.
         snapshot = self.table.current_snapshot()
         while snapshot is not None:
-            said = snapshot.summary.additional_properties if snapshot.summary is not None else {}
-            if said.get(QUERY_PROPERTY) == ticket.query_id and BATCH_KEY in said:
-                return _applied(said)
+            recorded = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+            if recorded.get(QUERY_PROPERTY) == commit_id.query_id and BATCH_KEY in recorded:
+                return _applied(recorded)
             parent = snapshot.parent_snapshot_id
             snapshot = None if parent is None else self.table.snapshot_by_id(parent)
         return None
@@ -202,7 +202,7 @@ class IcebergTarget(Target):
         """See `Target`."""
         return arrow_schema(iceberg_schema(schema))
 
-    def create(self, schema: pa.Schema, ticket: Ticket) -> None:
+    def create(self, schema: pa.Schema, commit_id: CommitId) -> None:
         """See `Target`.
 
         Raises:
@@ -211,10 +211,10 @@ class IcebergTarget(Target):
         if self._table is not None:
             return
         columns = assign_fresh_schema_ids(iceberg_schema(schema))
-        spec = partition_spec(columns, ticket.partition_by, ticket.source_table)
+        spec = partition_spec(columns, commit_id.partition_by, commit_id.source_table)
         properties = {
-            **ticket.table_properties(),
-            "comment": ticket.description,
+            **commit_id.table_properties(),
+            "comment": commit_id.description,
             "write.target-file-size-bytes": str(self.file_size),
             "write.parquet.compression-codec": "zstd",
             "write.parquet.compression-level": "1",
@@ -226,20 +226,20 @@ class IcebergTarget(Target):
             self._table = self.catalog.create_table(
                 self._name, columns, location=self.uri, partition_spec=spec, properties=properties
             )
-        reached(Step.CREATED)
+        reached(CrashPoint.CREATED)
 
-    def describe(self, ticket: Ticket, *, said: Mapping[str, str] | None = None) -> None:
+    def describe(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
         """See `Target`.
 
         Raises:
             CommitFailedException: The table is not any more what it was when it was looked at.
         """
-        wanted = {**ticket.table_properties(), "comment": ticket.description, **(said or {})}
+        wanted = {**commit_id.table_properties(), "comment": commit_id.description, **(recorded or {})}
         new = {key: value for key, value in wanted.items() if self.table.properties.get(key) != value}
         if new:
             self._table = Commit(properties=new, snapshot=False).on(self.table)
 
-    def append(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+    def append(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         """See `Target`.
 
         Raises:
@@ -247,10 +247,10 @@ class IcebergTarget(Target):
             TableError: `TABLE_FEATURE`: somebody gave the table what this writer does not keep.
         """
         with self._write() as write:
-            write.write(conformed_rows(rows, write.schema))
-            self._commit(write, ticket)
+            write.write(cast_rows(rows, write.schema))
+            self._commit(write, commit_id)
 
-    def merge(self, change: Change, ticket: Ticket) -> int:
+    def merge(self, change: Change, commit_id: CommitId) -> int:
         """See `Target`.
 
         Raises:
@@ -258,10 +258,10 @@ class IcebergTarget(Target):
             TableError: `TABLE_FEATURE`.
         """
         with self._write() as write:
-            take_out(write, supersede(write, change, ticket.keys), self._merge_kind)
+            take_out(write, supersede(write, change, commit_id.keys), self._merge_kind)
             if write.is_empty:
                 return 0
-            self._commit(write, ticket)
+            self._commit(write, commit_id)
         return change.row_count
 
     def append_part(self, rows: pa.RecordBatchReader) -> Written[LiveFile]:
@@ -271,8 +271,8 @@ class IcebergTarget(Target):
             TableError: `TABLE_FEATURE`.
         """
         with self._write() as write:
-            write.write(conformed_rows(rows, write.schema))
-            return write.hand_over((), write.row_count, self.version())
+            write.write(cast_rows(rows, write.schema))
+            return write.detach((), write.row_count, self.version())
 
     def merge_part(self, change: Change, keys: Sequence[str]) -> Written[LiveFile]:
         """See `Target`.
@@ -281,7 +281,7 @@ class IcebergTarget(Target):
             TableError: `TABLE_FEATURE`.
         """
         with self._write() as write:
-            return write.hand_over(supersede(write, change, keys), change.row_count, self.version())
+            return write.detach(supersede(write, change, keys), change.row_count, self.version())
 
     @property
     def takes_overruled(self) -> bool:
@@ -295,9 +295,9 @@ class IcebergTarget(Target):
             TableError: `TABLE_FEATURE`.
         """
         with self._write() as write:
-            return write.hand_over(overruled(write, parts, keys, by), 0, self.version())
+            return write.detach(overruled(write, parts, keys, by), 0, self.version())
 
-    def commit_parts(self, parts: Sequence[Written[LiveFile]], ticket: Ticket) -> int:
+    def commit_parts(self, parts: Sequence[Written[LiveFile]], commit_id: CommitId) -> int:
         """See `Target`.
 
         Raises:
@@ -305,13 +305,13 @@ class IcebergTarget(Target):
         """
         with self._write() as write:
             for part in parts:
-                write.take_over(part)
-            if ticket.keys and any(part.version != self.version() for part in parts):
+                write.attach(part)
+            if commit_id.keys and any(part.version != self.version() for part in parts):
                 raise CommitFailedException("the table was changed between the look and the write")
             take_out(write, (one for part in parts for one in part.superseded), self._merge_kind)
             if write.is_empty:
                 return 0
-            self._commit(write, ticket)
+            self._commit(write, commit_id)
         return sum(part.row_count for part in parts)
 
     @property
@@ -322,7 +322,7 @@ class IcebergTarget(Target):
         # There rows have numbers, which those that are written anew would lose.
         return Merge.MARK if version >= VECTORS_FROM else self._kind
 
-    def evolve(self, change: SchemaChange, ticket: Ticket) -> None:
+    def evolve(self, change: SchemaChange, commit_id: CommitId) -> None:
         """See `Target`.
 
         Columns change by the table's metadata alone, unless values change.
@@ -335,7 +335,7 @@ class IcebergTarget(Target):
         with self._write(evolution.schema) as write:
             if evolution.is_rewrite:
                 self._overwrite(write, changed_rows(self.read(), change, write.schema))
-            self._commit(write, ticket)
+            self._commit(write, commit_id)
 
     def read(self) -> pa.RecordBatchReader:
         """See `Target`.
@@ -351,7 +351,7 @@ class IcebergTarget(Target):
         """See `Target`."""
         return found_rows(self._write(), search, names)
 
-    def replace(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+    def replace(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         """See `Target`.
 
         Raises:
@@ -359,8 +359,8 @@ class IcebergTarget(Target):
             TableError: `TABLE_FEATURE`.
         """
         with self._write(replaced(self.table.metadata, rows.schema)) as write:
-            self._overwrite(write, conformed_rows(rows, write.schema))
-            self._commit(write, ticket)
+            self._overwrite(write, cast_rows(rows, write.schema))
+            self._commit(write, commit_id)
 
     def _overwrite(self, write: TableWrite, rows: pa.RecordBatchReader) -> None:
         for live in write.files():
@@ -386,14 +386,14 @@ class IcebergTarget(Target):
             require_kept_columns(self.table, columns, self.uri)
         return TableWrite(self.table, self.uri, file_size=self.file_size, columns=columns)
 
-    def _commit(self, write: TableWrite, ticket: Ticket) -> None:
+    def _commit(self, write: TableWrite, commit_id: CommitId) -> None:
         write.prepare()
-        reached(Step.FILES_WRITTEN)
-        said = ticket.batch_properties()
-        summary = {QUERY_PROPERTY: ticket.query_id, **said}
-        self._table = write.commit(properties=said, cleared=SOMETIMES, summary=summary, is_step=True)
-        reached(Step.COMMITTED)
+        reached(CrashPoint.FILES_WRITTEN)
+        recorded = commit_id.batch_properties()
+        summary = {QUERY_PROPERTY: commit_id.query_id, **recorded}
+        self._table = write.commit(properties=recorded, cleared=SOMETIMES, summary=summary, is_step=True)
+        reached(CrashPoint.COMMITTED)
 
 
-def _applied(said: Mapping[str, str]) -> Applied:
-    return Applied(int(said[BATCH_KEY]), int(said.get(STEP_KEY, "0")), said.get(LAST_CHANGE_KEY))
+def _applied(recorded: Mapping[str, str]) -> Applied:
+    return Applied(int(recorded[BATCH_KEY]), int(recorded.get(STEP_KEY, "0")), recorded.get(LAST_CHANGE_KEY))

@@ -51,10 +51,10 @@ NO_FACTS = AbsentFacts()
 def absent_facts(layout: TableLayout, decoding: Decoding) -> AbsentFacts:
     """What a layout knows, from DDL or a schema file."""
     defaults = layout_defaults(layout, decoding)
-    columns = [(column.name, said) for column, said in zip(layout.columns, defaults, strict=True) if column.name]
+    columns = [(column.name, fact) for column, fact in zip(layout.columns, defaults, strict=True) if column.name]
     return AbsentFacts(
-        {name: said.value for name, said in columns if said.value is not None},
-        frozenset(name for name, said in columns if said.generated == Generated.VIRTUAL),
+        {name: fact.value for name, fact in columns if fact.value is not None},
+        frozenset(name for name, fact in columns if fact.generated == Generated.VIRTUAL),
     )
 
 

@@ -23,7 +23,7 @@ from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.row_values import matching_rows
 from binlog_streaming.modes.partial.absent_columns import WHOLE_IMAGES_HINT, with_default
 from binlog_streaming.modes.partial.row_kernels import COMPUTED, DEFAULT, GONE, KEPT, MOVED, TOUCHED, fill_forward
-from binlog_streaming.modes.pieces import NO_IMAGE
+from binlog_streaming.modes.row_batches import NO_IMAGE
 from binlog_streaming.settings.model import UnknownValues
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_streaming.modes.pieces import StepImages
+    from binlog_streaming.modes.row_batches import StepImages
     from binlog_streaming.modes.row_keys import KeyTable
 
     Indices = NDArray[np.int64]

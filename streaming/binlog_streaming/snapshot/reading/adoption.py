@@ -22,11 +22,11 @@ from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.column_types import NO_METADATA_HINT
 from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.lake.target import GTID_POSITION_KEY, QUERY_PROPERTY, SNAPSHOT_PROPERTY, Ticket
+from binlog_streaming.lake.target import GTID_POSITION_KEY, QUERY_PROPERTY, SNAPSHOT_PROPERTY, CommitId
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
-from binlog_streaming.plan.kept import KeptTables
 from binlog_streaming.plan.snapshots import TableSnapshot
+from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.snapshot.reading.job_batch import JobBatch, run_once
 from binlog_streaming.snapshot.reading.log_place import offset_of
@@ -82,15 +82,15 @@ def plan_adoption(job: Job, table: str, at: GtidPoint) -> Adoption:
         BinlogError: The log or the target cannot be read.
     """
     name = TableName.parse(table)
-    kept = KeptTables(job.tables, job.source.exclude_tables).find(name)
-    if kept is None or kept.is_aside:
+    selected = TableSelection(job.tables, job.source.exclude_tables).find(name)
+    if selected is None or selected.is_aside:
         raise OptionError("INVALID_VALUE", f"--table {table}: no [[tables]] of the job selects it")
-    rule = kept.rule
+    rule = selected.rule
     if rule.modes != (Mode.MIRROR,) or rule.deletes is not Deletes.REMOVE or rule.hides:
         reason = f"--table {table}: only a mirror that hides nothing, with deletes = remove, can be adopted"
         raise OptionError("INVALID_VALUE", reason, hint="What other modes add to rows nobody else has written")
     layout = _layout(job, name)
-    uri = kept.uri(job.sink.directory, Mode.MIRROR)
+    uri = selected.uri(job.sink.directory, Mode.MIRROR)
     needs_key = rule.keys or layout.primary_key
     keys = tuple(str(layout.columns[index].name) for index in key_columns(layout, rule.keys)) if needs_key else ()
     with closing(sink_type(job.sink.format).at(job.sink, uri)) as target:
@@ -123,7 +123,7 @@ def adopt(job: Job, adoption: Adoption, run: Callable[[Job], object] = run_once)
     batch, name, offset = JobBatch(job, run), adoption.name, adoption.offset
     with batch.at(offset, [name], f"{_PUT_ASIDE} JOB.toml --table {name} --at {offset.gtid}"):
         snapshot, gtid = str(uuid.uuid4()), str(offset.gtid) or None
-        ticket = Ticket(
+        commit_id = CommitId(
             query_id=batch.query_id,
             batch_id=batch.batch_id,
             step=_STEP,
@@ -135,9 +135,10 @@ def adopt(job: Job, adoption: Adoption, run: Callable[[Job], object] = run_once)
             gtid=None,
             complete=True,
         )
-        said = {SNAPSHOT_PROPERTY: f"{snapshot}: adopted at {gtid or offset.position}", GTID_POSITION_KEY: gtid or ""}
+        adopted = f"{snapshot}: adopted at {gtid or offset.position}"
+        recorded = {SNAPSHOT_PROPERTY: adopted, GTID_POSITION_KEY: gtid or ""}
         with closing(sink_type(job.sink.format).at(job.sink, adoption.uri)) as target:
-            target.describe(ticket, said=said)
+            target.describe(commit_id, recorded=recorded)
         taken = TableSnapshot(
             database=name.database,
             table=name.table,

@@ -13,7 +13,7 @@ from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.snapshot_marks import Purpose, SnapshotBegun, SnapshotEnded
 from binlog_format import open_log
 from binlog_streaming.plan.batch_plan import ROWS_STEP, STEPS_PER_CHANGE, ChangeStep, Component, IndexPart, RowsStep
-from binlog_streaming.plan.kept import KeptTables
+from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import Mode, OnError
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun
@@ -48,7 +48,7 @@ class RowsWriter:
     def __init__(self, job: Job, query_id: str, batch_id: int, offset: SourceOffset, place: RowsPlace) -> None:
         self.place = place
         self._job = job
-        self._kept = KeptTables(job.tables, job.source.exclude_tables)
+        self._selection = TableSelection(job.tables, job.source.exclude_tables)
         self._run = BatchRun(
             query_id,
             batch_id,
@@ -71,12 +71,12 @@ class RowsWriter:
             BinlogError: What is wrong with rows or targets.
         """
         name = read.table.name
-        kept = self._kept.find(name)
-        assert kept is not None, "the plan has tables of the job alone"
+        selected = self._selection.find(name)
+        assert selected is not None, "the plan has tables of the job alone"
         # A changelog is only added to, so it comes when nothing else can fail.
-        modes = tuple(sorted(kept.rule.modes, key=lambda mode: mode is Mode.CHANGELOG))
-        rule = msgspec.structs.replace(kept.rule, mode=modes)
-        table = replace(kept, rule=rule, complete=True, complete_from=_ENDED)
+        modes = tuple(sorted(selected.rule.modes, key=lambda mode: mode is Mode.CHANGELOG))
+        rule = msgspec.structs.replace(selected.rule, mode=modes)
+        table = replace(selected, rule=rule, complete=True, complete_from=_ENDED)
         position = self.place.position
         gtid = None if self.place.gtid is None else str(self.place.gtid)
         vendor, commit_time = read.logged.vendor, self.place.commit_time

@@ -21,10 +21,10 @@ from binlog_format.gtids.gtid import Gtid
 from binlog_format.kernels import empty_bytes
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind, Images
-from binlog_streaming.lake.conforming import conformed
+from binlog_streaming.lake.schema_cast import cast_to_schema
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.modes.mode_columns import MARK_FIELDS
-from binlog_streaming.modes.pieces import NO_IMAGE, Piece, StepImages
+from binlog_streaming.modes.row_batches import NO_IMAGE, RowBatch, StepImages
 from binlog_streaming.server.raw_rows import RawRows
 from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.snapshot.chunk_sql import select_statement
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.lake.merge import Written
-    from binlog_streaming.lake.target import Target, Ticket
+    from binlog_streaming.lake.target import CommitId, Target
     from binlog_streaming.plan.batch_plan import RowsStep
-    from binlog_streaming.plan.kept import KeptTable
+    from binlog_streaming.plan.table_selection import SelectedTable
     from binlog_streaming.server.raw_rows import PacketRows
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.settings import Sink
@@ -143,40 +143,40 @@ class TableRows:
         self._lock = threading.Lock()
         self.row_count = 0
 
-    def outline(self, step: RowsStep, table: KeptTable) -> RowsContent:
+    def outline(self, step: RowsStep, table: SelectedTable) -> RowsContent:
         """See `Division`."""
         layout = self._decoding.shown(image_layout(self._logged))
         table_rows = np.zeros(1, IMAGE_DTYPE)
         slots, cells = np.zeros(len(layout.columns), np.int64), np.empty((0, 1), np.int32)
         images = Images(layout, empty_bytes(0), table_rows, cells, slots, self._decoding)
-        return RowsContent(str(table.name), (self._piece(images),), self._decoding, table.rule)
+        return RowsContent(str(table.name), (self._row_batch(images),), self._decoding, table.rule)
 
     def rows(self, step: RowsStep, content: RowsContent) -> ReadRows:
         """See `Division`."""
         return ReadRows(self, content)
 
-    def write(self, target: Target, ticket: Ticket, content: RowsContent) -> int:
+    def write(self, target: Target, commit_id: CommitId, content: RowsContent) -> int:
         """Read all rows and write them into a target, in one commit; how many they are."""
         self.row_count = 0
-        schema = target_schema(content, ticket.mode)
+        schema = target_schema(content, commit_id.mode)
         ranges = KeyRanges(self._finder, self._table, self._row_size)
-        make = _maker(content, ticket.mode, schema)
+        make = _maker(content, commit_id.mode, schema)
         if not target.takes_parts:
-            pieces = self._checked(self._pieces(self._readers[0], ranges))
-            target.append(pa.RecordBatchReader.from_batches(schema, map(make, pieces)), ticket)
+            row_batches = self._checked(self._row_batches(self._readers[0], ranges))
+            target.append(pa.RecordBatchReader.from_batches(schema, map(make, row_batches)), commit_id)
             return self.row_count
         parts = self._parts(target.uri, ranges, make, schema)
         self._check_unchanged()
-        target.commit_parts(parts, ticket)
+        target.commit_parts(parts, commit_id)
         return self.row_count
 
-    def _checked(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+    def _checked(self, row_batches: Iterator[RowBatch]) -> Iterator[RowBatch]:
         # Before the commit that follows the last row.
-        yield from pieces
+        yield from row_batches
         self._check_unchanged()
 
     def _parts(
-        self, uri: str, ranges: KeyRanges, make: Callable[[Piece], pa.RecordBatch], schema: pa.Schema
+        self, uri: str, ranges: KeyRanges, make: Callable[[RowBatch], pa.RecordBatch], schema: pa.Schema
     ) -> list[Written[Any]]:
         def part(session: ServerSession) -> Written[Any]:
             try:
@@ -195,20 +195,20 @@ class TableRows:
                 raise
 
     def _reader(
-        self, session: ServerSession, ranges: KeyRanges, make: Callable[[Piece], pa.RecordBatch], schema: pa.Schema
+        self, session: ServerSession, ranges: KeyRanges, make: Callable[[RowBatch], pa.RecordBatch], schema: pa.Schema
     ) -> pa.RecordBatchReader:
-        return pa.RecordBatchReader.from_batches(schema, map(make, self._pieces(session, ranges)))
+        return pa.RecordBatchReader.from_batches(schema, map(make, self._row_batches(session, ranges)))
 
-    def _pieces(self, session: ServerSession, ranges: KeyRanges) -> Iterator[Piece]:
+    def _row_batches(self, session: ServerSession, ranges: KeyRanges) -> Iterator[RowBatch]:
         while (bounds := ranges.next()) is not None:
             # An ALTER TABLE waits for the end of this range, not for that of the snapshot.
             session.execute(f"SAVEPOINT {_SAVEPOINT}")
             answer = RawRows(session, select_statement(self._table, bounds))
             wire = wire_table(self._logged, answer.types)
             for some in answer.chunks():
-                piece = self._piece(self._images(wire, some))
-                if len(piece.images.table):
-                    yield piece
+                row_batch = self._row_batch(self._images(wire, some))
+                if len(row_batch.images.table):
+                    yield row_batch
             session.execute(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
 
     def _images(self, wire: WireTable, some: PacketRows) -> Images:
@@ -235,9 +235,9 @@ class TableRows:
             self._on_rows(self.row_count)
         return np.arange(first, first + count) & _ROW_NO_MAX
 
-    def _piece(self, images: Images) -> Piece:
+    def _row_batch(self, images: Images) -> RowBatch:
         events, groups = self._place.events()
-        return Piece(images, events, groups, images.layout, (), self._decoding, self._snapshot)
+        return RowBatch(images, events, groups, images.layout, (), self._decoding, self._snapshot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,22 +247,22 @@ class ReadRows:
     table: TableRows
     content: RowsContent
 
-    def bring_into(self, target: Target, ticket: Ticket) -> int:
+    def bring_into(self, target: Target, commit_id: CommitId) -> int:
         """See `PreparedRows`."""
-        return self.table.write(target, ticket, self.content)
+        return self.table.write(target, commit_id, self.content)
 
 
-def _maker(content: RowsContent, mode: Mode, schema: pa.Schema) -> Callable[[Piece], pa.RecordBatch]:
+def _maker(content: RowsContent, mode: Mode, schema: pa.Schema) -> Callable[[RowBatch], pa.RecordBatch]:
     """What makes rows of a target, of existing rows no two of which have the same key."""
 
-    def make(piece: Piece) -> pa.RecordBatch:
+    def make(row_batch: RowBatch) -> pa.RecordBatch:
         if mode is Mode.CHANGELOG:
-            return conformed(changelog_batch(piece), schema)
-        images = StepImages(content.source_table, (piece,))
+            return cast_to_schema(changelog_batch(row_batch), schema)
+        images = StepImages(content.source_table, (row_batch,))
         numbers = np.arange(len(images), dtype=np.int64)
         columns = [
             images.values(index, schema.field(index).type, numbers).combine_chunks()
-            for index in range(len(piece.layout.columns))
+            for index in range(len(row_batch.layout.columns))
         ]
         return pa.RecordBatch.from_arrays([*columns, *_own_columns(images, numbers, mode, content)], schema=schema)
 

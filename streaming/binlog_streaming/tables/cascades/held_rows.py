@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_format.rows.arrow_arrays import numbers_array
-from binlog_streaming.lake.conforming import conformed_table
 from binlog_streaming.lake.find import Search
 from binlog_streaming.lake.row_values import comparable_table, row_ids
+from binlog_streaming.lake.schema_cast import cast_table
 from binlog_streaming.modes.mode_columns import DELETED, IS_CURRENT, mode_schema
 from binlog_streaming.modes.reference_values import rows_matching
 from binlog_streaming.settings import Mode, OnCascade
-from binlog_streaming.tables.statements.emptied import keeps_rows, living
+from binlog_streaming.tables.statements.row_retention import keeps_rows, living
 from binlog_streaming.tables.statements.work import dropped_columns, held_keys
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class HeldRows:
             rows = self._out_of_changes(self.target, spelled, _spelled(held, keys), names)
         else:
             rows = self.target.select(self._search(spelled), names)
-        return conformed_table(rows, schema)
+        return cast_table(rows, schema)
 
     def _search(self, wanted: Sequence[pa.Table]) -> Search:
         flags = {Mode.SCD2: IS_CURRENT, Mode.MIRROR: DELETED}

@@ -11,7 +11,7 @@ import numpy as np
 from binlog_connector.schema.foreign_keys import are_logged
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.views.cascading import are_checked
-from binlog_streaming.modes.pieces import Piece, version_of
+from binlog_streaming.modes.row_batches import RowBatch, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,32 +30,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LinkedImages:
-    """Row images of several tables; numbers of images count over all pieces, table after table.
+    """Row images of several tables; numbers of images count over all row batches, table after table.
 
     Attributes:
-        pieces: Of each table, in log order.
+        row_batches: Of each table, in log order.
         log: Where they are from.
     """
 
-    pieces: Mapping[TableName, Sequence[Piece]]
+    row_batches: Mapping[TableName, Sequence[RowBatch]]
     log: Log
 
     @cached_property
-    def flat(self) -> list[Piece]:
-        """All pieces."""
-        return [piece for pieces in self.pieces.values() for piece in pieces]
+    def flat(self) -> list[RowBatch]:
+        """All row batches."""
+        return [row_batch for row_batches in self.row_batches.values() for row_batch in row_batches]
 
     @cached_property
     def names(self) -> list[TableName]:
-        """Of each piece its table."""
-        return [name for name, pieces in self.pieces.items() for _ in pieces]
+        """Of each row batch its table."""
+        return [name for name, row_batches in self.row_batches.items() for _ in row_batches]
 
     @cached_property
     def times(self) -> Indices:
         """Of each image the rank of its row change among all."""
         if not self.flat:
             return np.empty(0, np.int64)
-        places = [(*piece.places(), piece.images.table["row_no"].astype(np.int64)) for piece in self.flat]
+        places = [(*row_batch.places(), row_batch.images.table["row_no"].astype(np.int64)) for row_batch in self.flat]
         columns = np.stack([np.concatenate(column) for column in zip(*places, strict=True)])
         order = np.lexsort(columns[::-1])
         sorted_columns = columns[:, order]
@@ -67,21 +67,21 @@ class LinkedImages:
 
     def start(self, name: TableName) -> int:
         """Number of a table's first image."""
-        return sum(_size(piece) for piece in self.flat[: self.names.index(name)]) if name in self.names else 0
+        return sum(_size(row_batch) for row_batch in self.flat[: self.names.index(name)]) if name in self.names else 0
 
     def times_of(self, name: TableName) -> Indices:
         """Those of a table's images."""
         start = self.start(name)
-        return self.times[start : start + sum(_size(piece) for piece in self.pieces[name])]
+        return self.times[start : start + sum(_size(row_batch) for row_batch in self.row_batches[name])]
 
     def changes_of(self, parent: TableName, link: Link) -> Indices:
         """Of the images of *parent* those of deletes and before updates that its server carried on by a foreign key."""
         start = self.start(parent)
-        kinds = [piece.images.table["kind"] for piece in self.pieces[parent]]
+        kinds = [row_batch.images.table["kind"] for row_batch in self.row_batches[parent]]
         if not kinds:
             return np.empty(0, np.int64)
         chosen = np.isin(np.concatenate(kinds), (ImageKind.UPDATE_BEFORE, ImageKind.DELETE))
-        chosen &= np.concatenate([self._is_carried(piece) for piece in self.pieces[parent]])
+        chosen &= np.concatenate([self._is_carried(row_batch) for row_batch in self.row_batches[parent]])
         numbers = np.flatnonzero(chosen)
         return numbers[self.is_within(numbers + start, link)]
 
@@ -93,33 +93,33 @@ class LinkedImages:
 
     @cached_property
     def _versions(self) -> Indices:
-        versions = [piece.places()[0] for piece in self.flat]
+        versions = [row_batch.places()[0] for row_batch in self.flat]
         return np.concatenate(versions) if versions else np.empty(0, np.int64)
 
-    def _is_carried(self, piece: Piece) -> Mask:
-        events = piece.images.table["event"].astype(np.int64)
-        files = piece.groups["file_no"][piece.events["group"][events]]
+    def _is_carried(self, row_batch: RowBatch) -> Mask:
+        events = row_batch.images.table["event"].astype(np.int64)
+        files = row_batch.groups["file_no"][row_batch.events["group"][events]]
         logged = [number for number in np.unique(files).tolist() if are_logged(self.log, number)]
-        return are_checked(piece.images.data, piece.events, events) & ~np.isin(files, logged)
+        return are_checked(row_batch.images.data, row_batch.events, events) & ~np.isin(files, logged)
 
 
-def _size(piece: Piece) -> int:
-    return len(piece.images.table)
+def _size(row_batch: RowBatch) -> int:
+    return len(row_batch.images.table)
 
 
-def outside_pieces(step: LinkedRowsStep, log: CascadeLog, decoding: Decoding) -> dict[TableName, list[Piece]]:
+def outside_row_batches(step: LinkedRowsStep, log: CascadeLog, decoding: Decoding) -> dict[TableName, list[RowBatch]]:
     """Images of parents without targets, read out of the log.
 
     Raises:
         BinlogError: The log, or what is wrong with the rows.
     """
-    found: dict[TableName, list[Piece]] = {}
+    found: dict[TableName, list[RowBatch]] = {}
     for part in step.outside:
         for block, touched in log.events_of(part.table, part.start, part.end):
             images = read_images(
                 block.data, block.events, touched.events, touched.layout, place=block.place, decoding=decoding
             )
-            piece = Piece(images, block.events, block.groups, touched.layout, block.gtid_sources, decoding)
-            cut = piece.between(step.after, step.before)
+            row_batch = RowBatch(images, block.events, block.groups, touched.layout, block.gtid_sources, decoding)
+            cut = row_batch.between(step.after, step.before)
             found.setdefault(part.table, []).extend([] if cut is None else [cut])
-    return {name: sorted(pieces, key=Piece.start) for name, pieces in found.items()}
+    return {name: sorted(row_batches, key=RowBatch.start) for name, row_batches in found.items()}

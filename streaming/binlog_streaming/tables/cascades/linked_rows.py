@@ -17,8 +17,8 @@ from binlog_format.errors import UnsupportedError
 from binlog_format.rows.declared.declared_defaults import Generated
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.modes.cascades import RowChanges
-from binlog_streaming.modes.decoded_images import derived_pieces
-from binlog_streaming.modes.pieces import Piece
+from binlog_streaming.modes.decoded_images import derived_row_batches
+from binlog_streaming.modes.row_batches import RowBatch
 from binlog_streaming.tables.cascades.held_rows import HeldRows, holding_mode
 from binlog_streaming.tables.cascades.linked_table import LinkedTable
 from binlog_streaming.tables.rows_step import DerivedRows, RowsContent, bare_layout
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.definitions import TableName
     from binlog_format.rows.decoding import Decoding
-    from binlog_streaming.lake.target import Target, Ticket
+    from binlog_streaming.lake.target import CommitId, Target
     from binlog_streaming.modes.table_history import TableHistory
     from binlog_streaming.plan.cascade_links import Link, LinkedRowsStep
-    from binlog_streaming.plan.kept import KeptTable
+    from binlog_streaming.plan.table_selection import SelectedTable
     from binlog_streaming.settings import Mode
     from binlog_streaming.tables.cascades.linked_images import LinkedImages
     from binlog_streaming.tables.log_facts import LogFacts
@@ -53,23 +53,23 @@ class LinkedRows:
         facts: What definitions say.
         decoding: How rows become values.
         look: The target of a table in a mode.
-        ticket: What brings rows to one, given the number of the step.
+        commit_id: What brings rows to one, given the number of the step.
     """
 
     step: LinkedRowsStep
-    tables: Mapping[TableName, KeptTable]
+    tables: Mapping[TableName, SelectedTable]
     logged: LinkedImages
     facts: LogFacts
     decoding: Decoding
-    look: Callable[[KeptTable, Mode], Target]
-    ticket: Callable[[KeptTable, Mode, int, RowsContent], Ticket]
+    look: Callable[[SelectedTable, Mode], Target]
+    commit_id: Callable[[SelectedTable, Mode, int, RowsContent], CommitId]
     _derived: dict[TableName, RowChanges] = field(default_factory=dict)
     _linked: dict[TableName, LinkedTable] = field(default_factory=dict)
     _done: set[TableName] = field(default_factory=set)
 
     def contents(
         self, naming: Callable[[str, str], AbstractContextManager[None]]
-    ) -> list[tuple[KeptTable, RowsContent]]:
+    ) -> list[tuple[SelectedTable, RowsContent]]:
         """What is to be written, in this order.
 
         Args:
@@ -85,17 +85,20 @@ class LinkedRows:
         contents = ((self.tables[name], found[name]) for name in self.step.tables)
         return [(table, content) for table, content in contents if content is not None]
 
-    def _content(self, table: KeptTable) -> RowsContent | None:
-        own = self.logged.pieces[table.name]
+    def _content(self, table: SelectedTable) -> RowsContent | None:
+        own = self.logged.row_batches[table.name]
         # The step of a table goes as far as that of what may change it, whether or not it does: so a step that is
         # repeated has the same end, when what it did cannot be seen any more.
-        sources = [*own, *(piece for name in self._above(table.name) for piece in self.logged.pieces[name])]
+        sources = [
+            *own,
+            *(row_batch for name in self._above(table.name) for row_batch in self.logged.row_batches[name]),
+        ]
         if not sources:
             return None
-        last = max(sources, key=Piece.last_change)
+        last = max(sources, key=RowBatch.last_change)
         content = RowsContent(str(table.name), own, self.decoding, table.rule, self.facts, end=last)
         mode = holding_mode(table.rule)
-        if self.look(table, mode).is_done(self.ticket(table, mode, self.step.number, content)):
+        if self.look(table, mode).is_done(self.commit_id(table, mode, self.step.number, content)):
             self._done.add(table.name)
             derived = None
         else:
@@ -110,11 +113,11 @@ class LinkedRows:
         while ahead:
             child = ahead.pop()
             new = {link.key.parent for link in self.step.links if link.child == child} - found - {name}
-            found |= new & self.logged.pieces.keys()
+            found |= new & self.logged.row_batches.keys()
             ahead += new
         return found
 
-    def _derived_rows(self, name: TableName, last: Piece) -> DerivedRows | None:
+    def _derived_rows(self, name: TableName, last: RowBatch) -> DerivedRows | None:
         links = [link for link in self.step.links if link.child == name]
         from_others = [(link, self._changes(link)) for link in links if link.key.parent != name]
         to_itself = [link for link in links if link.key.parent == name]
@@ -133,21 +136,23 @@ class LinkedRows:
         if changes is None or not len(changes):
             return None
         self._derived[name] = changes
-        table, own = self._table(name), self.logged.pieces[name]
+        table, own = self._table(name), self.logged.row_batches[name]
         unknown = self._computed(name, last)
-        pieces = derived_pieces(
+        row_batches = derived_row_batches(
             changes,
             self.logged.flat,
             own[-1].layout if own else bare_layout(name, last),
             frozenset(index for index, column in enumerate(table.known_schema.names) if column in unknown),
         )
-        origins = tuple(str(self.logged.names[number]) for number, _ in pieces)
-        return DerivedRows(table.known_schema, table.keys, tuple(piece for _, piece in pieces), origins, unknown)
+        origins = tuple(str(self.logged.names[number]) for number, _ in row_batches)
+        return DerivedRows(
+            table.known_schema, table.keys, tuple(row_batch for _, row_batch in row_batches), origins, unknown
+        )
 
     def _changes(self, link: Link, derived: RowChanges | None = None) -> RowChanges | None:
         """Changes of the columns that a foreign key refers to; *derived*: of its parent, those that no log has."""
         parent = link.key.parent
-        if parent not in self.logged.pieces:
+        if parent not in self.logged.row_batches:
             return None
         if parent in self._done and self._table(parent).has_absent:
             return None  # the rows before are gone; but where the parent holds the step, its children do
@@ -184,7 +189,7 @@ class LinkedRows:
             )
         return names
 
-    def _computed(self, name: TableName, last: Piece) -> frozenset[str]:
+    def _computed(self, name: TableName, last: RowBatch) -> frozenset[str]:
         # Columns that nobody knows after an update.
         definition = self.facts.definition_at(name, last.last_change()[0])
         if definition is not None and definition.versioned:

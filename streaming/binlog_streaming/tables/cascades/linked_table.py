@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from binlog_connector.schema.foreign_keys import CASCADE
 from binlog_format.errors import UnsupportedError
-from binlog_streaming.lake.conforming import conformed_table
-from binlog_streaming.modes.aligned import aligned
+from binlog_streaming.lake.schema_cast import cast_table
 from binlog_streaming.modes.cascades import Reference, RowChanges, derived_changes
-from binlog_streaming.modes.pieces import StepImages
+from binlog_streaming.modes.layout_cast import cast_layouts
+from binlog_streaming.modes.row_batches import StepImages
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.modes.table_history import TableHistory
 from binlog_streaming.settings import Deletes, Mode
@@ -50,8 +50,8 @@ class LinkedTable:
     @cached_property
     def schema(self) -> pa.Schema | None:
         """Columns of the rows; None: there are no rows, neither in the log nor before."""
-        if self.logged.pieces[self.name]:
-            return self._aligned[0]
+        if self.logged.row_batches[self.name]:
+            return self._cast_layout[0]
         return None if self.held is None else self.held.schema()
 
     @property
@@ -64,15 +64,17 @@ class LinkedTable:
     def keys(self) -> tuple[str, ...]:
         """Names of its key columns; empty: none are known."""
         rule = None if self.held is None else self.held.rule
-        pieces = self.logged.pieces[self.name]
+        row_batches = self.logged.row_batches[self.name]
         if rule is not None and rule.keys:
             return rule.keys
-        if pieces and pieces[-1].layout.primary_key:
-            layout = pieces[-1].layout
+        if row_batches and row_batches[-1].layout.primary_key:
+            layout = row_batches[-1].layout
             return tuple(str(layout.columns[key].name) for key in key_columns(layout, ()))
         if self.held is not None and self.held.keys:
             return self.held.keys
-        definition = self.facts.definition_at(self.name, max(piece.last_change() for piece in self.logged.flat)[0])
+        definition = self.facts.definition_at(
+            self.name, max(row_batch.last_change() for row_batch in self.logged.flat)[0]
+        )
         return () if definition is None else definition.primary_key
 
     @property
@@ -143,21 +145,21 @@ class LinkedTable:
         if self._images.has_absent:
             wanted = [*wanted, history.keys_of_images()]
         before = self.held.matching(wanted, self.keys, schema if needed is None else needed)
-        return TableHistory(self._images, schema, keys, history.times, conformed_table(before, schema))
+        return TableHistory(self._images, schema, keys, history.times, cast_table(before, schema))
 
     def _index(self, name: str) -> int | None:
         names = [known.casefold() for known in self.known_schema.names]
         return names.index(name.casefold()) if name.casefold() in names else None
 
     @cached_property
-    def _aligned(self) -> tuple[pa.Schema, StepImages]:
-        pieces = self.logged.pieces[self.name]
-        schema, same = aligned(str(self.name), pieces, self.decoding)
-        return schema, StepImages(str(self.name), tuple(same), self.facts.of(pieces))
+    def _cast_layout(self) -> tuple[pa.Schema, StepImages]:
+        row_batches = self.logged.row_batches[self.name]
+        schema, same = cast_layouts(str(self.name), row_batches, self.decoding)
+        return schema, StepImages(str(self.name), tuple(same), self.facts.of(row_batches))
 
     @property
     def _images(self) -> StepImages:
-        return self._aligned[1] if self.logged.pieces[self.name] else StepImages(str(self.name), ())
+        return self._cast_layout[1] if self.logged.row_batches[self.name] else StepImages(str(self.name), ())
 
     def _no_key(self, key: ForeignKey) -> UnsupportedError:
         return UnsupportedError(

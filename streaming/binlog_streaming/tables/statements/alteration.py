@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from binlog_streaming.lake.conforming import changed_rows
 from binlog_streaming.lake.evolution import SchemaChange, common_type, schema_changed
+from binlog_streaming.lake.schema_cast import changed_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from binlog_connector.schema.table_changes import TableAltered
-    from binlog_streaming.lake.target import Target, Ticket
+    from binlog_streaming.lake.target import CommitId, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class Alteration:
     def __bool__(self) -> bool:
         return bool(self.change or self.removed)
 
-    def bring_into(self, target: Target, ticket: Ticket) -> None:
+    def bring_into(self, target: Target, commit_id: CommitId) -> None:
         """Do it, in one commit."""
         if not self.removed:
-            target.evolve(self.change, ticket)
+            target.evolve(self.change, commit_id)
             return
         left = pa.schema([column for column in target.schema() if column.name not in self.removed])
         rows = pa.RecordBatchReader.from_batches(left, (batch.select(left.names) for batch in target.read()))
-        target.replace(changed_rows(rows, self.change, target.stored_schema(self.change.applied_to(left))), ticket)
+        target.replace(changed_rows(rows, self.change, target.stored_schema(self.change.applied_to(left))), commit_id)
 
 
 @dataclass(slots=True)

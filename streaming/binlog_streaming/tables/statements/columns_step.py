@@ -15,16 +15,16 @@ from binlog_streaming.tables.statements.alteration import Alteration
 from binlog_streaming.tables.statements.work import dropped_columns, has_rows
 
 if TYPE_CHECKING:
-    from binlog_streaming.lake.target import Target, Ticket
+    from binlog_streaming.lake.target import CommitId, Target
     from binlog_streaming.tables.positions import BatchPositions
 
 
-def fit_columns(target: Target, ticket: Ticket, schema: pa.Schema, positions: BatchPositions) -> None:
+def fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema, positions: BatchPositions) -> None:
     """Let *target* have the columns of rows that come next; make it, where it is not there.
 
     Args:
         target: As it is.
-        ticket: Of the rows.
+        commit_id: Of the rows.
         schema: Their columns.
         positions: What targets say of where they stand.
 
@@ -32,27 +32,27 @@ def fit_columns(target: Target, ticket: Ticket, schema: pa.Schema, positions: Ba
         SchemaError: `SCHEMA_CHANGED`: a column became one that does not hold its values, and there are some.
     """
     if target.properties() is None:
-        target.create(schema, ticket)
+        target.create(schema, commit_id)
         return
-    ticket = replace(ticket, step=ticket.step - ROWS_STEP + COLUMNS_STEP, gtid_position=None)
+    commit_id = replace(commit_id, step=commit_id.step - ROWS_STEP + COLUMNS_STEP, gtid_position=None)
     there, wanted = target.schema(), target.stored_schema(schema)
     try:
-        asked = Alteration(reconciled(there, wanted, ticket.source_table))
+        asked = Alteration(reconciled(there, wanted, commit_id.source_table))
     except SchemaError:
         if not has_rows(target):
-            positions.take_back(target, ticket)
-            target.replace(pa.RecordBatchReader.from_batches(wanted, []), ticket)
+            positions.take_back(target, commit_id)
+            target.replace(pa.RecordBatchReader.from_batches(wanted, []), commit_id)
             return
         held = fitting(there, wanted)
         removed = tuple(name for name in there.names if name not in held.names)
         if not set(removed) <= set(dropped_columns(target)):
             raise
-        asked = Alteration(reconciled(held, wanted, ticket.source_table), removed)
+        asked = Alteration(reconciled(held, wanted, commit_id.source_table), removed)
     if asked:
-        positions.take_back(target, ticket)
-        asked.bring_into(target, ticket)
+        positions.take_back(target, commit_id)
+        asked.bring_into(target, commit_id)
     # Of a table that was made anew nobody may have known the columns; rows have those that it has.
     dropped, live = dropped_columns(target), {name.casefold() for name in schema.names}
     left = tuple(name for name in dropped if name.casefold() not in live)
     if left != dropped:
-        target.describe(ticket, said={DROPPED_COLUMNS_PROPERTY: joined_keys(left)})
+        target.describe(commit_id, recorded={DROPPED_COLUMNS_PROPERTY: joined_keys(left)})

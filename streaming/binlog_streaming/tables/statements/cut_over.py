@@ -17,15 +17,15 @@ import pyarrow.compute as pc
 
 from binlog_format.errors import SchemaError
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_array
-from binlog_streaming.lake.conforming import conformed, with_values
 from binlog_streaming.lake.evolution import fitting, reconciled
 from binlog_streaming.lake.keys.key_lookup import KeyLookup
 from binlog_streaming.lake.row_values import comparable_table, equal_rows, one_array
+from binlog_streaming.lake.schema_cast import cast_to_schema, with_values
 from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY, joined_keys
 from binlog_streaming.modes.mode_columns import DELETED, IS_CURRENT, VALID_FROM, VERSION_POSITION, mode_schema
 from binlog_streaming.modes.place_texts import place_text
 from binlog_streaming.settings import Mode
-from binlog_streaming.tables.statements.emptied import ended, live_rows, living, time_scalar
+from binlog_streaming.tables.statements.row_retention import ended, live_rows, living, time_scalar
 from binlog_streaming.tables.statements.work import Work, dropped_columns, has_rows, held_keys
 
 if TYPE_CHECKING:
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_streaming.lake.target import Target, Ticket
+    from binlog_streaming.lake.target import CommitId, Target
     from binlog_streaming.settings import Deletes
-    from binlog_streaming.tables.statements.work import Occasion
+    from binlog_streaming.tables.statements.work import StatementContext
 
     Indices = NDArray[np.int64]
 
 
-def cut_over(occasion: Occasion, target: Target, ghost: Target, mode: Mode, deletes: Deletes) -> Work:
+def cut_over(context: StatementContext, target: Target, ghost: Target, mode: Mode, deletes: Deletes) -> Work:
     """What lets *target* go on with the rows and columns of *ghost*. All rows of the ghost are held in memory.
 
     Args:
-        occasion: The RENAME, and *target*, which keeps rows that are gone; it need not be there.
+        context: The RENAME, and *target*, which keeps rows that are gone; it need not be there.
         target: As it is now.
         ghost: As it is now; it is there.
         mode: What *ghost* holds.
@@ -56,22 +56,23 @@ def cut_over(occasion: Occasion, target: Target, ghost: Target, mode: Mode, dele
     names = mode_schema(mode, pa.schema([]), deletes).names
     gone = {*dropped_columns(ghost), *names}
     own = pa.schema([field for field in ghost.schema() if field.name not in gone])
-    wanted = mode_schema(occasion.mode, own, occasion.table.rule.deletes)
+    wanted = mode_schema(context.mode, own, context.table.rule.deletes)
     properties = target.properties()
-    columns = _columns(occasion, target, own.names, target.stored_schema(wanted))
-    keys = occasion.table.rule.keys or held_keys(ghost.properties() or {})
+    columns = _columns(context, target, own.names, target.stored_schema(wanted))
+    keys = context.table.rule.keys or held_keys(ghost.properties() or {})
     matched_by = columns.matched_by(held_keys(properties or {}), keys)
 
-    def commit(target: Target, ticket: Ticket) -> bool:
+    def commit(target: Target, commit_id: CommitId) -> bool:
         if target.properties() is None:
-            target.create(wanted, ticket)
-        rows = _GhostRows.read(occasion, live_rows(ghost, mode, deletes), columns, matched_by)
+            target.create(wanted, commit_id)
+        rows = _GhostRows.read(context, live_rows(ghost, mode, deletes), columns, matched_by)
         # Opened here: within the write that takes the rows, a library may not begin to read.
-        target.replace(pa.RecordBatchReader.from_batches(columns.schema, rows.brought_into(target.read())), ticket)
+        target.replace(pa.RecordBatchReader.from_batches(columns.schema, rows.brought_into(target.read())), commit_id)
         return True
 
-    said = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: joined_keys(columns.dropped)}
-    return Work(commit, keys, {name: text for name, text in said.items() if (properties or {}).get(name, "") != text})
+    recorded = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: joined_keys(columns.dropped)}
+    before = properties or {}
+    return Work(commit, keys, {name: text for name, text in recorded.items() if before.get(name, "") != text})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +102,11 @@ class _Columns:
         return ()
 
 
-def _columns(occasion: Occasion, target: Target, own: list[str], wanted: pa.Schema) -> _Columns:
+def _columns(context: StatementContext, target: Target, own: list[str], wanted: pa.Schema) -> _Columns:
     # *own* are the ghost's columns; *wanted* has them and those of the mode, as the target has types.
     if target.properties() is None:
         return _Columns(tuple(wanted.names), wanted, tuple(own), tuple(own), ())
-    there, name = target.schema(), str(occasion.table.name)
+    there, name = target.schema(), str(context.table.name)
     before = {column.casefold() for column in dropped_columns(target)}
     try:
         reconciled(pa.schema([field for field in there if field.name.casefold() not in before]), wanted, name)
@@ -135,7 +136,7 @@ class _GhostRows:
         lookup: Finds those that can be found by key, by the numbers in `numbers`; None: none can.
         numbers: Of rows.
         key: Its columns.
-        occasion: The cut-over.
+        context: The cut-over.
         columns: Of the target.
     """
 
@@ -144,33 +145,33 @@ class _GhostRows:
     lookup: KeyLookup | None
     numbers: Indices
     key: tuple[str, ...]
-    occasion: Occasion
+    context: StatementContext
     columns: _Columns
 
     @classmethod
     def read(
-        cls, occasion: Occasion, ghost: pa.RecordBatchReader, columns: _Columns, key: tuple[str, ...]
+        cls, context: StatementContext, ghost: pa.RecordBatchReader, columns: _Columns, key: tuple[str, ...]
     ) -> _GhostRows:
         """All of them."""
-        own = _own_values(occasion, columns.schema)
+        own = _own_values(context, columns.schema)
         live = {column.casefold() for column in columns.live}
         names = [name for name in ghost.schema.names if name.casefold() in live]
-        batches = [with_values(conformed(batch.select(names), columns.schema), own) for batch in ghost]
+        batches = [with_values(cast_to_schema(batch.select(names), columns.schema), own) for batch in ghost]
         rows = pa.Table.from_batches(batches, columns.schema).combine_chunks()
         numbers = np.arange(len(rows), dtype=np.int64)
         for name in key:
             numbers = numbers[rows.column(name).is_valid().to_numpy()[numbers]]
         lookup = KeyLookup(rows.select(key).take(numbers_array(numbers))) if key and len(numbers) else None
-        return cls(rows, np.ones(len(rows), dtype=np.bool_), lookup, numbers, key, occasion, columns)
+        return cls(rows, np.ones(len(rows), dtype=np.bool_), lookup, numbers, key, context, columns)
 
     def brought_into(self, target: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         """All rows of the target behind the cut-over."""
         for batch in target:
-            yield self._settled(conformed(batch.select(self.columns.held), self.columns.schema))
+            yield self._settled(cast_to_schema(batch.select(self.columns.held), self.columns.schema))
         yield from self.rows.filter(mask_array(self.is_new)).to_batches()
 
     def _settled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        mode, statement = self.occasion.mode, self.occasion.step.statement
+        mode, statement = self.context.mode, self.context.step.statement
         lives = living(batch, mode)
         # A version that has ended is not the row that the ghost has; a row that is marked is, and is there again.
         wanted = lives if mode is Mode.SCD2 else mask_array(np.ones(batch.num_rows, dtype=np.bool_))
@@ -199,7 +200,7 @@ class _GhostRows:
         picked = batch.take(numbers_array(places))
         found, keys = self.lookup.find([picked.column(name) for name in self.key])
         places, ghosts = places[found], self.numbers[keys]
-        if self.occasion.mode is Mode.SCD2:
+        if self.context.mode is Mode.SCD2:
             compared = [
                 comparable_table([rows.column(name).take(numbers_array(chosen)) for name in self.columns.compared])
                 for rows, chosen in ((batch, places), (self.rows, ghosts))
@@ -210,10 +211,10 @@ class _GhostRows:
         return taken
 
 
-def _own_values(occasion: Occasion, schema: pa.Schema) -> dict[str, pa.Scalar]:
+def _own_values(context: StatementContext, schema: pa.Schema) -> dict[str, pa.Scalar]:
     # What new rows hold in the mode's columns; the others are null.
-    statement = occasion.step.statement
-    if occasion.mode is not Mode.SCD2:
+    statement = context.step.statement
+    if context.mode is not Mode.SCD2:
         return {DELETED: pa.scalar(False)}
     return {
         VALID_FROM: time_scalar(statement.commit_time, schema.field(VALID_FROM).type),

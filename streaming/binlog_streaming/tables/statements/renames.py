@@ -1,4 +1,4 @@
-"""What a RENAME TABLE does to two targets: `taken_over` by the new name, `renamed_away` from the old one."""
+"""What a RENAME TABLE does to two targets: `replaced_by_rename` by the new name, `renamed_away` from the old one."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pyarrow as pa
 from binlog_connector.schema.ghosts import ghost_of
 from binlog_format.errors import SchemaError
 from binlog_format.rows.arrow_arrays import mask_array
-from binlog_streaming.lake.conforming import conformed
+from binlog_streaming.lake.schema_cast import cast_to_schema
 from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY, joined_keys
 from binlog_streaming.modes.mode_columns import DELETED, mode_schema
 from binlog_streaming.settings import Begin, Deletes, Mode, OnStatement
 from binlog_streaming.tables.statements.cut_over import cut_over
-from binlog_streaming.tables.statements.emptied import live_rows
+from binlog_streaming.tables.statements.row_retention import live_rows
 from binlog_streaming.tables.statements.work import Work, held_keys
 
 if TYPE_CHECKING:
     from binlog_connector.schema.table_changes import TableRenamed
-    from binlog_streaming.lake.target import Target, Ticket
-    from binlog_streaming.plan.kept import KeptTable
-    from binlog_streaming.tables.statements.work import Occasion
+    from binlog_streaming.lake.target import CommitId, Target
+    from binlog_streaming.plan.table_selection import SelectedTable
+    from binlog_streaming.tables.statements.work import StatementContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Origin:
         is_ghost: Its rows are those of the same table, in other columns: the target keeps what was before.
     """
 
-    table: KeptTable
+    table: SelectedTable
     mode: Mode
     is_ghost: bool
 
@@ -46,11 +46,11 @@ class Origin:
         return self.table.rule.deletes
 
 
-def origin_of(occasion: Occasion, change: TableRenamed, old: KeptTable | None) -> Origin | None:
+def origin_of(context: StatementContext, change: TableRenamed, old: SelectedTable | None) -> Origin | None:
     """Where a target gets its rows from.
 
     Args:
-        occasion: The RENAME, and the target of the new name.
+        context: The RENAME, and the target of the new name.
         change: The RENAME.
         old: The table of the old name, if it is kept.
 
@@ -60,7 +60,7 @@ def origin_of(occasion: Occasion, change: TableRenamed, old: KeptTable | None) -
     Raises:
         SchemaError: `TABLE_RENAMED`: its rows are not known.
     """
-    mode, table = occasion.mode, occasion.table
+    mode, table = context.mode, context.table
     if mode is Mode.CHANGELOG:
         return None
     if old is not None:
@@ -71,7 +71,7 @@ def origin_of(occasion: Occasion, change: TableRenamed, old: KeptTable | None) -
         held = next((one for one in modes if one in old.rule.modes), None)
         if held is not None:
             # Of rows of another kind nobody knows what was before them, so the target's own past is all there is.
-            return Origin(old, held, occasion.keeps_rows and (is_ghost or held is not mode))
+            return Origin(old, held, context.keeps_rows and (is_ghost or held is not mode))
     if table.is_aside or table.rule.begin is Begin.EMPTY:
         return None
     raise SchemaError(
@@ -83,15 +83,15 @@ def origin_of(occasion: Occasion, change: TableRenamed, old: KeptTable | None) -
 
 
 def says_before_commit(origin: Origin | None, source: Target | None) -> bool:
-    """Whether what `taken_over` lets the target say is said before its commit; else it is said behind it."""
+    """Whether what `replaced_by_rename` lets the target say is said before its commit; else it is said behind it."""
     return origin is None or (not origin.is_ghost and source is not None and source.properties() is not None)
 
 
-def taken_over(occasion: Occasion, target: Target, source: Target, origin: Origin) -> Work | None:
+def replaced_by_rename(context: StatementContext, target: Target, source: Target, origin: Origin) -> Work | None:
     """What makes *target* hold what *source* does.
 
     Args:
-        occasion: The RENAME, and *target*.
+        context: The RENAME, and *target*.
         target: Of the new name.
         source: Of the old one.
         origin: What *source* is.
@@ -101,38 +101,38 @@ def taken_over(occasion: Occasion, target: Target, source: Target, origin: Origi
     """
     there, properties = target.properties(), source.properties()
     if properties is None:
-        return begun_empty(occasion, target)
+        return begun_empty(context, target)
     if origin.is_ghost:
-        return cut_over(occasion, target, source, origin.mode, origin.deletes)
+        return cut_over(context, target, source, origin.mode, origin.deletes)
 
-    said = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: properties.get(DROPPED_COLUMNS_PROPERTY) or ""}
-    new = {name: text for name, text in said.items() if (there or {}).get(name, "") != text}
+    recorded = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: properties.get(DROPPED_COLUMNS_PROPERTY) or ""}
+    new = {name: text for name, text in recorded.items() if (there or {}).get(name, "") != text}
 
-    def copy(target: Target, ticket: Ticket) -> bool:
-        rows = _rows_for(occasion, source, origin)
+    def copy(target: Target, commit_id: CommitId) -> bool:
+        rows = _rows_for(context, source, origin)
         if target.properties() is None:
-            target.create(rows.schema, ticket)
+            target.create(rows.schema, commit_id)
         # Before the commit: afterwards *source* may hold another table's rows already.
-        target.describe(ticket, said=new)
-        target.replace(rows, ticket)
+        target.describe(commit_id, recorded=new)
+        target.replace(rows, commit_id)
         return True
 
     return Work(copy, held_keys(properties))
 
 
-def begun_empty(occasion: Occasion, target: Target) -> Work | None:
+def begun_empty(context: StatementContext, target: Target) -> Work | None:
     """What a RENAME does to the target of the new name, if nothing is known of the rows of the old one."""
     there = target.properties()
-    if there is None or occasion.mode is Mode.CHANGELOG or occasion.table.is_aside:
+    if there is None or context.mode is Mode.CHANGELOG or context.table.is_aside:
         return None
     # Any column may have gone, or be another one of that name.
-    columns = joined_keys(tuple(target.schema().names)) if occasion.keeps_rows else ""
-    return Work(occasion.emptied, held_keys(there), {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: columns})
+    columns = joined_keys(tuple(target.schema().names)) if context.keeps_rows else ""
+    return Work(context.emptied, held_keys(there), {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: columns})
 
 
-def _rows_for(occasion: Occasion, source: Target, origin: Origin) -> pa.RecordBatchReader:
-    deletes = occasion.table.rule.deletes
-    if origin.mode is occasion.mode and (origin.mode is Mode.SCD2 or origin.deletes is deletes):
+def _rows_for(context: StatementContext, source: Target, origin: Origin) -> pa.RecordBatchReader:
+    deletes = context.table.rule.deletes
+    if origin.mode is context.mode and (origin.mode is Mode.SCD2 or origin.deletes is deletes):
         return source.read()
     rows = live_rows(source, origin.mode, origin.deletes)
     return _with_marks(rows) if deletes is Deletes.MARK else rows
@@ -143,15 +143,15 @@ def _with_marks(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
 
     def marked(batch: pa.RecordBatch) -> pa.RecordBatch:
         unmarked = mask_array(np.zeros(batch.num_rows, dtype=np.bool_))
-        return conformed(batch.append_column(DELETED, unmarked), schema)
+        return cast_to_schema(batch.append_column(DELETED, unmarked), schema)
 
     return pa.RecordBatchReader.from_batches(schema, map(marked, rows))
 
 
-def renamed_away(occasion: Occasion, target: Target) -> Work | None:
+def renamed_away(context: StatementContext, target: Target) -> Work | None:
     """What becomes of a target whose source table has another name now."""
     properties = target.properties()
-    if properties is None or occasion.mode is Mode.CHANGELOG or occasion.table.name in occasion.step.overwritten:
+    if properties is None or context.mode is Mode.CHANGELOG or context.table.name in context.step.overwritten:
         return None
-    applies = occasion.table.is_aside or occasion.table.rule.on_drop is OnStatement.APPLY
-    return Work(occasion.emptied if applies else None, held_keys(properties), occasion.dropped)
+    applies = context.table.is_aside or context.table.rule.on_drop is OnStatement.APPLY
+    return Work(context.emptied if applies else None, held_keys(properties), context.dropped)

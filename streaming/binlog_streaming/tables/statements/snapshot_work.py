@@ -23,66 +23,66 @@ from binlog_streaming.tables.statements.work import Work, created_work, held_key
 
 if TYPE_CHECKING:
     from binlog_streaming.lake.target import Target
-    from binlog_streaming.tables.statements.work import Occasion
+    from binlog_streaming.tables.statements.work import StatementContext
 
 
-def step_work(occasion: Occasion, target: Target) -> Work | None:
+def step_work(context: StatementContext, target: Target) -> Work | None:
     """What a step (no RENAME) asks of a target; None: nothing.
 
     Args:
-        occasion: The step and the target.
+        context: The step and the target.
         target: As it is now.
 
     Raises:
         BinlogError: As `work_of`.
     """
-    change = occasion.step.change
+    change = context.step.change
     if isinstance(change, SnapshotBegun):
-        return _begun(occasion, target, change)
+        return _begun(context, target, change)
     if isinstance(change, SnapshotChunk):
-        return _emptied(occasion, target)
+        return _emptied(context, target)
     if isinstance(change, SnapshotEnded):
         properties = target.properties()
-        said = {SNAPSHOT_PROPERTY: f"{change.snapshot}: complete at {_place(occasion)}"}
-        return None if properties is None else Work(None, held_keys(properties), said)
+        recorded = {SNAPSHOT_PROPERTY: f"{change.snapshot}: complete at {_place(context)}"}
+        return None if properties is None else Work(None, held_keys(properties), recorded)
     if isinstance(change, RepairBegun | RepairEnded):
         return None  # they mark where its rows are
     if isinstance(change, TableProved):
         properties = target.properties()
-        if properties is None or (change.query_id, change.mode) != (properties.get(QUERY_PROPERTY), occasion.mode):
+        if properties is None or (change.query_id, change.mode) != (properties.get(QUERY_PROPERTY), context.mode):
             return None
         return Work(None, held_keys(properties), {VERIFIED_PROPERTY: f"{change.gtids}, {change.rows} rows"})
-    return work_of(occasion, target)
+    return work_of(context, target)
 
 
-def _begun(occasion: Occasion, target: Target, begun: SnapshotBegun) -> Work | None:
+def _begun(context: StatementContext, target: Target, begun: SnapshotBegun) -> Work | None:
     properties = target.properties()
     if properties is None:
-        work = created_work(occasion, target, begun.created)
-    elif begun.empties and occasion.mode is Mode.CHANGELOG:
-        work = Work(logged_emptying(occasion, "truncate"), held_keys(properties))
+        work = created_work(context, target, begun.created)
+    elif begun.empties and context.mode is Mode.CHANGELOG:
+        work = Work(logged_emptying(context, "truncate"), held_keys(properties))
     elif begun.empties:
-        work = created_work(occasion, target, begun.created)
+        work = created_work(context, target, begun.created)
     else:
         work = Work(None, held_keys(properties))
     if work is None:
         return None
-    said = {SNAPSHOT_PROPERTY: f"{begun.snapshot}: begun at {_place(occasion)}"}
+    recorded = {SNAPSHOT_PROPERTY: f"{begun.snapshot}: begun at {_place(context)}"}
     if properties is not None and properties.get(SET_ASIDE_PROPERTY):
-        said[SET_ASIDE_PROPERTY] = ""
-    return replace(work, said={**work.said, **said})
+        recorded[SET_ASIDE_PROPERTY] = ""
+    return replace(work, recorded={**work.recorded, **recorded})
 
 
-def _emptied(occasion: Occasion, target: Target) -> Work | None:
+def _emptied(context: StatementContext, target: Target) -> Work | None:
     # A chunk of a table without a key has all of its rows.
     properties = target.properties()
     if properties is None:
         return None
-    is_changelog = occasion.mode is Mode.CHANGELOG
-    commit = logged_emptying(occasion, "truncate") if is_changelog else occasion.emptied
+    is_changelog = context.mode is Mode.CHANGELOG
+    commit = logged_emptying(context, "truncate") if is_changelog else context.emptied
     return Work(commit, held_keys(properties))
 
 
-def _place(occasion: Occasion) -> str:
-    statement = occasion.step.statement
+def _place(context: StatementContext) -> str:
+    statement = context.step.statement
     return statement.gtid or str(statement.position)

@@ -35,7 +35,7 @@ from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, UnknownValues
 from binlog_streaming.tables.statements.alteration import alteration
-from binlog_streaming.tables.statements.emptied import emptied_rows, keeps_rows, left_rows
+from binlog_streaming.tables.statements.row_retention import emptied_rows, keeps_rows, left_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import Column
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
-    from binlog_streaming.lake.target import Target, Ticket
+    from binlog_streaming.lake.target import CommitId, Target
     from binlog_streaming.plan.batch_plan import ChangeStep
-    from binlog_streaming.plan.kept import KeptTable
+    from binlog_streaming.plan.table_selection import SelectedTable
     from binlog_streaming.tables.log_facts import LogFacts
 
-    Commit = Callable[[Target, Ticket], bool]
+    Commit = Callable[[Target, CommitId], bool]
     """Does it in one commit; False: there was nothing to commit."""
 
 _MICROS = 1_000_000
@@ -64,16 +64,16 @@ class Work:
     Attributes:
         commit: The change of its rows and columns; None: they stay as they are.
         keys: Key columns behind it.
-        said: What the target says about itself behind it.
+        recorded: What the target says about itself behind it.
     """
 
     commit: Commit | None
     keys: tuple[str, ...]
-    said: Mapping[str, str] = field(default_factory=dict)
+    recorded: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
+class StatementContext:
     """A statement, and a target that it is about.
 
     Attributes:
@@ -85,7 +85,7 @@ class Occasion:
     """
 
     step: ChangeStep
-    table: KeptTable
+    table: SelectedTable
     mode: Mode
     decoding: Decoding
     facts: LogFacts
@@ -115,13 +115,13 @@ class Occasion:
         """Whether rows that are gone stay in the target; one that is kept aside may become another's, and has none."""
         return keeps_rows(self.mode, self.table.rule.deletes) and not self.table.is_aside
 
-    def emptied(self, target: Target, ticket: Ticket, schema: pa.Schema | None = None) -> bool:
+    def emptied(self, target: Target, commit_id: CommitId, schema: pa.Schema | None = None) -> bool:
         """All rows of the source table go; *schema*: the target's columns behind it, where they change."""
         schema = target.schema() if schema is None else schema
         rows = pa.RecordBatchReader.from_batches(schema, [])
         if self.keeps_rows:
             rows = emptied_rows(target, self.mode, self.step.statement.commit_time, schema)
-        target.replace(rows, ticket)
+        target.replace(rows, commit_id)
         return True
 
     def partly_emptied(self, change: PartitionsEmptied) -> Commit:
@@ -132,11 +132,11 @@ class Occasion:
         """
         partitions = partition_rows(self.facts.definition_before(change.name, self.step.statement), change)
 
-        def commit(target: Target, ticket: Ticket) -> bool:
+        def commit(target: Target, commit_id: CommitId) -> bool:
             at = self.step.statement.commit_time
             rows = left_rows(target, self.mode, self.table.rule.deletes, at, partitions.mask)
             if rows is not None:
-                target.replace(rows, ticket)
+                target.replace(rows, commit_id)
             return rows is not None
 
         return commit
@@ -148,11 +148,11 @@ class Occasion:
         return {DROPPED_PROPERTY: f"{position}:{event_no}"}
 
 
-def work_of(occasion: Occasion, target: Target) -> Work | None:
+def work_of(context: StatementContext, target: Target) -> Work | None:
     """What a statement (no RENAME) asks of a target; None: nothing.
 
     Args:
-        occasion: The statement and the target.
+        context: The statement and the target.
         target: As it is now.
 
     Raises:
@@ -161,24 +161,24 @@ def work_of(occasion: Occasion, target: Target) -> Work | None:
             go with a partition.
         BinlogError: What is wrong with new columns.
     """
-    change = occasion.step.change
+    change = context.step.change
     if isinstance(change, TableCreated):
-        return created_work(occasion, target, change)
+        return created_work(context, target, change)
     properties = target.properties()
     if isinstance(change, TableTruncated):
-        return _emptied(occasion, properties, occasion.table.rule.on_truncate, "truncate")
+        return _emptied(context, properties, context.table.rule.on_truncate, "truncate")
     if isinstance(change, TableDropped | DatabaseDropped):
-        return _emptied(occasion, properties, occasion.table.rule.on_drop, "drop")
-    if properties is None or occasion.mode is Mode.CHANGELOG:
+        return _emptied(context, properties, context.table.rule.on_drop, "drop")
+    if properties is None or context.mode is Mode.CHANGELOG:
         return None
     if isinstance(change, PartitionsEmptied):
-        return _partly_emptied(occasion, change, properties)
+        return _partly_emptied(context, change, properties)
     if isinstance(change, TableAltered):
-        return _altered(occasion, target, change, properties)
-    if isinstance(change, NotUnderstood) and occasion.table.rule.unknown_values is UnknownValues.FAIL:
+        return _altered(context, target, change, properties)
+    if isinstance(change, NotUnderstood) and context.table.rule.unknown_values is UnknownValues.FAIL:
         raise SchemaError(
             "DDL_NOT_PARSED",
-            f"{occasion.table.name}: {change.reason}",
+            f"{context.table.name}: {change.reason}",
             hint='What it does to rows that are there is not known. Set unknown_values = "null" for this table to go '
             "on with what the log says behind it, or leave the table out (option source.excludeTables)",
         )
@@ -196,48 +196,48 @@ def dropped_columns(target: Target) -> tuple[str, ...]:
 
 
 def _emptied(
-    occasion: Occasion, properties: Mapping[str, str] | None, wanted: OnStatement, change_type: str
+    context: StatementContext, properties: Mapping[str, str] | None, wanted: OnStatement, change_type: str
 ) -> Work | None:
     if properties is None:
         return None
-    aside = occasion.table.is_aside
+    aside = context.table.is_aside
     if wanted is OnStatement.FAIL and not aside:
         raise TableError(
             "STATEMENT_REFUSED",
-            f"{occasion.table.name}: a {change_type.upper()} stands in the log at {occasion.step.statement.position}, "
+            f"{context.table.name}: a {change_type.upper()} stands in the log at {context.step.statement.position}, "
             f"and the job says on_{change_type} = fail",
             hint=f'To go on, set on_{change_type} = "apply" or "ignore" for this table and start the job again',
         )
     keys = held_keys(properties)
     is_drop = change_type == "drop"
-    if occasion.mode is Mode.CHANGELOG:
-        return Work(logged_emptying(occasion, change_type), keys) if wanted is OnStatement.APPLY else None
-    said = occasion.dropped if is_drop else {}
+    if context.mode is Mode.CHANGELOG:
+        return Work(logged_emptying(context, change_type), keys) if wanted is OnStatement.APPLY else None
+    recorded = context.dropped if is_drop else {}
     applies = wanted is OnStatement.APPLY or (aside and is_drop)
-    return Work(occasion.emptied if applies else None, keys, said) if applies or said else None
+    return Work(context.emptied if applies else None, keys, recorded) if applies or recorded else None
 
 
-def _partly_emptied(occasion: Occasion, change: PartitionsEmptied, properties: Mapping[str, str]) -> Work | None:
-    wanted = occasion.table.rule.on_partition_drop
+def _partly_emptied(context: StatementContext, change: PartitionsEmptied, properties: Mapping[str, str]) -> Work | None:
+    wanted = context.table.rule.on_partition_drop
     if wanted is OnPartitionDrop.KEEP:
         return None
     if wanted is OnPartitionDrop.FAIL:
         raise TableError(
             "STATEMENT_REFUSED",
-            f"{change.name}: at {occasion.step.statement.position}, {change.reason}, and the job says "
+            f"{change.name}: at {context.step.statement.position}, {change.reason}, and the job says "
             "on_partition_drop = fail",
             hint='To go on, set on_partition_drop = "keep" (the rows stay in the target) or "apply" (they go from '
             "there, too) for this table and start the job again",
         )
-    return Work(occasion.partly_emptied(change), held_keys(properties))
+    return Work(context.partly_emptied(change), held_keys(properties))
 
 
-def logged_emptying(occasion: Occasion, change_type: str) -> Commit:
+def logged_emptying(context: StatementContext, change_type: str) -> Commit:
     """A row of a changelog: *change_type* takes all rows of its table."""
 
     # One row of a changelog, in the columns that `changefeed` has beside the table's own.
-    def commit(target: Target, ticket: Ticket) -> bool:
-        statement = occasion.step.statement
+    def commit(target: Target, commit_id: CommitId) -> bool:
+        statement = context.step.statement
         place = statement.position
         values: dict[str, pa.Array] = {
             "_change_type": pa.array([change_type]),
@@ -248,7 +248,7 @@ def logged_emptying(occasion: Occasion, change_type: str) -> Commit:
             "_row_no": pa.array([0], pa.int32()),
             "_gtid": pa.array([statement.gtid], pa.string()),
         }
-        target.append(pa.table(values).to_reader(), ticket)
+        target.append(pa.table(values).to_reader(), commit_id)
         return True
 
     return commit
@@ -258,75 +258,77 @@ def _fields(position: Position) -> tuple[int, int, int]:
     return position.file_no, position.page, position.chunk
 
 
-def created_work(occasion: Occasion, target: Target, change: TableCreated) -> Work | None:
+def created_work(context: StatementContext, target: Target, change: TableCreated) -> Work | None:
     """What a CREATE TABLE asks of a target; None: nothing."""
     properties = target.properties()
-    keys = _created_keys(occasion, change, properties)
+    keys = _created_keys(context, change, properties)
     wanted = None
     if change.columns is not None:
-        columns = occasion.schema_of(occasion.settled(change.columns))
-        wanted = mode_schema(occasion.mode, columns, occasion.table.rule.deletes, occasion.table.rule.foreign_keys)
+        columns = context.schema_of(context.settled(change.columns))
+        wanted = mode_schema(context.mode, columns, context.table.rule.deletes, context.table.rule.foreign_keys)
     if properties is None:
-        if wanted is None or not set(keys) <= set(wanted.names) or (occasion.mode is Mode.SCD2 and not keys):
+        if wanted is None or not set(keys) <= set(wanted.names) or (context.mode is Mode.SCD2 and not keys):
             return None
         made = wanted
 
-        def make(target: Target, ticket: Ticket) -> bool:
-            target.create(made, ticket)
+        def make(target: Target, commit_id: CommitId) -> bool:
+            target.create(made, commit_id)
             return False
 
         return Work(make, keys)
     was_dropped = bool(properties.get(DROPPED_PROPERTY))
-    if occasion.mode is Mode.CHANGELOG or (change.if_not_exists and not was_dropped):
+    if context.mode is Mode.CHANGELOG or (change.if_not_exists and not was_dropped):
         return None
 
-    return _begun_anew(occasion, target, wanted, keys)
+    return _begun_anew(context, target, wanted, keys)
 
 
-def _begun_anew(occasion: Occasion, target: Target, wanted: pa.Schema | None, keys: tuple[str, ...]) -> Work:
+def _begun_anew(context: StatementContext, target: Target, wanted: pa.Schema | None, keys: tuple[str, ...]) -> Work:
     schema = target.schema()
     # Where nothing is known of the new table, any column may have gone, or be another one of that name.
-    dropped = tuple(schema.names) if occasion.keeps_rows else ()
+    dropped = tuple(schema.names) if context.keeps_rows else ()
     if wanted is not None:
         wanted = target.stored_schema(wanted)
-        if occasion.keeps_rows:
+        if context.keeps_rows:
             # As by DROP COLUMN and ADD COLUMN: a new column that does not hold the values before takes their place.
             held, live = fitting(schema, wanted), {name.casefold() for name in wanted.names}
             dropped = tuple(name for name in held.names if name.casefold() not in live)
-            schema = reconciled(held, wanted, str(occasion.table.name)).applied_to(held)
+            schema = reconciled(held, wanted, str(context.table.name)).applied_to(held)
         else:
             schema = wanted
 
-    def begin_anew(target: Target, ticket: Ticket) -> bool:
-        return occasion.emptied(target, ticket, schema)
+    def begin_anew(target: Target, commit_id: CommitId) -> bool:
+        return context.emptied(target, commit_id, schema)
 
     before = target.properties() or {}
-    said = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: joined_keys(dropped)}
-    return Work(begin_anew, keys, {name: text for name, text in said.items() if before.get(name, "") != text})
+    recorded = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: joined_keys(dropped)}
+    return Work(begin_anew, keys, {name: text for name, text in recorded.items() if before.get(name, "") != text})
 
 
-def _created_keys(occasion: Occasion, change: TableCreated, properties: Mapping[str, str] | None) -> tuple[str, ...]:
-    if occasion.mode is Mode.CHANGELOG:
+def _created_keys(
+    context: StatementContext, change: TableCreated, properties: Mapping[str, str] | None
+) -> tuple[str, ...]:
+    if context.mode is Mode.CHANGELOG:
         return ()
-    rule = occasion.table.rule
+    rule = context.table.rule
     if change.columns is None:
         return rule.keys if properties is None else held_keys(properties)
     if rule.keys:
-        key_columns(occasion.layout([fact.column for fact in change.columns]), rule.keys)  # refuses what is no column
+        key_columns(context.layout([fact.column for fact in change.columns]), rule.keys)  # refuses what is no column
     return rule.keys or change.primary_key
 
 
-def _altered(occasion: Occasion, target: Target, change: TableAltered, properties: Mapping[str, str]) -> Work:
-    rule = occasion.table.rule
+def _altered(context: StatementContext, target: Target, change: TableAltered, properties: Mapping[str, str]) -> Work:
+    rule = context.table.rule
     before = dropped_columns(target)
-    _check_known(occasion, target, change)
-    change = replace(change, added=occasion.settled(change.added), modified=occasion.settled(change.modified))
-    added = target.stored_schema(occasion.schema_of(change.added))
+    _check_known(context, target, change)
+    change = replace(change, added=context.settled(change.added), modified=context.settled(change.modified))
+    added = target.stored_schema(context.schema_of(change.added))
     asked = alteration(
         target.schema(),
         change,
         added=added,
-        modified=target.stored_schema(occasion.schema_of(change.modified)),
+        modified=target.stored_schema(context.schema_of(change.modified)),
         has_rows=lambda: has_rows(target),
         dropped_before=before,
     )
@@ -334,20 +336,20 @@ def _altered(occasion: Occasion, target: Target, change: TableAltered, propertie
     keys = change.primary_key
     if keys is None:
         keys = tuple(renamed.get(key.casefold(), key) for key in held_keys(properties))
-    said = {DROPPED_COLUMNS_PROPERTY: joined_keys(asked.dropped)} if asked.dropped != before else {}
+    recorded = {DROPPED_COLUMNS_PROPERTY: joined_keys(asked.dropped)} if asked.dropped != before else {}
 
-    def commit(target: Target, ticket: Ticket) -> bool:
-        asked.bring_into(target, ticket)
+    def commit(target: Target, commit_id: CommitId) -> bool:
+        asked.bring_into(target, commit_id)
         return True
 
-    return Work(commit if asked else None, rule.keys or keys, said)
+    return Work(commit if asked else None, rule.keys or keys, recorded)
 
 
-def _check_known(occasion: Occasion, target: Target, change: TableAltered) -> None:
-    if occasion.table.rule.unknown_values is UnknownValues.NULL:
+def _check_known(context: StatementContext, target: Target, change: TableAltered) -> None:
+    if context.table.rule.unknown_values is UnknownValues.NULL:
         return
     there = set(target.schema().names)
-    settled = {fact.name for fact in occasion.settled(change.added)}
+    settled = {fact.name for fact in context.settled(change.added)}
     reasons = {
         fact.name: fact.unknown or _UNSETTLED
         for fact in change.added
@@ -361,7 +363,7 @@ def _check_known(occasion: Occasion, target: Target, change: TableAltered) -> No
         name, reason = next(iter(reasons.items()))
         raise SchemaError(
             "SCHEMA_CHANGED",
-            f"{occasion.table.name}: column {name} is new, and the log does not say what the rows that are "
+            f"{context.table.name}: column {name} is new, and the log does not say what the rows that are "
             f"there hold in it: {reason}",
             hint='Set unknown_values = "null" for this table to go on with null in these rows, or leave the table out '
             "(option source.excludeTables)",

@@ -13,11 +13,11 @@ from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.tables import TablesView
-from binlog_streaming.lake.steps import watched
+from binlog_streaming.lake.crash_points import watched
 from binlog_streaming.plan.cascades import CascadeLog
-from binlog_streaming.plan.kept import KeptTables
 from binlog_streaming.plan.memory import JobMemory
 from binlog_streaming.plan.plan import plan_batch
+from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import Job, Sink
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun
@@ -156,13 +156,13 @@ class MemoryJob:
         """Take the log in so many batches, each cut off at these steps and done again; how many cuts there were."""
         memory, done = JobMemory(), 0
         source = self._job.source
-        kept = KeptTables(self._job.tables, source.exclude_tables)
+        selection = TableSelection(self._job.tables, source.exclude_tables)
         wanted = TableFilter(",".join(rule.select for rule in self._job.tables))
         with open_log(source.path) as log:
             for number, (start, end) in enumerate(cut(log, batches)):
                 view = TablesView(tables=wanted, find_statements=find_statement_rows, counts_others=True)
                 rows = [row for found in view.batches(log.committed_blocks(start, end)) for row in found.to_pylist()]
-                plan = plan_batch(rows, DEFAULT_DECODING, kept, memory, log=CascadeLog(self._job))
+                plan = plan_batch(rows, DEFAULT_DECODING, selection, memory, log=CascadeLog(self._job))
                 if plan.end is None:
                     continue
                 run = BatchRun("q-1", number, Sink(directory="tables"), plan.end, cascade_log=CascadeLog(self._job))

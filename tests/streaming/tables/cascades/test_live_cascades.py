@@ -13,8 +13,8 @@ import pytest
 
 from binlog_format.errors import UnsupportedError
 from binlog_streaming.demo.mariadb.server import MariaDbServer
+from binlog_streaming.lake.crash_points import watched
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.lake.steps import watched
 from binlog_streaming.settings.model import Job
 from tests.chance import seed as chance_seed
 from tests.faults.cuts import Cut, CutOff

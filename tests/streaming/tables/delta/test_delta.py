@@ -21,23 +21,23 @@ from binlog_streaming.lake.folder_store import FolderStore
 from binlog_streaming.lake.small_files import SMALL_FILES_MIN
 from binlog_streaming.lake.store import target_uri
 from binlog_streaming.settings import Mode, Sink
-from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_TICKET, TICKET, change_of, numbers
+from tests.streaming.tables.lake.sink_cases import COMMIT_ID, INT_KEY, MIRROR_COMMIT_ID, change_of, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from binlog_streaming.lake.target import Ticket
+    from binlog_streaming.lake.target import CommitId
 
 
 def find(uri: str) -> DeltaTarget:
     return DeltaTarget.find(uri, {}, file_size=64 << 20)
 
 
-def append(uri: str, ticket: Ticket, ids: list[int]) -> None:
+def append(uri: str, commit_id: CommitId, ids: list[int]) -> None:
     target = find(uri)
-    target.create(INT_KEY, ticket)
-    target.append(numbers(*ids).to_reader(), ticket)
+    target.create(INT_KEY, commit_id)
+    target.append(numbers(*ids).to_reader(), commit_id)
 
 
 STEPS = 1 << STEP_BITS
@@ -48,8 +48,8 @@ def test_columns_may_always_be_null(tmp_path: Path) -> None:
     """A zero date is null in a NOT NULL column."""
     schema = pa.schema([pa.field("day", pa.date32(), nullable=False)])
     target = find(str(tmp_path))
-    target.create(schema, TICKET)
-    target.append(pa.table({"day": pa.array([None], pa.date32())}).to_reader(), TICKET)
+    target.create(schema, COMMIT_ID)
+    target.append(pa.table({"day": pa.array([None], pa.date32())}).to_reader(), COMMIT_ID)
     assert DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist() == [{"day": None}]
 
 
@@ -57,9 +57,9 @@ def test_inexact_statistics_are_not_written(tmp_path: Path) -> None:
     """A reader that trusted them would skip the file that holds the row."""
     schema = pa.schema([("id", pa.decimal128(20, 0)), ("n", pa.int32())])
     target = find(str(tmp_path))
-    target.create(schema, TICKET)
+    target.create(schema, COMMIT_ID)
     rows = pa.table({"id": [Decimal(2**64 - 1)], "n": [1]}, schema=schema)
-    target.append(rows.to_reader(), TICKET)
+    target.append(rows.to_reader(), COMMIT_ID)
     (file,) = pa.table(DeltaTable(str(tmp_path)).get_add_actions(flatten=True)).to_pylist()
     assert file.get("min.id") is None
     assert file["min.n"] == 1
@@ -67,7 +67,7 @@ def test_inexact_statistics_are_not_written(tmp_path: Path) -> None:
 
 
 def test_commit_remembers_batch_and_position(tmp_path: Path) -> None:
-    append(str(tmp_path), TICKET, [1])
+    append(str(tmp_path), COMMIT_ID, [1])
     (last,) = DeltaTable(str(tmp_path)).history(1)
     remembered = {key: value for key, value in last.items() if key.startswith("binlog-stream.")}
     assert remembered == {
@@ -77,37 +77,37 @@ def test_commit_remembers_batch_and_position(tmp_path: Path) -> None:
         "binlog-stream.lastChange": "0:11:2:5",
         "binlog-stream.gtid": "0-1-7",
     }
-    assert find(str(tmp_path)).is_done(TICKET)
-    assert not find(str(tmp_path)).is_done(replace(TICKET, batch_id=1))
+    assert find(str(tmp_path)).is_done(COMMIT_ID)
+    assert not find(str(tmp_path)).is_done(replace(COMMIT_ID, batch_id=1))
 
 
 @pytest.mark.parametrize(
     "older",
-    [replace(TICKET, batch_id=2), replace(TICKET, batch_id=3, last_change="0:99:0:0")],
+    [replace(COMMIT_ID, batch_id=2), replace(COMMIT_ID, batch_id=3, last_change="0:99:0:0")],
     ids=["earlier batch", "same number, other content"],
 )
-def test_checkpoint_older_than_the_table_is_refused(tmp_path: Path, older: Ticket) -> None:
+def test_checkpoint_older_than_the_table_is_refused(tmp_path: Path, older: CommitId) -> None:
     """A checkpoint from a backup plans its batches anew: skipping them would leave changes out."""
     for batch_id in range(4):
-        append(str(tmp_path), replace(TICKET, batch_id=batch_id), [batch_id])
+        append(str(tmp_path), replace(COMMIT_ID, batch_id=batch_id), [batch_id])
     DeltaTable(str(tmp_path)).optimize.compact()
     with pytest.raises(
         TableError, match=r"CHECKPOINT_BEHIND\] shop\.orders: .* holds batch 3.* at batch \d: "
     ) as caught:
         find(str(tmp_path)).is_done(older)
     assert caught.value.hint is not None
-    assert find(str(tmp_path)).is_done(replace(TICKET, batch_id=3))
+    assert find(str(tmp_path)).is_done(replace(COMMIT_ID, batch_id=3))
 
 
 def test_versions_of_the_application_transaction_grow_with_batch_and_step(tmp_path: Path) -> None:
     """Also beyond 32 bits each, as one number of 64 bits."""
-    append(str(tmp_path), TICKET, [1])
+    append(str(tmp_path), COMMIT_ID, [1])
     versions: list[int] = []
     for place in ((0, 1), (0, 2**20), (1, 0), (1, 2**32 - 1), (2**31 - 1, 2**32 - 1)):
-        ticket = replace(TICKET, batch_id=place[0], step=place[1])
-        append(str(tmp_path), ticket, [2])
+        commit_id = replace(COMMIT_ID, batch_id=place[0], step=place[1])
+        append(str(tmp_path), commit_id, [2])
         versions.append(DeltaTable(str(tmp_path)).transaction_version("binlog-stream/q-1") or 0)
-        applied = find(str(tmp_path)).applied(ticket)
+        applied = find(str(tmp_path)).applied(commit_id)
         assert applied is not None
         assert applied.place == place
     assert versions == sorted(set(versions))
@@ -122,21 +122,21 @@ RENAMED = SchemaChange(renamed={"value": "name"}, added=NOTE, filled={"note": pa
 @pytest.mark.parametrize(
     ("write", "columns"),
     [
-        (lambda target, ticket: target.evolve(ADDED, ticket), ["id", "value", "note"]),
-        (lambda target, ticket: target.evolve(RENAMED, ticket), ["id", "name", "note"]),
-        (lambda target, ticket: target.replace(NOTE.empty_table().to_reader(), ticket), ["note"]),
-        (lambda target, ticket: target.merge(change_of([(1, "y")], [2]), ticket), ["id", "value"]),
+        (lambda target, commit_id: target.evolve(ADDED, commit_id), ["id", "value", "note"]),
+        (lambda target, commit_id: target.evolve(RENAMED, commit_id), ["id", "name", "note"]),
+        (lambda target, commit_id: target.replace(NOTE.empty_table().to_reader(), commit_id), ["note"]),
+        (lambda target, commit_id: target.merge(change_of([(1, "y")], [2]), commit_id), ["id", "value"]),
     ],
     ids=["added", "written anew", "replaced", "merged"],
 )
 def test_a_step_is_one_commit_and_the_version_before_stays_readable(
-    tmp_path: Path, write: Callable[[DeltaTarget, Ticket], object], columns: list[str]
+    tmp_path: Path, write: Callable[[DeltaTarget, CommitId], object], columns: list[str]
 ) -> None:
     """Columns, rows, and what the commit says of itself, all at once."""
-    append(str(tmp_path), MIRROR_TICKET, [1, 2])
+    append(str(tmp_path), MIRROR_COMMIT_ID, [1, 2])
     target = find(str(tmp_path))
     before = DeltaTable(str(tmp_path))
-    step = replace(MIRROR_TICKET, batch_id=3, step=5)
+    step = replace(MIRROR_COMMIT_ID, batch_id=3, step=5)
     write(target, step)
     after = DeltaTable(str(tmp_path))
     assert after.version() == before.version() + 1
@@ -150,38 +150,38 @@ def test_a_step_is_one_commit_and_the_version_before_stays_readable(
 
 
 def test_columns_that_are_only_added_leave_the_files_alone(tmp_path: Path) -> None:
-    append(str(tmp_path), TICKET, [1])
+    append(str(tmp_path), COMMIT_ID, [1])
     target = find(str(tmp_path))
     files = DeltaTable(str(tmp_path)).file_uris()
-    target.evolve(ADDED, replace(TICKET, batch_id=1))
+    target.evolve(ADDED, replace(COMMIT_ID, batch_id=1))
     assert DeltaTable(str(tmp_path)).file_uris() == files
 
 
 def test_comments_of_columns_survive_that_the_table_is_written_anew(tmp_path: Path) -> None:
-    append(str(tmp_path), TICKET, [1])
+    append(str(tmp_path), COMMIT_ID, [1])
     DeltaTable(str(tmp_path)).alter.set_column_metadata("id", {"comment": "the key"})
-    find(str(tmp_path)).evolve(RENAMED, replace(TICKET, batch_id=1))
+    find(str(tmp_path)).evolve(RENAMED, replace(COMMIT_ID, batch_id=1))
     assert DeltaTable(str(tmp_path)).schema().fields[0].metadata == {"comment": "the key"}
 
 
 @pytest.mark.parametrize(
     "write",
     [
-        lambda target, ticket: target.evolve(RENAMED, ticket),
-        lambda target, ticket: target.replace(target.read(), ticket),
-        lambda target, ticket: target.merge(change_of([(1, "y")], [2]), ticket),
+        lambda target, commit_id: target.evolve(RENAMED, commit_id),
+        lambda target, commit_id: target.replace(target.read(), commit_id),
+        lambda target, commit_id: target.merge(change_of([(1, "y")], [2]), commit_id),
     ],
     ids=["written anew", "replaced", "merged"],
 )
 def test_what_another_writer_appended_since_the_look_is_not_lost_or_doubled(
-    tmp_path: Path, write: Callable[[DeltaTarget, Ticket], object]
+    tmp_path: Path, write: Callable[[DeltaTarget, CommitId], object]
 ) -> None:
     """By its own rules Delta would let it pass; but what was read is not what is there."""
-    append(str(tmp_path), MIRROR_TICKET, [1, 2])
+    append(str(tmp_path), MIRROR_COMMIT_ID, [1, 2])
     target = find(str(tmp_path))
     write_deltalake(str(tmp_path), numbers(1), mode="append")
     with pytest.raises(Exception, match="transaction") as caught:
-        write(target, replace(MIRROR_TICKET, batch_id=1))
+        write(target, replace(MIRROR_COMMIT_ID, batch_id=1))
     assert target.is_conflict(caught.value)
     assert DeltaTable(str(tmp_path)).count() == 3
 
@@ -194,19 +194,19 @@ from binlog_streaming.settings import Mode
 from binlog_streaming.lake.change import Change
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
-from binlog_streaming.lake.target import Ticket
+from binlog_streaming.lake.target import CommitId
 
 uri = sys.argv[1]
-ticket = Ticket("q-1", 1, 0, "shop.orders", Mode.MIRROR, ("id",), "0:12:3", "0:11:2:5", None)
+commit_id = CommitId("q-1", 1, 0, "shop.orders", Mode.MIRROR, ("id",), "0:12:3", "0:11:2:5", None)
 rows = pa.table({"id": pa.array(range(20000), pa.int32()), "value": [os.urandom(100).hex() for _ in range(20000)]})
 none = rows.select(["id"]).slice(0, 0)
 note = SchemaChange(added=pa.schema([("note", pa.string())]))
 attempts = [
-    (100000, lambda target: target.append(rows.to_reader(), ticket)),
-    (100000, lambda target: target.merge(Change(rows, none), ticket)),
-    (100000, lambda target: target.replace(rows.to_reader(), ticket)),
-    (500, lambda target: target.evolve(note, ticket)),
-    (500, lambda target: target.describe(ticket, said={"binlog-stream.dropped": "0:0:0"})),
+    (100000, lambda target: target.append(rows.to_reader(), commit_id)),
+    (100000, lambda target: target.merge(Change(rows, none), commit_id)),
+    (100000, lambda target: target.replace(rows.to_reader(), commit_id)),
+    (500, lambda target: target.evolve(note, commit_id)),
+    (500, lambda target: target.describe(commit_id, recorded={"binlog-stream.dropped": "0:0:0"})),
 ]
 for size, write in attempts:
     target = DeltaTarget.find(uri, {}, file_size=1 << 26)
@@ -219,28 +219,28 @@ for size, write in attempts:
     else:
         raise AssertionError("it was written")
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert not DeltaTarget.find(uri, {}, file_size=1 << 26).is_done(ticket)
+    assert not DeltaTarget.find(uri, {}, file_size=1 << 26).is_done(commit_id)
     assert DeltaTable(uri).version() == 1
 """
 
 
 def test_a_full_disk_is_a_write_error_and_nothing_is_committed(tmp_path: Path) -> None:
     """A limit on the size of files stands for the disk; the errors are the same but for their number."""
-    append(str(tmp_path), MIRROR_TICKET, [1, 2])
+    append(str(tmp_path), MIRROR_COMMIT_ID, [1, 2])
     files = sorted(tmp_path.rglob("*"))
     done = subprocess.run(
         [sys.executable, "-c", DISK_FULL, str(tmp_path)], check=False, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
     assert sorted(tmp_path.rglob("*")) == files
-    append(str(tmp_path), replace(MIRROR_TICKET, batch_id=1), [3])
+    append(str(tmp_path), replace(MIRROR_COMMIT_ID, batch_id=1), [3])
     assert DeltaTable(str(tmp_path)).count() == 3
 
 
 def test_table_not_made_by_us_is_refused(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path), pa.table({"id": [1]}))
     with pytest.raises(TableError, match=r"OTHER_WRITER\] .* by somebody else"):
-        find(str(tmp_path)).check_owner(TICKET)
+        find(str(tmp_path)).check_owner(COMMIT_ID)
 
 
 @pytest.mark.parametrize(
@@ -254,16 +254,16 @@ def test_table_not_made_by_us_is_refused(tmp_path: Path) -> None:
 def test_names_cannot_leave_the_directory(database: str, table: str, path: str, tmp_path: Path) -> None:
     uri = target_uri(f"{tmp_path}/", "{database}/{table}", database=database, table=table, mode=Mode.MIRROR)
     assert uri == f"{tmp_path}/{path}"
-    append(uri, TICKET, [1])
+    append(uri, COMMIT_ID, [1])
     assert (tmp_path / path / "_delta_log").is_dir()
-    assert find(uri).is_done(TICKET)
+    assert find(uri).is_done(COMMIT_ID)
 
 
 def test_small_files_are_joined_and_old_ones_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "VACUUM_EVERY", 40)
     sink = Sink(directory=str(tmp_path), retention="0s")
     for batch_id in range(60):
-        append(str(tmp_path), replace(TICKET, batch_id=batch_id), [batch_id])
+        append(str(tmp_path), replace(COMMIT_ID, batch_id=batch_id), [batch_id])
         find(str(tmp_path)).maintain(sink)
     table = DeltaTable(str(tmp_path))
     assert len(table.file_uris()) <= 2 * SMALL_FILES_MIN
@@ -277,7 +277,7 @@ class TestKeptLog:
 
     def test_only_new_commits_are_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for batch_id in range(3):
-            append(str(tmp_path), replace(TICKET, batch_id=batch_id), [batch_id])
+            append(str(tmp_path), replace(COMMIT_ID, batch_id=batch_id), [batch_id])
         find(str(tmp_path))
         read: list[str] = []
         monkeypatch.setattr(log, "read_log", lambda store: read.append(store.uri))
@@ -290,36 +290,36 @@ class TestKeptLog:
 
     def test_a_table_that_was_made_anew_is_another_one(self, tmp_path: Path) -> None:
         uri = str(tmp_path / "table")
-        append(uri, TICKET, [1])
+        append(uri, COMMIT_ID, [1])
         find(uri)
         shutil.rmtree(uri)
         assert find(uri).log is None
-        append(uri, replace(TICKET, query_id="q-2"), [2])
+        append(uri, replace(COMMIT_ID, query_id="q-2"), [2])
         find(uri)
         shutil.rmtree(uri)
-        append(uri, replace(TICKET, query_id="q-3"), [3])
+        append(uri, replace(COMMIT_ID, query_id="q-3"), [3])
         assert find(uri).read().read_all().column("id").to_pylist() == [3]
         assert (find(uri).properties() or {})["binlog-stream.queryId"] == "q-3"
 
     def test_two_looks_do_not_know_of_each_other(self, tmp_path: Path) -> None:
-        append(str(tmp_path), MIRROR_TICKET, [1])
+        append(str(tmp_path), MIRROR_COMMIT_ID, [1])
         mine, other = find(str(tmp_path)), find(str(tmp_path))
-        mine.merge(change_of([(1, "y")]), replace(MIRROR_TICKET, batch_id=1))
+        mine.merge(change_of([(1, "y")]), replace(MIRROR_COMMIT_ID, batch_id=1))
         with pytest.raises(DeltaError, match="another transaction"):
-            other.merge(change_of([(1, "z")]), replace(MIRROR_TICKET, batch_id=1))
+            other.merge(change_of([(1, "z")]), replace(MIRROR_COMMIT_ID, batch_id=1))
 
     def test_no_more_than_a_number_of_files_is_kept(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(log, "KEPT_FILES_MAX", 2)
         for number in range(3):
-            append(str(tmp_path / str(number)), TICKET, [number])
+            append(str(tmp_path / str(number)), COMMIT_ID, [number])
             find(str(tmp_path / str(number)))
         assert [uri for uri in log._kept if uri.startswith(str(tmp_path))] == [str(tmp_path / "1"), str(tmp_path / "2")]
 
 
 def test_files_of_a_table_within_another_one_s_place_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "ORPHAN_AGE_S", -1)
-    append(str(tmp_path), TICKET, [1])
-    append(str(tmp_path / "within"), TICKET, [2])
+    append(str(tmp_path), COMMIT_ID, [1])
+    append(str(tmp_path / "within"), COMMIT_ID, [2])
     store = FolderStore(str(tmp_path))
     orphan = tmp_path / "part-00000-00000000-0000-0000-0000-000000000000-c000.zstd.parquet"
     orphan.write_bytes(b"")

@@ -23,12 +23,12 @@ from binlog_streaming.lake.partitioning import partition_rule
 from binlog_streaming.lake.small_files import SMALL_FILES_MIN
 from binlog_streaming.lake.target import MODE_PROPERTY
 from binlog_streaming.settings import Merge, Mode, Sink, TableFormat
-from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_TICKET, Place, change_of, numbers
+from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_COMMIT_ID, Place, change_of, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from binlog_streaming.lake.target import Ticket
+    from binlog_streaming.lake.target import CommitId
 
 MORE = pa.schema([("more", pa.int32())])
 NO_FLAGS = pa.table({"none": [True, True]}).select([])
@@ -131,32 +131,33 @@ def test_tables_of_spark_are_written_correctly(tables: Path, tmp_path: Path, nam
     model: dict[int, str | None] = {number: f"v{number}" for number in WRITTEN[name]}
     assert values(path) == model
     spark_files = live_files(path)
-    steps: list[tuple[Callable[[DeltaTarget, Ticket], object], dict[int, str | None]]] = [
-        (lambda target, ticket: target.append(numbers(50, 51).to_reader(), ticket), {50: "x", 51: "x"}),
-        (lambda target, ticket: target.merge(change_of([(90, "n")]), ticket), {90: "n"}),
+    steps: list[tuple[Callable[[DeltaTarget, CommitId], object], dict[int, str | None]]] = [
+        (lambda target, commit_id: target.append(numbers(50, 51).to_reader(), commit_id), {50: "x", 51: "x"}),
+        (lambda target, commit_id: target.merge(change_of([(90, "n")]), commit_id), {90: "n"}),
         (
-            lambda target, ticket: target.merge(
-                change_of([(2, "u"), (3, "u"), (60, "u")], [4, 50], patches=Patches(numbers(5, 61), NO_FLAGS)), ticket
+            lambda target, commit_id: target.merge(
+                change_of([(2, "u"), (3, "u"), (60, "u")], [4, 50], patches=Patches(numbers(5, 61), NO_FLAGS)),
+                commit_id,
             ),
             {2: "u", 3: "u", 60: "u", 4: None, 50: None, 5: "x"},
         ),
-        (lambda target, ticket: target.evolve(SchemaChange(added=MORE), ticket), {}),
+        (lambda target, commit_id: target.evolve(SchemaChange(added=MORE), commit_id), {}),
         (
-            lambda target, ticket: target.evolve(
-                SchemaChange(retyped={"id": pa.int64()}, filled={"more": pa.scalar(1)}), ticket
+            lambda target, commit_id: target.evolve(
+                SchemaChange(retyped={"id": pa.int64()}, filled={"more": pa.scalar(1)}), commit_id
             ),
             {},
         ),
-        (lambda target, ticket: target.replace(target.read(), ticket), {}),
-        (lambda target, ticket: target.merge(change_of([(0, "last")]), ticket), {0: "last"}),
+        (lambda target, commit_id: target.replace(target.read(), commit_id), {}),
+        (lambda target, commit_id: target.merge(change_of([(0, "last")]), commit_id), {0: "last"}),
     ]
     for number, (write, changed) in enumerate(steps):
-        ticket = replace(MIRROR_TICKET, batch_id=1, step=number)
+        commit_id = replace(MIRROR_COMMIT_ID, batch_id=1, step=number)
         target = find(path, merge)
-        target.check_owner(ticket)
-        assert not target.is_done(ticket)
-        write(target, ticket)
-        assert find(path).is_done(ticket)
+        target.check_owner(commit_id)
+        assert not target.is_done(commit_id)
+        write(target, commit_id)
+        assert find(path).is_done(commit_id)
         model = {key: value for key, value in (model | changed).items() if value is not None}
         assert values(path) == model, number
         live = live_files(path)
@@ -173,7 +174,7 @@ def test_files_with_deletion_vectors_are_joined_correctly(tables: Path, tmp_path
     path = tmp_path / "table"
     shutil.copytree(tables / "deletion_vectors", path)
     for batch_id in range(SMALL_FILES_MIN):
-        find(path).append(numbers(50 + batch_id).to_reader(), replace(MIRROR_TICKET, batch_id=batch_id))
+        find(path).append(numbers(50 + batch_id).to_reader(), replace(MIRROR_COMMIT_ID, batch_id=batch_id))
     find(path).maintain(Sink(directory=str(tmp_path)))
     assert sorted(values(path)) == [0, 2, 4, 5, *range(50, 50 + SMALL_FILES_MIN)]
     assert list(live_files(path).values()) == [None]
@@ -183,10 +184,10 @@ def test_files_with_deletion_vectors_are_joined_correctly(tables: Path, tmp_path
 def test_change_data_feed_says_what_became_of_each_row(tables: Path, tmp_path: Path, merge: Merge) -> None:
     path = tmp_path / "table"
     shutil.copytree(tables / "change_data_feed", path)
-    find(path, merge).append(numbers(50).to_reader(), MIRROR_TICKET)
+    find(path, merge).append(numbers(50).to_reader(), MIRROR_COMMIT_ID)
     version = DeltaTable(str(path)).version()
     change = change_of([(2, "u"), (60, "u")], [4, 77], patches=Patches(numbers(5, 61), NO_FLAGS))
-    find(path, merge).merge(change, replace(MIRROR_TICKET, batch_id=1))
+    find(path, merge).merge(change, replace(MIRROR_COMMIT_ID, batch_id=1))
     feed = pa.table(DeltaTable(str(path)).load_cdf(starting_version=version, columns=None).read_all()).to_pylist()
     said = sorted((row["_commit_version"] - version, row["_change_type"], row["id"], row["value"]) for row in feed)
     assert said == [
@@ -204,7 +205,7 @@ def test_rows_go_to_files_of_their_partition(tables: Path, tmp_path: Path) -> No
     path = tmp_path / "table"
     shutil.copytree(tables / "partitioned", path)
     for batch_id in range(3):
-        find(path).append(numbers(50 + batch_id).to_reader(), replace(MIRROR_TICKET, batch_id=batch_id))
+        find(path).append(numbers(50 + batch_id).to_reader(), replace(MIRROR_COMMIT_ID, batch_id=batch_id))
     table = DeltaTable(str(path))
     (column,) = table.metadata().partition_columns
     files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
@@ -218,11 +219,11 @@ def test_rows_go_to_files_of_their_partition(tables: Path, tmp_path: Path) -> No
 def test_empty_text_by_which_a_table_is_partitioned_is_refused(tmp_path: Path) -> None:
     """Delta would keep it as null: a row would have another value, and its key would never be found again."""
     place = Place(tmp_path, TableFormat.DELTA)
-    ticket = replace(MIRROR_TICKET, partition_by=(partition_rule("value"),))
+    commit_id = replace(MIRROR_COMMIT_ID, partition_by=(partition_rule("value"),))
     with closing(place.target()) as target:
-        target.create(INT_KEY, ticket)
+        target.create(INT_KEY, commit_id)
         with pytest.raises(TableError, match="column value holds an empty text") as refused:
-            target.append(pa.table({"id": [1], "value": [""]}).to_reader(), ticket)
+            target.append(pa.table({"id": [1], "value": [""]}).to_reader(), commit_id)
         assert refused.value.subclass == "PARTITION_VALUE"
         assert target.read().read_all().num_rows == 0
 
@@ -234,7 +235,7 @@ def test_a_changelog_may_be_append_only(tables: Path, tmp_path: Path) -> None:
     mirror, changelog = (f'"{MODE_PROPERTY}":"{mode}"' for mode in (Mode.MIRROR, Mode.CHANGELOG))
     assert mirror in log.read_text()
     log.write_text(log.read_text().replace(mirror, changelog))
-    find(path).append(numbers(7).to_reader(), MIRROR_TICKET)
+    find(path).append(numbers(7).to_reader(), MIRROR_COMMIT_ID)
     assert sorted(values(path)) == [0, 1, 2, 3, 4, 5, 7]
 
 
@@ -270,15 +271,15 @@ def test_what_comes_one_day_is_refused(tmp_path: Path, protocol: dict[str, objec
 def test_older_protocols_are_written(tmp_path: Path, version: int) -> None:
     """They name no features; a version includes some, which nothing makes use of here."""
     with_protocol(tmp_path, {"minReaderVersion": 1 + (version > 4), "minWriterVersion": version})
-    find(tmp_path).append(numbers(2).to_reader(), replace(MIRROR_TICKET, batch_id=1))
+    find(tmp_path).append(numbers(2).to_reader(), replace(MIRROR_COMMIT_ID, batch_id=1))
     assert sorted(values(tmp_path)) == [1, 2]
 
 
 def with_protocol(path: Path, protocol: dict[str, object]) -> None:
     """A table with the row 1 whose log says another protocol."""
     target = find(path)
-    target.create(INT_KEY, MIRROR_TICKET)
-    target.append(numbers(1).to_reader(), MIRROR_TICKET)
+    target.create(INT_KEY, MIRROR_COMMIT_ID)
+    target.append(numbers(1).to_reader(), MIRROR_COMMIT_ID)
     log = path / "_delta_log" / f"{0:020}.json"
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     log.write_text("\n".join(json.dumps({"protocol": protocol} if "protocol" in line else line) for line in lines))

@@ -32,7 +32,7 @@ from binlog_streaming.settings import Merge, Sink
 from tests.streaming.tables.delta.test_features import ARCHIVE, live_files
 from tests.streaming.tables.lake.sink_cases import (
     INT_KEY,
-    MIRROR_TICKET,
+    MIRROR_COMMIT_ID,
     Variant,
     all_types,
     change_of,
@@ -70,7 +70,7 @@ def values(path: Path) -> dict[int, str | None]:
 
 
 def bring(path: Path, change: Change, batch_id: int) -> int:
-    return find(path).merge(change, replace(MIRROR_TICKET, batch_id=batch_id))
+    return find(path).merge(change, replace(MIRROR_COMMIT_ID, batch_id=batch_id))
 
 
 @pytest.fixture
@@ -78,10 +78,10 @@ def path(tmp_path: Path) -> Path:
     """Two files: the rows 0 to 9, and 100 to 109."""
     folder = tmp_path / "table"
     target = find(folder)
-    target.create(INT_KEY, MIRROR_TICKET)
+    target.create(INT_KEY, MIRROR_COMMIT_ID)
     for batch_id in range(2):
         rows = numbers(*range(100 * batch_id, 100 * batch_id + 10))
-        target.append(rows.to_reader(), replace(MIRROR_TICKET, batch_id=batch_id))
+        target.append(rows.to_reader(), replace(MIRROR_COMMIT_ID, batch_id=batch_id))
     return folder
 
 
@@ -140,7 +140,7 @@ class TestMarking:
         assert pa.table(count.read_all()).to_pylist() == [{"n": 19, "m": 109}]
 
     def test_the_commit_says_who_wrote_it(self, path: Path) -> None:
-        step = replace(MIRROR_TICKET, batch_id=7, step=2)
+        step = replace(MIRROR_COMMIT_ID, batch_id=7, step=2)
         target = find(path)
         target.merge(change_of([(3, "y")]), step)
         assert target.is_done(step)
@@ -153,7 +153,7 @@ class TestMarking:
     def test_columns_that_a_change_lacks_stay(self, path: Path) -> None:
         """Of rows that are there; of new ones they are null."""
         note = SchemaChange(added=pa.schema([("note", pa.string())]), filled={"note": pa.scalar("kept")})
-        find(path).evolve(note, replace(MIRROR_TICKET, batch_id=2))
+        find(path).evolve(note, replace(MIRROR_COMMIT_ID, batch_id=2))
         patches = Patches(rows_of(INT_KEY, [(1, "p"), (2, "p")]), pa.table({"value": [True, False]}))
         bring(path, change_of([(3, "y"), (50, "n")], patches=patches), 3)
         held = {row["id"]: (row["value"], row["note"]) for row in find(path).read().read_all().to_pylist()}
@@ -169,7 +169,7 @@ class TestMarking:
         place = Variant.VECTORS.place(tmp_path)
         types = all_types().slice(0, 1)
         rows = types.add_column(0, "id", [pa.array([1], pa.int32())])
-        place.append(0, rows, MIRROR_TICKET)
+        place.append(0, rows, MIRROR_COMMIT_ID)
         nothing = pa.table(
             {name: pa.nulls(1, kind) for name, kind in zip(types.schema.names, types.schema.types, strict=True)}
         )
@@ -187,7 +187,7 @@ class TestMarking:
         monkeypatch.setattr("binlog_streaming.lake.delta.data_files.ROW_GROUP_BYTES", 20_000)
         place = Variant.VECTORS.place(tmp_path)
         model = dict.fromkeys(range(5000), "x")
-        place.append(0, numbers(*model), MIRROR_TICKET)
+        place.append(0, numbers(*model), MIRROR_COMMIT_ID)
         rng = np.random.default_rng(1)
         for batch_id in range(1, 6):
             keys = rng.choice(6000, 2000, replace=False).tolist()
@@ -205,8 +205,8 @@ class TestOtherTables:
     def test_a_table_is_upgraded_by_its_first_marks(self, tmp_path: Path) -> None:
         path = tmp_path / "table"
         plain = find(path, Merge.REWRITE)
-        plain.create(INT_KEY, MIRROR_TICKET)
-        plain.append(numbers(1, 2).to_reader(), MIRROR_TICKET)
+        plain.create(INT_KEY, MIRROR_COMMIT_ID)
+        plain.append(numbers(1, 2).to_reader(), MIRROR_COMMIT_ID)
         version = DeltaTable(str(path)).version()
         assert DeltaTable(str(path)).protocol().min_reader_version == 1
         bring(path, change_of([(1, "y")]), 1)
@@ -218,7 +218,7 @@ class TestOtherTables:
         assert set(protocol.writer_features or ()) == {"appendOnly", "deletionVectors", "invariants"}
         assert table.metadata().configuration["delta.enableDeletionVectors"] == "true"
         assert table.metadata().name == "shop.orders"
-        assert find(path).properties() == {**MIRROR_TICKET.table_properties(), **(find(path).properties() or {})}
+        assert find(path).properties() == {**MIRROR_COMMIT_ID.table_properties(), **(find(path).properties() or {})}
         assert values(path) == {1: "y", 2: "x"}
 
     def test_a_changelog_stays_as_every_reader_reads_it(self, tmp_path: Path) -> None:
@@ -229,14 +229,14 @@ class TestOtherTables:
 
     def test_what_a_table_says_does_not_change_what_readers_must_know(self, path: Path) -> None:
         before = DeltaTable(str(path)).protocol()
-        find(path).describe(MIRROR_TICKET, said={"binlog-stream.dropped": "0:0:0"})
+        find(path).describe(MIRROR_COMMIT_ID, recorded={"binlog-stream.dropped": "0:0:0"})
         after = DeltaTable(str(path)).protocol()
         assert set(after.reader_features or ()) == set(before.reader_features or ()) == {"deletionVectors"}
         assert (find(path).properties() or {})["binlog-stream.dropped"] == "0:0:0"
 
     def test_the_other_way_of_merging_goes_on_with_such_a_table(self, path: Path) -> None:
         bring(path, change_of([(3, "y")], [5]), 2)
-        find(path, Merge.REWRITE).merge(change_of([(4, "z")], [6, 3]), replace(MIRROR_TICKET, batch_id=3))
+        find(path, Merge.REWRITE).merge(change_of([(4, "z")], [6, 3]), replace(MIRROR_COMMIT_ID, batch_id=3))
         held = dict.fromkeys([0, 1, 2, 7, 8, 9, *range(100, 110)], "x") | {4: "z"}
         assert values(path) == held
         live_files(path)
@@ -291,16 +291,16 @@ class TestAuto:
     ) -> None:
         path = tmp_path / "table"
         target = find(path, Merge.AUTO)
-        target.create(INT_KEY, MIRROR_TICKET)
-        target.append(numbers(*range(1000)).to_reader(), MIRROR_TICKET)
-        find(path, Merge.AUTO).merge(change_of([(3, "y")], [5]), replace(MIRROR_TICKET, batch_id=1))
+        target.create(INT_KEY, MIRROR_COMMIT_ID)
+        target.append(numbers(*range(1000)).to_reader(), MIRROR_COMMIT_ID)
+        find(path, Merge.AUTO).merge(change_of([(3, "y")], [5]), replace(MIRROR_COMMIT_ID, batch_id=1))
         assert DeltaTable(str(path)).protocol().min_reader_version == 1
         assert list(marked(path).values()) == [[]]
         monkeypatch.setattr("binlog_streaming.lake.merge.REWRITTEN_MAX", 100)
-        find(path, Merge.AUTO).merge(change_of([(3, "z")], [6]), replace(MIRROR_TICKET, batch_id=2))
+        find(path, Merge.AUTO).merge(change_of([(3, "z")], [6]), replace(MIRROR_COMMIT_ID, batch_id=2))
         monkeypatch.undo()
         # Once its readers must know vectors, there is nothing to be gained by writing anew.
-        find(path, Merge.AUTO).merge(change_of([(4, "z")]), replace(MIRROR_TICKET, batch_id=3))
+        find(path, Merge.AUTO).merge(change_of([(4, "z")]), replace(MIRROR_COMMIT_ID, batch_id=3))
         assert sorted(map(len, marked(path).values())) == [0, 0, 3]
         held = dict.fromkeys(range(1000), "x") | {3: "z", 4: "z"}
         assert values(path) == {key: value for key, value in held.items() if key not in (5, 6)}
@@ -309,11 +309,11 @@ class TestAuto:
         """So the next change of some keys has as few files to look into as this one."""
         path = tmp_path / "table"
         target = find(path, Merge.AUTO)
-        target.create(INT_KEY, MIRROR_TICKET)
+        target.create(INT_KEY, MIRROR_COMMIT_ID)
         for batch_id in range(2):
             rows = numbers(*range(1000 * batch_id, 1000 * batch_id + 10))
-            find(path).append(rows.to_reader(), replace(MIRROR_TICKET, batch_id=batch_id))
-        find(path, Merge.AUTO).merge(change_of([(3, "y")]), replace(MIRROR_TICKET, batch_id=2))
+            find(path).append(rows.to_reader(), replace(MIRROR_COMMIT_ID, batch_id=batch_id))
+        find(path, Merge.AUTO).merge(change_of([(3, "y")]), replace(MIRROR_COMMIT_ID, batch_id=2))
         ranges = [json.loads(add.stats or "") for add in log_of(path).files.values()]
         assert sorted((one["minValues"]["id"], one["maxValues"]["id"]) for one in ranges) == [(0, 9), (1000, 1009)]
 
@@ -414,7 +414,7 @@ class TestMaintenance:
         place = replace(Variant.VECTORS.place(tmp_path), file_size=1 << 20)
         sink = Sink(directory=str(tmp_path), merge=Merge.MARK, retention="0s")
         model = dict.fromkeys(range(2000), "x")
-        place.append(0, numbers(*model), MIRROR_TICKET)
+        place.append(0, numbers(*model), MIRROR_COMMIT_ID)
         rng = np.random.default_rng(2)
         path = Path(place.uri)
         for batch_id in range(1, 60):
@@ -450,7 +450,7 @@ class TestMaintenance:
         assert sorted(after.values()) == [[], [3]]
         assert len(before.keys() & after.keys()) == 1
         assert values(path) == held
-        assert find(path).is_done(replace(MIRROR_TICKET, batch_id=2))
+        assert find(path).is_done(replace(MIRROR_COMMIT_ID, batch_id=2))
         last = (path / "_delta_log" / f"{target.log.version:020}.json").read_text()
         assert [json.loads(line).get("add", {}).get("dataChange") for line in last.splitlines()].count(False) == 1
         assert '"txn"' not in last
@@ -545,7 +545,7 @@ class TestFaults:
         write_deltalake(str(path), numbers(5), mode="append")
         files = sorted(path.rglob("*"))
         with pytest.raises(DeltaError, match="another transaction") as caught:
-            target.merge(change_of([(5, "y")]), replace(MIRROR_TICKET, batch_id=2))
+            target.merge(change_of([(5, "y")]), replace(MIRROR_COMMIT_ID, batch_id=2))
         assert target.is_conflict(caught.value)
         assert sorted(path.rglob("*")) == files
 
@@ -565,9 +565,9 @@ import pyarrow as pa
 from binlog_streaming.settings import Merge, Mode
 from binlog_streaming.lake.change import Change
 from binlog_streaming.lake.delta.target import DeltaTarget
-from binlog_streaming.lake.target import Ticket
+from binlog_streaming.lake.target import CommitId
 
-ticket = Ticket("q-1", 2, 0, "shop.orders", Mode.MIRROR, ("id",), "0:12:3", "0:11:2:5", None)
+commit_id = CommitId("q-1", 2, 0, "shop.orders", Mode.MIRROR, ("id",), "0:12:3", "0:11:2:5", None)
 rows = pa.table({"id": pa.array(range(20000), pa.int32()), "value": [os.urandom(100).hex() for _ in range(20000)]})
 none = rows.select(["id"]).slice(0, 0)
 # The rows, the vectors, and the commit: each does not fit.
@@ -577,12 +577,12 @@ for size, change in (100000, Change(rows, none)), (30, Change(rows.slice(0, 0), 
     target = DeltaTarget.find(sys.argv[1], {}, file_size=1 << 26, merge=Merge.MARK)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
     try:
-        target.merge(change, ticket)
+        target.merge(change, commit_id)
     except (*target.write_errors, OSError) as error:
         assert "File too large" in str(error), error
         assert not target.is_conflict(error)
     else:
         raise AssertionError("it was written")
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert not DeltaTarget.find(sys.argv[1], {}, file_size=1 << 26).is_done(ticket)
+    assert not DeltaTarget.find(sys.argv[1], {}, file_size=1 << 26).is_done(commit_id)
 """

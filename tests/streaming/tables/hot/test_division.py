@@ -22,10 +22,10 @@ from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.views.index.table_index import TableIndex
-from binlog_streaming.lake.steps import Step, watched
+from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.modes.shards import IndivisibleError
 from binlog_streaming.plan.batch_plan import Component, IndexPart, RowsStep
-from binlog_streaming.plan.kept import KeptTable
+from binlog_streaming.plan.table_selection import SelectedTable
 from binlog_streaming.settings import Deletes, Merge, Mode, Sink, TableFormat, TableRule
 from binlog_streaming.tables import division, parts
 from binlog_streaming.tables.batch import ComponentWriter
@@ -236,8 +236,8 @@ def test_foreign_commit_between_the_parts_and_their_commit(tmp_path: Path) -> No
         write_batch(plan(log, first), tmp_path, 0, TasksHere(2))
         foreign: list[str] = []
 
-        def commit_something(step: Step) -> None:
-            if step is Step.PARTS_WRITTEN and len(foreign) < 2:
+        def commit_something(step: CrashPoint) -> None:
+            if step is CrashPoint.PARTS_WRITTEN and len(foreign) < 2:
                 table = DeltaTable(str(tmp_path / "sb" / "sbtest1"))
                 table.alter.set_table_properties({"team": str(len(foreign))}, raise_if_not_exists=False)
                 foreign.append("done")
@@ -370,7 +370,7 @@ def test_rows_without_a_key_that_change_are_one_task_s(tmp_path: Path, keyless: 
 def _component(changes: int, size: int, table: str = "t") -> Component:
     name = TableName("db", table)
     part = IndexPart(Position(0, 0, 0), Position(0, 1, 0), b"", changes, 0, 0, size)
-    return Component({name: KeptTable(name, TableRule())}, (RowsStep(2, name, (part,)),))
+    return Component({name: SelectedTable(name, TableRule())}, (RowsStep(2, name, (part,)),))
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from binlog_format.errors import TableError
 from binlog_streaming.lake.partitioning import partition_rule
-from binlog_streaming.modes.pieces import Piece
+from binlog_streaming.modes.row_batches import RowBatch
 from binlog_streaming.modes.shards import IndivisibleError, failed
 from binlog_streaming.settings import Merge, Mode, TableFormat, TableRule
 from binlog_streaming.tables.overruling import LogPart, key_messages, shared_keys
 from binlog_streaming.tables.rows_step import KeyedImages
 from tests.chance import examples
-from tests.streaming.tables.lake.sink_cases import MIRROR_TICKET, Place
+from tests.streaming.tables.lake.sink_cases import MIRROR_COMMIT_ID, Place
 from tests.streaming.tables.modes.histories import KEY_NAMES, SCHEMA, Batch, RowImage, histories
 from tests.streaming.tables.modes.row_images import step_of
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.merge import Written
     from binlog_streaming.lake.target import Target
 
-TICKET = replace(MIRROR_TICKET, keys=KEY_NAMES)
+COMMIT_ID = replace(MIRROR_COMMIT_ID, keys=KEY_NAMES)
 
 
 def _parts(target: Target, batch: Batch, start: int, cuts: list[int]) -> list[tuple[LogPart, pa.Table]]:
@@ -40,10 +40,10 @@ def _parts(target: Target, batch: Batch, start: int, cuts: list[int]) -> list[tu
     parts = []
     for low, high in itertools.pairwise(edges):
         if low < high:
-            images = step_of(batch.changes[low:high], SCHEMA, pieces=2, start=start + low)
+            images = step_of(batch.changes[low:high], SCHEMA, row_batches=2, start=start + low)
             change = KeyedImages(images, SCHEMA, KEY_NAMES, Mode.MIRROR, TableRule()).change()
             written = target.merge_part(change, KEY_NAMES)
-            places = [Piece.start(images.pieces[0]), Piece.end(images.pieces[-1])]
+            places = [RowBatch.start(images.row_batches[0]), RowBatch.end(images.row_batches[-1])]
             keys = pa.concat_tables([change.upserts.select(KEY_NAMES), change.deletes])
             parts.append((LogPart(f"{start}-{low}", places[0], places[1], written), keys))
     return parts
@@ -90,14 +90,14 @@ def test_parts_together_are_the_step(
 ) -> None:
     place = Place(tmp_path_factory.mktemp("lake"), kind, merge_kind=merge)
     start = 0
-    ticket = replace(TICKET, partition_by=tuple(map(partition_rule, by)))
+    commit_id = replace(COMMIT_ID, partition_by=tuple(map(partition_rule, by)))
     with closing(place.target()) as target:
-        target.create(SCHEMA, ticket)
+        target.create(SCHEMA, commit_id)
         for number, batch in enumerate(data.draw(histories(st.just(RowImage.FULL)))):
             if batch.changes:
                 assert target.takes_overruled
                 written = _all_parts(target, _parts(target, batch, start, cuts), count)
-                keys = target.commit_parts(written, replace(ticket, batch_id=number, last_change=f"0:1:{number}"))
+                keys = target.commit_parts(written, replace(commit_id, batch_id=number, last_change=f"0:1:{number}"))
                 touched = {row[:2] for change in batch.changes for row in change if row is not None}
                 assert keys in (0, len(touched))  # 0: rows that came and went
             start += len(batch.changes)
@@ -113,10 +113,10 @@ def test_file_of_which_no_row_stays_is_none(tmp_path: Path, kind: TableFormat) -
     row = ("a", 1, None, None, None)
     changed = (*row[:2], "x", None, None)
     with closing(place.target()) as target:
-        target.create(SCHEMA, TICKET)
+        target.create(SCHEMA, COMMIT_ID)
         parts = _parts(target, Batch([(None, row), (row, changed)], [], []), 0, [1])
         names = {path.name for path in (tmp_path / place.name).rglob("*.parquet")}
-        assert target.commit_parts(_all_parts(target, parts, 2), TICKET) == 1
+        assert target.commit_parts(_all_parts(target, parts, 2), COMMIT_ID) == 1
         assert [tuple(row.values()) for row in target.read().read_all().to_pylist()] == [changed]
     assert len(names) == 2
     assert len({path.name for path in (tmp_path / place.name).rglob("*.parquet")} & names) == 1
@@ -125,7 +125,7 @@ def test_file_of_which_no_row_stays_is_none(tmp_path: Path, kind: TableFormat) -
 def test_parts_that_lie_across_each_other_are_refused(tmp_path: Path) -> None:
     place = Place(tmp_path, TableFormat.DELTA)
     with closing(place.target()) as target:
-        target.create(SCHEMA, TICKET)
+        target.create(SCHEMA, COMMIT_ID)
         rows = pa.table({"tenant": ["a"], "n": pa.array([1], pa.int16())})
         empty = target.append_part(SCHEMA.empty_table().to_reader())
     parts = [LogPart("one", (0, 1), (0, 9), empty), LogPart("two", (0, 9), (0, 10), empty)]

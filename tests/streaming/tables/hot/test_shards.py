@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from binlog_format.errors import TableError
 from binlog_streaming.modes.mode_columns import mode_schema
-from binlog_streaming.modes.pieces import StepImages
+from binlog_streaming.modes.row_batches import StepImages
 from binlog_streaming.modes.shards import IndivisibleError, failed, gathered, shard_numbers, sharded
 from binlog_streaming.settings.model import Deletes, Mode, TableRule, UnknownValues
 from binlog_streaming.tables.rows_step import KeyedImages
@@ -55,7 +55,7 @@ def _dealt(batch: Batch, start: int, count: int, cuts: list[int], *, last_only: 
     edges = [0, *sorted({cut % (len(batch.changes) + 1) for cut in cuts}), len(batch.changes)]
     for low, high in itertools.pairwise(edges):
         if low < high:
-            images = step_of(batch.changes[low:high], SCHEMA, pieces=2, start=start + low, known=KNOWN)
+            images = step_of(batch.changes[low:high], SCHEMA, row_batches=2, start=start + low, known=KNOWN)
             for shard, message in sharded(images, SCHEMA, KEYS, count, last_only=last_only):
                 messages.setdefault(shard, []).append(message)
     for some in messages.values():

@@ -28,9 +28,9 @@ from binlog_streaming.tables.looks import Looks
 from tests.faults.guarded_catalog import SECRET, GuardedCatalog
 from tests.faults.rest_catalog import RestCatalog
 from tests.program import run_program
-from tests.streaming.tables.iceberg.test_catalogs import ticket_of
+from tests.streaming.tables.iceberg.test_catalogs import commit_id_of
 from tests.streaming.tables.jobs.test_job import job_for, run_once
-from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_TICKET, change_of
+from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_COMMIT_ID, change_of
 from tests.streaming.tables.oltp import TABLES, truth
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ def write_steps(sink: Sink, *batches: int) -> None:
     for batch_id in batches:
         with closing(look(sink)) as target:
             if target.properties() is None:
-                target.create(INT_KEY, MIRROR_TICKET)
-            target.merge(change_of([(batch_id, "y"), (100, f"{batch_id}")], [batch_id - 1]), ticket_of(batch_id))
+                target.create(INT_KEY, MIRROR_COMMIT_ID)
+            target.merge(change_of([(batch_id, "y"), (100, f"{batch_id}")], [batch_id - 1]), commit_id_of(batch_id))
             target.maintain(sink)
 
 
@@ -117,7 +117,7 @@ def test_tokens_that_expire_on_the_way_are_fetched_anew(guarded: GuardedCatalog,
     write_steps(sink, 1)
     with closing(look(sink)) as target:
         guarded.expire_tokens()
-        target.merge(change_of([(2, "y"), (100, "2")], [1]), ticket_of(2))
+        target.merge(change_of([(2, "y"), (100, "2")], [1]), commit_id_of(2))
     guarded.token_requests = 2
     guarded.expire_tokens()
     before = len(guarded.tokens)
@@ -137,7 +137,7 @@ def failing_step(sink: Sink, batch_id: int, spoil: Callable[[], None]) -> TableE
     looks.at(uri)
     spoil()
     with closing(looks), pytest.raises(TableError, match="WRITE_FAILED") as caught, looks.naming_errors("t", uri):
-        looks.attempt(uri, lambda target: target.merge(change, ticket_of(batch_id)))
+        looks.attempt(uri, lambda target: target.merge(change, commit_id_of(batch_id)))
     assert caught.value.hint
     return caught.value
 

@@ -23,6 +23,7 @@ from pyiceberg.table.update import UpgradeFormatVersionUpdate
 from binlog_format.errors import OptionError, TableError
 from binlog_streaming.demo.servers.object_store import BUCKET
 from binlog_streaming.lake.change import Patches
+from binlog_streaming.lake.crash_points import CrashPoint, reached, watched
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.iceberg.catalog import catalog_properties
 from binlog_streaming.lake.iceberg.data_files import numbered_rows
@@ -30,14 +31,13 @@ from binlog_streaming.lake.iceberg.maintenance import compact, expire
 from binlog_streaming.lake.iceberg.table_files import live_files
 from binlog_streaming.lake.iceberg.target import IcebergTarget
 from binlog_streaming.lake.partitioning import partition_rule
-from binlog_streaming.lake.steps import Step, reached, watched
 from binlog_streaming.settings import Merge, Mode, Sink, TableFormat
 from binlog_streaming.tables.batch_versions import BatchVersions
 from tests.faults.cuts import Cut, CutAt
 from tests.faults.object_store import Fault, FaultyProxy, ObjectStore
 from tests.faults.rest_catalog import RestCatalog
 from tests.streaming.tables.jobs.test_job import job_for, run_once
-from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_TICKET, change_of, numbers, rows_of
+from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_COMMIT_ID, change_of, numbers, rows_of
 from tests.streaming.tables.oltp import TABLES, truth
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
-    from binlog_streaming.lake.target import Ticket
+    from binlog_streaming.lake.target import CommitId
 
 Test = TypeVar("Test", bound="Callable[..., None]")
 PLACES = ["folder", "rest", "rest-s3"]
@@ -86,10 +86,10 @@ class Lake:
         with closing(load_catalog(**catalog_properties(self.sink))) as catalog:
             yield catalog.load_table(("shop", "orders"))
 
-    def begin(self, *ids: int, schema: pa.Schema = INT_KEY, ticket: Ticket = MIRROR_TICKET) -> None:
+    def begin(self, *ids: int, schema: pa.Schema = INT_KEY, commit_id: CommitId = MIRROR_COMMIT_ID) -> None:
         with closing(self.look()) as target:
-            target.create(schema, ticket)
-            target.append(numbers(*ids).to_reader(), ticket)
+            target.create(schema, commit_id)
+            target.append(numbers(*ids).to_reader(), commit_id)
 
     def rows(self) -> list[tuple[object, ...]]:
         """As pyiceberg reads them; ours must be the same."""
@@ -104,7 +104,7 @@ def row_of(row: dict[str, object]) -> tuple[object, ...]:
     return tuple(row.values())
 
 
-def ticket_of(batch_id: int, base: Ticket = MIRROR_TICKET) -> Ticket:
+def commit_id_of(batch_id: int, base: CommitId = MIRROR_COMMIT_ID) -> CommitId:
     return replace(base, batch_id=batch_id)
 
 
@@ -143,7 +143,7 @@ def test_all_kinds_of_steps_and_maintenance(lake: Lake, kind: Merge) -> None:
         patches = Patches(numbers(0), pa.table({"value": [True]}))
         change = change_of([(batch_id, "y"), (100 + batch_id, "n")], [49 - batch_id], patches=patches)
         with closing(lake.look()) as target:
-            target.merge(change, ticket_of(batch_id))
+            target.merge(change, commit_id_of(batch_id))
             target.maintain(lake.sink)
         model |= {batch_id: "y", 100 + batch_id: "n"}
         model.pop(49 - batch_id, None)
@@ -156,11 +156,11 @@ def test_all_kinds_of_steps_and_maintenance(lake: Lake, kind: Merge) -> None:
         expire(compacted, retention_hours=0)
     assert dict(lake.rows()) == model  # type: ignore[arg-type]
     with closing(lake.look()) as target:
-        target.evolve(SchemaChange(added=pa.schema([("note", pa.string())])), ticket_of(20))
-        target.describe(ticket_of(20), said={"binlog-stream.dropped": "0:0:0"})
-        target.replace(target.read(), ticket_of(21))
+        target.evolve(SchemaChange(added=pa.schema([("note", pa.string())])), commit_id_of(20))
+        target.describe(commit_id_of(20), recorded={"binlog-stream.dropped": "0:0:0"})
+        target.replace(target.read(), commit_id_of(21))
     with closing(lake.look()) as target:
-        assert target.is_done(ticket_of(21))
+        assert target.is_done(commit_id_of(21))
         assert target.schema().names == ["id", "value", "note"]
         assert (target.properties() or {})["binlog-stream.dropped"] == "0:0:0"
     assert {row[:2] for row in lake.rows()} == set(model.items())
@@ -170,22 +170,22 @@ def replace_sink(sink: Sink, **values: object) -> Sink:
     return structs.replace(sink, **values)
 
 
-STEPS: dict[Mode, Callable[[IcebergTarget, Ticket], object]] = {
-    Mode.MIRROR: lambda target, ticket: target.merge(change_of([(1, "y"), (3, "n")], [2]), ticket),
-    Mode.CHANGELOG: lambda target, ticket: target.append(numbers(3).to_reader(), ticket),
-    Mode.SCD2: lambda target, ticket: target.merge(
+STEPS: dict[Mode, Callable[[IcebergTarget, CommitId], object]] = {
+    Mode.MIRROR: lambda target, commit_id: target.merge(change_of([(1, "y"), (3, "n")], [2]), commit_id),
+    Mode.CHANGELOG: lambda target, commit_id: target.append(numbers(3).to_reader(), commit_id),
+    Mode.SCD2: lambda target, commit_id: target.merge(
         change_of(
             patches=Patches(numbers(1).select(["id"]).append_column("value", pa.array(["ended"])), pa.table({})),
             appends=numbers(1),
         ),
-        ticket,
+        commit_id,
     ),
 }
 
 
-def write_step(target: IcebergTarget, ticket: Ticket) -> None:
-    reached(Step.LOOKED)
-    STEPS[ticket.mode](target, ticket)
+def write_step(target: IcebergTarget, commit_id: CommitId) -> None:
+    reached(CrashPoint.LOOKED)
+    STEPS[commit_id.mode](target, commit_id)
 
 
 HELD = {
@@ -197,39 +197,39 @@ HELD = {
 
 @everywhere
 @pytest.mark.parametrize("mode", list(Mode))
-@pytest.mark.parametrize("step", [Step.LOOKED, Step.FILES_WRITTEN, Step.COMMITTED])
-def test_cut_off_at_any_step_and_repeated(lake: Lake, mode: Mode, step: Step) -> None:
+@pytest.mark.parametrize("step", [CrashPoint.LOOKED, CrashPoint.FILES_WRITTEN, CrashPoint.COMMITTED])
+def test_cut_off_at_any_step_and_repeated(lake: Lake, mode: Mode, step: CrashPoint) -> None:
     lake = Lake(replace_sink(lake.sink, merge=Merge.MARK))
-    ticket = replace(MIRROR_TICKET, mode=mode, keys=() if mode is Mode.CHANGELOG else ("id",))
-    lake.begin(1, 2, ticket=ticket)
+    commit_id = replace(MIRROR_COMMIT_ID, mode=mode, keys=() if mode is Mode.CHANGELOG else ("id",))
+    lake.begin(1, 2, commit_id=commit_id)
     with closing(lake.look()) as target, watched(CutAt(step)), pytest.raises(Cut):
-        write_step(target, ticket_of(1, ticket))
+        write_step(target, commit_id_of(1, commit_id))
     for _ in range(2):
         with closing(lake.look()) as target:
-            assert target.is_done(ticket_of(1, ticket)) == (step is Step.COMMITTED)
-            if not target.is_done(ticket_of(1, ticket)):
-                STEPS[mode](target, ticket_of(1, ticket))
-        step = Step.COMMITTED
+            assert target.is_done(commit_id_of(1, commit_id)) == (step is CrashPoint.COMMITTED)
+            if not target.is_done(commit_id_of(1, commit_id)):
+                STEPS[mode](target, commit_id_of(1, commit_id))
+        step = CrashPoint.COMMITTED
     assert lake.rows() == HELD[mode]
 
 
 @everywhere
 @pytest.mark.parametrize("mode", list(Mode))
 def test_what_another_writer_commits_meanwhile_is_kept(lake: Lake, mode: Mode) -> None:
-    ticket = replace(MIRROR_TICKET, mode=mode, keys=() if mode is Mode.CHANGELOG else ("id",))
-    lake.begin(1, 2, ticket=ticket)
+    commit_id = replace(MIRROR_COMMIT_ID, mode=mode, keys=() if mode is Mode.CHANGELOG else ("id",))
+    lake.begin(1, 2, commit_id=commit_id)
 
-    def somebody_else(step: Step) -> None:
-        if step is Step.FILES_WRITTEN:
+    def somebody_else(step: CrashPoint) -> None:
+        if step is CrashPoint.FILES_WRITTEN:
             with lake.table() as table:
                 table.append(numbers(77))
 
     with closing(lake.look()) as late:
         with watched(somebody_else), pytest.raises(Exception, match="changed between") as caught:
-            STEPS[mode](late, ticket_of(1, ticket))
+            STEPS[mode](late, commit_id_of(1, commit_id))
         assert late.is_conflict(caught.value)
     with closing(lake.look()) as target:
-        STEPS[mode](target, ticket_of(1, ticket))
+        STEPS[mode](target, commit_id_of(1, commit_id))
     assert lake.rows() == [*HELD[mode], (77, "x")]
 
 
@@ -238,15 +238,15 @@ def test_of_two_who_write_at_once_one_does(lake: Lake) -> None:
     """Both have looked before either commits, a step without rows included: no catalog compares properties."""
     lake.begin(1, 2)
     note = SchemaChange(added=pa.schema([("note", pa.string())]))
-    writes: list[Callable[[IcebergTarget, Ticket], object]] = [
-        lambda target, ticket: target.merge(change_of([(1, "y")]), ticket),
-        lambda target, ticket: target.evolve(note, ticket),
+    writes: list[Callable[[IcebergTarget, CommitId], object]] = [
+        lambda target, commit_id: target.merge(change_of([(1, "y")]), commit_id),
+        lambda target, commit_id: target.evolve(note, commit_id),
     ]
     for batch_id, write in enumerate(writes, start=1):
         with closing(lake.look()) as mine, closing(lake.look()) as twin:
-            write(mine, ticket_of(batch_id))
+            write(mine, commit_id_of(batch_id))
             with pytest.raises(Exception, match="changed between"):
-                write(twin, ticket_of(batch_id))
+                write(twin, commit_id_of(batch_id))
     assert lake.rows() == [(1, "y", None), (2, "x", None)]
 
 
@@ -262,18 +262,18 @@ def test_commit_whose_answer_does_not_say_what_became_of_it(lake: Lake, rest: Re
         behind = Lake(replace_sink(lake.sink, catalog=rest.settings(proxy.port)))
         with closing(behind.look()) as target:
             if loses_reply:
-                target.merge(change_of([(1, "y")], [2]), ticket_of(1))
-                target.append(numbers(3).to_reader(), ticket_of(2))
+                target.merge(change_of([(1, "y")], [2]), commit_id_of(1))
+                target.append(numbers(3).to_reader(), commit_id_of(2))
             else:
                 with pytest.raises(Exception, match="no reply that says") as caught:
-                    target.merge(change_of([(1, "y")], [2]), ticket_of(1))
+                    target.merge(change_of([(1, "y")], [2]), commit_id_of(1))
                 assert target.is_conflict(caught.value)
     assert fault.met == 1
     with closing(lake.look()) as target:
-        assert target.is_done(ticket_of(2)) == loses_reply
+        assert target.is_done(commit_id_of(2)) == loses_reply
         if not loses_reply:
-            target.merge(change_of([(1, "y")], [2]), ticket_of(1))
-            target.append(numbers(3).to_reader(), ticket_of(2))
+            target.merge(change_of([(1, "y")], [2]), commit_id_of(1))
+            target.append(numbers(3).to_reader(), commit_id_of(2))
     assert lake.rows() == [(1, "y"), (3, "x")]
 
 
@@ -307,7 +307,7 @@ def test_parts_that_several_processes_wrote_are_one_commit(lake: Lake, kind: Mer
             change = change_of([(number, "y")], [10 + number])
             parts.append(pickle.loads(pickle.dumps(target.merge_part(change, ("id",)))))
     with closing(lake.look()) as target:
-        assert target.commit_parts(parts, ticket_of(1)) == 6
+        assert target.commit_parts(parts, commit_id_of(1)) == 6
     left = [n for n in range(20) if n not in (10, 11, 12)]
     assert lake.rows() == sorted([(n, "y" if n < 3 else "x") for n in left], key=repr)
     with lake.table() as table:
@@ -325,8 +325,8 @@ def test_parts_of_a_table_that_was_changed_meanwhile_are_not_committed(lake: Lak
         files = set(map(str, table.inspect.files().column("file_path").to_pylist()))
     with closing(lake.look()) as target:
         with pytest.raises(Exception, match="changed between"):
-            target.commit_parts([merged], ticket_of(1))
-        assert target.commit_parts([added], replace(ticket_of(1), keys=())) == 1
+            target.commit_parts([merged], commit_id_of(1))
+        assert target.commit_parts([added], replace(commit_id_of(1), keys=())) == 1
     with lake.table() as table:
         assert set(map(str, table.inspect.files().column("file_path").to_pylist())) - files == {
             live.file.file_path for live in added.added
@@ -349,12 +349,12 @@ def test_rows_of_a_table_of_version_3_are_marked_in_vectors(lake: Lake) -> None:
     lake = Lake(replace_sink(lake.sink, merge=Merge.MARK))
     lake.begin(*range(10))
     with closing(lake.look()) as target:
-        target.merge(change_of([(1, "y")]), ticket_of(1))
+        target.merge(change_of([(1, "y")]), commit_id_of(1))
     with lake.table() as table:
         upgrade(table)
     for batch_id in (2, 3):
         with closing(lake.look()) as target:
-            target.merge(change_of([(batch_id, "z"), (100 + batch_id, "n")], [10 - batch_id]), ticket_of(batch_id))
+            target.merge(change_of([(batch_id, "z"), (100 + batch_id, "n")], [10 - batch_id]), commit_id_of(batch_id))
             target.maintain(lake.sink)
     held = {**dict.fromkeys(range(10), "x"), 1: "y", 2: "z", 3: "z", 102: "n", 103: "n"}
     held = {key: value for key, value in held.items() if key not in (7, 8)}
@@ -378,11 +378,11 @@ def test_rows_of_version_3_keep_their_numbers_when_files_are_written_anew(
     with lake.table() as table:
         upgrade(table)
     with closing(lake.look()) as target:
-        target.merge(change_of([(1, "y"), (20, "n")], [2]), ticket_of(1))
+        target.merge(change_of([(1, "y"), (20, "n")], [2]), commit_id_of(1))
     before = _numbered(lake)
     assert len({number for number, _ in before.values()}) == len(before) == 10
     with closing(lake.look()) as target:
-        target.merge(change_of([(30, "n")], [3, 20]), ticket_of(2))
+        target.merge(change_of([(30, "n")], [3, 20]), commit_id_of(2))
     for _ in range(2):  # rows by their place, then rows with columns of their own
         with lake.table() as table:
             assert any(live.own_deletes for live in live_files(table.metadata, table.io, lake.uri))
@@ -395,19 +395,19 @@ def test_rows_of_version_3_keep_their_numbers_when_files_are_written_anew(
         }
         assert len({number for number, _ in now.values()}) == len(now) == len(lake.rows())
         with closing(lake.look()) as target:
-            target.merge(change_of([], [min(now)]), ticket_of(3 + min(now)))
+            target.merge(change_of([], [min(now)]), commit_id_of(3 + min(now)))
 
 
 @pytest.mark.server
 def test_columns_with_names_of_icebergs_own_are_refused_in_version_3(lake: Lake) -> None:
     own = pa.schema([*INT_KEY, ("_row_id", pa.int64())])
     with closing(lake.look()) as target:
-        target.create(own, MIRROR_TICKET)
-        target.append(rows_of(own, [(1, "x", 7)]).to_reader(), MIRROR_TICKET)
+        target.create(own, MIRROR_COMMIT_ID)
+        target.append(rows_of(own, [(1, "x", 7)]).to_reader(), MIRROR_COMMIT_ID)
     with lake.table() as table:
         upgrade(table)
     with closing(lake.look()) as target, pytest.raises(TableError, match=r"TABLE_FEATURE\].*own names: _row_id"):
-        target.append(rows_of(own, [(2, "x", 8)]).to_reader(), ticket_of(1))
+        target.append(rows_of(own, [(2, "x", 8)]).to_reader(), commit_id_of(1))
 
 
 def _numbered(lake: Lake) -> dict[int, tuple[int, int]]:
@@ -425,10 +425,10 @@ def _numbered(lake: Lake) -> dict[int, tuple[int, int]]:
 @everywhere
 def test_new_tables_are_partitioned_as_settings_say(lake: Lake) -> None:
     rules = tuple(map(partition_rule, ("bucket(4, id)", "truncate(1, value)")))
-    lake.begin(1, 2, 3, ticket=replace(MIRROR_TICKET, partition_by=rules))
+    lake.begin(1, 2, 3, commit_id=replace(MIRROR_COMMIT_ID, partition_by=rules))
     with closing(lake.look()) as target:
-        target.merge(change_of([(1, "abc"), (4, "abd"), (5, "b")], [2]), ticket_of(1))
-        target.merge(change_of([(1, "b")]), ticket_of(2))
+        target.merge(change_of([(1, "abc"), (4, "abd"), (5, "b")], [2]), commit_id_of(1))
+        target.merge(change_of([(1, "b")]), commit_id_of(2))
     assert lake.rows() == [(1, "b"), (3, "x"), (4, "abd"), (5, "b")]
     with lake.table() as table:
         assert [field.name for field in table.spec().fields] == ["id_bucket", "value_truncate"]
@@ -442,17 +442,17 @@ def test_a_table_that_somebody_partitioned_is_written_so(lake: Lake) -> None:
     moments = pa.schema([("id", pa.int32()), ("at", pa.timestamp("us", "UTC"))])
     days = [86_400_000_000 * day for day in range(4)]
     with closing(lake.look()) as target:
-        target.create(moments, MIRROR_TICKET)
-        target.append(rows_of(moments, [(1, days[0]), (2, days[1])]).to_reader(), MIRROR_TICKET)
+        target.create(moments, MIRROR_COMMIT_ID)
+        target.append(rows_of(moments, [(1, days[0]), (2, days[1])]).to_reader(), MIRROR_COMMIT_ID)
     with lake.table() as table, table.update_spec() as update:
         update.add_field("at", "day", "day")
     with closing(lake.look()) as target:
         change = change_of([(1, days[2]), (3, days[3])], schema=moments)
-        target.merge(change, ticket_of(1))
-        target.merge(change_of([(2, days[3])], schema=moments), ticket_of(2))
+        target.merge(change, commit_id_of(1))
+        target.merge(change_of([(2, days[3])], schema=moments), commit_id_of(2))
         change_type = SchemaChange(retyped={"at": pa.string()})
         with pytest.raises(TableError, match=r"TABLE_FEATURE\] .* has partitions by at, which changes"):
-            target.evolve(change_type, ticket_of(3))
+            target.evolve(change_type, commit_id_of(3))
     with lake.table() as table:
         found = table.scan(row_filter="at >= '1970-01-04T00:00:00+00:00'").to_arrow()
         assert sorted(found.column("id").to_pylist()) == [2, 3]
@@ -464,9 +464,9 @@ def test_a_table_that_somebody_partitioned_is_written_so(lake: Lake) -> None:
 )
 def test_partitions_that_cannot_be_are_refused(tmp_path: Path, rule: str, named: str) -> None:
     lake = Lake(Sink(directory=str(tmp_path), format=TableFormat.ICEBERG))
-    ticket = replace(MIRROR_TICKET, partition_by=(partition_rule(rule),))
+    commit_id = replace(MIRROR_COMMIT_ID, partition_by=(partition_rule(rule),))
     with closing(lake.look()) as target, pytest.raises(OptionError, match=named):
-        target.create(INT_KEY, ticket)
+        target.create(INT_KEY, commit_id)
 
 
 # --- Jobs, and other readers ---
@@ -496,10 +496,10 @@ def test_duckdb_reads_the_same_rows(tmp_path: Path, kind: Merge) -> None:
     """All, and those that a filter asks for: a reader passes over files by their statistics."""
     lake = Lake(Sink(directory=str(tmp_path), format=TableFormat.ICEBERG, merge=kind))
     rules = (partition_rule("bucket(2, id)"),)
-    lake.begin(*range(100), ticket=replace(MIRROR_TICKET, partition_by=rules))
+    lake.begin(*range(100), commit_id=replace(MIRROR_COMMIT_ID, partition_by=rules))
     for batch_id in range(1, 4):
         with closing(lake.look()) as target:
-            target.merge(change_of([(batch_id, "y"), (200 + batch_id, "n")], [90 + batch_id]), ticket_of(batch_id))
+            target.merge(change_of([(batch_id, "y"), (200 + batch_id, "n")], [90 + batch_id]), commit_id_of(batch_id))
     with lake.table() as table:
         location = table.metadata_location
     check_duckdb(location, lake)
@@ -512,7 +512,7 @@ def test_duckdb_reads_vectors(lake: Lake) -> None:
         upgrade(table)
     for batch_id in range(1, 4):
         with closing(lake.look()) as target:
-            target.merge(change_of([(batch_id, "y")], [90 + batch_id]), ticket_of(batch_id))
+            target.merge(change_of([(batch_id, "y")], [90 + batch_id]), commit_id_of(batch_id))
     with lake.table() as table:
         location = table.metadata_location
     check_duckdb(location, lake)

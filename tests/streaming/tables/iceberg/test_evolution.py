@@ -13,7 +13,7 @@ import pytest
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.settings import TableFormat
 from tests.streaming.tables.iceberg.iceberg_cases import files_of, reader, snapshots_of
-from tests.streaming.tables.lake.sink_cases import MIRROR_TICKET, Place, change_of, rows_of
+from tests.streaming.tables.lake.sink_cases import MIRROR_COMMIT_ID, Place, change_of, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,12 +41,12 @@ VALUES: list[dict[str, object]] = [
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     place = Place(tmp_path, TableFormat.ICEBERG)
-    place.append(0, pa.Table.from_pylist(VALUES, SCHEMA), MIRROR_TICKET)
+    place.append(0, pa.Table.from_pylist(VALUES, SCHEMA), MIRROR_COMMIT_ID)
     return place
 
 
 def evolve(place: Place, step: int, **change: object) -> None:
-    assert place.evolve(SchemaChange(**change), replace(MIRROR_TICKET, batch_id=1, step=step))  # type: ignore[arg-type]
+    assert place.evolve(SchemaChange(**change), replace(MIRROR_COMMIT_ID, batch_id=1, step=step))  # type: ignore[arg-type]
 
 
 def ids_of(place: Place) -> dict[str, int]:
@@ -98,7 +98,7 @@ def test_metadata_alone_changes_where_no_value_changes(place: Place) -> None:
         "decimal128(12, 2)",
         "double",
     ]
-    place.append(2, rows_of(schema, rows), MIRROR_TICKET)
+    place.append(2, rows_of(schema, rows), MIRROR_COMMIT_ID)
     assert [(row["id"], row["title"], row["weight"], row["note"]) for row in seen(place)] == [
         (1, "a", 1.5, None),
         (2**40, "b", 1e300, "n"),
@@ -165,7 +165,7 @@ def test_rows_are_replaced_with_other_columns(place: Place) -> None:
     """Same and wider columns stay the same ones to a reader of old snapshots; others are new."""
     before = ids_of(place)
     schema = pa.schema([("weight", pa.float64()), ("id", pa.int32()), ("name", pa.int32()), ("new", pa.bool_())])
-    assert place.replace(rows_of(schema, [(0.5, 7, 8, True)]), replace(MIRROR_TICKET, batch_id=1))
+    assert place.replace(rows_of(schema, [(0.5, 7, 8, True)]), replace(MIRROR_COMMIT_ID, batch_id=1))
     assert seen(place) == [{"weight": 0.5, "id": 7, "name": 8, "new": True}]
     after = ids_of(place)
     assert (after["weight"], after["id"]) == (before["weight"], before["id"])
@@ -179,7 +179,9 @@ def test_a_column_that_went_and_came_again_is_another_one(place: Place) -> None:
     """Files from before have something under that name, and it is not its."""
     without = pa.schema([field for field in SCHEMA if field.name != "name"])
     with closing(place.target()) as target:
-        target.replace(target.read().read_all().select(without.names).to_reader(), replace(MIRROR_TICKET, batch_id=1))
+        target.replace(
+            target.read().read_all().select(without.names).to_reader(), replace(MIRROR_COMMIT_ID, batch_id=1)
+        )
     evolve(place, 1, added=pa.schema([("name", pa.string())]))
     assert [row["name"] for row in seen(place)] == [None, None]
 
@@ -187,7 +189,7 @@ def test_a_column_that_went_and_came_again_is_another_one(place: Place) -> None:
 def test_a_table_is_replaced_by_what_it_holds_itself(place: Place) -> None:
     before = seen(place)
     with closing(place.target()) as target:
-        target.replace(target.read(), replace(MIRROR_TICKET, batch_id=1))
+        target.replace(target.read(), replace(MIRROR_COMMIT_ID, batch_id=1))
     assert seen(place) == before
     assert place.merge(2, [((1, *[None] * 5), None)], SCHEMA)
     assert [row["id"] for row in seen(place)] == [2]

@@ -17,7 +17,7 @@ from binlog_format.errors import TableError
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.settings import TableFormat
 from tests.streaming.tables.iceberg.iceberg_cases import delete_row, files_of, reader
-from tests.streaming.tables.lake.sink_cases import MIRROR_TICKET, Place, change_of, numbers
+from tests.streaming.tables.lake.sink_cases import MIRROR_COMMIT_ID, Place, change_of, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.lake.target import Target
 
-NEXT = replace(MIRROR_TICKET, batch_id=1)
+NEXT = replace(MIRROR_COMMIT_ID, batch_id=1)
 WRITES: dict[str, Callable[[Target], object]] = {
     "append": lambda target: target.append(numbers(9).to_reader(), NEXT),
     "merge": lambda target: target.merge(change_of([(1, "b")]), NEXT),
@@ -37,7 +37,7 @@ WRITES: dict[str, Callable[[Target], object]] = {
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     place = Place(tmp_path, TableFormat.ICEBERG)
-    place.append(0, numbers(1, 2), MIRROR_TICKET)
+    place.append(0, numbers(1, 2), MIRROR_COMMIT_ID)
     return place
 
 
@@ -114,8 +114,8 @@ def test_rows_are_appended_and_columns_added_beside_delete_files(place: Place) -
     delete_row(place, 0)
     for batch_id in range(1, 20):
         with closing(place.target()) as target:
-            ticket = replace(MIRROR_TICKET, batch_id=batch_id)
-            target.append(numbers(2 + batch_id).to_reader(), ticket)
+            commit_id = replace(MIRROR_COMMIT_ID, batch_id=batch_id)
+            target.append(numbers(2 + batch_id).to_reader(), commit_id)
             target.maintain(place.sink)
     assert place.ids() == list(range(2, 22))
 
@@ -157,7 +157,7 @@ def test_a_table_of_the_first_version_is_written(tmp_path: Path) -> None:
     ]
     with closing(SqlCatalog("binlog_stream", uri=uri, warehouse=str(tmp_path))) as catalog:
         catalog.create_namespace("shop")
-        properties = {**MIRROR_TICKET.table_properties(), "format-version": "1"}
+        properties = {**MIRROR_COMMIT_ID.table_properties(), "format-version": "1"}
         catalog.create_table("shop.orders", Schema(*fields), location=place.uri, properties=properties)
     for batch_id in range(3):
         assert place.bring(change_of([(batch_id, "a"), (9, str(batch_id))]), batch_id=batch_id)

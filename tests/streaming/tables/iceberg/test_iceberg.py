@@ -17,14 +17,22 @@ import pytest
 from binlog_format.errors import TableError
 from binlog_streaming.ahead import ahead
 from binlog_streaming.lake.change import Patches
+from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE, identifier, open_catalog
 from binlog_streaming.lake.iceberg.data_files import DataFiles
 from binlog_streaming.lake.iceberg.target import IcebergTarget
-from binlog_streaming.lake.steps import Step, watched
 from binlog_streaming.settings import Sink, TableFormat
 from tests.streaming.tables.iceberg.iceberg_cases import files_of, reader, said_by, snapshots_of
-from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_TICKET, TICKET, Place, change_of, numbers, rows_of
+from tests.streaming.tables.lake.sink_cases import (
+    COMMIT_ID,
+    INT_KEY,
+    MIRROR_COMMIT_ID,
+    Place,
+    change_of,
+    numbers,
+    rows_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,8 +61,8 @@ def test_batch_is_one_snapshot_that_says_which(place: Place) -> None:
     place.bring(change_of([(1, "c"), (3, "d")], [2]), step=4)
     snapshots = snapshots_of(place)
     assert len(snapshots) == 2
-    said = {key: value for key, value in said_by(snapshots[-1]).items() if key.startswith("binlog-")}
-    assert said == {
+    recorded = {key: value for key, value in said_by(snapshots[-1]).items() if key.startswith("binlog-")}
+    assert recorded == {
         "binlog-stream.queryId": "q-1",
         "binlog-stream.batchId": "1",
         "binlog-stream.step": "4",
@@ -63,15 +71,15 @@ def test_batch_is_one_snapshot_that_says_which(place: Place) -> None:
         "binlog-stream.gtid": "0-1-7",
     }
     with reader(place) as table:
-        assert said.items() <= {**table.properties}.items()
+        assert recorded.items() <= {**table.properties}.items()
         assert table.properties["binlog-stream.snapshotId"] == str(snapshots[-1].snapshot_id)
 
 
 def test_table_forgets_the_gtid_of_an_earlier_batch(place: Place) -> None:
-    place.append(0, numbers(1), replace(TICKET, gtid_position="0-1-7"))
+    place.append(0, numbers(1), replace(COMMIT_ID, gtid_position="0-1-7"))
     with reader(place) as table:
         assert table.properties["binlog-stream.gtidPosition"] == "0-1-7"
-    place.append(1, numbers(2), replace(TICKET, gtid=None))
+    place.append(1, numbers(2), replace(COMMIT_ID, gtid=None))
     with reader(place) as table:
         assert not [name for name in table.properties if "gtid" in name]
 
@@ -79,20 +87,20 @@ def test_table_forgets_the_gtid_of_an_earlier_batch(place: Place) -> None:
 def test_step_without_rows_is_found_again(place: Place) -> None:
     """It is a snapshot with the same files: a catalog compares snapshots, and not properties."""
     place.append(0, numbers(1))
-    ticket = replace(TICKET, batch_id=1, step=1)
+    commit_id = replace(COMMIT_ID, batch_id=1, step=1)
     before = files_of(place)
-    assert place.evolve(NOTE, ticket)
+    assert place.evolve(NOTE, commit_id)
     assert said_by(snapshots_of(place)[1])["binlog-stream.step"] == "1"
     assert files_of(place) == before
-    assert not place.evolve(NOTE, ticket)
+    assert not place.evolve(NOTE, commit_id)
     with closing(place.target()) as target:
-        assert not target.is_done(replace(ticket, step=2))
+        assert not target.is_done(replace(commit_id, step=2))
 
 
 def test_first_step_may_be_one_without_rows(place: Place) -> None:
-    ticket = replace(TICKET, step=1)
-    assert place.evolve(NOTE, ticket)
-    assert not place.evolve(NOTE, ticket)
+    commit_id = replace(COMMIT_ID, step=1)
+    assert place.evolve(NOTE, commit_id)
+    assert not place.evolve(NOTE, commit_id)
     assert place.content().column_names == ["id", "value", "note"]
 
 
@@ -101,8 +109,8 @@ def test_other_writers_commit_in_between_is_kept(place: Place) -> None:
     place.merge(0, [(None, (1, "a"))])
     written: list[bool] = []
 
-    def somebody_else(step: Step) -> None:
-        if step is Step.FILES_WRITTEN and not written:
+    def somebody_else(step: CrashPoint) -> None:
+        if step is CrashPoint.FILES_WRITTEN and not written:
             written.append(True)
             with reader(place) as table:
                 table.append(numbers(77))
@@ -121,19 +129,19 @@ def test_other_writers_commit_in_between_is_kept(place: Place) -> None:
 def test_step_without_rows_meets_the_commit_of_somebody_else(place: Place, late_step: str) -> None:
     """The table was looked at before it."""
     place.append(0, numbers(1))
-    ticket = replace(TICKET, batch_id=1, step=1)
+    commit_id = replace(COMMIT_ID, batch_id=1, step=1)
     with closing(place.target()) as late:
         with reader(place) as table:
             table.append(numbers(77))
         writes: dict[str, Callable[[], None]] = {
-            "evolve": lambda: late.evolve(NOTE, ticket),
-            "describe": lambda: late.describe(ticket, said={"binlog-stream.dropped": "0:9:9"}),
+            "evolve": lambda: late.evolve(NOTE, commit_id),
+            "describe": lambda: late.describe(commit_id, recorded={"binlog-stream.dropped": "0:9:9"}),
         }
         write = writes[late_step]
         with pytest.raises(Exception, match="changed between") as caught:
             write()
         assert late.is_conflict(caught.value)
-    assert place.evolve(NOTE, ticket)
+    assert place.evolve(NOTE, commit_id)
     assert sorted(place.ids()) == [1, 77]
 
 
@@ -167,7 +175,7 @@ def test_table_set_back_by_hand_is_refused(place: Place) -> None:
 def test_table_set_back_before_a_step_without_rows_is_refused(place: Place) -> None:
     for batch_id in range(2):
         place.append(batch_id, numbers(batch_id))
-    place.evolve(NOTE, replace(TICKET, batch_id=2, step=1))
+    place.evolve(NOTE, replace(COMMIT_ID, batch_id=2, step=1))
     set_back(place, 0)
     with pytest.raises(TableError, match=r"OTHER_WRITER\] .* had batch 2, and now holds batch 0, step 0: "):
         place.append(3, numbers(3))
@@ -205,10 +213,10 @@ def test_files_without_a_changed_key_stay(place: Place) -> None:
 def test_files_without_a_current_row_are_not_looked_into(place: Place) -> None:
     """Of a table with versions most are closed; statistics say which files have none that is not."""
     versions = pa.schema([("id", pa.int32()), ("value", pa.string()), ("_is_current", pa.bool_())])
-    place.append(0, rows_of(versions, [(1, "old", False)]), MIRROR_TICKET)
+    place.append(0, rows_of(versions, [(1, "old", False)]), MIRROR_COMMIT_ID)
     (closed,) = place.directory.glob("shop/orders/data/*")
     content = closed.read_bytes()
-    place.append(1, rows_of(versions, [(1, "now", True)]), MIRROR_TICKET)
+    place.append(1, rows_of(versions, [(1, "now", True)]), MIRROR_COMMIT_ID)
     closed.write_bytes(b"")  # whoever reads it fails
     closing_ = pa.schema([("id", pa.int32()), ("_is_current", pa.bool_())])
     patches = Patches(rows_of(closing_, [(1, False)]), pa.table({"x": [0]}).select([]))
@@ -221,7 +229,7 @@ def test_files_without_a_current_row_are_not_looked_into(place: Place) -> None:
 def test_changed_rows_keep_their_places_so_files_keep_their_keys(tmp_path: Path) -> None:
     """Otherwise every file would hold some of all keys after a while, and every merge read all of them."""
     place = Place(tmp_path, TableFormat.ICEBERG, file_size=1 << 20)
-    place.append(0, noise(20_000), MIRROR_TICKET)
+    place.append(0, noise(20_000), MIRROR_COMMIT_ID)
     count = len(files_of(place))
     assert count > 3
     for batch_id in range(1, 4):
@@ -253,7 +261,7 @@ def test_rows_are_written_while_they_come(place: Place) -> None:
 
     with closing(place.target()) as target:
         assert isinstance(target, IcebergTarget)
-        target.create(INT_KEY, TICKET)
+        target.create(INT_KEY, COMMIT_ID)
         new = DataFiles(target.table.metadata, target.table.io, file_size=4 << 20)
         for batch in ahead(rows()):
             new.write(pa.Table.from_batches([batch]))
@@ -296,8 +304,8 @@ def test_full_disk_at_the_commit_leaves_nothing(place: Place, size: int) -> None
     paths = set(place.directory.rglob("*"))
     errors: tuple[type[Exception], ...] = (OSError, *IcebergTarget.write_errors)
 
-    def full(step: Step) -> None:
-        if step is Step.FILES_WRITTEN:
+    def full(step: CrashPoint) -> None:
+        if step is CrashPoint.FILES_WRITTEN:
             resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
     with files_no_larger_than(1 << 30), watched(full), pytest.raises(errors, match=r"too large|I/O"):

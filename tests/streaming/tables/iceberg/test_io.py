@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.iceberg.catalog import identifier, open_catalog
-from binlog_streaming.lake.steps import Step, watched
 from binlog_streaming.settings import TableFormat
-from tests.streaming.tables.lake.sink_cases import MIRROR_TICKET, Place, change_of, numbers
+from tests.streaming.tables.lake.sink_cases import MIRROR_COMMIT_ID, Place, change_of, numbers
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def referred_files(place: Place) -> set[str]:
 
 
 def test_all_files_of_a_commit_are_synced_and_so_are_their_names(place: Place, synced: dict[str, int]) -> None:
-    place.append(0, numbers(1, 2, 3), MIRROR_TICKET)
+    place.append(0, numbers(1, 2, 3), MIRROR_COMMIT_ID)
     place.bring(change_of([(1, "y"), (4, "z")], [2]))
     paths = referred_files(place)
     assert len(paths) > 6
@@ -64,11 +64,11 @@ def test_all_files_of_a_commit_are_synced_and_so_are_their_names(place: Place, s
 
 
 def test_data_files_are_synced_before_the_commit_begins(place: Place, synced: dict[str, int]) -> None:
-    place.append(0, numbers(1), MIRROR_TICKET)
+    place.append(0, numbers(1), MIRROR_COMMIT_ID)
     written: list[set[str]] = []
 
-    def look(step: Step) -> None:
-        if step is Step.FILES_WRITTEN:
+    def look(step: CrashPoint) -> None:
+        if step is CrashPoint.FILES_WRITTEN:
             written.append({path for path in synced if path.endswith(".parquet")})
 
     before = {path for path in synced if path.endswith(".parquet")}
@@ -79,7 +79,7 @@ def test_data_files_are_synced_before_the_commit_begins(place: Place, synced: di
 
 @pytest.mark.parametrize("kind", [".parquet", "-m0.avro", ".metadata.json"])
 def test_what_cannot_be_synced_is_not_committed(place: Place, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    place.append(0, numbers(1), MIRROR_TICKET)
+    place.append(0, numbers(1), MIRROR_COMMIT_ID)
     before = place.state()
     fsync = os.fsync
 

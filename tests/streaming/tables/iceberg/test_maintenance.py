@@ -17,7 +17,7 @@ from binlog_streaming.lake.iceberg.maintenance import expire
 from binlog_streaming.lake.small_files import to_be_joined
 from binlog_streaming.settings import TableFormat
 from tests.streaming.tables.iceberg.iceberg_cases import files_of, reader, said_by, snapshots_of
-from tests.streaming.tables.lake.sink_cases import INT_KEY, TICKET, Place, numbers
+from tests.streaming.tables.lake.sink_cases import COMMIT_ID, INT_KEY, Place, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,10 +35,10 @@ def append(place: Place, *batches: int) -> None:
     """Batches as a job writes them: with what is to be done behind a commit."""
     for batch_id in batches:
         with closing(place.target()) as target:
-            ticket = replace(TICKET, batch_id=batch_id)
-            assert not target.is_done(ticket)
-            target.create(INT_KEY, ticket)
-            target.append(numbers(batch_id).to_reader(), ticket)
+            commit_id = replace(COMMIT_ID, batch_id=batch_id)
+            assert not target.is_done(commit_id)
+            target.create(INT_KEY, commit_id)
+            target.append(numbers(batch_id).to_reader(), commit_id)
             target.maintain(place.sink)
 
 
@@ -51,8 +51,8 @@ def test_small_files_of_a_changelog_are_joined(place: Place) -> None:
 def test_joining_is_no_step_and_changes_no_row(place: Place) -> None:
     append(place, *range(16))
     with closing(place.target()) as target:
-        assert target.is_done(replace(TICKET, batch_id=15))
-        assert not target.is_done(replace(TICKET, batch_id=16))
+        assert target.is_done(replace(COMMIT_ID, batch_id=15))
+        assert not target.is_done(replace(COMMIT_ID, batch_id=16))
     last = snapshots_of(place)[-1]
     assert last.summary is not None
     assert last.summary.operation.value == "replace"
@@ -67,7 +67,7 @@ def test_joined_files_have_columns_that_came_later(place: Place) -> None:
         change = SchemaChange(
             renamed={"value": "name"}, retyped={"id": pa.int64()}, added=pa.schema([("note", pa.string())])
         )
-        target.evolve(change, replace(TICKET, batch_id=7, step=1))
+        target.evolve(change, replace(COMMIT_ID, batch_id=7, step=1))
     append(place, *range(8, 40))
     assert place.sorted_rows() == sorted([(n, "x" if n < 8 else None, None) for n in range(40)], key=repr)
     assert len(files_of(place)) < 24

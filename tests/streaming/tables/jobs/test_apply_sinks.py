@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format import open_log
-from binlog_streaming.lake.steps import Step, watched
+from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.settings import Mode, Sink, TableFormat, TableRule
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.progress import Outcome
 from tests.streaming.tables.batches import cut, run, write
 from tests.streaming.tables.jobs.test_apply import components
-from tests.streaming.tables.lake.sink_cases import MIRROR_SINKS, SINKS, TICKET, Place
+from tests.streaming.tables.lake.sink_cases import COMMIT_ID, MIRROR_SINKS, SINKS, Place
 from tests.streaming.tables.oltp import IMAGES, OLTP, TABLES, play, truth
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 KILLED = """
 import sys
 from binlog_format import open_log
-from binlog_streaming.lake.steps import watched
+from binlog_streaming.lake.crash_points import watched
 from tests.faults.processes import Kill, in_a_process
 from tests.streaming.tables.batches import cut, write
 from tests.streaming.tables.lake.memory_target import MemoryTargets
@@ -154,7 +154,7 @@ def has_batch(directory: Path, table_format: TableFormat, batch_id: int) -> list
     found = []
     for name in TABLES:
         with closing(Place(directory, table_format, f"sb/{name}").target()) as target:
-            applied = target.applied(TICKET)
+            applied = target.applied(COMMIT_ID)
         if applied is not None and applied.batch_id >= batch_id:
             found.append(name)
     return found
@@ -184,8 +184,8 @@ def test_twin_that_is_faster_leaves_nothing_to_do(
     place = Place(tmp_path, table_format, "sb/sbtest1")
     after_twin: list[object] = []
 
-    def twin(step: Step) -> None:
-        if step is Step.LOOKED and not after_twin:
+    def twin(step: CrashPoint) -> None:
+        if step is CrashPoint.LOOKED and not after_twin:
             after_twin.append(None)
             with open_log(str(OLTP)) as own:
                 write_table(own, second, tmp_path, 1, table_format, mode, "sbtest1")

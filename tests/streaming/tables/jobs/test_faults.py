@@ -15,8 +15,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from binlog_format import open_log
 from binlog_format.errors import DataLossError, TableError
+from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.iceberg.catalog import identifier, open_catalog
-from binlog_streaming.lake.steps import Step, watched
 from binlog_streaming.settings import Sink, TableFormat
 from tests.faults.processes import files_up_to
 from tests.streaming.tables.batches import cut, write
@@ -76,8 +76,10 @@ def test_rows_that_somebody_else_adds_are_left_alone(tmp_path: Path, table_forma
     intruders: list[int] = []
     looks = itertools.count()
 
-    def intrude(step: Step) -> None:
-        if step is Step.LOOKED and next(looks) % 3 and len(intruders) < 4:  # so now and then a write is left in peace
+    def intrude(step: CrashPoint) -> None:
+        if (
+            step is CrashPoint.LOOKED and next(looks) % 3 and len(intruders) < 4
+        ):  # so now and then a write is left in peace
             intruders.append(100 + len(intruders))
             put_in(place, {"id": intruders[-1], "name": "x"})
 

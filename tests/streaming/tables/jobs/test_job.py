@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.lake.delta.actions import Add
     from binlog_streaming.lake.merge import Written
-    from binlog_streaming.lake.target import Ticket
+    from binlog_streaming.lake.target import CommitId
 
 pytestmark = pytest.mark.spark
 
@@ -86,9 +86,9 @@ def test_tasks_share_one_table(
     parts: list[int] = []
     commit_parts = DeltaTarget.commit_parts
 
-    def counted(target: DeltaTarget, some: Sequence[Written[Add]], ticket: Ticket) -> int:
+    def counted(target: DeltaTarget, some: Sequence[Written[Add]], commit_id: CommitId) -> int:
         parts.append(len(some))
-        return commit_parts(target, some, ticket)
+        return commit_parts(target, some, commit_id)
 
     monkeypatch.setattr(DeltaTarget, "commit_parts", counted)
     job = job_for(tmp_path, (TableRule(select="sb[.]sbtest1", mode=mode),), bytes_max="200k")

@@ -9,8 +9,8 @@ from binlog_format import open_log
 from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.plan.batch_plan import RowsStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep
-from binlog_streaming.plan.kept import KeptTables
 from binlog_streaming.plan.plan import spread
+from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import Deletes, Mode, TableRule
 from tests.streaming.tables.batches import MIRROR, cut, plan
 from tests.streaming.tables.shop import ShopLog
@@ -114,33 +114,33 @@ def test_statement_about_other_tables_alone_makes_no_component(tmp_path: Path) -
 
 
 def test_ghosts_are_kept_with_the_rule_of_their_table() -> None:
-    kept = KeptTables((TableRule(select=r"shop\.orders", target="{table}"), TableRule(select=r"crm\..*")))
+    selection = TableSelection((TableRule(select=r"shop\.orders", target="{table}"), TableRule(select=r"crm\..*")))
     for name, is_aside in (("orders", False), ("_orders_gho", True), ("_orders_new", True), ("__orders_new", True)):
-        found = kept.find(TableName("shop", name))
+        found = selection.find(TableName("shop", name))
         assert found is not None
         assert (found.rule.select, found.is_aside) == (r"shop\.orders", is_aside)
-    found = kept.find(TableName("crm", "_orders_gho"))
+    found = selection.find(TableName("crm", "_orders_gho"))
     assert found is not None
     assert not found.is_aside
     for name in ("_orders_del", "_orders_ghc", "_items_gho", "items"):
-        assert kept.find(TableName("shop", name)) is None
+        assert selection.find(TableName("shop", name)) is None
 
 
 def test_ghost_is_a_plain_mirror_whatever_is_kept_of_its_table() -> None:
     rule = TableRule(select=r"shop\.orders", mode=(Mode.SCD2, Mode.CHANGELOG), keys=("id",), deletes=Deletes.MARK)
-    found = KeptTables((rule,)).find(TableName("shop", "_orders_gho"))
+    found = TableSelection((rule,)).find(TableName("shop", "_orders_gho"))
     assert found is not None
     assert (found.rule.modes, found.rule.deletes, found.rule.keys) == ((Mode.MIRROR,), Deletes.REMOVE, ("id",))
     changelog = TableRule(select=r"shop\.orders", mode=Mode.CHANGELOG)
-    assert KeptTables((changelog,)).find(TableName("shop", "_orders_gho")) is None, "it takes nothing over"
+    assert TableSelection((changelog,)).find(TableName("shop", "_orders_gho")) is None, "it takes nothing over"
 
 
 def test_rules_that_may_be_about_a_database_are_found() -> None:
-    kept = KeptTables(
+    selection = TableSelection(
         tuple(TableRule(select=select) for select in (r"shop\..*", "crm[.]a,x[.]b", ".*", r"(a\.b|c\.d)"))
     )
-    assert [rule.select for rule in kept.rules_about("shop")] == [r"shop\..*", ".*", r"(a\.b|c\.d)"]
-    assert [rule.select for rule in kept.rules_about("x")] == ["crm[.]a,x[.]b", ".*", r"(a\.b|c\.d)"]
+    assert [rule.select for rule in selection.rules_about("shop")] == [r"shop\..*", ".*", r"(a\.b|c\.d)"]
+    assert [rule.select for rule in selection.rules_about("x")] == ["crm[.]a,x[.]b", ".*", r"(a\.b|c\.d)"]
 
 
 def test_components_are_spread_by_weight(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from binlog_streaming.lake.conforming import changed_rows, conformed_rows
-from binlog_streaming.lake.steps import Step, reached
+from binlog_streaming.lake.crash_points import CrashPoint, reached
+from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
 from binlog_streaming.lake.target import Applied, Target
 from tests.streaming.tables.lake.model_sink import ModelTable
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.evolution import SchemaChange
-    from binlog_streaming.lake.target import Ticket
+    from binlog_streaming.lake.target import CommitId
     from binlog_streaming.settings import Sink
 
 
@@ -72,7 +72,7 @@ class MemoryTarget(Target):
         table = self.targets.tables.get(self.uri)
         return None if table is None else dict(table.properties)
 
-    def applied(self, ticket: Ticket) -> Applied | None:
+    def applied(self, commit_id: CommitId) -> Applied | None:
         """See `Target`."""
         table = self.targets.tables.get(self.uri)
         return None if table is None else table.applied
@@ -85,48 +85,50 @@ class MemoryTarget(Target):
         """See `Target`."""
         return schema
 
-    def create(self, schema: pa.Schema, ticket: Ticket) -> None:
+    def create(self, schema: pa.Schema, commit_id: CommitId) -> None:
         """See `Target`."""
         if self.uri not in self.targets.tables:
-            self.targets.tables[self.uri] = MemoryTable(ticket.table_properties(), schema)
-            reached(Step.CREATED)
+            self.targets.tables[self.uri] = MemoryTable(commit_id.table_properties(), schema)
+            reached(CrashPoint.CREATED)
 
-    def describe(self, ticket: Ticket, *, said: Mapping[str, str] | None = None) -> None:
+    def describe(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
         """See `Target`."""
-        wanted = {**self._table.properties, **ticket.table_properties(), **(said or {})}
+        wanted = {**self._table.properties, **commit_id.table_properties(), **(recorded or {})}
         if wanted != self._table.properties:
             self._table.properties = wanted
-            reached(Step.COMMITTED)
+            reached(CrashPoint.COMMITTED)
 
-    def append(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+    def append(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         """See `Target`."""
-        self._commit(self._table.rows + conformed_rows(rows, self._table.schema).read_all().to_pylist(), ticket)
+        self._commit(self._table.rows + cast_rows(rows, self._table.schema).read_all().to_pylist(), commit_id)
 
-    def merge(self, change: Change, ticket: Ticket) -> int:
+    def merge(self, change: Change, commit_id: CommitId) -> int:
         """See `Target`."""
         if not change.row_count:
             return 0
-        model = ModelTable(change.upserts.schema, ticket.keys)
+        model = ModelTable(change.upserts.schema, commit_id.keys)
         model.rows = list(self._table.rows)
-        before = {tuple(row[key] for key in ticket.keys): row for row in model.rows} if change.current is None else {}
+        before = (
+            {tuple(row[key] for key in commit_id.keys): row for row in model.rows} if change.current is None else {}
+        )
         model.merge(change)
         nulls: dict[str, object] = dict.fromkeys(self._table.schema.names)
-        rows = [nulls | before.get(tuple(row[key] for key in ticket.keys), {}) | row for row in model.rows]
-        self._commit(rows, ticket)
+        rows = [nulls | before.get(tuple(row[key] for key in commit_id.keys), {}) | row for row in model.rows]
+        self._commit(rows, commit_id)
         return change.row_count
 
-    def evolve(self, change: SchemaChange, ticket: Ticket) -> None:
+    def evolve(self, change: SchemaChange, commit_id: CommitId) -> None:
         """See `Target`."""
         schema = change.applied_to(self._table.schema)
-        self._overwrite(changed_rows(self.read(), change, schema), ticket)
+        self._overwrite(changed_rows(self.read(), change, schema), commit_id)
 
     def read(self) -> pa.RecordBatchReader:
         """See `Target`."""
         return self._table.table().to_reader()
 
-    def replace(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+    def replace(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         """See `Target`."""
-        self._overwrite(rows, ticket)
+        self._overwrite(rows, commit_id)
 
     def maintain(self, sink: Sink) -> None:
         """Memory needs none."""
@@ -135,14 +137,14 @@ class MemoryTarget(Target):
         """Nobody else writes here."""
         return False
 
-    def _overwrite(self, rows: pa.RecordBatchReader, ticket: Ticket) -> None:
+    def _overwrite(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         table = rows.read_all()
-        self._commit(table.to_pylist(), ticket, table.schema)
+        self._commit(table.to_pylist(), commit_id, table.schema)
 
-    def _commit(self, rows: list[dict[str, object]], ticket: Ticket, schema: pa.Schema | None = None) -> None:
-        reached(Step.FILES_WRITTEN)
+    def _commit(self, rows: list[dict[str, object]], commit_id: CommitId, schema: pa.Schema | None = None) -> None:
+        reached(CrashPoint.FILES_WRITTEN)
         self._table.rows = rows
         self._table.schema = schema or self._table.schema
-        self._table.applied = Applied(ticket.batch_id, ticket.step, ticket.last_change)
+        self._table.applied = Applied(commit_id.batch_id, commit_id.step, commit_id.last_change)
         self._table.commits += 1
-        reached(Step.COMMITTED)
+        reached(CrashPoint.COMMITTED)

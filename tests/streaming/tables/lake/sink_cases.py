@@ -15,10 +15,10 @@ from deltalake import DeltaTable
 from hypothesis import strategies as st
 
 from binlog_streaming.lake.change import Change
+from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.iceberg.catalog import identifier, open_catalog
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.lake.steps import Step, reached
-from binlog_streaming.lake.target import Ticket
+from binlog_streaming.lake.target import CommitId
 from binlog_streaming.settings import Merge, Mode, Sink, TableFormat
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Variant(StrEnum):
 VARIANTS = tuple(Variant)
 MIRROR_VARIANTS = (Variant.DELTA, Variant.VECTORS, Variant.ICEBERG)
 INT_KEY = pa.schema([("id", pa.int32()), ("value", pa.string())])
-TICKET = Ticket(
+COMMIT_ID = CommitId(
     query_id="q-1",
     batch_id=0,
     step=0,
@@ -67,7 +67,7 @@ TICKET = Ticket(
     last_change="0:11:2:5",
     gtid="0-1-7",
 )
-MIRROR_TICKET = replace(TICKET, mode=Mode.MIRROR, keys=("id",))
+MIRROR_COMMIT_ID = replace(COMMIT_ID, mode=Mode.MIRROR, keys=("id",))
 
 
 @dataclass(frozen=True)
@@ -140,41 +140,41 @@ class Place:
         with closing(open_catalog(self.sink)) as catalog:
             return catalog.load_table(identifier(str(self.directory), self.uri)).metadata_location
 
-    def step(self, ticket: Ticket, write: Callable[[Target], object], schema: pa.Schema = INT_KEY) -> bool:
+    def step(self, commit_id: CommitId, write: Callable[[Target], object], schema: pa.Schema = INT_KEY) -> bool:
         """One step as a job does it: look, make the table, write; whether it wrote."""
         with closing(self.target()) as target:
-            if target.is_done(ticket):
+            if target.is_done(commit_id):
                 return False
-            target.check_owner(ticket)
-            reached(Step.LOOKED)
-            target.create(schema, ticket)
+            target.check_owner(commit_id)
+            reached(CrashPoint.LOOKED)
+            target.create(schema, commit_id)
             return write(target) != 0
 
-    def append(self, batch_id: int, rows: pa.Table, ticket: Ticket = TICKET) -> bool:
+    def append(self, batch_id: int, rows: pa.Table, commit_id: CommitId = COMMIT_ID) -> bool:
         """A batch into a changelog."""
-        ticket = replace(ticket, batch_id=batch_id)
-        return self.step(ticket, lambda target: target.append(rows.to_reader(), ticket), rows.schema)
+        commit_id = replace(commit_id, batch_id=batch_id)
+        return self.step(commit_id, lambda target: target.append(rows.to_reader(), commit_id), rows.schema)
 
     def merge(
         self, batch_id: int, changes: Sequence[RowChange], schema: pa.Schema = INT_KEY, key_count: int = 1
     ) -> bool:
         """A batch into a mirror whose first columns are the key."""
-        ticket = replace(MIRROR_TICKET, batch_id=batch_id, keys=tuple(schema.names[:key_count]))
+        commit_id = replace(MIRROR_COMMIT_ID, batch_id=batch_id, keys=tuple(schema.names[:key_count]))
         change = net_change(changes, schema, key_count)
-        return self.step(ticket, lambda target: target.merge(change, ticket), schema)
+        return self.step(commit_id, lambda target: target.merge(change, commit_id), schema)
 
     def bring(self, change: Change, *, batch_id: int = 1, step: int = 0, schema: pa.Schema = INT_KEY) -> bool:
         """A change of rows into a mirror with the key `id`."""
-        ticket = replace(MIRROR_TICKET, batch_id=batch_id, step=step)
-        return self.step(ticket, lambda target: target.merge(change, ticket), schema)
+        commit_id = replace(MIRROR_COMMIT_ID, batch_id=batch_id, step=step)
+        return self.step(commit_id, lambda target: target.merge(change, commit_id), schema)
 
-    def evolve(self, change: SchemaChange, ticket: Ticket) -> bool:
+    def evolve(self, change: SchemaChange, commit_id: CommitId) -> bool:
         """A change of columns."""
-        return self.step(ticket, lambda target: target.evolve(change, ticket))
+        return self.step(commit_id, lambda target: target.evolve(change, commit_id))
 
-    def replace(self, rows: pa.Table, ticket: Ticket) -> bool:
+    def replace(self, rows: pa.Table, commit_id: CommitId) -> bool:
         """Other rows in the place of all."""
-        return self.step(ticket, lambda target: target.replace(rows.to_reader(), ticket), rows.schema)
+        return self.step(commit_id, lambda target: target.replace(rows.to_reader(), commit_id), rows.schema)
 
     def read(self) -> pa.Table:
         """What the target itself reads."""

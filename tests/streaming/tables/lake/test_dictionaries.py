@@ -13,7 +13,7 @@ import pytest
 
 from binlog_streaming.lake.dictionaries import SAMPLE_ROWS, dictionary_columns
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.lake.target import Ticket
+from binlog_streaming.lake.target import CommitId
 from binlog_streaming.settings import Mode, Sink, TableFormat
 
 if TYPE_CHECKING:
@@ -70,10 +70,10 @@ def test_columns_of_any_type_are_looked_at() -> None:
 def test_files_are_written_so(tmp_path: Path, table_format: TableFormat) -> None:
     """The key's column has plain values from the first row on."""
     rows = pa.table({"id": np.arange(ROWS), "status": pa.array(np.arange(ROWS) % 7)})
-    ticket = Ticket("q-1", 0, 2, "shop.t", Mode.MIRROR, ("id",), "0:0:0", "0:0:1", None)
+    commit_id = CommitId("q-1", 0, 2, "shop.t", Mode.MIRROR, ("id",), "0:0:0", "0:0:1", None)
     target = sink_type(table_format).at(Sink(directory=str(tmp_path), format=table_format), f"{tmp_path}/shop/t")
-    target.create(rows.schema, ticket)
-    target.append(rows.to_reader(), ticket)
+    target.create(rows.schema, commit_id)
+    target.append(rows.to_reader(), commit_id)
     assert pa.table(target.read()).sort_by("id").equals(rows)
     target.close()
     (file,) = (tmp_path / "shop").rglob("*.parquet")

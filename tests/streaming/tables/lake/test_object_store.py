@@ -23,17 +23,17 @@ from binlog_streaming.jobs.record_keeper import RECORD_FILE, RecordKeeper
 from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.lake.bucket_store import PART_BYTES, BucketStore
 from binlog_streaming.lake.change import Patches
+from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.parquet import ParquetTarget, _newest_names
-from binlog_streaming.lake.steps import Step, watched
 from binlog_streaming.lake.store import store_at
 from binlog_streaming.settings import Merge, Sink, TableFormat
 from tests.faults.cuts import Cut, CutAt
 from tests.faults.object_store import Fault, FaultyProxy, ObjectStore
 from tests.program import PROGRAM, run_program
 from tests.streaming.tables.jobs.test_job import job_for, run_once, write_job
-from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_TICKET, TICKET, change_of, numbers, rows_of
+from tests.streaming.tables.lake.sink_cases import COMMIT_ID, INT_KEY, MIRROR_COMMIT_ID, change_of, numbers, rows_of
 from tests.streaming.tables.oltp import OLTP, TABLES, truth
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from binlog_streaming.lake.target import Ticket
+    from binlog_streaming.lake.target import CommitId
 
 pytestmark = pytest.mark.server
 
@@ -64,8 +64,8 @@ class Table:
 
     def begin(self, *ids: int) -> None:
         target = self.look()
-        target.create(INT_KEY, MIRROR_TICKET)
-        target.append(numbers(*ids).to_reader(), MIRROR_TICKET)
+        target.create(INT_KEY, MIRROR_COMMIT_ID)
+        target.append(numbers(*ids).to_reader(), MIRROR_COMMIT_ID)
 
     def rows(self) -> dict[int, str | None]:
         """As deltalake reads them; ours must be the same."""
@@ -79,8 +79,8 @@ class Table:
         return {file.name for file in store_at(self.uri, self.options).files()}
 
 
-def ticket(batch_id: int) -> Ticket:
-    return replace(MIRROR_TICKET, batch_id=batch_id)
+def commit_id(batch_id: int) -> CommitId:
+    return replace(MIRROR_COMMIT_ID, batch_id=batch_id)
 
 
 @pytest.mark.parametrize("merge", list(Merge))
@@ -93,18 +93,18 @@ def test_all_kinds_of_steps_and_maintenance(object_store: ObjectStore, uri: str,
         target = table.look()
         patches = Patches(numbers(0), pa.table({"value": [True]}))
         change = change_of([(batch_id, "y"), (100 + batch_id, "n")], [49 - batch_id], patches=patches)
-        target.merge(change, ticket(batch_id))
+        target.merge(change, commit_id(batch_id))
         target.maintain(Sink(directory=f"s3://{BUCKET}", storage=table.options))
         model |= {batch_id: "y", 100 + batch_id: "n"}
         model.pop(49 - batch_id, None)
     assert table.rows() == model
     assert any(".checkpoint." in name for name in table.files())
-    assert table.look().is_done(ticket(19))
-    table.look().evolve(SchemaChange(added=pa.schema([("note", pa.string())])), ticket(20))
-    table.look().describe(ticket(20), said={"binlog-stream.dropped": "0:0:0"})
+    assert table.look().is_done(commit_id(19))
+    table.look().evolve(SchemaChange(added=pa.schema([("note", pa.string())])), commit_id(20))
+    table.look().describe(commit_id(20), recorded={"binlog-stream.dropped": "0:0:0"})
     assert table.look().schema().names == ["id", "value", "note"]
     target = table.look()
-    target.replace(target.read(), ticket(21))
+    target.replace(target.read(), commit_id(21))
     assert table.rows() == model
     assert (table.look().properties() or {})["binlog-stream.dropped"] == "0:0:0"
 
@@ -113,27 +113,27 @@ def test_of_two_who_write_at_once_one_does(object_store: ObjectStore, uri: str) 
     table = Table(uri, object_store.options())
     table.begin(1, 2)
     mine, twin = table.look(), table.look()
-    mine.merge(change_of([(1, "y")], [2]), ticket(1))
+    mine.merge(change_of([(1, "y")], [2]), commit_id(1))
     files = table.files()
     with pytest.raises(Exception, match="another transaction") as caught:
-        twin.merge(change_of([(1, "y")], [2]), ticket(1))
+        twin.merge(change_of([(1, "y")], [2]), commit_id(1))
     assert twin.is_conflict(caught.value)
     assert table.files() == files
-    assert table.look().is_done(ticket(1))
+    assert table.look().is_done(commit_id(1))
     assert table.rows() == {1: "y"}
 
 
-@pytest.mark.parametrize("step", [Step.LOOKED, Step.FILES_WRITTEN, Step.COMMITTED])
-def test_cut_off_at_any_step_and_repeated(object_store: ObjectStore, uri: str, step: Step) -> None:
+@pytest.mark.parametrize("step", [CrashPoint.LOOKED, CrashPoint.FILES_WRITTEN, CrashPoint.COMMITTED])
+def test_cut_off_at_any_step_and_repeated(object_store: ObjectStore, uri: str, step: CrashPoint) -> None:
     table = Table(uri, object_store.options())
     table.begin(1, 2)
-    if step is not Step.LOOKED:
+    if step is not CrashPoint.LOOKED:
         with pytest.raises(Cut), watched(CutAt(step)):
-            table.look().merge(change_of([(1, "y"), (3, "n")]), ticket(1))
+            table.look().merge(change_of([(1, "y"), (3, "n")]), commit_id(1))
     target = table.look()
-    assert target.is_done(ticket(1)) == (step is Step.COMMITTED)
-    if not target.is_done(ticket(1)):
-        target.merge(change_of([(1, "y"), (3, "n")]), ticket(1))
+    assert target.is_done(commit_id(1)) == (step is CrashPoint.COMMITTED)
+    if not target.is_done(commit_id(1)):
+        target.merge(change_of([(1, "y"), (3, "n")]), commit_id(1))
     assert table.rows() == {1: "y", 2: "x", 3: "n"}
 
 
@@ -143,9 +143,9 @@ def test_commit_whose_reply_is_lost_is_not_taken_for_another_s(object_store: Obj
     table = Table(uri, object_store.options())
     table.begin(1, 2)
     with FaultyProxy(object_store.port, fault) as proxy:
-        Table(uri, object_store.options(proxy.port)).look().merge(change_of([(1, "y")], [2]), ticket(1))
+        Table(uri, object_store.options(proxy.port)).look().merge(change_of([(1, "y")], [2]), commit_id(1))
     assert fault.met == 1
-    assert table.look().is_done(ticket(1))
+    assert table.look().is_done(commit_id(1))
     assert table.rows() == {1: "y"}
 
 
@@ -154,7 +154,7 @@ def test_store_that_is_busy_is_asked_again(object_store: ObjectStore, uri: str) 
     with FaultyProxy(object_store.port, fault) as proxy:
         table = Table(uri, object_store.options(proxy.port))
         table.begin(1, 2)
-        table.look().merge(change_of([(1, "y")], [2]), ticket(1))
+        table.look().merge(change_of([(1, "y")], [2]), commit_id(1))
     assert fault.met == 5
     assert Table(uri, object_store.options()).rows() == {1: "y"}
 
@@ -170,7 +170,7 @@ def test_store_that_refuses_us_is_a_write_error(object_store: ObjectStore, uri: 
     late = table.look()
     late.store = store_at(uri, object_store.options() | {"AWS_SECRET_ACCESS_KEY": "expired"})
     with pytest.raises(OSError, match="403"):
-        late.merge(change_of([(1, "y")]), ticket(1))
+        late.merge(change_of([(1, "y")]), commit_id(1))
     assert table.rows() == {1: "x", 2: "x"}
 
 
@@ -185,7 +185,7 @@ class Files:
         return ParquetTarget.at(Sink(directory=self.uri, storage=self.options, format=TableFormat.PARQUET), self.uri)
 
     def append(self, batch_id: int, rows: pa.Table) -> bool:
-        target, step = self.look(), replace(TICKET, batch_id=batch_id)
+        target, step = self.look(), replace(COMMIT_ID, batch_id=batch_id)
         if target.is_done(step):
             return False
         target.check_owner(step)
@@ -228,8 +228,8 @@ def test_parquet_steps_of_any_size_and_new_columns(object_store: ObjectStore, ur
     assert files.append(1, large(LARGE))
     assert not files.append(1, large(LARGE))
     note = SchemaChange(added=pa.schema([("note", pa.string())]))
-    files.look().evolve(note, replace(TICKET, batch_id=2))
-    files.look().describe(TICKET, said={"binlog-stream.dropped": "0:0:0"})
+    files.look().evolve(note, replace(COMMIT_ID, batch_id=2))
+    files.look().describe(COMMIT_ID, recorded={"binlog-stream.dropped": "0:0:0"})
     assert files.append(3, numbers(9001))
     assert files.ids() == [*range(LARGE), 9000, 9001]
     assert files.look().schema().names == ["id", "value", "note"]
@@ -241,7 +241,7 @@ def test_parquet_steps_of_any_size_and_new_columns(object_store: ObjectStore, ur
 
 @pytest.mark.parametrize("count", [1, LARGE], ids=["small", "large"])
 def test_parquet_step_of_a_twin_is_written_once(object_store: ObjectStore, uri: str, count: int) -> None:
-    files, step, rows = Files(uri, object_store.options()), replace(TICKET, batch_id=1), large(count)
+    files, step, rows = Files(uri, object_store.options()), replace(COMMIT_ID, batch_id=1), large(count)
     files.append(0, numbers(9000))
     mine, twin = files.look(), files.look()
     mine.append(rows.to_reader(), step)
@@ -278,16 +278,17 @@ def test_parquet_table_s_file_is_changed_by_one_at_a_time(object_store: ObjectSt
     late = files.look()
     fault = Fault(re.compile(r"PUT .*/_binlog-stream\.json"), loses_reply=True)
     with FaultyProxy(object_store.port, fault) as proxy:
-        Files(uri, object_store.options(proxy.port)).look().describe(TICKET, said={"binlog-stream.dropped": "0:9:9"})
+        target = Files(uri, object_store.options(proxy.port)).look()
+        target.describe(COMMIT_ID, recorded={"binlog-stream.dropped": "0:9:9"})
     assert fault.met == 1
     with pytest.raises(FileExistsError) as caught:
-        late.describe(TICKET, said={"binlog-stream.dropped": "0:1:1"})
+        late.describe(COMMIT_ID, recorded={"binlog-stream.dropped": "0:1:1"})
     assert late.is_conflict(caught.value)
     assert (files.look().properties() or {})["binlog-stream.dropped"] == "0:9:9"
 
 
-@pytest.mark.parametrize("step", [Step.CREATED, Step.FILES_WRITTEN, Step.COMMITTED])
-def test_parquet_cut_off_at_any_step_and_repeated(object_store: ObjectStore, uri: str, step: Step) -> None:
+@pytest.mark.parametrize("step", [CrashPoint.CREATED, CrashPoint.FILES_WRITTEN, CrashPoint.COMMITTED])
+def test_parquet_cut_off_at_any_step_and_repeated(object_store: ObjectStore, uri: str, step: CrashPoint) -> None:
     files = Files(uri, object_store.options())
     with pytest.raises(Cut), watched(CutAt(step)):
         files.append(0, numbers(1, 2))
@@ -320,7 +321,7 @@ def test_parquet_into_a_store_that_is_busy_or_refuses_us(object_store: ObjectSto
     late = files.look()
     late.store = store_at(uri, refused.options)
     with pytest.raises(OSError, match="403"):
-        late.append(numbers(9000).to_reader(), replace(TICKET, batch_id=1))
+        late.append(numbers(9000).to_reader(), replace(COMMIT_ID, batch_id=1))
     assert files.ids() == list(range(LARGE))
 
 

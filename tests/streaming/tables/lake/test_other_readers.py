@@ -23,7 +23,7 @@ from binlog_streaming.settings import Merge, Mode, Sink, TableFormat, TableRule
 from tests.streaming.tables.batches import cut, write
 from tests.streaming.tables.lake.sink_cases import (
     ALL_COLUMNS,
-    MIRROR_TICKET,
+    MIRROR_COMMIT_ID,
     Variant,
     all_types,
     change_of,
@@ -102,7 +102,7 @@ def test_tables_of_a_job_equal_the_server(duck: duckdb.DuckDBPyConnection, sink:
 
 def test_marked_rows_are_in_no_answer(duck: duckdb.DuckDBPyConnection, place: Place) -> None:
     """Least and greatest values of a file may be those of marked rows."""
-    place.append(0, numbers(*range(1000)), MIRROR_TICKET)
+    place.append(0, numbers(*range(1000)), MIRROR_COMMIT_ID)
     place.bring(change_of([(500, "y"), (2000, "z")], [0, 1, 999]))
     place.bring(change_of([(2, "w")], [2000]), batch_id=2)
     held = dict.fromkeys(range(3, 999), "x") | {500: "y", 2: "w"}
@@ -119,7 +119,7 @@ def test_every_value_is_read_and_found(duck: duckdb.DuckDBPyConnection, place: P
     column = all_types().column(kind)
     values = column.to_pylist()
     schema = pa.schema([("id", pa.int32()), ("value", column.type)])
-    place.append(0, rows_of(schema, [(number, None) for number in range(len(values))]), MIRROR_TICKET)
+    place.append(0, rows_of(schema, [(number, None) for number in range(len(values))]), MIRROR_COMMIT_ID)
     assert place.merge(1, [((number, None), (number, value)) for number, value in enumerate(values)], schema)
     assert read(duck, place.uri).sort_by("id").column("value").to_pylist() == values
     if pa.types.is_nested(column.type):
@@ -135,7 +135,7 @@ MAPPED = pa.schema([("id", pa.int32()), ("city", pa.string()), ("at", PLACE), ("
 def with_mapping(place: Place, partitions: list[str]) -> None:
     """An empty table with column mapping by name; as Spark makes it."""
     with closing(place.target()) as target:
-        target.create(MAPPED, MIRROR_TICKET)
+        target.create(MAPPED, MIRROR_COMMIT_ID)
     for commit in Path(place.uri, "_delta_log").glob("*.json"):
         actions = [json.loads(line) for line in commit.read_text().splitlines()]
         commit.write_text("".join(json.dumps(_mapped(action, partitions)) + "\n" for action in actions))
@@ -169,7 +169,7 @@ def test_columns_with_other_names_in_files(
     # DuckDB 1.4 takes the values of such partitions for null; deltalake and Spark (test_spark_tables.py) read them.
     reader = None if partitions else duck
     rows = [(key, "ab"[key % 2], {"x": key, "y": str(key)} if key % 3 else None, "v") for key in range(1, 9)]
-    place.append(0, rows_of(MAPPED, rows), MIRROR_TICKET)
+    place.append(0, rows_of(MAPPED, rows), MIRROR_COMMIT_ID)
     place.bring(change_of([(1, "a", {"x": 0, "y": None}, "u")], [2], schema=MAPPED), batch_id=1, schema=MAPPED)
     files = set(Path(place.uri).rglob("*.parquet"))
     for file in files:
@@ -185,7 +185,7 @@ def test_columns_with_other_names_in_files(
     # Names, and a new column, cost no file.
     note = pa.struct([("by", pa.string())])
     change = SchemaChange(renamed={"value": "word", "city": "town"}, added=pa.schema([("note", note)]))
-    assert place.evolve(change, replace(MIRROR_TICKET, batch_id=2))
+    assert place.evolve(change, replace(MIRROR_COMMIT_ID, batch_id=2))
     assert set(Path(place.uri).rglob("*.parquet")) == files
     renamed = pa.schema(
         [("id", pa.int32()), ("town", pa.string()), ("at", PLACE), ("word", pa.string()), ("note", note)]
@@ -196,7 +196,7 @@ def test_columns_with_other_names_in_files(
     held = [(1, "a", {"x": 0, "y": None}, "u", None), *held, (20, "c", None, "w", {"by": "me"})]
     check_mapped(reader, place, renamed, held)
     filled = SchemaChange(retyped={"id": pa.int64()}, filled={"word": pa.scalar("f")}, renamed={"note": "said"})
-    assert place.evolve(filled, replace(MIRROR_TICKET, batch_id=4))
+    assert place.evolve(filled, replace(MIRROR_COMMIT_ID, batch_id=4))
     wide = pa.schema([("id", pa.int64()), *list(renamed)[1:4], ("said", note)])
     check_mapped(reader, place, wide, [(*row[:3], "f", row[4]) for row in held])
     metadata = DeltaTable(place.uri).metadata()

@@ -17,7 +17,7 @@ import pytest
 from binlog_format.errors import UnsupportedError
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.settings import TableFormat
-from tests.streaming.tables.lake.sink_cases import INT_KEY, TICKET, Place, change_of, numbers, rows_of
+from tests.streaming.tables.lake.sink_cases import COMMIT_ID, INT_KEY, Place, change_of, numbers, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,10 +39,10 @@ def names(place: Place) -> list[str]:
 
 
 def test_a_step_is_a_file_that_says_which(place: Place) -> None:
-    place.append(3, numbers(1), replace(TICKET, step=4))
+    place.append(3, numbers(1), replace(COMMIT_ID, step=4))
     assert names(place) == ["_binlog-stream.json", "batch-0000000003-0004.parquet"]
-    said = pq.read_metadata(place.directory / place.name / names(place)[1]).metadata
-    assert {key: said[f"binlog-stream.{key}".encode()] for key in ("batchId", "step", "gtid")} == {
+    recorded = pq.read_metadata(place.directory / place.name / names(place)[1]).metadata
+    assert {key: recorded[f"binlog-stream.{key}".encode()] for key in ("batchId", "step", "gtid")} == {
         "batchId": b"3",
         "step": b"4",
         "gtid": b"0-1-7",
@@ -51,7 +51,7 @@ def test_a_step_is_a_file_that_says_which(place: Place) -> None:
 
 def test_names_sort_as_steps_follow_each_other(place: Place) -> None:
     for batch_id, step in ((0, 2), (0, 10), (1, 0), (10, 2)):
-        place.append(batch_id, numbers(batch_id * 100 + step), replace(TICKET, step=step))
+        place.append(batch_id, numbers(batch_id * 100 + step), replace(COMMIT_ID, step=step))
     assert place.read().column("id").to_pylist() == [2, 10, 100, 1002]
     folder = place.directory / place.name
     by_name = [
@@ -65,18 +65,18 @@ def test_files_of_steps_without_a_number_count_as_the_first_ones(place: Place) -
     folder = place.directory / place.name
     (folder / "batch-0000000007-0000.parquet").rename(folder / "batch-0000000007.parquet")
     assert not place.append(7, numbers(1))
-    assert place.append(7, numbers(2), replace(TICKET, step=2))
+    assert place.append(7, numbers(2), replace(COMMIT_ID, step=2))
     assert place.ids() == [1, 2]
 
 
 def test_columns_come_and_become_wider_in_later_files(place: Place) -> None:
     place.append(0, numbers(1))
-    ticket = replace(TICKET, batch_id=1)
+    commit_id = replace(COMMIT_ID, batch_id=1)
     wider = SchemaChange(retyped={"id": pa.int64()}, added=NOTE.added, filled={"note": pa.scalar(None, pa.string())})
-    assert place.evolve(wider, replace(ticket, step=1))
-    assert not place.evolve(wider, replace(ticket, step=1))
+    assert place.evolve(wider, replace(commit_id, step=1))
+    assert not place.evolve(wider, replace(commit_id, step=1))
     schema = pa.schema([("id", pa.int64()), ("value", pa.string()), ("note", pa.string())])
-    assert place.append(1, rows_of(schema, [(2**40, "y", "n")]), replace(ticket, step=2))
+    assert place.append(1, rows_of(schema, [(2**40, "y", "n")]), replace(commit_id, step=2))
     assert place.append(2, numbers(3))
     assert place.read().schema.equals(schema)
     assert place.read().to_pylist() == place.content().to_pylist()
@@ -90,19 +90,19 @@ def test_columns_come_and_become_wider_in_later_files(place: Place) -> None:
 @pytest.mark.parametrize(
     ("write", "told"),
     [
-        (lambda target, ticket: target.merge(change_of([(1, "y")]), ticket), "mode changelog cannot be kept"),
-        (lambda target, ticket: target.replace(numbers(9).to_reader(), ticket), "cannot be replaced"),
-        (lambda target, ticket: target.replace(target.read(), ticket), "cannot be replaced"),
+        (lambda target, commit_id: target.merge(change_of([(1, "y")]), commit_id), "mode changelog cannot be kept"),
+        (lambda target, commit_id: target.replace(numbers(9).to_reader(), commit_id), "cannot be replaced"),
+        (lambda target, commit_id: target.replace(target.read(), commit_id), "cannot be replaced"),
         (
-            lambda target, ticket: target.evolve(SchemaChange(renamed={"value": "name"}), ticket),
+            lambda target, commit_id: target.evolve(SchemaChange(renamed={"value": "name"}), commit_id),
             "columns cannot get other names or values",
         ),
         (
-            lambda target, ticket: target.evolve(replace(NOTE, filled={"note": pa.scalar("n")}), ticket),
+            lambda target, commit_id: target.evolve(replace(NOTE, filled={"note": pa.scalar("n")}), commit_id),
             "columns cannot get other names or values",
         ),
         (
-            lambda target, ticket: target.evolve(SchemaChange(filled={"value": pa.scalar(None)}), ticket),
+            lambda target, commit_id: target.evolve(SchemaChange(filled={"value": pa.scalar(None)}), commit_id),
             "columns cannot get other names or values",
         ),
     ],
@@ -115,7 +115,7 @@ def test_what_changes_rows_that_are_there_is_refused(
     before = place.state()
     condition = rf"FORMAT\] shop\.orders: .*{told}"
     with closing(place.target()) as target, pytest.raises(UnsupportedError, match=condition):
-        write(target, replace(TICKET, batch_id=1))
+        write(target, replace(COMMIT_ID, batch_id=1))
     assert place.state() == before
 
 
@@ -123,9 +123,9 @@ def test_a_description_by_two_at_once_is_a_conflict(place: Place) -> None:
     place.append(0, numbers(1))
     with closing(place.target()) as late:
         with closing(place.target()) as other:
-            other.describe(replace(TICKET, keys=("id",)))
+            other.describe(replace(COMMIT_ID, keys=("id",)))
         with pytest.raises(FileExistsError) as caught:
-            late.describe(TICKET, said={"binlog-stream.dropped": "0:9:9"})
+            late.describe(COMMIT_ID, recorded={"binlog-stream.dropped": "0:9:9"})
         assert late.is_conflict(caught.value)
     content = json.loads((place.directory / place.name / "_binlog-stream.json").read_text())
     assert content["properties"]["binlog-stream.keys"] == "id"

@@ -16,19 +16,19 @@ from hypothesis import strategies as st
 
 from binlog_format.errors import OptionError, TableError, UnsupportedError
 from binlog_streaming.lake.change import Patches
+from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.lake.steps import Step, watched
 from binlog_streaming.settings import Mode, Sink, TableFormat
 from tests.chance import examples
 from tests.faults.cuts import Cut, CutAt
 from tests.streaming.tables.lake.sink_cases import (
+    COMMIT_ID,
     COMPOSITE,
     INT_KEY,
     KEY_TYPES,
-    MIRROR_TICKET,
+    MIRROR_COMMIT_ID,
     MIRROR_VARIANTS,
-    TICKET,
     VARIANTS,
     Place,
     Variant,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from binlog_streaming.lake.target import Target, Ticket
+    from binlog_streaming.lake.target import CommitId, Target
     from tests.streaming.tables.modes.row_images import Change as RowChange
     from tests.streaming.tables.modes.row_images import Row
 
@@ -106,7 +106,7 @@ def test_a_type_that_no_format_has_is_refused(place: Place) -> None:
 class Operation:
     """A step on a table that holds the rows 1, 2, 3; what the table holds then; and who can do it."""
 
-    write: Callable[[Target, Ticket], object]
+    write: Callable[[Target, CommitId], object]
     rows: list[Row]
     sinks: tuple[Variant, ...] = VARIANTS
 
@@ -115,44 +115,50 @@ ROWS: list[Row] = [(1, "x"), (2, "x"), (3, "x")]
 NOTE = pa.schema([("note", pa.string())])
 OPERATIONS = {
     "append": Operation(
-        lambda target, ticket: target.append(numbers(4, 5).to_reader(), ticket), [*ROWS, (4, "x"), (5, "x")]
+        lambda target, commit_id: target.append(numbers(4, 5).to_reader(), commit_id), [*ROWS, (4, "x"), (5, "x")]
     ),
     "merge": Operation(
-        lambda target, ticket: target.merge(change_of([(1, "y"), (7, "y")], [2]), ticket),
+        lambda target, commit_id: target.merge(change_of([(1, "y"), (7, "y")], [2]), commit_id),
         [(1, "y"), (3, "x"), (7, "y")],
         MIRROR_VARIANTS,
     ),
     "merge of new keys": Operation(
-        lambda target, ticket: target.merge(change_of([(100, "y")]), ticket), [(100, "y"), *ROWS], MIRROR_VARIANTS
+        lambda target, commit_id: target.merge(change_of([(100, "y")]), commit_id), [(100, "y"), *ROWS], MIRROR_VARIANTS
     ),
     "merge with patches and appends": Operation(
-        lambda target, ticket: target.merge(
-            change_of(patches=Patches(numbers(1), no_flags(1)), appends=numbers(1)), ticket
+        lambda target, commit_id: target.merge(
+            change_of(patches=Patches(numbers(1), no_flags(1)), appends=numbers(1)), commit_id
         ),
         [(1, "x"), *ROWS],
         MIRROR_VARIANTS,
     ),
     "new column": Operation(
-        lambda target, ticket: target.evolve(SchemaChange(added=NOTE), ticket), [(*row, None) for row in ROWS]
+        lambda target, commit_id: target.evolve(SchemaChange(added=NOTE), commit_id), [(*row, None) for row in ROWS]
     ),
     "new column with a value": Operation(
-        lambda target, ticket: target.evolve(SchemaChange(added=NOTE, filled={"note": pa.scalar("n")}), ticket),
+        lambda target, commit_id: target.evolve(SchemaChange(added=NOTE, filled={"note": pa.scalar("n")}), commit_id),
         [(*row, "n") for row in ROWS],
         MIRROR_VARIANTS,
     ),
     "renamed and wider": Operation(
-        lambda target, ticket: target.evolve(SchemaChange(renamed={"id": "key"}, retyped={"key": pa.int64()}), ticket),
+        lambda target, commit_id: target.evolve(
+            SchemaChange(renamed={"id": "key"}, retyped={"key": pa.int64()}), commit_id
+        ),
         ROWS,
         MIRROR_VARIANTS,
     ),
-    "wider": Operation(lambda target, ticket: target.evolve(SchemaChange(retyped={"id": pa.int64()}), ticket), ROWS),
+    "wider": Operation(
+        lambda target, commit_id: target.evolve(SchemaChange(retyped={"id": pa.int64()}), commit_id), ROWS
+    ),
     "replace": Operation(
-        lambda target, ticket: target.replace(numbers(8).to_reader(), ticket), [(8, "x")], MIRROR_VARIANTS
+        lambda target, commit_id: target.replace(numbers(8).to_reader(), commit_id), [(8, "x")], MIRROR_VARIANTS
     ),
     "replace by nothing": Operation(
-        lambda target, ticket: target.replace(INT_KEY.empty_table().to_reader(), ticket), [], MIRROR_VARIANTS
+        lambda target, commit_id: target.replace(INT_KEY.empty_table().to_reader(), commit_id), [], MIRROR_VARIANTS
     ),
-    "replace by itself": Operation(lambda target, ticket: target.replace(target.read(), ticket), ROWS, MIRROR_VARIANTS),
+    "replace by itself": Operation(
+        lambda target, commit_id: target.replace(target.read(), commit_id), ROWS, MIRROR_VARIANTS
+    ),
 }
 
 
@@ -167,15 +173,15 @@ class Prepared:
 
     place: Place
     operation: Operation
-    ticket: Ticket
+    commit_id: CommitId
 
     def step(self) -> bool:
         """Do it, unless it is done; whether it wrote."""
-        return self.place.step(self.ticket, self.write)
+        return self.place.step(self.commit_id, self.write)
 
     def write(self, target: Target) -> object:
         """Do it."""
-        return self.operation.write(target, self.ticket)
+        return self.operation.write(target, self.commit_id)
 
     def check(self) -> None:
         """See that the table holds what it should."""
@@ -189,34 +195,34 @@ class Prepared:
 def prepared(request: pytest.FixtureRequest, tmp_path: Path) -> Prepared:
     variant, name = request.param
     place = variant.place(tmp_path)
-    assert place.append(0, numbers(1, 2, 3, *([50] if variant is Variant.VECTORS else [])), MIRROR_TICKET)
+    assert place.append(0, numbers(1, 2, 3, *([50] if variant is Variant.VECTORS else [])), MIRROR_COMMIT_ID)
     if variant is Variant.VECTORS:  # a row is marked already
         assert place.bring(change_of(deletes=[50]), batch_id=0, step=1)
-    return Prepared(place, OPERATIONS[name], replace(MIRROR_TICKET, batch_id=1, step=3))
+    return Prepared(place, OPERATIONS[name], replace(MIRROR_COMMIT_ID, batch_id=1, step=3))
 
 
 def test_a_repeated_step_changes_nothing(prepared: Prepared) -> None:
-    place, ticket = prepared.place, prepared.ticket
+    place, commit_id = prepared.place, prepared.commit_id
     assert prepared.step()
     prepared.check()
     before = place.state()
-    for repeated in (ticket, replace(ticket, step=1), replace(ticket, step=2)):
+    for repeated in (commit_id, replace(commit_id, step=1), replace(commit_id, step=2)):
         assert not place.step(repeated, prepared.write)
     assert place.state() == before
     with closing(place.target()) as target:
-        applied = target.applied(ticket)
+        applied = target.applied(commit_id)
         assert applied is not None
-        assert (applied.place, applied.last_change) == ((1, 3), ticket.last_change)
-        for later in (replace(ticket, step=4), replace(ticket, batch_id=2, step=0)):
+        assert (applied.place, applied.last_change) == ((1, 3), commit_id.last_change)
+        for later in (replace(commit_id, step=4), replace(commit_id, batch_id=2, step=0)):
             assert not target.is_done(later)
 
 
 def test_cut_off_at_any_step_then_again(prepared: Prepared) -> None:
     """At each step that the operation reaches: those that it reaches when nothing happens."""
-    steps: list[Step] = []
+    steps: list[CrashPoint] = []
     with taken_back(prepared.place.directory), watched(steps.append):
         assert prepared.step()
-    assert {Step.LOOKED, Step.COMMITTED} <= set(steps)
+    assert {CrashPoint.LOOKED, CrashPoint.COMMITTED} <= set(steps)
     for step in dict.fromkeys(steps):
         with taken_back(prepared.place.directory):
             check_cut_off(prepared, step)
@@ -232,18 +238,18 @@ def taken_back(folder: Path) -> Iterator[None]:
     kept.rename(folder)
 
 
-def check_cut_off(prepared: Prepared, step: Step) -> None:
+def check_cut_off(prepared: Prepared, step: CrashPoint) -> None:
     """Cut an operation off at a step that it reaches, and do it again."""
     with pytest.raises(Cut), watched(CutAt(step)):
         prepared.step()
-    assert prepared.step() == (step is not Step.COMMITTED)
+    assert prepared.step() == (step is not CrashPoint.COMMITTED)
     prepared.check()
 
 
 def test_twin_with_the_same_step_is_a_conflict(prepared: Prepared) -> None:
     """A worker of a killed job may still be writing: whoever comes second must not write it again."""
     with closing(prepared.place.target()) as late:
-        assert not late.is_done(prepared.ticket)
+        assert not late.is_done(prepared.commit_id)
         assert prepared.step()
         with pytest.raises(Exception, match=r".") as caught:
             prepared.write(late)
@@ -254,55 +260,57 @@ def test_twin_with_the_same_step_is_a_conflict(prepared: Prepared) -> None:
 
 @pytest.mark.parametrize(
     ("variant", "step"),
-    [(variant, step) for variant in VARIANTS for step in Step if step is not Step.PARTS_WRITTEN],  # of several tasks
+    [
+        (variant, step) for variant in VARIANTS for step in CrashPoint if step is not CrashPoint.PARTS_WRITTEN
+    ],  # of several tasks
     ids=str,
 )
-def test_first_batch_cut_off_at_any_step_then_again(tmp_path: Path, variant: Variant, step: Step) -> None:
+def test_first_batch_cut_off_at_any_step_then_again(tmp_path: Path, variant: Variant, step: CrashPoint) -> None:
     """The one that makes the table."""
     place = variant.place(tmp_path)
     with pytest.raises(Cut), watched(CutAt(step)):
         place.append(0, numbers(0))
-    assert place.append(0, numbers(0)) == (step is not Step.COMMITTED)
+    assert place.append(0, numbers(0)) == (step is not CrashPoint.COMMITTED)
     assert place.ids() == [0]
 
 
 def test_two_creations_at_once_are_a_conflict(place: Place) -> None:
     with closing(place.target()) as mine, closing(place.target()) as other:
-        other.create(INT_KEY, TICKET)
+        other.create(INT_KEY, COMMIT_ID)
         with pytest.raises(Exception, match="exist") as caught:
-            mine.create(INT_KEY, TICKET)
+            mine.create(INT_KEY, COMMIT_ID)
         assert mine.is_conflict(caught.value)
     assert place.append(0, numbers(1))
 
 
 def test_steps_of_a_batch_follow_each_other_on_one_look(place: Place) -> None:
     """The target knows what it holds without a second look."""
-    tickets = [replace(TICKET, batch_id=4, step=step, last_change=f"0:1:{step}:0") for step in range(5)]
+    commit_ids = [replace(COMMIT_ID, batch_id=4, step=step, last_change=f"0:1:{step}:0") for step in range(5)]
     with closing(place.target()) as target:
-        target.create(INT_KEY, tickets[0])
-        for ticket, ids in zip(tickets[::2], (1, 2, 3), strict=True):
-            assert not target.is_done(ticket)
-            target.append(numbers(ids).to_reader(), ticket)
-            assert target.is_done(ticket)
-            applied = target.applied(ticket)
+        target.create(INT_KEY, commit_ids[0])
+        for commit_id, ids in zip(commit_ids[::2], (1, 2, 3), strict=True):
+            assert not target.is_done(commit_id)
+            target.append(numbers(ids).to_reader(), commit_id)
+            assert target.is_done(commit_id)
+            applied = target.applied(commit_id)
             assert applied is not None
-            assert applied.place == ticket.place
-            if ticket.step == 2:
-                target.evolve(SchemaChange(added=NOTE), tickets[3])
+            assert applied.place == commit_id.place
+            if commit_id.step == 2:
+                target.evolve(SchemaChange(added=NOTE), commit_ids[3])
                 assert target.schema().names == ["id", "value", "note"]
-                assert target.is_done(tickets[3])
-        assert all(target.is_done(ticket) for ticket in tickets)
+                assert target.is_done(commit_ids[3])
+        assert all(target.is_done(commit_id) for commit_id in commit_ids)
     assert place.ids() == [1, 2, 3]
     assert place.content().column_names == ["id", "value", "note"]
 
 
 def test_columns_change_between_two_merges_on_one_look(mirror_place: Place) -> None:
-    tickets = [replace(MIRROR_TICKET, batch_id=1, step=step) for step in range(3)]
+    commit_ids = [replace(MIRROR_COMMIT_ID, batch_id=1, step=step) for step in range(3)]
     with closing(mirror_place.target()) as target:
-        target.create(INT_KEY, tickets[0])
-        target.merge(change_of([(1, "a"), (2, "b")]), tickets[0])
-        target.evolve(SchemaChange(renamed={"value": "name"}, added=NOTE), tickets[1])
-        target.merge(change_of([(2, "B", "n")], [1], schema=target.schema()), tickets[2])
+        target.create(INT_KEY, commit_ids[0])
+        target.merge(change_of([(1, "a"), (2, "b")]), commit_ids[0])
+        target.evolve(SchemaChange(renamed={"value": "name"}, added=NOTE), commit_ids[1])
+        target.merge(change_of([(2, "B", "n")], [1], schema=target.schema()), commit_ids[2])
     assert mirror_place.content().to_pylist() == [{"id": 2, "name": "B", "note": "n"}]
 
 
@@ -312,14 +320,14 @@ def test_columns_change_between_two_merges_on_one_look(mirror_place: Place) -> N
 @pytest.mark.parametrize(
     ("other", "condition"),
     [
-        (replace(TICKET, query_id="q-2"), r"OTHER_WRITER\] shop\.orders: .* written by query q-1; .* query q-2"),
-        (replace(TICKET, source_table="shop.items"), r"SAME_TARGET\] shop\.items: .* holds shop\.orders"),
-        (replace(TICKET, mode=Mode.MIRROR), r"MODE_CHANGED\] .*made with mode changelog, the job now says mirror"),
-        (replace(TICKET, keys=("id",)), r"KEYS_CHANGED\] "),
+        (replace(COMMIT_ID, query_id="q-2"), r"OTHER_WRITER\] shop\.orders: .* written by query q-1; .* query q-2"),
+        (replace(COMMIT_ID, source_table="shop.items"), r"SAME_TARGET\] shop\.items: .* holds shop\.orders"),
+        (replace(COMMIT_ID, mode=Mode.MIRROR), r"MODE_CHANGED\] .*made with mode changelog, the job now says mirror"),
+        (replace(COMMIT_ID, keys=("id",)), r"KEYS_CHANGED\] "),
     ],
     ids=["checkpoint deleted", "two tables into one target", "mode changed", "keys changed"],
 )
-def test_target_of_somebody_else_is_refused(place: Place, other: Ticket, condition: str) -> None:
+def test_target_of_somebody_else_is_refused(place: Place, other: CommitId, condition: str) -> None:
     place.append(0, numbers(1))
     with closing(place.target()) as target, pytest.raises(TableError, match=condition) as caught:
         target.check_owner(other)
@@ -328,35 +336,35 @@ def test_target_of_somebody_else_is_refused(place: Place, other: Ticket, conditi
 
 @pytest.mark.parametrize(
     "older",
-    [replace(TICKET, batch_id=2), replace(TICKET, batch_id=3, last_change="0:99:0:0")],
+    [replace(COMMIT_ID, batch_id=2), replace(COMMIT_ID, batch_id=3, last_change="0:99:0:0")],
     ids=["earlier batch", "same number, other content"],
 )
-def test_checkpoint_older_than_the_table_is_refused(place: Place, older: Ticket) -> None:
+def test_checkpoint_older_than_the_table_is_refused(place: Place, older: CommitId) -> None:
     for batch_id in range(4):
         place.append(batch_id, numbers(batch_id))
     with closing(place.target()) as target:
         with pytest.raises(TableError, match=r"CHECKPOINT_BEHIND\] shop\.orders: .* holds batch 3.* at batch \d: "):
             target.is_done(older)
-        assert target.is_done(replace(TICKET, batch_id=3))
+        assert target.is_done(replace(COMMIT_ID, batch_id=3))
 
 
 def test_table_says_new_things_about_itself_once(place: Place) -> None:
-    place.append(0, numbers(1), MIRROR_TICKET)
-    ticket = replace(MIRROR_TICKET, batch_id=1, keys=("id", "value"))
+    place.append(0, numbers(1), MIRROR_COMMIT_ID)
+    commit_id = replace(MIRROR_COMMIT_ID, batch_id=1, keys=("id", "value"))
     with closing(place.target()) as target:
-        target.describe(ticket, said={"binlog-stream.dropped": "0:9:9"})
-        target.check_owner(ticket)
-        assert not target.is_done(ticket)
+        target.describe(commit_id, recorded={"binlog-stream.dropped": "0:9:9"})
+        target.check_owner(commit_id)
+        assert not target.is_done(commit_id)
     before = place.state()
     with closing(place.target()) as target:
         properties = target.properties()
         assert properties is not None
-        assert properties.items() >= {**ticket.table_properties(), "binlog-stream.dropped": "0:9:9"}.items()
-        target.describe(ticket, said={"binlog-stream.dropped": "0:9:9"})
-        target.describe(ticket)
+        assert properties.items() >= {**commit_id.table_properties(), "binlog-stream.dropped": "0:9:9"}.items()
+        target.describe(commit_id, recorded={"binlog-stream.dropped": "0:9:9"})
+        target.describe(commit_id)
     assert place.state() == before
     with closing(place.target()) as target:
-        target.describe(ticket, said={"binlog-stream.dropped": ""})
+        target.describe(commit_id, recorded={"binlog-stream.dropped": ""})
         assert (target.properties() or {})["binlog-stream.dropped"] == ""
     assert place.state() != before
     assert place.ids() == [1]
@@ -366,12 +374,12 @@ def test_table_says_new_things_about_itself_once(place: Place) -> None:
 
 def test_what_a_table_says_about_itself_survives_every_step(prepared: Prepared) -> None:
     with closing(prepared.place.target()) as target:
-        target.describe(prepared.ticket, said={"binlog-stream.dropped": "0:9:9"})
-        said = {**(target.properties() or {})}
+        target.describe(prepared.commit_id, recorded={"binlog-stream.dropped": "0:9:9"})
+        recorded = {**(target.properties() or {})}
         prepared.write(target)
-        assert said.items() <= {**(target.properties() or {})}.items()
+        assert recorded.items() <= {**(target.properties() or {})}.items()
     with closing(prepared.place.target()) as target:
-        assert said.items() <= {**(target.properties() or {})}.items()
+        assert recorded.items() <= {**(target.properties() or {})}.items()
 
 
 # --- Rows and columns find each other ---
@@ -389,9 +397,9 @@ def test_appended_rows_may_lack_columns_and_be_narrower(place: Place) -> None:
     schema = pa.schema([("id", pa.int64()), ("value", pa.string()), ("price", pa.decimal128(12, 2))])
     place.append(0, rows_of(schema, [(2**40, "a", Decimal("1.50"))]))
     narrow = pa.schema([("price", pa.decimal128(5, 2)), ("id", pa.int8())])
-    ticket = replace(TICKET, batch_id=1)
+    commit_id = replace(COMMIT_ID, batch_id=1)
     with closing(place.target()) as target:
-        target.append(rows_of(narrow, [(Decimal("2.25"), 7)]).to_reader(), ticket)
+        target.append(rows_of(narrow, [(Decimal("2.25"), 7)]).to_reader(), commit_id)
     with closing(place.target()) as target:
         assert target.schema().equals(target.stored_schema(schema))
     assert place.sorted_rows() == [(2**40, "a", Decimal("1.50")), (7, None, Decimal("2.25"))]
@@ -410,7 +418,7 @@ WIDE_ROWS: list[Row] = [(1, "a1", 1, "c1"), (2, "a2", 2, "c2"), (3, "a3", 3, "c3
 
 @pytest.fixture
 def wide(mirror_place: Place) -> Place:
-    mirror_place.append(0, rows_of(WIDE, WIDE_ROWS), MIRROR_TICKET)
+    mirror_place.append(0, rows_of(WIDE, WIDE_ROWS), MIRROR_COMMIT_ID)
     return mirror_place
 
 
@@ -486,7 +494,7 @@ CLOSING = pa.schema([("id", pa.int32()), ("_is_current", pa.bool_())])
 def test_only_current_rows_are_there(mirror_place: Place) -> None:
     """Versions: the one that was current is closed, a new one comes, older ones stay as they are."""
     first: list[Row] = [(1, "old", False), (1, "now", True), (2, "old", False), (3, "x", None)]
-    mirror_place.append(0, rows_of(VERSIONS, first), MIRROR_TICKET)
+    mirror_place.append(0, rows_of(VERSIONS, first), MIRROR_COMMIT_ID)
     change = change_of(
         schema=VERSIONS,
         patches=patches(CLOSING, [(1, False), (2, False), (3, False)]),
@@ -549,11 +557,11 @@ def test_odd_column_names_work(mirror_place: Place) -> None:
     assert mirror_place.merge(0, [(None, (1, "x", 0, 0)), (None, (2, "y", 0, 0))], ODD, 2)
     assert mirror_place.merge(1, [((1, "x", 0, 0), (1, "x", 5, 6)), ((2, "y", 0, 0), None)], ODD, 2)
     assert mirror_place.rows() == [(1, "x", 5, 6)]
-    ticket = replace(MIRROR_TICKET, batch_id=2, keys=tuple(ODD.names[:2]))
+    commit_id = replace(MIRROR_COMMIT_ID, batch_id=2, keys=tuple(ODD.names[:2]))
     with closing(mirror_place.target()) as target:
         target.evolve(
             SchemaChange(renamed={"deleted": "t.`c`", "ID s.c0": 's"p0'}, added=pa.schema([("kind", pa.int8())])),
-            ticket,
+            commit_id,
         )
         rows = target.schema()
         keys = rows_of(pa.schema(list(rows)[:2]), [])
@@ -563,7 +571,7 @@ def test_odd_column_names_work(mirror_place: Place) -> None:
             deletes=keys,
             patches=Patches(rows_of(rows, [(1, "x", 7, None, 8)]), pa.table({'s"p0': [False], "t.`c`": [True]})),
         )
-        target.merge(change, replace(ticket, step=1))
+        target.merge(change, replace(commit_id, step=1))
     assert mirror_place.content().to_pylist() == [{'we"ird `id': 1, "a.b": "x", "t.`c`": 7, 's"p0': 6, "kind": 8}]
 
 
@@ -599,7 +607,7 @@ def test_upserts_deletes_and_patches_equal_a_dict(
 ) -> None:
     place = variant.place(tmp_path_factory.mktemp("mirror"))
     model: dict[int, Row] = {0: (0, "x", 1), 5: (5, None, 2), 11: (11, "y", None)}
-    place.append(0, rows_of(PATCHED, model.values()), MIRROR_TICKET)
+    place.append(0, rows_of(PATCHED, model.values()), MIRROR_COMMIT_ID)
     for batch_id, actions in enumerate(batches, start=1):
         upserts = {key: (key, *action[1:]) for key, action in actions.items() if action[0] == "upsert"}
         deletes = [key for key, action in actions.items() if action == ("delete",)]
@@ -655,8 +663,8 @@ def test_a_type_grows_and_keeps_its_values(mirror_place: Place, name: str) -> No
     """Then a value comes that only the wider type holds, and one that comes narrow still."""
     narrow, small, wide_type, great = WIDENINGS[name]
     schema = pa.schema([("id", pa.int32()), ("value", narrow)])
-    assert mirror_place.append(0, rows_of(schema, [(1, small), (2, None)]), MIRROR_TICKET)
-    assert mirror_place.evolve(SchemaChange(retyped={"value": wide_type}), replace(MIRROR_TICKET, batch_id=1))
+    assert mirror_place.append(0, rows_of(schema, [(1, small), (2, None)]), MIRROR_COMMIT_ID)
+    assert mirror_place.evolve(SchemaChange(retyped={"value": wide_type}), replace(MIRROR_COMMIT_ID, batch_id=1))
     with closing(mirror_place.target()) as target:
         assert target.schema().equals(target.stored_schema(pa.schema([("id", pa.int32()), ("value", wide_type)])))
     wider = pa.schema([("id", pa.int32()), ("value", wide_type)])
@@ -697,8 +705,8 @@ def test_a_type_grows_and_keeps_its_values(mirror_place: Place, name: str) -> No
     ids=["added", "added with a value", "filled", "names swapped", "all at once"],
 )
 def test_columns_change(mirror_place: Place, change: SchemaChange, rows: list[dict[str, object]]) -> None:
-    mirror_place.append(0, rows_of(WIDE, WIDE_ROWS[:1]), MIRROR_TICKET)
-    assert mirror_place.evolve(change, replace(MIRROR_TICKET, batch_id=1, step=1))
+    mirror_place.append(0, rows_of(WIDE, WIDE_ROWS[:1]), MIRROR_COMMIT_ID)
+    assert mirror_place.evolve(change, replace(MIRROR_COMMIT_ID, batch_id=1, step=1))
     assert mirror_place.content().to_pylist() == rows
     assert mirror_place.read().to_pylist() == rows
     with closing(mirror_place.target()) as target:
@@ -708,19 +716,19 @@ def test_columns_change(mirror_place: Place, change: SchemaChange, rows: list[di
     with closing(mirror_place.target()) as target:
         schema = target.schema()
         key = schema.field(0)
-        ticket = replace(MIRROR_TICKET, batch_id=2, keys=(key.name,))
+        commit_id = replace(MIRROR_COMMIT_ID, batch_id=2, keys=(key.name,))
         new = {**rows[0], key.name: 5}
         upserts = pa.Table.from_pylist([new], schema)
-        target.merge(replace(change_of(), upserts=upserts, deletes=rows_of(pa.schema([key]), [(1,)])), ticket)
+        target.merge(replace(change_of(), upserts=upserts, deletes=rows_of(pa.schema([key]), [(1,)])), commit_id)
     assert mirror_place.content().to_pylist() == [new]
 
 
 @pytest.mark.parametrize("kind", all_types().schema.names)
 def test_a_column_of_every_type_is_added_and_filled(mirror_place: Place, kind: str) -> None:
     column = all_types().column(kind)
-    mirror_place.append(0, numbers(1), MIRROR_TICKET)
+    mirror_place.append(0, numbers(1), MIRROR_COMMIT_ID)
     change = SchemaChange(added=pa.schema([("new", column.type)]), filled={"new": column[0]})
-    assert mirror_place.evolve(change, replace(MIRROR_TICKET, batch_id=1))
+    assert mirror_place.evolve(change, replace(MIRROR_COMMIT_ID, batch_id=1))
     filled = mirror_place.content().column("new").cast(column.type)
     assert filled.combine_chunks().equals(column.slice(0, 1).combine_chunks())
 
@@ -728,7 +736,7 @@ def test_a_column_of_every_type_is_added_and_filled(mirror_place: Place, kind: s
 def test_a_column_of_every_type_is_added(place: Place) -> None:
     place.append(0, numbers(1))
     types = all_types()
-    assert place.evolve(SchemaChange(added=types.schema), replace(TICKET, batch_id=1, step=1))
+    assert place.evolve(SchemaChange(added=types.schema), replace(COMMIT_ID, batch_id=1, step=1))
     with closing(place.target()) as target:
         assert target.schema().equals(target.stored_schema(pa.schema([*INT_KEY, *types.schema])))
     rows = numbers(2, 3, 4)
@@ -742,7 +750,7 @@ def test_a_column_of_every_type_is_added(place: Place) -> None:
 
 def test_an_empty_table_changes_its_columns(mirror_place: Place) -> None:
     change = SchemaChange(renamed={"value": "name"}, added=NOTE, filled={"note": pa.scalar("n")})
-    assert mirror_place.evolve(change, replace(MIRROR_TICKET, batch_id=1, step=1))
+    assert mirror_place.evolve(change, replace(MIRROR_COMMIT_ID, batch_id=1, step=1))
     assert mirror_place.rows() == []
     assert mirror_place.content().column_names == ["id", "name", "note"]
 
@@ -750,11 +758,11 @@ def test_an_empty_table_changes_its_columns(mirror_place: Place) -> None:
 def test_rows_and_columns_are_replaced(mirror_place: Place) -> None:
     mirror_place.append(0, numbers(1, 2, 3))
     other = rows_of(pa.schema([("name", pa.string()), ("id", pa.int64())]), [("a", 2**40), (None, 5)])
-    ticket = replace(TICKET, batch_id=1, step=1)
-    assert mirror_place.replace(other, ticket)
+    commit_id = replace(COMMIT_ID, batch_id=1, step=1)
+    assert mirror_place.replace(other, commit_id)
     assert mirror_place.read().to_pylist() == other.to_pylist()
     assert sorted(mirror_place.content().to_pylist(), key=repr) == sorted(other.to_pylist(), key=repr)
-    assert not mirror_place.replace(other, ticket)
+    assert not mirror_place.replace(other, commit_id)
     assert mirror_place.append(2, other)
     assert mirror_place.content().num_rows == 4
 
@@ -763,10 +771,10 @@ def test_one_table_is_replaced_by_another(mirror_place: Place) -> None:
     """A renamed table goes to where the new name's is."""
     mirror_place.append(0, numbers(1, 2, 3))
     renamed = replace(mirror_place, name="shop/renamed")
-    ticket = replace(TICKET, source_table="shop.renamed", batch_id=1, step=1)
+    commit_id = replace(COMMIT_ID, source_table="shop.renamed", batch_id=1, step=1)
     with closing(mirror_place.target()) as old, closing(renamed.target()) as new:
-        new.create(old.schema(), ticket)
-        new.replace(old.read(), ticket)
+        new.create(old.schema(), commit_id)
+        new.replace(old.read(), commit_id)
     assert renamed.ids() == [1, 2, 3]
     assert mirror_place.ids() == [1, 2, 3]
 
@@ -784,9 +792,9 @@ def test_plain_files_say_what_they_cannot_do(tmp_path: Path, operation: Operatio
     place = Place(tmp_path, TableFormat.PARQUET)
     place.append(0, numbers(1, 2, 3))
     before = place.state()
-    ticket = replace(TICKET, batch_id=1)
+    commit_id = replace(COMMIT_ID, batch_id=1)
     with pytest.raises(UnsupportedError, match=r"FORMAT\] shop\.orders: .*Parquet files") as caught:
-        place.step(ticket, lambda target: operation.write(target, ticket))
+        place.step(commit_id, lambda target: operation.write(target, commit_id))
     assert caught.value.hint is not None
     assert place.state() == before
 

@@ -25,11 +25,19 @@ from binlog_streaming.lake.iceberg.target import IcebergTarget
 from binlog_streaming.lake.partitioning import partition_rule
 from binlog_streaming.settings import Merge, Sink, TableFormat
 from binlog_streaming.spark_session import local_session
-from binlog_streaming.tables.standing import standing_of
+from binlog_streaming.tables.target_state import read_target_state
 from tests.faults.rest_catalog import RestCatalog
 from tests.streaming.tables.delta.test_features import ARCHIVE
 from tests.streaming.tables.iceberg.test_catalogs import upgrade
-from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_TICKET, Place, all_types, change_of, numbers, rows_of
+from tests.streaming.tables.lake.sink_cases import (
+    INT_KEY,
+    MIRROR_COMMIT_ID,
+    Place,
+    all_types,
+    change_of,
+    numbers,
+    rows_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +45,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from binlog_streaming.lake.target import Ticket
+    from binlog_streaming.lake.target import CommitId
 
 PACKAGES: dict[tuple[int, ...], tuple[str, str]] = {
     (4, 0): ("io.delta:delta-spark_4.0_2.13:4.4.0", "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0"),
@@ -117,16 +125,16 @@ def test_spark_reads_and_goes_on_with_what_is_written_without_it(
     for file in path.rglob("*"):
         file.touch()  # else commits are old enough to be removed
 
-    def write(batch_id: int, write: Callable[[DeltaTarget, Ticket], object]) -> None:
+    def write(batch_id: int, write: Callable[[DeltaTarget, CommitId], object]) -> None:
         target = delta(path, merge)
-        write(target, replace(MIRROR_TICKET, batch_id=batch_id))
+        write(target, replace(MIRROR_COMMIT_ID, batch_id=batch_id))
         target.maintain(Sink(directory=str(tmp_path)))
 
     model = found(session, path)
     for batch_id in range(1, 20):
         patches = Patches(numbers(5), pa.table({"value": [True]}))
         change = change_of([(2, f"u{batch_id}"), (100 + batch_id, "n")], [0, 99 + batch_id], patches=patches)
-        write(batch_id, lambda target, ticket, change=change: target.merge(change, ticket))  # type: ignore[misc]
+        write(batch_id, lambda target, commit_id, change=change: target.merge(change, commit_id))  # type: ignore[misc]
     model |= {2: "u19", 5: "x", 119: "n"}
     model.pop(0, None)
     assert found(session, path) == model
@@ -144,12 +152,15 @@ def test_spark_reads_and_goes_on_with_what_is_written_without_it(
         ]
     session.sql(f"DELETE FROM delta.`{path}` WHERE id = 119")
     session.sql(f"UPDATE delta.`{path}` SET value = 'spark' WHERE id = 2")
-    write(20, lambda target, ticket: target.append(numbers(7).to_reader(), ticket))
-    write(21, lambda target, ticket: target.merge(change_of([(5, "last")]), ticket))
+    write(20, lambda target, commit_id: target.append(numbers(7).to_reader(), commit_id))
+    write(21, lambda target, commit_id: target.merge(change_of([(5, "last")]), commit_id))
     write(
-        22, lambda target, ticket: target.evolve(SchemaChange(added=pa.schema([("more", pa.timestamp("us"))])), ticket)
+        22,
+        lambda target, commit_id: target.evolve(
+            SchemaChange(added=pa.schema([("more", pa.timestamp("us"))])), commit_id
+        ),
     )
-    write(23, lambda target, ticket: target.replace(target.read(), ticket))
+    write(23, lambda target, commit_id: target.replace(target.read(), commit_id))
     model = {key: value for key, value in model.items() if key != 119} | {2: "spark", 5: "last", 7: "x"}
     assert found(session, path) == model
 
@@ -162,7 +173,7 @@ def test_spark_reads_every_type_and_passes_over_files_by_our_statistics(
     types = all_types()
     ids = pa.array(range(1, types.num_rows + 1), pa.int32())
     rows = types.add_column(0, "id", ids)
-    place.append(0, rows, MIRROR_TICKET)
+    place.append(0, rows, MIRROR_COMMIT_ID)
     place.bring(change_of([], [1], schema=rows.schema), batch_id=1, schema=rows.schema)
     read = session.read.format("delta").load(place.uri).toArrow().sort_by("id")
     assert read.select(["id"]).column("id").to_pylist() == list(range(2, types.num_rows + 1))
@@ -175,7 +186,7 @@ def test_spark_reads_every_type_and_passes_over_files_by_our_statistics(
 
 def test_delta_tables_that_spark_wrote_for_a_job_go_on(session: SparkSession, tmp_path: Path) -> None:
     """Former versions had Spark write them: with the same properties, transactions, and words about a step."""
-    path, step = tmp_path / "orders", replace(MIRROR_TICKET, batch_id=3, step=2, gtid_position="0-1-7")
+    path, step = tmp_path / "orders", replace(MIRROR_COMMIT_ID, batch_id=3, step=2, gtid_position="0-1-7")
     properties = ", ".join(f"'{name}' = '{value}'" for name, value in step.table_properties().items())
     session.sql(f"CREATE TABLE delta.`{path}` (id INT, value STRING) USING delta TBLPROPERTIES ({properties})")
     options = {
@@ -188,7 +199,7 @@ def test_delta_tables_that_spark_wrote_for_a_job_go_on(session: SparkSession, tm
     target = delta(path)
     target.check_owner(step)
     assert target.is_done(step)
-    said = standing_of(target, TableFormat.DELTA, step.source_table, step.mode)
+    said = read_target_state(target, TableFormat.DELTA, step.source_table, step.mode)
     assert said is not None
     assert (said.batch_id, str(said.gtid)) == (3, "0-1-7")
     later = replace(step, batch_id=4)
@@ -201,7 +212,7 @@ def test_delta_tables_that_spark_wrote_for_a_job_go_on(session: SparkSession, tm
 def test_spark_reads_and_goes_on_with_iceberg_tables(session: SparkSession, tmp_path: Path) -> None:
     """In the catalog of the folder, which Java reads over JDBC."""
     place = Place(tmp_path, TableFormat.ICEBERG)
-    place.append(0, numbers(1, 2, 3), MIRROR_TICKET)
+    place.append(0, numbers(1, 2, 3), MIRROR_COMMIT_ID)
     place.bring(change_of([(1, "y")], [2]), batch_id=1)
     other = session.newSession()
     catalog = "spark.sql.catalog.binlog_stream"
@@ -216,7 +227,7 @@ def test_spark_reads_and_goes_on_with_iceberg_tables(session: SparkSession, tmp_
     other.sql(f"INSERT INTO {table} VALUES (9, 'spark')")
     assert place.bring(change_of([(1, "z"), (4, "n")]), batch_id=2)
     with closing(place.target()) as target:
-        assert target.is_done(replace(MIRROR_TICKET, batch_id=2))
+        assert target.is_done(replace(MIRROR_COMMIT_ID, batch_id=2))
     rows = [(1, "z"), (4, "n"), (9, "spark")]
     assert sorted(tuple(row) for row in other.table(table).collect()) == place.sorted_rows() == rows
     assert place.read().schema.names == INT_KEY.names
@@ -338,18 +349,18 @@ class CatalogPlace:
         """With a hundred rows, on three days."""
         rules = tuple(map(partition_rule, ("day(at)", "bucket(4, id)")))
         with closing(self._look()) as target:
-            target.create(self.SCHEMA, replace(MIRROR_TICKET, partition_by=rules))
+            target.create(self.SCHEMA, replace(MIRROR_COMMIT_ID, partition_by=rules))
             if version == 3:
                 upgrade(target.table)
         rows = [(key, key % 3 * DAY_US, "x") for key in range(100)]
         with closing(self._look()) as target:
-            target.append(rows_of(self.SCHEMA, rows).to_reader(), MIRROR_TICKET)
+            target.append(rows_of(self.SCHEMA, rows).to_reader(), MIRROR_COMMIT_ID)
 
     def merge(self, rows: dict[int, tuple[int, str]], gone: list[int], batch_id: int) -> None:
         """One step."""
         images = [(key, day * DAY_US, value) for key, (day, value) in rows.items()]
         with closing(self._look()) as target:
-            target.merge(change_of(images, gone, schema=self.SCHEMA), replace(MIRROR_TICKET, batch_id=batch_id))
+            target.merge(change_of(images, gone, schema=self.SCHEMA), replace(MIRROR_COMMIT_ID, batch_id=batch_id))
 
     def compact(self) -> None:
         """What maintenance does now and then."""
@@ -370,7 +381,7 @@ class CatalogPlace:
 def test_columns_with_other_names_in_files(session: SparkSession, tmp_path: Path) -> None:
     """A table with column mapping that Spark made, with partitions and a struct; Spark and we give columns names."""
     path = tmp_path / "orders"
-    properties = {**MIRROR_TICKET.table_properties(), "delta.columnMapping.mode": "name"}
+    properties = {**MIRROR_COMMIT_ID.table_properties(), "delta.columnMapping.mode": "name"}
     said = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
     session.sql(
         f"CREATE TABLE delta.`{path}` (id INT, city STRING, at STRUCT<x: INT, y: STRING>, value STRING) "
@@ -389,23 +400,23 @@ def test_columns_with_other_names_in_files(session: SparkSession, tmp_path: Path
     schema = delta(path).schema()
     assert schema.names == ["id", "city", "at", "odd name"]
     changed = change_of([(1, "c", {"x": 5, "y": None}, "w"), (4, "b", None, "n")], [2], schema=schema)
-    delta(path, Merge.MARK).merge(changed, replace(MIRROR_TICKET, batch_id=1))
+    delta(path, Merge.MARK).merge(changed, replace(MIRROR_COMMIT_ID, batch_id=1))
     first, third, fourth = (1, "c", {"x": 5, "y": None}, "w"), (3, "b", None, "v"), (4, "b", None, "n")
     assert rows() == [first, third, fourth]
     note = pa.struct([("by", pa.string())])
     named = SchemaChange(renamed={"odd name": "word", "city": "town"}, added=pa.schema([("note", note)]))
-    delta(path).evolve(named, replace(MIRROR_TICKET, batch_id=2))
+    delta(path).evolve(named, replace(MIRROR_COMMIT_ID, batch_id=2))
     assert rows() == [(*row, None) for row in (first, third, fourth)]
     session.sql(f"INSERT INTO delta.`{path}` VALUES (9, 'd', NULL, 's', struct('spark'))")
     session.sql(f"ALTER TABLE delta.`{path}` DROP COLUMN at")
     session.sql(f"DELETE FROM delta.`{path}` WHERE town = 'b'")
     schema = delta(path).schema()
     changed = change_of([(1, "c", "w", {"by": "us"}), (10, "d", "x", None)], schema=schema)
-    delta(path).merge(changed, replace(MIRROR_TICKET, batch_id=3))
+    delta(path).merge(changed, replace(MIRROR_COMMIT_ID, batch_id=3))
     expected = [(1, "c", "w", {"by": "us"}), (9, "d", "s", {"by": "spark"}), (10, "d", "x", None)]
     assert rows() == expected
     filled = SchemaChange(retyped={"id": pa.int64()}, filled={"word": pa.scalar("f")})
-    delta(path).evolve(filled, replace(MIRROR_TICKET, batch_id=4))
+    delta(path).evolve(filled, replace(MIRROR_COMMIT_ID, batch_id=4))
     assert rows() == [(key, town, "f", by) for key, town, _, by in expected]
     count = session.sql(f"SELECT id FROM delta.`{path}` WHERE id = 9 AND town = 'd' AND word = 'f'").count()
     assert count == 1

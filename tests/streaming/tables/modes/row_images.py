@@ -11,7 +11,7 @@ import pyarrow as pa
 from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
 from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
-from binlog_streaming.modes.pieces import Piece, StepImages
+from binlog_streaming.modes.row_batches import RowBatch, StepImages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,9 +81,9 @@ class RowImagesOf:
         return mask
 
 
-def piece_of(
+def row_batch_of(
     changes: Sequence[Change], schema: pa.Schema, pages: Sequence[int] | None = None, layout: TableLayout = LAYOUT
-) -> Piece:
+) -> RowBatch:
     """*changes*, each in a group of its own.
 
     Args:
@@ -96,14 +96,14 @@ def piece_of(
     events["group"] = np.arange(len(changes))
     events["event_no"] = 2
     groups["page"] = groups["timestamp"] = np.arange(len(changes)) if pages is None else pages
-    return Piece(cast("Images", images), events, groups, layout)
+    return RowBatch(cast("Images", images), events, groups, layout)
 
 
 def step_of(
     changes: Sequence[Change],
     schema: pa.Schema,
     *,
-    pieces: int = 1,
+    row_batches: int = 1,
     interleaved: bool = False,
     start: int = 0,
     known: AbsentFacts | None = None,
@@ -112,17 +112,21 @@ def step_of(
 
     Args:
         schema: Of the rows.
-        pieces: In how many pieces they come.
-        interleaved: Pieces are such as two sessions make that write by turns; else they follow each other.
+        row_batches: In how many row batches they come.
+        interleaved: Row batches are such as two sessions make that write by turns; else they follow each other.
         start: Where in the log the first change lies, and its commit time in seconds.
         known: What is known of columns that are left out.
     """
     numbers = np.arange(len(changes))
-    parts = [numbers[part::pieces] for part in range(pieces)] if interleaved else np.array_split(numbers, pieces)
+    parts = (
+        [numbers[part::row_batches] for part in range(row_batches)]
+        if interleaved
+        else np.array_split(numbers, row_batches)
+    )
     return StepImages(
         "shop.orders",
         tuple(
-            piece_of([changes[number] for number in part], schema, (part + start).tolist())
+            row_batch_of([changes[number] for number in part], schema, (part + start).tolist())
             for part in parts
             if len(part)
         ),

@@ -246,7 +246,7 @@ def mirrored(batches: Sequence[Batch], deletes: Deletes, cuts: tuple[int, bool])
     table = ModelTable(mode_schema(Mode.MIRROR, SCHEMA, deletes), KEY_NAMES)
     start = 0
     for batch in batches:
-        step = step_of(batch.changes, SCHEMA, pieces=cuts[0], interleaved=cuts[1], start=start, known=KNOWN)
+        step = step_of(batch.changes, SCHEMA, row_batches=cuts[0], interleaved=cuts[1], start=start, known=KNOWN)
         table.merge(mirror_change(step, SCHEMA, KEYS, deletes=deletes, there=table.with_keys))
         start += len(batch.changes)
         there = [tuple(row[name] for name in SCHEMA.names) for row in table.rows if not row.get("_deleted")]

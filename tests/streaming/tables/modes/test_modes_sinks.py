@@ -20,7 +20,7 @@ from binlog_streaming.modes.whole_rows import whole_row_change
 from binlog_streaming.settings.model import Deletes, Mode
 from tests.chance import examples
 from tests.streaming.tables.lake.model_sink import ModelTable
-from tests.streaming.tables.lake.sink_cases import MIRROR_VARIANTS, TICKET
+from tests.streaming.tables.lake.sink_cases import COMMIT_ID, MIRROR_VARIANTS
 from tests.streaming.tables.modes.histories import KEY_NAMES, KEYS, KNOWN, SCHEMA, RowImage, histories
 from tests.streaming.tables.modes.row_images import step_of
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from binlog_streaming.lake.target import Target, Ticket
-    from binlog_streaming.modes.pieces import StepImages
+    from binlog_streaming.lake.target import CommitId, Target
+    from binlog_streaming.modes.row_batches import StepImages
     from tests.streaming.tables.lake.sink_cases import Place, Variant
     from tests.streaming.tables.modes.histories import Batch
     from tests.streaming.tables.modes.row_images import Row
@@ -42,14 +42,14 @@ _WHOLE_IMAGES = histories(st.sampled_from([RowImage.FULL, RowImage.FULL_NODUP]))
 
 def steps(
     place: Place, batches: list[Batch], mode: Mode, deletes: Deletes = Deletes.REMOVE, keys: tuple[str, ...] = KEY_NAMES
-) -> Iterator[tuple[Target, Ticket, StepImages, Batch]]:
+) -> Iterator[tuple[Target, CommitId, StepImages, Batch]]:
     """Each batch with a target that has been looked at."""
     start = 0
     for batch_id, batch in enumerate(batches):
-        ticket = replace(TICKET, batch_id=batch_id, mode=mode, keys=keys)
+        commit_id = replace(COMMIT_ID, batch_id=batch_id, mode=mode, keys=keys)
         with closing(place.target()) as target:
-            target.create(mode_schema(mode, SCHEMA, deletes), ticket)
-            yield target, ticket, step_of(batch.changes, SCHEMA, pieces=2, start=start, known=KNOWN), batch
+            target.create(mode_schema(mode, SCHEMA, deletes), commit_id)
+            yield target, commit_id, step_of(batch.changes, SCHEMA, row_batches=2, start=start, known=KNOWN), batch
         start += len(batch.changes)
 
 
@@ -70,9 +70,9 @@ def test_mirror(
 ) -> None:
     place = variant.place(tmp_path_factory.mktemp("mirror"))
     model = ModelTable(mode_schema(Mode.MIRROR, SCHEMA, deletes), KEY_NAMES)
-    for target, ticket, images, batch in steps(place, batches, Mode.MIRROR, deletes):
+    for target, commit_id, images, batch in steps(place, batches, Mode.MIRROR, deletes):
         change = mirror_change(images, SCHEMA, KEYS, deletes=deletes, there=partial(_with_keys, target))
-        target.merge(change, ticket)
+        target.merge(change, commit_id)
         model.merge(change)
         rows = place.rows()
         assert sorted_rows(rows) == sorted_rows([tuple(row.values()) for row in model.rows])
@@ -86,9 +86,9 @@ def test_mirror(
 def test_scd2(tmp_path_factory: pytest.TempPathFactory, variant: Variant, batches: list[Batch]) -> None:
     place = variant.place(tmp_path_factory.mktemp("scd2"))
     model = ModelTable(mode_schema(Mode.SCD2, SCHEMA), KEY_NAMES)
-    for target, ticket, images, batch in steps(place, batches, Mode.SCD2):
+    for target, commit_id, images, batch in steps(place, batches, Mode.SCD2):
         change = scd2_change(images, SCHEMA, KEYS)
-        target.merge(change, ticket)
+        target.merge(change, commit_id)
         model.merge(change)
         rows = place.content().to_pylist()
         assert sorted_rows([tuple(row.values()) for row in rows]) == sorted_rows(
@@ -103,6 +103,6 @@ def test_scd2(tmp_path_factory: pytest.TempPathFactory, variant: Variant, batche
 @given(batches=_WHOLE_IMAGES)
 def test_whole_rows(tmp_path_factory: pytest.TempPathFactory, variant: Variant, batches: list[Batch]) -> None:
     place = variant.place(tmp_path_factory.mktemp("whole"))
-    for target, ticket, images, batch in steps(place, batches, Mode.MIRROR, keys=()):
-        target.replace(whole_row_change(target.read(), images, SCHEMA), ticket)
+    for target, commit_id, images, batch in steps(place, batches, Mode.MIRROR, keys=()):
+        target.replace(whole_row_change(target.read(), images, SCHEMA), commit_id)
         assert Counter(place.rows()) == Counter(batch.rows)

@@ -18,7 +18,7 @@ from binlog_format.views.selection import Selection
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.modes.mirror import mirror_change
 from binlog_streaming.modes.mode_columns import mode_schema
-from binlog_streaming.modes.pieces import Piece, StepImages
+from binlog_streaming.modes.row_batches import RowBatch, StepImages
 from binlog_streaming.modes.scd2 import scd2_change
 from binlog_streaming.modes.whole_rows import whole_row_change
 from binlog_streaming.settings.model import Deletes, Mode, UnknownValues
@@ -49,10 +49,10 @@ CASES = (
 
 
 @functools.cache
-def pieces_of(name: str) -> dict[str, list[Piece]]:
-    """The row images of each table, in pieces of a few events."""
+def row_batches_of(name: str) -> dict[str, list[RowBatch]]:
+    """The row images of each table, in row batches of a few events."""
     decoding = decoding_of_log(case(name).path)
-    found: dict[str, list[Piece]] = {}
+    found: dict[str, list[RowBatch]] = {}
     with open_log(str(case(name).path)) as log:
         selection = Selection(TableFilter(), GroupFilter(None, None), decoding=decoding)
         for block in log.committed_blocks():
@@ -60,9 +60,11 @@ def pieces_of(name: str) -> dict[str, list[Piece]]:
                 for start in range(0, len(touched.events), 5):
                     rows = touched.events[start : start + 5]
                     images = read_images(block.data, block.events, rows, touched.layout, decoding=decoding)
-                    piece = Piece(images, block.events, block.groups, touched.layout, block.gtid_sources, decoding)
-                    found.setdefault(touched.layout.full_name, []).append(piece)
-    return {table: sorted(pieces, key=Piece.start) for table, pieces in found.items()}
+                    row_batch = RowBatch(
+                        images, block.events, block.groups, touched.layout, block.gtid_sources, decoding
+                    )
+                    found.setdefault(touched.layout.full_name, []).append(row_batch)
+    return {table: sorted(row_batches, key=RowBatch.start) for table, row_batches in found.items()}
 
 
 def is_played_by_rows(truth: Case, table: str) -> bool:
@@ -82,18 +84,18 @@ def tables(name: str, *, keyed: bool) -> list[str]:
     """The tables of a case that have a primary key, or none."""
     return [
         table
-        for table, pieces in pieces_of(name).items()
-        if is_played_by_rows(case(name), table) and bool(pieces[0].layout.primary_key) == keyed
+        for table, row_batches in row_batches_of(name).items()
+        if is_played_by_rows(case(name), table) and bool(row_batches[0].layout.primary_key) == keyed
     ]
 
 
 def steps(name: str, table: str) -> tuple[pa.Schema, tuple[int, ...], list[StepImages]]:
     """Columns, indices of the key, and the images in three batches."""
-    pieces = pieces_of(name)[table]
-    cuts = [len(pieces) * part // 3 for part in range(4)]
-    parts = [tuple(pieces[low:high]) for low, high in itertools.pairwise(cuts)]
-    layout = pieces[0].layout
-    schema = arrow_schema(layout, pieces[0].decoding)
+    row_batches = row_batches_of(name)[table]
+    cuts = [len(row_batches) * part // 3 for part in range(4)]
+    parts = [tuple(row_batches[low:high]) for low, high in itertools.pairwise(cuts)]
+    layout = row_batches[0].layout
+    schema = arrow_schema(layout, row_batches[0].decoding)
     return schema, layout.primary_key, [StepImages(table, part) for part in parts if part]
 
 

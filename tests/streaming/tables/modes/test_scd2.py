@@ -19,7 +19,7 @@ from binlog_streaming.settings.model import Mode
 from tests.chance import examples
 from tests.streaming.tables.lake.model_sink import ModelTable
 from tests.streaming.tables.modes.histories import KEY_NAMES, KEYS, SCHEMA, RowImage, histories
-from tests.streaming.tables.modes.row_images import ABSENT, piece_of, step_of
+from tests.streaming.tables.modes.row_images import ABSENT, row_batch_of, step_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,7 +127,7 @@ def test_changes_are_seen_in_every_type(kind: pa.DataType, before: object, after
 
 
 def test_versions_of_one_second_are_told_apart_by_position() -> None:
-    piece = piece_of([(None, (1, "a")), ((1, "a"), (1, "b")), ((1, "b"), (1, "c"))], INT_KEY, [2, 9, 10])
+    piece = row_batch_of([(None, (1, "a")), ((1, "a"), (1, "b")), ((1, "b"), (1, "c"))], INT_KEY, [2, 9, 10])
     piece.groups["timestamp"] = 7
     step = step_of([], INT_KEY)
     change = scd2_change(type(step)("shop.orders", (piece,)), INT_KEY, [0])
@@ -173,7 +173,7 @@ def test_versions_do_not_depend_on_batches(batches: list[Batch], cuts: tuple[int
     current: dict[Row, int] = {}
     number = 0
     for batch in batches:
-        step = step_of(batch.changes, SCHEMA, pieces=cuts[0], interleaved=cuts[1], start=number)
+        step = step_of(batch.changes, SCHEMA, row_batches=cuts[0], interleaved=cuts[1], start=number)
         table.merge(scd2_change(step, SCHEMA, KEYS))
         for before, after in batch.whole:
             if before != after:

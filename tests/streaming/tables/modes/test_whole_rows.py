@@ -119,7 +119,7 @@ def test_target_equals_a_bag_however_changes_are_cut_into_batches(data: st.DataO
                 bag[bits(before)] -= 1
             if after is not None:
                 bag[bits(after)] += 1
-        step = step_of(changes, SCHEMA, pieces=data.draw(st.integers(1, 3)), interleaved=data.draw(st.booleans()))
+        step = step_of(changes, SCHEMA, row_batches=data.draw(st.integers(1, 3)), interleaved=data.draw(st.booleans()))
         table = whole_row_change(reader(rows, SCHEMA), step, SCHEMA).read_all()
         rows = [tuple(row.values()) for row in table.to_pylist()]
         assert Counter(map(bits, rows)) == +bag

@@ -10,8 +10,8 @@ from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.views.tables import TablesView
 from binlog_streaming.jobs.record_keeper import RecordKeeper
-from binlog_streaming.plan.kept import KeptTables
 from binlog_streaming.plan.plan import plan_batch
+from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import Job, OnError, Sink, Source
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.progress import BatchProgress
@@ -60,7 +60,7 @@ class SnapshotJob:
         view = TablesView(decoding=self.decoding, find_statements=find_statement_rows, tells_problems=True)
         rows = [row for found in view.batches(log.committed_blocks(*batch)) for row in found.to_pylist()]
         memory = self.keeper.memory(batch_id)
-        return plan_batch(rows, self.decoding, KeptTables(self.rules), memory, on_error=self.on_error)
+        return plan_batch(rows, self.decoding, TableSelection(self.rules), memory, on_error=self.on_error)
 
     def write(self, log: Log, batch: Range, batch_id: int, *, is_noted: bool = True) -> None:
         """Do a batch; *is_noted*: the record is written after it."""

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from binlog_format.errors import UnsupportedError
-from binlog_streaming.modes.pieces import StepImages
+from binlog_streaming.modes.row_batches import StepImages
 from binlog_streaming.modes.scd2 import scd2_change
 from binlog_streaming.modes.shards import gathered, sharded
 from binlog_streaming.settings.model import Mode, TableRule
 from binlog_streaming.tables.rows_step import KeyedImages
-from tests.streaming.tables.modes.row_images import ABSENT, piece_of
+from tests.streaming.tables.modes.row_images import ABSENT, row_batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,11 +28,11 @@ KEYS = 40
 
 def step(*parts: tuple[str, Sequence[tuple[int, Change]]]) -> StepImages:
     """Images of a step: of each part the snapshot, and changes with their places."""
-    pieces = [
-        replace(piece_of([change for _, change in some], SCHEMA, [place for place, _ in some]), snapshot=snapshot)
+    row_batches = [
+        replace(row_batch_of([change for _, change in some], SCHEMA, [place for place, _ in some]), snapshot=snapshot)
         for snapshot, some in parts
     ]
-    return StepImages("shop.orders", tuple(pieces))
+    return StepImages("shop.orders", tuple(row_batches))
 
 
 def inserted(key: int, name: str) -> Change:
@@ -60,12 +60,12 @@ def test_shards_know_which_rows_are_existing_ones(count: int) -> None:
         messages.setdefault(shard, []).append(message)
     found = []
     for some in messages.values():
-        for piece in gathered(some):
-            of_shard = StepImages("shop.orders", (piece,))
+        for row_batch in gathered(some):
+            of_shard = StepImages("shop.orders", (row_batch,))
             names = of_shard.values(1, pa.string()).to_pylist()
             keys = of_shard.values(0, pa.int64()).to_pylist()
-            assert of_shard.existing.all() == bool(piece.snapshot)
-            found += [(piece.snapshot, name, key) for name, key in zip(names, keys, strict=True)]
+            assert of_shard.existing.all() == bool(row_batch.snapshot)
+            found += [(row_batch.snapshot, name, key) for name, key in zip(names, keys, strict=True)]
     wanted = [("", "changed", key) for key in range(KEYS)] + [("one", "copied", key) for key in range(KEYS)]
     assert sorted(found) == sorted(wanted + [("two", "again", key) for key in range(3)])
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_format import open_log
-from binlog_streaming.lake.steps import watched
+from binlog_streaming.lake.crash_points import watched
 from binlog_streaming.settings import Deletes, Mode, TableRule
 from tests.chance import examples
 from tests.faults.cuts import Cut, CutOff

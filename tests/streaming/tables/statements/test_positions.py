@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format import open_log
-from binlog_streaming.lake.steps import watched
+from binlog_streaming.lake.crash_points import watched
 from binlog_streaming.lake.target import GTID_POSITION_KEY
 from binlog_streaming.settings import Mode, TableFormat, TableRule
 from binlog_streaming.tables.apply import apply_component
-from binlog_streaming.tables.standing import standing_of, ticket_of
+from binlog_streaming.tables.target_state import commit_id_of, read_target_state
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan, run
 from tests.streaming.tables.jobs.test_plan import GROUPS_MAX
@@ -58,15 +58,15 @@ class Batches:
     def say(self, gtid: str) -> None:
         """What a replay does behind its last batch."""
         with closing(self.place.target()) as target:
-            ticket = ticket_of(target.properties() or {}, "q-1", "shop.orders", self.rule.modes[0])
-            target.describe(ticket, said={GTID_POSITION_KEY: gtid})
+            commit_id = commit_id_of(target.properties() or {}, "q-1", "shop.orders", self.rule.modes[0])
+            target.describe(commit_id, recorded={GTID_POSITION_KEY: gtid})
 
     def stands_at(self) -> str | None:
         """What the target says; None: nothing."""
         with closing(self.place.target()) as target:
-            standing = standing_of(target, self.place.format, "shop.orders", self.rule.modes[0])
-        assert standing is not None
-        return None if standing.gtid is None else str(standing.gtid)
+            state = read_target_state(target, self.place.format, "shop.orders", self.rule.modes[0])
+        assert state is not None
+        return None if state.gtid is None else str(state.gtid)
 
     def content(self) -> list[str]:
         """Rows of the target."""
@@ -103,9 +103,9 @@ def test_target_says_the_end_of_a_batch_when_it_has_all_of_it(
             with watched(CutOff(step)):
                 batches.write(1)
         except Cut:
-            said = batches.stands_at()
-            assert said != "0-1-1" or batches.content() == whole.content(), step
-            assert said != "0-1-0" or batches.content() == before, step
+            recorded = batches.stands_at()
+            assert recorded != "0-1-1" or batches.content() == whole.content(), step
+            assert recorded != "0-1-0" or batches.content() == before, step
             batches.write(1)
             assert batches.stands_at() == "0-1-1", step
             assert batches.content() == whole.content()

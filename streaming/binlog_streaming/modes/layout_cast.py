@@ -1,4 +1,4 @@
-"""Rows whose layouts differ without a statement that says so, brought to the same columns: `aligned`."""
+"""Rows whose layouts differ without a statement that says so, brought to the same columns: `cast_layouts`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from binlog_format.block import Table
     from binlog_format.rows.decoding import Decoding
     from binlog_format.rows.images import Images
-    from binlog_streaming.modes.pieces import Piece
+    from binlog_streaming.modes.row_batches import RowBatch
 
     Indices = NDArray[np.int64]
     Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class AlignedImages:
+class CastImages:
     """Images under the columns of another schema: those that they never had are null in them, not absent.
 
     Attributes:
@@ -52,7 +52,7 @@ class AlignedImages:
         values = self.images.column_of(source, rows, missing)
         return values if values.type.equals(kind) else values.cast(kind)
 
-    def select(self, rows: Indices, /) -> AlignedImages:
+    def select(self, rows: Indices, /) -> CastImages:
         """Some of the images."""
         return replace(self, images=self.images.select(rows))
 
@@ -66,32 +66,32 @@ class AlignedImages:
         return np.zeros(len(self.table), np.bool_) if source is None else self.images.absent_mask(source)
 
 
-def aligned(
-    source_table: str, pieces: Sequence[Piece], decoding: Decoding, columns: pa.Schema | None = None
-) -> tuple[pa.Schema, list[Piece]]:
-    """The columns of all *pieces*, and the pieces with these columns.
+def cast_layouts(
+    source_table: str, row_batches: Sequence[RowBatch], decoding: Decoding, columns: pa.Schema | None = None
+) -> tuple[pa.Schema, list[RowBatch]]:
+    """The columns of all *row_batches*, and the row batches with these columns.
 
     Args:
         source_table: `database.table`.
-        pieces: At least one.
+        row_batches: At least one.
         decoding: How rows become values.
-        columns: Those that *pieces* have together with others; None: there are no others.
+        columns: Those that *row_batches* have together with others; None: there are no others.
 
     Raises:
         SchemaError: `SCHEMA_CHANGED`: a column's types do not go together.
     """
-    schemas = {_look(piece): arrow_schema(piece.layout, decoding) for piece in pieces}
+    schemas = {_look(row_batch): arrow_schema(row_batch.layout, decoding) for row_batch in row_batches}
     common = common_schema(list(schemas.values()), source_table) if columns is None else columns
-    return common, [_aligned(piece, schemas[_look(piece)], common) for piece in pieces]
+    return common, [_cast_layout(row_batch, schemas[_look(row_batch)], common) for row_batch in row_batches]
 
 
-def _aligned(piece: Piece, schema: pa.Schema, common: pa.Schema) -> Piece:
+def _cast_layout(row_batch: RowBatch, schema: pa.Schema, common: pa.Schema) -> RowBatch:
     if schema.equals(common):
-        return piece
+        return row_batch
     places = {name.casefold(): index for index, name in enumerate(schema.names)}
-    images = AlignedImages(piece.images, common, tuple(places.get(name.casefold()) for name in common.names))
-    return replace(piece, images=cast("Images", images))
+    images = CastImages(row_batch.images, common, tuple(places.get(name.casefold()) for name in common.names))
+    return replace(row_batch, images=cast("Images", images))
 
 
-def _look(piece: Piece) -> tuple[str, str]:
-    return piece.layout.digest, piece.layout.completion
+def _look(row_batch: RowBatch) -> tuple[str, str]:
+    return row_batch.layout.digest, row_batch.layout.completion

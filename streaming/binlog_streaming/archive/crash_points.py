@@ -1,11 +1,11 @@
-"""The steps of archiving, for `reached` and `watched` of `binlog_connector.crash_points`."""
+"""Where archiving may be cut off, for `reached` and `watched` of `binlog_connector.crash_points`."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 
-class Step(StrEnum):
+class ArchiveCrashPoint(StrEnum):
     """What an archiver has just done; between any two of them the process may end."""
 
     CLAIMED = "claimed"

@@ -14,8 +14,8 @@ from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.position import Position
 from binlog_format.views.index.table_index import TableIndex
 from binlog_format.views.tables import TablesView
-from binlog_streaming.modes.pieces import NO_IMAGE, Piece, StepImages, load_pieces
-from tests.streaming.tables.modes.row_images import piece_of, step_of
+from binlog_streaming.modes.row_batches import NO_IMAGE, RowBatch, StepImages, load_row_batches
+from tests.streaming.tables.modes.row_images import row_batch_of, step_of
 from tests.streaming.tables.shop import ShopLog
 
 if TYPE_CHECKING:
@@ -41,12 +41,12 @@ def values(step: StepImages) -> list[str | None]:
     return taken
 
 
-def cut_at(pieces: Sequence[Piece], places: Sequence[tuple[Position, int]]) -> list[StepImages]:
+def cut_at(row_batches: Sequence[RowBatch], places: Sequence[tuple[Position, int]]) -> list[StepImages]:
     """The images before, between and after the statements at *places*, which ascend: one more than there are places."""
     steps = []
     for start, end in itertools.pairwise([None, *places, None]):
-        cut = (piece.between(start, end) for piece in pieces)
-        parts = sorted((piece for piece in cut if piece is not None), key=Piece.start)
+        cut = (row_batch.between(start, end) for row_batch in row_batches)
+        parts = sorted((row_batch for row_batch in cut if row_batch is not None), key=RowBatch.start)
         steps.append(StepImages("shop.orders", tuple(parts)))
     return steps
 
@@ -65,23 +65,23 @@ def cut_at(pieces: Sequence[Piece], places: Sequence[tuple[Position, int]]) -> l
     ids=["whole", "two", "three", "before all", "behind all", "at an event", "behind an event"],
 )
 def test_images_are_cut_at_statements(cuts: list[tuple[Position, int]], parts: list[list[str | None]]) -> None:
-    pieces = [piece_of(CHANGES[:2], SCHEMA, [0, 1]), piece_of(CHANGES[2:], SCHEMA, [2, 3, 4])]
-    assert [values(step) for step in cut_at(pieces, cuts)] == parts
+    row_batches = [row_batch_of(CHANGES[:2], SCHEMA, [0, 1]), row_batch_of(CHANGES[2:], SCHEMA, [2, 3, 4])]
+    assert [values(step) for step in cut_at(row_batches, cuts)] == parts
 
 
 def test_what_lies_outside_is_nothing() -> None:
-    piece = piece_of(CHANGES, SCHEMA)
-    assert piece.between(None, None) is piece
-    assert piece.between(before(0), before(5)) is piece
-    assert piece.between(before(2), before(2)) is None
-    assert piece.between(before(5), None) is None
+    row_batch = row_batch_of(CHANGES, SCHEMA)
+    assert row_batch.between(None, None) is row_batch
+    assert row_batch.between(before(0), before(5)) is row_batch
+    assert row_batch.between(before(2), before(2)) is None
+    assert row_batch.between(before(5), None) is None
 
 
 @given(st.integers(1, 3), st.booleans(), st.lists(st.integers(0, 5)))
-def test_values_come_in_the_order_asked_for(pieces: int, interleaved: bool, ranks: list[int]) -> None:
-    step = step_of(CHANGES, SCHEMA, pieces=pieces, interleaved=interleaved)
+def test_values_come_in_the_order_asked_for(row_batches: int, interleaved: bool, ranks: list[int]) -> None:
+    step = step_of(CHANGES, SCHEMA, row_batches=row_batches, interleaved=interleaved)
     assert values(step) == VALUES
-    assert (step.ranks is None) == (pieces == 1 or not interleaved)
+    assert (step.ranks is None) == (row_batches == 1 or not interleaved)
     numbers = step.in_log_order()[np.array(ranks, dtype=np.int64)]
     assert step.values(1, pa.string(), numbers).to_pylist() == [VALUES[rank] for rank in ranks]
     seconds = [0, 1, 1, 2, 3, 4]
@@ -89,7 +89,7 @@ def test_values_come_in_the_order_asked_for(pieces: int, interleaved: bool, rank
 
 
 def test_no_image_is_null() -> None:
-    step = step_of(CHANGES, SCHEMA, pieces=2)
+    step = step_of(CHANGES, SCHEMA, row_batches=2)
     numbers = np.array([NO_IMAGE, 5, 0, NO_IMAGE])
     assert step.values(1, pa.string(), numbers).to_pylist() == [None, None, "a", None]
     assert step.times(numbers).is_null().to_pylist() == [True, False, False, True]
@@ -109,8 +109,8 @@ def test_pieces_of_a_log_are_cut_where_a_transaction_ends(tmp_path: Path) -> Non
     with open_log(str(tmp_path)) as opened:
         batches = TablesView().batches(opened.committed_blocks())
         indexes = [TableIndex.from_bytes(row["index"]) for batch in batches for row in batch.to_pylist()]
-        pieces: list[Piece] = load_pieces(indexes, opened)
-        position, event_no = pieces[0].last_change()
-        first, second = cut_at(pieces, [(position, event_no)])
+        row_batches: list[RowBatch] = load_row_batches(indexes, opened)
+        position, event_no = row_batches[0].last_change()
+        first, second = cut_at(row_batches, [(position, event_no)])
     assert first.values(1, pa.string()).to_pylist() == ["0", "1", "2"]
     assert second.values(1, pa.string()).to_pylist() == ["3"]

@@ -18,7 +18,7 @@ from binlog_format.views.changefeed import ChangefeedView, changefeed_batch
 from binlog_format.views.group_filter import ALL_GROUPS
 from binlog_format.views.selection import Selection
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.topic_tables.pieces import received_piece
+from binlog_streaming.topic_tables.row_batches import received_row_batch
 from tests.corpus import SERVER_CASES
 
 OPTIONS = EnvelopeOptions(
@@ -61,8 +61,8 @@ def test_rows_of_real_logs_come_back_from_their_messages(case: str) -> None:
     count, keys = 0, _keys(case)
     for changes in received_changes(*messages(case)):
         assert len(changes.layout.columns) > 0
-        piece = received_piece(changes)
-        found = changefeed_batch(piece.images, piece.events, piece.groups, piece.gtid_sources)
+        row_batch = received_row_batch(changes)
+        found = changefeed_batch(row_batch.images, row_batch.events, row_batch.groups, row_batch.gtid_sources)
         found.validate(full=True)
         expected = changefeed(case, changes.layout.full_name)
         assert found.schema.types == [WIDER.get(kind, kind) for kind in expected.schema.types]

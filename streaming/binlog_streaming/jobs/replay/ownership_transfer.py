@@ -1,4 +1,4 @@
-"""The end of a replay after which the job goes on: `hand_over`."""
+"""The end of a replay after which the job goes on: `transfer_checkpoint`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings.model import Job, Mode
 
 
-def hand_over(
+def transfer_checkpoint(
     job: Job, replay_job: Job, tables: tuple[tuple[str, str], ...], targets: Iterable[tuple[str, str, Mode]]
 ) -> None:
     """Let *job* go on where a replay ended: its checkpoint becomes that of the job.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from binlog_streaming.plan.batch_plan import Component
-    from binlog_streaming.plan.kept import KeptTable
+    from binlog_streaming.plan.table_selection import SelectedTable
     from binlog_streaming.settings import Mode
 
 
@@ -37,7 +37,7 @@ def check_folders(components: Iterable[Component], directory: str) -> None:
                     raise target_gone(table, mode, uri)
 
 
-def target_gone(table: KeptTable, mode: Mode, uri: str) -> TableError:
+def target_gone(table: SelectedTable, mode: Mode, uri: str) -> TableError:
     """The error for a target that is not there any more."""
     return TableError(
         "TARGET_GONE",

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyiceberg")
 
-from binlog_streaming.lake.iceberg import kept_manifests
-from binlog_streaming.lake.iceberg.kept_manifests import KeptManifests
+from binlog_streaming.lake.iceberg import manifest_cache
+from binlog_streaming.lake.iceberg.manifest_cache import ManifestCache
 from binlog_streaming.lake.iceberg.manifests import _ENTRY_FIRST_ROW_ID, FIRST_ROW_ID, manifests_of, read_entries
 from binlog_streaming.lake.iceberg.target import IcebergTarget
 from binlog_streaming.settings import Merge, Sink, TableFormat
-from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_TICKET, change_of, numbers
+from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_COMMIT_ID, change_of, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,10 +43,10 @@ def look(sink: Sink) -> IcebergTarget:
 @pytest.fixture(scope="module")
 def table(sink: Sink) -> Iterator[IcebergTarget]:
     with closing(look(sink)) as target:
-        target.create(INT_KEY, MIRROR_TICKET)
+        target.create(INT_KEY, MIRROR_COMMIT_ID)
         for batch_id in range(MANIFESTS):
             target.append(
-                numbers(2 * batch_id, 2 * batch_id + 1).to_reader(), replace(MIRROR_TICKET, batch_id=batch_id)
+                numbers(2 * batch_id, 2 * batch_id + 1).to_reader(), replace(MIRROR_COMMIT_ID, batch_id=batch_id)
             )
         yield target
 
@@ -67,7 +67,7 @@ def test_what_is_kept_is_what_was_written_and_bounded(table: IcebergTarget, colu
     metadata, io = table.table.metadata, table.table.io
     manifests = manifests_of(metadata, io)
     assert len(manifests) == MANIFESTS
-    kept = KeptManifests(columns_max)
+    kept = ManifestCache(columns_max)
     last: list[int] = []
     for number in asked:
         found = kept.live_entries(io, manifests[number])
@@ -82,7 +82,7 @@ def test_what_is_kept_is_what_was_written_and_bounded(table: IcebergTarget, colu
 def test_a_list_that_numbers_rows_otherwise_counts(table: IcebergTarget) -> None:
     """As when a table gets format version 3: the manifest is the same one, its rows have numbers from now on."""
     metadata, io = table.table.metadata, table.table.io
-    kept, manifest = KeptManifests(1000), manifests_of(metadata, io)[0]
+    kept, manifest = ManifestCache(1000), manifests_of(metadata, io)[0]
     (before,) = kept.live_entries(io, manifest)
     numbered = copy.deepcopy(manifest)
     numbered[_ENTRY_FIRST_ROW_ID] = 700
@@ -98,12 +98,12 @@ def test_looks_read_new_manifests_alone(sink: Sink, table: IcebergTarget, monkey
         return read_entries(io, manifest)
 
     assert table.read().read_all().num_rows == 2 * MANIFESTS
-    monkeypatch.setattr(kept_manifests, "read_entries", counted)
+    monkeypatch.setattr(manifest_cache, "read_entries", counted)
     for batch_id in range(MANIFESTS, MANIFESTS + 3):
         with closing(look(sink)) as target:
             before = set(read)
             change = change_of([(0, f"{batch_id}"), (100 + batch_id, "n")], [])
-            target.merge(change, replace(MIRROR_TICKET, batch_id=batch_id))
+            target.merge(change, replace(MIRROR_COMMIT_ID, batch_id=batch_id))
             # At most those of the step before: its data files, and its delete files.
             assert len(set(read) - before) <= 2
     assert len(read) == len(set(read)) > 2

@@ -1,4 +1,4 @@
-"""Where a target stands in the log, as it says itself: `standing_of(target)`; `take_over` gives it to another query."""
+"""How far a target is in the log: `read_target_state(target)`; `transfer_target` gives it to another query."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from binlog_streaming.lake.target import (
     RULES_PROPERTY,
     SOURCE_PROPERTY,
     STEP_KEY,
-    Ticket,
+    CommitId,
     split_keys,
 )
 from binlog_streaming.settings.model import Mode, TableFormat
@@ -34,7 +34,7 @@ _COMMITS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TargetState:
     """Where a target stands.
 
     Attributes:
@@ -48,7 +48,7 @@ class Standing:
     batch_id: int | None
 
 
-def standing_of(target: Target, table_format: TableFormat, source_table: str, mode: Mode) -> Standing | None:
+def read_target_state(target: Target, table_format: TableFormat, source_table: str, mode: Mode) -> TargetState | None:
     """Look where *target* stands; None while it is not there.
 
     Args:
@@ -70,13 +70,13 @@ def standing_of(target: Target, table_format: TableFormat, source_table: str, mo
             f"{source_table}: {target.uri} was written by somebody else, not by binlog-stream",
             hint="Name another --target, or remove it",
         )
-    ticket = ticket_of(properties, owner, source_table, mode)
-    target.check_owner(ticket)
-    applied = target.applied(ticket)
-    return Standing(owner, _gtid_position(target, table_format), None if applied is None else applied.batch_id)
+    commit_id = commit_id_of(properties, owner, source_table, mode)
+    target.check_owner(commit_id)
+    applied = target.applied(commit_id)
+    return TargetState(owner, _gtid_position(target, table_format), None if applied is None else applied.batch_id)
 
 
-def take_over(target: Target, table_format: TableFormat, query_id: str) -> None:
+def transfer_target(target: Target, table_format: TableFormat, query_id: str) -> None:
     """Let a target that is there be kept by another query, whose batches are counted from 0.
 
     Not for plain Parquet files, see `check_can_change_hands`.
@@ -85,23 +85,23 @@ def take_over(target: Target, table_format: TableFormat, query_id: str) -> None:
     assert properties is not None
     source_table, mode = properties[SOURCE_PROPERTY], Mode(properties[MODE_PROPERTY])
     if table_format is TableFormat.ICEBERG:
-        _take_over_iceberg(target, query_id)
+        _transfer_iceberg(target, query_id)
     else:
-        target.describe(ticket_of(properties, query_id, source_table, mode))
+        target.describe(commit_id_of(properties, query_id, source_table, mode))
 
 
-def check_can_change_hands(standing: Standing, table_format: TableFormat, told: str) -> None:
+def check_can_change_hands(state: TargetState, table_format: TableFormat, told: str) -> None:
     """See that a target can be kept by another query.
 
     Args:
-        standing: Where it stands.
+        state: Where it stands.
         table_format: Of its sink.
         told: The table and its place.
 
     Raises:
         UnsupportedError: `FORMAT`: its files are named by the batches of the one that wrote them.
     """
-    if table_format is TableFormat.PARQUET and standing.batch_id is not None:
+    if table_format is TableFormat.PARQUET and state.batch_id is not None:
         raise UnsupportedError(
             "FORMAT",
             f"{told}: plain Parquet files are named by the batches of the query that wrote them: another one cannot go "
@@ -110,9 +110,9 @@ def check_can_change_hands(standing: Standing, table_format: TableFormat, told: 
         )
 
 
-def ticket_of(properties: Mapping[str, str], query_id: str, source_table: str, mode: Mode) -> Ticket:
-    """A ticket for what is no step of a batch; keys are those of the target."""
-    return Ticket(
+def commit_id_of(properties: Mapping[str, str], query_id: str, source_table: str, mode: Mode) -> CommitId:
+    """A commit id for what is no step of a batch; keys are those of the target."""
+    return CommitId(
         query_id=query_id,
         batch_id=0,
         step=0,
@@ -126,7 +126,7 @@ def ticket_of(properties: Mapping[str, str], query_id: str, source_table: str, m
     )
 
 
-def _take_over_iceberg(target: Target, query_id: str) -> None:
+def _transfer_iceberg(target: Target, query_id: str) -> None:
     from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY, Commit
     from binlog_streaming.lake.iceberg.target import IcebergTarget
 
@@ -138,12 +138,12 @@ def _take_over_iceberg(target: Target, query_id: str) -> None:
 
 
 def _gtid_position(target: Target, table_format: TableFormat) -> GtidPoint | None:
-    said_by = {
-        TableFormat.DELTA: _said_by_delta,
-        TableFormat.ICEBERG: _said_by_iceberg,
-        TableFormat.PARQUET: _said_by_parquet,
+    readers = {
+        TableFormat.DELTA: _positions_in_delta,
+        TableFormat.ICEBERG: _positions_in_iceberg,
+        TableFormat.PARQUET: _positions_in_parquet,
     }
-    texts = [text for text in said_by[table_format](target) if text]
+    texts = [text for text in readers[table_format](target) if text]
     if not texts:
         return None
     # Each says what is in it, at different times: by the commit of a step, and by a replay behind its last one.
@@ -154,41 +154,41 @@ def _gtid_position(target: Target, table_format: TableFormat) -> GtidPoint | Non
     return point
 
 
-def _said_by_delta(target: Target) -> list[str | None]:
+def _positions_in_delta(target: Target) -> list[str | None]:
     from binlog_streaming.lake.delta.log import recent_information
     from binlog_streaming.lake.delta.target import DeltaTarget
 
     assert isinstance(target, DeltaTarget)
     assert target.log is not None
-    said = (target.properties() or {}).get(GTID_POSITION_KEY)
+    recorded = (target.properties() or {}).get(GTID_POSITION_KEY)
     for commit in recent_information(target.store, target.log, _COMMITS_MAX):
         if commit.get("operation") == "RESTORE":
             return []  # what it holds now is what it held at some other time
-        step = _said_by_commit(commit)
+        step = _step_of_commit(commit)
         if step is not None:
-            return [said, step.get(GTID_POSITION_KEY)]
-    return [said]
+            return [recorded, step.get(GTID_POSITION_KEY)]
+    return [recorded]
 
 
-def _said_by_commit(commit: Mapping[str, object]) -> Mapping[str, str] | None:
+def _step_of_commit(commit: Mapping[str, object]) -> Mapping[str, str] | None:
     # None: it is no step. Spark, which wrote tables in former versions, puts what a commit says into one text.
     if BATCH_KEY in commit:
         return {name: str(value) for name, value in commit.items()}
     try:
-        said = json.loads(str(commit.get("userMetadata")))
+        recorded = json.loads(str(commit.get("userMetadata")))
     except ValueError:
         return None
-    return said if isinstance(said, dict) and BATCH_KEY in said else None
+    return recorded if isinstance(recorded, dict) and BATCH_KEY in recorded else None
 
 
-def _said_by_iceberg(target: Target) -> list[str | None]:
+def _positions_in_iceberg(target: Target) -> list[str | None]:
     from binlog_streaming.lake.iceberg.target import IcebergTarget
 
     assert isinstance(target, IcebergTarget)
     return [target.table.properties.get(GTID_POSITION_KEY)]
 
 
-def _said_by_parquet(target: Target) -> list[str | None]:
+def _positions_in_parquet(target: Target) -> list[str | None]:
     from binlog_streaming.lake.parquet import ParquetTarget
 
     assert isinstance(target, ParquetTarget)

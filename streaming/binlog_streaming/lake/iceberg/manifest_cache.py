@@ -26,7 +26,7 @@ _FIXED_COLUMNS = 4
 Entries = tuple["ManifestEntry", ...]
 
 
-class KeptManifests:
+class ManifestCache:
     """The manifests that were asked for last.
 
     Args:
@@ -66,5 +66,5 @@ def _columns(entries: Entries) -> int:
     return sum(_FIXED_COLUMNS + len(entry.data_file.value_counts or ()) for entry in entries)
 
 
-_KEPT = KeptManifests(COLUMNS_MAX)
+_KEPT = ManifestCache(COLUMNS_MAX)
 live_entries = _KEPT.live_entries

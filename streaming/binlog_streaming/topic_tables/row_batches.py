@@ -1,4 +1,4 @@
-"""Changes that came in messages, as row images at their places in the log: `received_piece`."""
+"""Changes that came in messages, as row images at their places in the log: `received_row_batch`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
 from binlog_streaming.lake.row_values import one_array
 from binlog_streaming.modes.decoded_images import DecodedImages
-from binlog_streaming.modes.pieces import Piece
+from binlog_streaming.modes.row_batches import RowBatch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,7 +50,7 @@ class ReceivedImages(DecodedImages):
         return one_array(self.rows.column(column))
 
 
-def received_piece(changes: ReceivedChanges) -> Piece:
+def received_row_batch(changes: ReceivedChanges) -> RowBatch:
     """The row images of *changes*, in log order; none of them is a TRUNCATE."""
     # At one place a delete comes before the create that a changed key makes.
     order = np.lexsort((changes.ops, *changes.places.T[::-1]))
@@ -68,7 +68,7 @@ def received_piece(changes: ReceivedChanges) -> Piece:
     rows = pa.concat_tables([changes.before, changes.after])
     rows = rows.take(numbers_array(order[change] + is_after * len(order)))
     images = cast("Images", ReceivedImages(table, rows, layout=changes.layout))
-    return Piece(images, events, groups, changes.layout, sources)
+    return RowBatch(images, events, groups, changes.layout, sources)
 
 
 def _events(places: Int64s, seconds: Int64s, gtids: pa.Array) -> tuple[Table, Table, tuple[GtidSource, ...]]:

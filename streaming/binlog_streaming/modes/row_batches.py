@@ -1,4 +1,4 @@
-"""The changes of one table in one batch: `load_pieces` reads them, and a step's pieces are its `StepImages`."""
+"""The changes of one table in one batch: `load_row_batches` reads them, `StepImages` are those of one step."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Indices = NDArray[np.int64]
     Mask = NDArray[np.bool_]
-    _PieceReader = Callable[["Piece", Indices, Mask], pa.Array]
+    _ColumnReader = Callable[["RowBatch", Indices, Mask], pa.Array]
 
     EventPlace = tuple[Position, int]
     """Position of a group, and the number of an event in it."""
@@ -49,7 +49,7 @@ _MICROS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RowBatch:
     """Part of what one index row points to: images of one table layout in log order, about a block of them.
 
     Attributes:
@@ -85,7 +85,7 @@ class Piece:
         """Places of some images as text that sorts as the log does; `StepImages.place_texts`."""
         return place_texts(self.images.table[images], self.events, self.groups)
 
-    def between(self, start: EventPlace | None, end: EventPlace | None) -> Piece | None:
+    def between(self, start: EventPlace | None, end: EventPlace | None) -> RowBatch | None:
         """What lies from *start* (None: the beginning) to before *end* (None: the end); None when that is nothing."""
         if start is end is None:
             return self
@@ -139,9 +139,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    # Of images by *numbers*: in each piece which ones, and which of these are none; *back* puts their values in order.
+    # Of images by *numbers*: in each row batch which ones, and which of these are none; *back* restores their order.
     numbers: Indices
-    parts: list[tuple[Piece, Indices, Mask]]
+    parts: list[tuple[RowBatch, Indices, Mask]]
     back: pa.Array | None
 
 
@@ -149,16 +149,16 @@ class _Split:
 class StepImages:
     """The row images of one table between two statements of a batch; all have the same columns.
 
-    An image's number counts over all pieces, one after the other; `ranks` says which comes first in the log.
+    An image's number counts over all row batches, one after the other; `ranks` says which comes first in the log.
 
     Attributes:
         source_table: `database.table` in the log, for messages.
-        pieces: Parts, by their first image.
+        row_batches: Parts, by their first image.
         known: What is known of columns that images leave out; None: what the layouts say.
     """
 
     source_table: str
-    pieces: tuple[Piece, ...]
+    row_batches: tuple[RowBatch, ...]
     known: AbsentFacts | None = None
 
     def __len__(self) -> int:
@@ -167,27 +167,29 @@ class StepImages:
     @cached_property
     def kinds(self) -> NDArray[np.uint8]:
         """`ImageKind` of each image."""
-        return _joined([piece.images.table["kind"] for piece in self.pieces], np.uint8)
+        return _joined([row_batch.images.table["kind"] for row_batch in self.row_batches], np.uint8)
 
     @cached_property
     def existing(self) -> Mask:
         """Which images are existing rows that a snapshot put into the log."""
-        return _joined([np.full(len(piece.images.table), bool(piece.snapshot)) for piece in self.pieces], np.bool_)
+        return _joined(
+            [np.full(len(row_batch.images.table), bool(row_batch.snapshot)) for row_batch in self.row_batches], np.bool_
+        )
 
     @cached_property
     def ranks(self) -> Indices | None:
         """Place of each image in log order; None when they are numbered in log order."""
-        return log_order(self.pieces)
+        return log_order(self.row_batches)
 
     @cached_property
     def commit_times(self) -> Indices:
         """Commit time of each image, microseconds since 1970 UTC."""
-        return _joined([piece.commit_times() for piece in self.pieces], np.int64)
+        return _joined([row_batch.commit_times() for row_batch in self.row_batches], np.int64)
 
     @cached_property
     def has_absent(self) -> bool:
         """Whether any image lacks any column."""
-        return any(piece.images.has_absent() for piece in self.pieces)
+        return any(row_batch.images.has_absent() for row_batch in self.row_batches)
 
     @cached_property
     def facts(self) -> AbsentFacts:
@@ -195,14 +197,14 @@ class StepImages:
         if self.known is not None or not self.has_absent:
             return self.known or NO_FACTS
         # Layouts that differ with no statement between them hardly do so in this; a later one knows better.
-        layouts = {(piece.layout.digest, piece.layout.completion): piece for piece in self.pieces}
-        facts = [absent_facts(piece.layout, piece.decoding) for piece in layouts.values()]
+        layouts = {(row_batch.layout.digest, row_batch.layout.completion): row_batch for row_batch in self.row_batches}
+        facts = [absent_facts(row_batch.layout, row_batch.decoding) for row_batch in layouts.values()]
         defaults = {name: value for one in facts for name, value in one.defaults.items()}
         return AbsentFacts(defaults, frozenset().union(*(one.computed for one in facts)))
 
     def absent_mask(self, column: int) -> Mask:
         """Which images lack a column."""
-        return _joined([piece.images.absent_mask(column) for piece in self.pieces], np.bool_)
+        return _joined([row_batch.images.absent_mask(column) for row_batch in self.row_batches], np.bool_)
 
     def in_log_order(self) -> Indices:
         """Numbers of all images as they come in the log."""
@@ -222,7 +224,7 @@ class StepImages:
         """
         numbers = self._all if numbers is None else numbers
         return self._gathered(
-            numbers, kind, lambda piece, images, missing: piece.images.column_of(column, images, missing)
+            numbers, kind, lambda row_batch, images, missing: row_batch.images.column_of(column, images, missing)
         )
 
     def times(self, numbers: Indices) -> pa.Array:
@@ -237,19 +239,19 @@ class StepImages:
         Args:
             numbers: Of images, in any order.
         """
-        return self._gathered(numbers, pa.string(), lambda piece, images, _: piece.place_texts(images))
+        return self._gathered(numbers, pa.string(), lambda row_batch, images, _: row_batch.place_texts(images))
 
-    def _gathered(self, numbers: Indices, kind: pa.DataType, read: _PieceReader) -> pa.ChunkedArray:
-        # What *read* gives for images of one piece, for images of all of them; it is told which images are none.
+    def _gathered(self, numbers: Indices, kind: pa.DataType, read: _ColumnReader) -> pa.ChunkedArray:
+        # What *read* gives for images of one row batch, for images of all of them; it is told which images are none.
         if not self._last_split or self._last_split[0].numbers is not numbers:
             self._last_split[:] = [self._split(numbers)]  # columns are asked for one after the other
         split = self._last_split[0]
-        chunks = [read(piece, images, missing) for piece, images, missing in split.parts]
+        chunks = [read(row_batch, images, missing) for row_batch, images, missing in split.parts]
         joined = pa.chunked_array(chunks, kind)
         return joined if split.back is None else joined.take(split.back)
 
     def _split(self, numbers: Indices) -> _Split:
-        owners = np.searchsorted(self._starts, numbers, side="right") - 1  # NO_IMAGE falls before the first piece
+        owners = np.searchsorted(self._starts, numbers, side="right") - 1  # NO_IMAGE falls before the first row batch
         owners[numbers == NO_IMAGE] = 0
         chosen, back = numbers, None
         if not (owners[1:] >= owners[:-1]).all():
@@ -257,12 +259,12 @@ class StepImages:
             places = np.empty(len(order), dtype=np.int64)
             places[order] = np.arange(len(order))
             chosen, owners, back = numbers[order], owners[order], numbers_array(places)
-        edges = np.searchsorted(owners, np.arange(len(self.pieces) + 1))
+        edges = np.searchsorted(owners, np.arange(len(self.row_batches) + 1))
         parts = []
-        for piece, start, low, high in zip(self.pieces, self._starts[:-1], edges[:-1], edges[1:], strict=True):
+        for row_batch, start, low, high in zip(self.row_batches, self._starts[:-1], edges[:-1], edges[1:], strict=True):
             if low < high:
                 missing = chosen[low:high] == NO_IMAGE
-                parts.append((piece, np.where(missing, 0, chosen[low:high] - start), missing))
+                parts.append((row_batch, np.where(missing, 0, chosen[low:high] - start), missing))
         return _Split(numbers, parts, back)
 
     @cached_property
@@ -275,25 +277,27 @@ class StepImages:
 
     @cached_property
     def _starts(self) -> Indices:
-        return np.cumsum([0, *(len(piece.images.table) for piece in self.pieces)], dtype=np.int64)
+        return np.cumsum([0, *(len(row_batch.images.table) for row_batch in self.row_batches)], dtype=np.int64)
 
 
-def load_pieces(indexes: Iterable[TableIndex], log: Log, decoding: Decoding = DEFAULT_DECODING) -> list[Piece]:
-    """Read the events that *indexes* name, and find the row images in them; pieces come by their first image.
+def load_row_batches(indexes: Iterable[TableIndex], log: Log, decoding: Decoding = DEFAULT_DECODING) -> list[RowBatch]:
+    """Read the events that *indexes* name, and find the row images in them; row batches come by their first image.
 
     Raises:
         DataLossError: `PAGE_REWRITTEN`: the bytes are not those that were indexed.
     """
-    pieces = []
+    row_batches = []
     for index in indexes:
-        # All pieces are read before anything is written: only after the last one is it known that the bytes are right.
+        # All are read before anything is written: only after the last one is it known that the bytes are right.
         for part in ahead(index.pieces(log)):
             images = read_images(part.data, part.events, part.rows, part.layout, decoding=decoding)
             if len(images.table):
                 sources = part.gtid_sources
-                pieces.append(Piece(images, part.events, part.groups, images.layout, sources, decoding, index.snapshot))
-    pieces.sort(key=Piece.start)
-    return pieces
+                row_batches.append(
+                    RowBatch(images, part.events, part.groups, images.layout, sources, decoding, index.snapshot)
+                )
+    row_batches.sort(key=RowBatch.start)
+    return row_batches
 
 
 def outlined(
@@ -301,58 +305,58 @@ def outlined(
     after: EventPlace | None,
     before: EventPlace | None,
     decoding: Decoding = DEFAULT_DECODING,
-) -> list[Piece]:
-    """What indexes say by themselves of rows between two places: of each a piece that has no values.
+) -> list[RowBatch]:
+    """What indexes say by themselves of rows between two places: of each a row batch that has no values.
 
     Instead of images it has the first event and the last one, so it is small however many there are.
     """
-    pieces = []
+    row_batches = []
     for content in indexes:
-        piece = _outline(TableIndex.from_bytes(content), decoding).between(after, before)
-        if piece is not None:
-            pieces.append(_ends_of(piece))
-    pieces.sort(key=Piece.start)
-    return pieces
+        row_batch = _outline(TableIndex.from_bytes(content), decoding).between(after, before)
+        if row_batch is not None:
+            row_batches.append(_ends_of(row_batch))
+    row_batches.sort(key=RowBatch.start)
+    return row_batches
 
 
-def _outline(index: TableIndex, decoding: Decoding) -> Piece:
+def _outline(index: TableIndex, decoding: Decoding) -> RowBatch:
     outline = index.outline()
     table = np.zeros(len(outline.events), IMAGE_DTYPE)
     table["event"] = outline.rows
     layout = decoding.shown(index.layout)
     slots, cells = np.zeros(len(layout.columns), np.int64), np.empty((0, len(table)), np.int32)
     images = Images(layout, outline.data, table, cells, slots, decoding)
-    return Piece(images, outline.events, outline.groups, layout, index.gtid_sources, decoding, index.snapshot)
+    return RowBatch(images, outline.events, outline.groups, layout, index.gtid_sources, decoding, index.snapshot)
 
 
-def _ends_of(piece: Piece) -> Piece:
-    ends = piece.images.table["event"][[0, -1]].astype(np.int64)
-    events = piece.events[ends]
-    groups = piece.groups[events["group"]]
+def _ends_of(row_batch: RowBatch) -> RowBatch:
+    ends = row_batch.images.table["event"][[0, -1]].astype(np.int64)
+    events = row_batch.events[ends]
+    groups = row_batch.groups[events["group"]]
     events["group"] = [0, 1]
-    images = piece.images.select(np.array([0, -1]))
+    images = row_batch.images.select(np.array([0, -1]))
     images.table["event"] = [0, 1]
-    return replace(piece, images=images, events=events, groups=groups)
+    return replace(row_batch, images=images, events=events, groups=groups)
 
 
 def version_of(position: Position) -> int:
-    """The number that `Piece.places` gives for a group at *position*."""
+    """The number that `RowBatch.places` gives for a group at *position*."""
     group = np.zeros(1, dtype=[("file_no", np.int64), ("page", np.int64), ("chunk", np.int64)])
     group[0] = (position.file_no, position.page, position.chunk)
     return int(commit_versions(group)[0])
 
 
-def log_order(pieces: Sequence[Piece]) -> Indices | None:
-    """Rank in the log of every image of all *pieces*, taken one after the other; None when they are in order already.
+def log_order(row_batches: Sequence[RowBatch]) -> Indices | None:
+    """Rank in the log of every image of all *row_batches*, one after the other; None when they are in order already.
 
-    Pieces of one layout follow each other; those of two layouts may interleave, when sessions differ in how they write,
-    and so do images that foreign keys add; of one row change the logged images come first, if their piece does.
+    Row batches of one layout follow each other; those of two layouts may interleave, when sessions differ in how they
+    write, and so do images that foreign keys add; of one row change the logged images come first, if their batch does.
     """
-    if all(before.end() < after.start() for before, after in itertools.pairwise(pieces)):
+    if all(before.end() < after.start() for before, after in itertools.pairwise(row_batches)):
         return None
-    places = [piece.places() for piece in pieces]
+    places = [row_batch.places() for row_batch in row_batches]
     versions, event_nos = (np.concatenate(column) for column in zip(*places, strict=True))
-    row_nos = np.concatenate([piece.images.table["row_no"] for piece in pieces])
+    row_nos = np.concatenate([row_batch.images.table["row_no"] for row_batch in row_batches])
     in_order = np.lexsort((row_nos, event_nos, versions))  # stable: both images of an update stay in order
     ranks = np.empty(len(in_order), dtype=np.int64)
     ranks[in_order] = np.arange(len(in_order))

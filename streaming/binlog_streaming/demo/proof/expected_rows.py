@@ -1,4 +1,4 @@
-"""What the tables must hold in the end: `TableTruth`; `save` and `load` keep truths in files."""
+"""What the tables must hold in the end: `ExpectedTable`; `save` and `load` keep truths in files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TIME = re.compile(r"time(?:\((\d)\))?")
 
 
 @dataclass(frozen=True, slots=True)
-class TableTruth:
+class ExpectedTable:
     """One table.
 
     Attributes:
@@ -113,27 +113,29 @@ def to_arrow(spec: TableSpec, rows: Iterable[Row]) -> pa.Table:
 _KEY_METADATA = b"binlog-stream.key"
 
 
-def save(truths: Iterable[TableTruth], directory: Path) -> None:
+def save(expected_tables: Iterable[ExpectedTable], directory: Path) -> None:
     """Write truths, but for what was added and renamed, into *directory*, to be read by `load`."""
     directory.mkdir(parents=True, exist_ok=True)
-    for truth in truths:
-        rows = truth.rows.replace_schema_metadata({_KEY_METADATA: ",".join(truth.key).encode()})
-        pa.feather.write_feather(rows, str(directory / f"{truth.name}.rows.arrow"), compression="zstd")
-        for kind, table in (("changes", truth.changes), ("versions", truth.versions)):
+    for expected_table in expected_tables:
+        rows = expected_table.rows.replace_schema_metadata({_KEY_METADATA: ",".join(expected_table.key).encode()})
+        pa.feather.write_feather(rows, str(directory / f"{expected_table.name}.rows.arrow"), compression="zstd")
+        for kind, table in (("changes", expected_table.changes), ("versions", expected_table.versions)):
             if table is not None:
-                pa.feather.write_feather(table, str(directory / f"{truth.name}.{kind}.arrow"), compression="zstd")
+                pa.feather.write_feather(
+                    table, str(directory / f"{expected_table.name}.{kind}.arrow"), compression="zstd"
+                )
 
 
-def load(directory: Path) -> list[TableTruth]:
+def load(directory: Path) -> list[ExpectedTable]:
     """Read what `save` wrote, by name of the table."""
-    truths = []
+    expected_tables = []
     for path in sorted(directory.glob("*.rows.arrow")):
         name = path.name.removesuffix(".rows.arrow")
         rows = pa.feather.read_table(str(path))
         changes, versions = (_read_if_there(directory / f"{name}.{kind}.arrow") for kind in ("changes", "versions"))
         key = tuple(rows.schema.metadata[_KEY_METADATA].decode().split(","))
-        truths.append(TableTruth(name, key, rows.replace_schema_metadata(None), changes, versions))
-    return truths
+        expected_tables.append(ExpectedTable(name, key, rows.replace_schema_metadata(None), changes, versions))
+    return expected_tables
 
 
 def _read_if_there(path: Path) -> pa.Table | None:

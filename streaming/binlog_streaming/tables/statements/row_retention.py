@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_streaming.lake.conforming import conformed, with_values
 from binlog_streaming.lake.evolution import fitting
+from binlog_streaming.lake.schema_cast import cast_to_schema, with_values
 from binlog_streaming.modes.mode_columns import DELETED, DELETED_AT, IS_CURRENT, VALID_TO, mode_schema
 from binlog_streaming.settings import Deletes, Mode
 
@@ -122,4 +122,4 @@ def left_rows(
 def _ended(rows: pa.RecordBatchReader, mode: Mode, commit_time: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     kept = fitting(rows.schema, schema).names
     for batch in rows:
-        yield conformed(ended(batch, mode, commit_time, living(batch, mode)).select(kept), schema)
+        yield cast_to_schema(ended(batch, mode, commit_time, living(batch, mode)).select(kept), schema)

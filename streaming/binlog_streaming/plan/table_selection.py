@@ -1,4 +1,4 @@
-"""Which tables a job keeps: `KeptTables(rules).find(name)`."""
+"""Which tables a job keeps: `TableSelection(rules).find(name)`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ASIDE_TARGET = "{database}/{table}/{mode}"
 
 
 @dataclass(frozen=True, slots=True)
-class KeptTable:
+class SelectedTable:
     """A source table that has targets.
 
     Attributes:
@@ -70,7 +70,7 @@ class KeptTable:
         return target_uri(directory, template, database=self.name.database, table=self.name.table, mode=mode)
 
 
-class KeptTables:
+class TableSelection:
     """The tables that a job's rules select, and the ghosts of these.
 
     Args:
@@ -82,17 +82,17 @@ class KeptTables:
         self._filters = [(TableFilter(rule.select, exclude), rule) for rule in rules]
         self._not_excluded = TableFilter(None, exclude)
 
-    def find(self, name: TableName) -> KeptTable | None:
+    def find(self, name: TableName) -> SelectedTable | None:
         """The table, if it is kept."""
         rule = self.rule(name)
         if rule is not None:
-            return KeptTable(name, rule)
+            return SelectedTable(name, rule)
         table = ghost_of(name)
         rule = None if table is None or not self._not_excluded.accepts_name(*name) else self.rule(table)
         # A changelog takes nothing over.
         if rule is None or set(rule.modes) == {Mode.CHANGELOG}:
             return None
-        return KeptTable(name, _ghost_rule(rule), is_aside=True)
+        return SelectedTable(name, _ghost_rule(rule), is_aside=True)
 
     def rule(self, name: TableName) -> TableRule | None:
         """The rule that selects a table."""

@@ -1,4 +1,4 @@
-"""The steps of a write of a table, for `reached` and `watched` of `binlog_connector.crash_points`."""
+"""Where the write of a table may be cut off, for `reached` and `watched` of `binlog_connector.crash_points`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from enum import StrEnum
 
 from binlog_connector.crash_points import reached, watched
 
-__all__ = ["Step", "reached", "watched"]
+__all__ = ["CrashPoint", "reached", "watched"]
 
 
-class Step(StrEnum):
+class CrashPoint(StrEnum):
     """What a write has just done; between any two of them a process may end."""
 
     LOOKED = "looked"

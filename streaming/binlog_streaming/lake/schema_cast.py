@@ -1,4 +1,4 @@
-"""Rows put into the columns of a table: `conformed`, `with_values`; `changed_rows`: behind a `SchemaChange`."""
+"""Rows put into the columns of a table: `cast_to_schema`, `with_values`; `changed_rows`: behind a `SchemaChange`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.evolution import SchemaChange
 
 
-def conformed(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def cast_to_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """*rows* with the columns of *schema*: by name, null where they are missing, cast up where they are narrower.
 
     Upper and lower case of names are the same, as they are to a server.
@@ -42,16 +42,16 @@ def with_values(rows: pa.RecordBatch, values: Mapping[str, pa.Array | pa.Scalar]
     return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
 
 
-def conformed_table(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def cast_table(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """The same for a table."""
     if rows.schema.equals(schema):
         return rows
-    return pa.Table.from_batches([conformed(batch, schema) for batch in rows.to_batches()], schema)
+    return pa.Table.from_batches([cast_to_schema(batch, schema) for batch in rows.to_batches()], schema)
 
 
-def conformed_rows(rows: pa.RecordBatchReader, schema: pa.Schema) -> pa.RecordBatchReader:
+def cast_rows(rows: pa.RecordBatchReader, schema: pa.Schema) -> pa.RecordBatchReader:
     """The same for a stream, batch by batch."""
-    return rows if rows.schema.equals(schema) else _mapped(rows, schema, lambda batch: conformed(batch, schema))
+    return rows if rows.schema.equals(schema) else _mapped(rows, schema, lambda batch: cast_to_schema(batch, schema))
 
 
 def changed_rows(rows: pa.RecordBatchReader, change: SchemaChange, schema: pa.Schema) -> pa.RecordBatchReader:
@@ -72,7 +72,7 @@ def _changed(
     names = [renamed.get(name, name) for name in batch.schema.names]
     arrays = dict(zip(names, batch.columns, strict=True))
     arrays |= {name: pa.repeat(value, batch.num_rows) for name, value in fills.items()}
-    return conformed(pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays)), schema)
+    return cast_to_schema(pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays)), schema)
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -1,4 +1,4 @@
-"""The row images of a part of a batch, which stand in a log, or have been read elsewhere: `part_pieces`."""
+"""The row images of a part of a batch, which stand in a log, or have been read elsewhere: `part_row_batches`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_format.views.index.table_index import TableIndex
-from binlog_streaming.modes.pieces import load_pieces
+from binlog_streaming.modes.row_batches import load_row_batches
 from binlog_streaming.plan.batch_plan import IndexPart
 
 if TYPE_CHECKING:
     from binlog_format.log import Log
     from binlog_format.rows.decoding import Decoding
-    from binlog_streaming.modes.pieces import Piece
+    from binlog_streaming.modes.row_batches import RowBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,13 @@ class ReceivedPart(IndexPart):
     """A part whose rows came without a log; its index is empty.
 
     Attributes:
-        pieces: The rows.
+        row_batches: The rows.
     """
 
-    pieces: tuple[Piece, ...] = ()
+    row_batches: tuple[RowBatch, ...] = ()
 
 
-def part_pieces(part: IndexPart, log: Log | None, decoding: Decoding) -> list[Piece]:
+def part_row_batches(part: IndexPart, log: Log | None, decoding: Decoding) -> list[RowBatch]:
     """What *part* holds.
 
     Args:
@@ -35,9 +35,9 @@ def part_pieces(part: IndexPart, log: Log | None, decoding: Decoding) -> list[Pi
         decoding: How rows become values.
 
     Raises:
-        DataLossError: As `load_pieces`.
+        DataLossError: As `load_row_batches`.
     """
     if isinstance(part, ReceivedPart):
-        return list(part.pieces)
+        return list(part.row_batches)
     assert log is not None, "an index points into a log"
-    return load_pieces((TableIndex.from_bytes(part.index),), log, decoding)
+    return load_row_batches((TableIndex.from_bytes(part.index),), log, decoding)
