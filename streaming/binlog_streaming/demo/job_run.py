@@ -12,7 +12,7 @@ from binlog_format.gtids.gtid import GtidPosition
 from binlog_streaming.demo.alterations import ALTERATIONS
 from binlog_streaming.demo.crash import BatchKiller, is_done
 from binlog_streaming.demo.processes import JobProcess
-from binlog_streaming.demo.state import MarkKind
+from binlog_streaming.demo.state import DemoMarkKind
 from binlog_streaming.jobs.checkpoint import read_checkpoint
 from binlog_streaming.jobs.state_files import state_of
 
@@ -61,7 +61,7 @@ def run_job(place: JobPlace, job: Job, source: LogSource, state: DemoState, view
         run.end()
     if not run.has_all():
         view.note(f"[red]Nothing has moved for {STANDSTILL_S:.0f} s; what there is is compared.[/]")
-    if not any(mark.kind is MarkKind.REPEATED for mark in state.marks()):
+    if not any(mark.kind is DemoMarkKind.REPEATED for mark in state.marks()):
         view.note("[yellow]The job was not killed in a batch: none began behind the last ALTER TABLE.[/]")
 
 

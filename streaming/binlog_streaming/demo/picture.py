@@ -10,7 +10,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from binlog_streaming.demo.state import MarkKind
+from binlog_streaming.demo.state import DemoMarkKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from binlog_streaming.demo.state import DemoState, Mark
+    from binlog_streaming.demo.state import DemoMark, DemoState
 
 SIZE_INCHES = (10.0, 6.4)
 DOTS_PER_INCH = 150
@@ -124,35 +124,35 @@ def _binned(curve: Sequence[tuple[float, int]], origin: float) -> tuple[list[flo
     return edges.tolist(), (np.diff(np.interp(edges, times, counts)) / _BIN_S).tolist()
 
 
-def _draw_marks(axes: Axes, marks: Sequence[Mark], origin: float) -> None:
+def _draw_marks(axes: Axes, marks: Sequence[DemoMark], origin: float) -> None:
     killed_at = origin
     for mark in marks:
-        if mark.kind is MarkKind.KILLED:
+        if mark.kind is DemoMarkKind.KILLED:
             killed_at = mark.at
-        elif mark.kind is MarkKind.REPEATED:
+        elif mark.kind is DemoMarkKind.REPEATED:
             label = "from the kill until the batch that it cut off is done"
             axes.axvspan(killed_at - origin, mark.at - origin, color=_DOWN, linewidth=0, zorder=0, label=label)
     styles = {
-        MarkKind.ALTERED: (0, (1, 1.5)),
-        MarkKind.KILLED: "-",
-        MarkKind.RESTARTED: (0, (6, 2)),
-        MarkKind.SNAPSHOT: (0, (3, 1)),
+        DemoMarkKind.ALTERED: (0, (1, 1.5)),
+        DemoMarkKind.KILLED: "-",
+        DemoMarkKind.RESTARTED: (0, (6, 2)),
+        DemoMarkKind.SNAPSHOT: (0, (3, 1)),
     }
     for mark in marks:
         if mark.kind in styles:
             axes.axvline(mark.at - origin, color=_TEXT, linewidth=1.1, linestyle=styles[mark.kind])
 
 
-def _label_marks(axes: Axes, marks: Sequence[Mark], origin: float) -> None:
+def _label_marks(axes: Axes, marks: Sequence[DemoMark], origin: float) -> None:
     # Above the plot, each in a line of its own, the first one highest: none is crossed by the mark of a later one.
     labels: list[tuple[float, str]] = []
     last = None
     for mark in marks:
         at = mark.at - origin
-        if last is MarkKind.ALTERED is mark.kind and at - labels[-1][0] < _NEAR_S:
+        if last is DemoMarkKind.ALTERED is mark.kind and at - labels[-1][0] < _NEAR_S:
             labels[-1] = (labels[-1][0], f"{labels[-1][1]}, {mark.brief}")
         elif mark.brief:
-            labels.append((at, f"ALTER TABLE {mark.brief}" if mark.kind is MarkKind.ALTERED else mark.brief))
+            labels.append((at, f"ALTER TABLE {mark.brief}" if mark.kind is DemoMarkKind.ALTERED else mark.brief))
         last = mark.kind
     right = _LABELS_TO_THE_LEFT * axes.get_xlim()[1]
     for number, (at, text) in enumerate(reversed(labels)):

@@ -25,7 +25,7 @@ from binlog_streaming.demo.proof.targets import read_target, reading_code
 from binlog_streaming.demo.real_log import find_real_log
 from binlog_streaming.demo.servers.lake_servers import LakeServers, fetch_servers
 from binlog_streaming.demo.sources import LogSource, WorkloadSource
-from binlog_streaming.demo.state import DemoState, MarkKind
+from binlog_streaming.demo.state import DemoMarkKind, DemoState
 from binlog_streaming.demo.view import DemoView
 from binlog_streaming.lake.store import target_uri
 from binlog_streaming.settings import Begin, Mode, TableFormat, load_job
@@ -299,8 +299,8 @@ def _facts(state: DemoState) -> list[tuple[str, str]]:
         passed = now.total_in_log - now.total_applied
         facts.append(("passed over", f"{passed:,} row changes before the snapshot of their table, which has them"))
     away = {mark.kind: mark.at for mark in state.marks()}
-    if MarkKind.REPEATED in away:
-        seconds = away[MarkKind.REPEATED] - away[MarkKind.KILLED]
+    if DemoMarkKind.REPEATED in away:
+        seconds = away[DemoMarkKind.REPEATED] - away[DemoMarkKind.KILLED]
         facts.append(("kill -9", f"the batch was in the tables {seconds:.1f} s later"))
     lags = [lag for _, lag in state.lags()]
     if lags:

@@ -16,7 +16,7 @@ RATE_WINDOW_S = 5.0
 """The rate shown is that of the last seconds."""
 
 
-class MarkKind(StrEnum):
+class DemoMarkKind(StrEnum):
     """What has happened."""
 
     ALTERED = "altered"
@@ -32,11 +32,11 @@ class MarkKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class DemoMark:
     """Something that has happened: *at* in seconds since 1970 UTC, *text* for people, *brief* for a picture."""
 
     at: float
-    kind: MarkKind
+    kind: DemoMarkKind
     text: str
     brief: str = ""
 
@@ -89,7 +89,7 @@ class DemoState:
         self._log_curve: list[tuple[float, int]] = []
         self._batches: dict[int, JobReport] = {}
         self._alterations: list[AlterationReport] = []
-        self._marks: list[Mark] = []
+        self._marks: list[DemoMark] = []
         self._marks_taken = 0
         self._cut_off: int | None = None
         self._last_gtid = ""
@@ -112,7 +112,9 @@ class DemoState:
             self._is_written = report.is_done
             for alteration in report.alterations[len(self._alterations) :]:
                 self._alterations.append(alteration)
-                self._marks.append(Mark(alteration.at, MarkKind.ALTERED, alteration.statement, alteration.brief))
+                self._marks.append(
+                    DemoMark(alteration.at, DemoMarkKind.ALTERED, alteration.statement, alteration.brief)
+                )
 
     def job_reported(self, report: JobReport) -> None:
         """More is in the tables; fit as the job's listener."""
@@ -125,7 +127,7 @@ class DemoState:
                 self._cut_off = None
                 repeated = sum(target.outcome == "repeated" for target in report.tables)
                 text = f"batch {report.batch_id} again: {repeated} of {len(report.tables)} tables had all of it already"
-                self._marks.append(Mark(report.finished_at, MarkKind.REPEATED, text))
+                self._marks.append(DemoMark(report.finished_at, DemoMarkKind.REPEATED, text))
 
     @property
     def is_cut_off(self) -> bool:
@@ -136,19 +138,19 @@ class DemoState:
         """The job was killed in the middle of a batch; None: in none."""
         with self._lock:
             self._cut_off = batch_id
-            self._marks.append(Mark(time.time(), MarkKind.KILLED, text, "kill -9"))
+            self._marks.append(DemoMark(time.time(), DemoMarkKind.KILLED, text, "kill -9"))
 
     def was_restarted(self, text: str) -> None:
         """The job runs again."""
         with self._lock:
-            self._marks.append(Mark(time.time(), MarkKind.RESTARTED, text, "Spark is up again"))
+            self._marks.append(DemoMark(time.time(), DemoMarkKind.RESTARTED, text, "Spark is up again"))
 
     def snapshot_reported(self, text: str, brief: str = "") -> None:
         """A snapshot begins, or has ended, which the picture labels as *brief*."""
         with self._lock:
-            self._marks.append(Mark(time.time(), MarkKind.SNAPSHOT, text, brief))
+            self._marks.append(DemoMark(time.time(), DemoMarkKind.SNAPSHOT, text, brief))
 
-    def take_marks(self) -> list[Mark]:
+    def take_marks(self) -> list[DemoMark]:
         """What has happened since the last call."""
         with self._lock:
             taken, self._marks_taken = self._marks_taken, len(self._marks)
@@ -159,7 +161,7 @@ class DemoState:
         """ALTER TABLE statements in the log so far."""
         return len(self._alterations)
 
-    def marks(self) -> list[Mark]:
+    def marks(self) -> list[DemoMark]:
         """All that has happened, by time."""
         with self._lock:
             return sorted(self._marks, key=lambda mark: mark.at)

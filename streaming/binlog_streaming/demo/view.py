@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from binlog_streaming.demo.proof.comparison import CURRENT_VERSIONS, NET_CHANGELOG
-from binlog_streaming.demo.state import MarkKind
+from binlog_streaming.demo.state import DemoMarkKind
 from binlog_streaming.status.wording import bytes_text
 
 if TYPE_CHECKING:
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from binlog_streaming.demo.proof.comparison import Comparison
-    from binlog_streaming.demo.state import Mark, Snapshot
+    from binlog_streaming.demo.state import DemoMark, Snapshot
 
 REFRESHES_PER_S = 8
 PLAIN_INTERVAL_S = 2.0
 DIFFERENCES_SHOWN = 5
 _NONE = "-"
 _MARK_STYLES = {
-    MarkKind.ALTERED: "yellow",
-    MarkKind.KILLED: "bold red",
-    MarkKind.RESTARTED: "green",
-    MarkKind.REPEATED: "green",
-    MarkKind.SNAPSHOT: "cyan",
+    DemoMarkKind.ALTERED: "yellow",
+    DemoMarkKind.KILLED: "bold red",
+    DemoMarkKind.RESTARTED: "green",
+    DemoMarkKind.REPEATED: "green",
+    DemoMarkKind.SNAPSHOT: "cyan",
 }
 _EXPLANATIONS = {
     NET_CHANGELOG: "the rows that its changes leave, played through in order",
@@ -75,7 +75,7 @@ class DemoView:
         """One line."""
         self.console.print(text, soft_wrap=True)
 
-    def mark(self, mark: Mark, seconds: float) -> None:
+    def mark(self, mark: DemoMark, seconds: float) -> None:
         """Something that has happened, so many seconds after the beginning."""
         text = Text(mark.text, _MARK_STYLES[mark.kind])
         self.console.print(Text.assemble((f"{seconds:5.1f} s  ", "dim"), text), soft_wrap=True)

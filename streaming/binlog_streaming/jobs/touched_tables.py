@@ -79,11 +79,11 @@ class TouchedTables:
         """
         key = (str(one), str(other))
         if key not in self._between:
-            there, back = self._behind(one, other), self._behind(other, one)
+            there, back = self._touched_between(one, other), self._touched_between(other, one)
             self._between[key] = None if there is None or back is None else there | back
         return self._between[key]
 
-    def _behind(self, low: GtidPoint, high: GtidPoint) -> frozenset[TableName] | None:
+    def _touched_between(self, low: GtidPoint, high: GtidPoint) -> frozenset[TableName] | None:
         # Touched by groups that `high` covers, and `low` does not.
         if high == low:
             return frozenset()

@@ -370,7 +370,7 @@ class _ComponentRun:
             position=str(self._run.position),
             last_change=last_change,
             gtid=gtid,
-            gtid_position=self._positions.behind(table.name, number),
+            gtid_position=self._positions.after(table.name, number),
             complete=table.complete_at(number),
             partition_by=tuple(map(partition_rule, table.rule.partition_by)),
             rules=rules_fingerprint(self._run.decoding, *table.name),

@@ -32,7 +32,7 @@ class BatchPositions:
             for name in (step.table,) if isinstance(step, RowsStep) else step.tables:
                 self._last[name] = step.number
 
-    def behind(self, table: TableName, number: int) -> str | None:
+    def after(self, table: TableName, number: int) -> str | None:
         """Where a target stands behind a step, as far as it may say so."""
         return self._end if number >= self._last.get(table, number) else None
 

@@ -127,14 +127,14 @@ def commit_id_of(properties: Mapping[str, str], query_id: str, source_table: str
 
 
 def _transfer_iceberg(target: Target, query_id: str) -> None:
-    from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY, Commit
+    from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY, IcebergCommit
     from binlog_streaming.lake.iceberg.target import IcebergTarget
 
     assert isinstance(target, IcebergTarget)
     # What is the last batch is said by properties, for the one query that is named there. With a snapshot: catalogs
     # compare these, so what the query before it still has under way is refused.
     counted = (BATCH_KEY, STEP_KEY, LAST_CHANGE_KEY, SNAPSHOT_PROPERTY)
-    Commit(properties={QUERY_PROPERTY: query_id}, cleared=counted, keeps_rows=True).on(target.table)
+    IcebergCommit(properties={QUERY_PROPERTY: query_id}, cleared=counted, keeps_rows=True).on(target.table)
 
 
 def _gtid_position(target: Target, table_format: TableFormat) -> GtidPoint | None:

@@ -89,7 +89,7 @@ def write_batch(job: TopicTablesJob, state: JobState, batch: TopicBatch) -> Writ
 def _rows_component(
     name: TableName, selection: TableSelection, changes: Sequence[ReceivedChanges], known: TableState | None
 ) -> Component:
-    table = _kept(name, selection, known)
+    table = _selected(name, selection, known)
     for one in changes:
         _check_keys(name, table.rule, one)
         _check_columns(name, table.rule, one, known or _table_state(name, table.rule, changes[:1], None))
@@ -107,10 +107,10 @@ def _truncate_component(name: TableName, selection: TableSelection, truncate: Tr
         gtid=truncate.gtid,
     )
     step = ChangeStep(STEPS_PER_CHANGE, TableTruncated(name), statement, (name,))
-    return Component({name: _kept(name, selection, known)}, (step,))
+    return Component({name: _selected(name, selection, known)}, (step,))
 
 
-def _kept(name: TableName, selection: TableSelection, known: TableState | None) -> SelectedTable:
+def _selected(name: TableName, selection: TableSelection, known: TableState | None) -> SelectedTable:
     rule = selection.rule(name)
     assert rule is not None, "only tables that a rule selects are written"
     return SelectedTable(name, rule, known=frozenset() if known is None else frozenset(known.modes))

@@ -24,7 +24,7 @@ from binlog_streaming.demo.proof.comparison import Comparison, Difference
 from binlog_streaming.demo.proof.expected_rows import load
 from binlog_streaming.demo.run import DemoOptions, Source, compare_all, demo_job, look_at, prepare_directory, run_demo
 from binlog_streaming.demo.servers.lake_servers import LakeServers
-from binlog_streaming.demo.state import Mark, MarkKind, Snapshot
+from binlog_streaming.demo.state import DemoMark, DemoMarkKind, Snapshot
 from binlog_streaming.demo.view import DemoView, progress_line
 from binlog_streaming.settings import TableFormat, load_job
 from tests.faults.object_store import ObjectStore
@@ -263,7 +263,7 @@ def test_terminal_shows_the_tables_and_their_numbers() -> None:
 
 def test_what_happens_is_told_between_the_lines() -> None:
     view, output = printed(is_terminal=False)
-    view.mark(Mark(1_790_000_012.0, MarkKind.KILLED, "kill -9 of [the] job"), 12.0)
+    view.mark(DemoMark(1_790_000_012.0, DemoMarkKind.KILLED, "kill -9 of [the] job"), 12.0)
     assert output.getvalue() == " 12.0 s  kill -9 of [the] job\n"
 
 

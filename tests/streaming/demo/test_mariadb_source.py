@@ -13,7 +13,7 @@ from binlog_streaming.demo.alterations import ALTERATIONS
 from binlog_streaming.demo.mariadb.source import MariaDbSource
 from binlog_streaming.demo.proof.comparison import compare_changelog
 from binlog_streaming.demo.run import DIRECTORY_VARIABLE, FORMAT_VARIABLE, compare_all, demo_job
-from binlog_streaming.demo.state import DemoState, MarkKind
+from binlog_streaming.demo.state import DemoMarkKind, DemoState
 from binlog_streaming.demo.view import DemoView
 from binlog_streaming.settings import Begin
 from tests.streaming.demo.images import images_in
@@ -93,7 +93,7 @@ def test_tables_older_than_their_log_are_completed_and_proved(tmp_path: Path, mo
         overwrite(job, "mirror.shop.customers", rows.slice(1))
         assert not source.prove(view)
     assert "rows; the log begins after GTID 0-1-" in output.getvalue()
-    begun, ended = (mark.text for mark in state.marks() if mark.kind is MarkKind.SNAPSHOT)
+    begun, ended = (mark.text for mark in state.marks() if mark.kind is DemoMarkKind.SNAPSHOT)
     assert "under load" in begun
     assert "4 tables, " in ended
     assert "shop.customers (mirror): different through " in output.getvalue()

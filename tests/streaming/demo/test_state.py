@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from binlog_streaming.demo.reports import AlterationReport, JobReport, TargetReport, WriterReport
-from binlog_streaming.demo.state import DemoState, MarkKind
+from binlog_streaming.demo.state import DemoMarkKind, DemoState
 
 FIRST = AlterationReport(at=100.0, statement="ALTER TABLE `d`.`a` ADD COLUMN `x` int", brief="a ADD x")
 SECOND = AlterationReport(at=101.0, statement="ALTER TABLE `d`.`b` DROP COLUMN `y`", brief="b DROP y")
@@ -45,7 +45,7 @@ def test_batch_that_was_cut_off_is_done_when_it_is_told_again() -> None:
     state.job_reported(batch(4, 9, finished_at=200.0, repeated=2))
     assert not state.is_cut_off
     marks = state.take_marks()
-    assert [mark.kind for mark in marks] == [MarkKind.KILLED, MarkKind.RESTARTED, MarkKind.REPEATED]
+    assert [mark.kind for mark in marks] == [DemoMarkKind.KILLED, DemoMarkKind.RESTARTED, DemoMarkKind.REPEATED]
     assert marks[-1].text == "batch 4 again: 2 of 3 tables had all of it already"
     assert state.take_marks() == []
 

@@ -83,9 +83,9 @@ def _add_gtids(path: str, format_name: str, rows: list[dict[str, object]], known
         return
     lists = [file.header.get("gtid_list") for file in known]
     # A classic file says at its start what the files before it held.
-    for row, before, behind in zip(rows, lists, [*lists[1:], None], strict=True):
+    for row, before, after in zip(rows, lists, [*lists[1:], None], strict=True):
         row["first_gtid_state"] = _gtids(before)
-        row["last_gtid_state"] = _gtids(behind)
+        row["last_gtid_state"] = _gtids(after)
 
 
 def _gtids(gtids: object) -> str | None:
@@ -93,8 +93,8 @@ def _gtids(gtids: object) -> str | None:
 
 
 def _is_within(file: LogFile, start: Position | None, end: Position | None) -> bool:
-    is_behind_start = start is None or file.file_no >= start.file_no
-    return is_behind_start and (end is None or Position(file.file_no, 0, 0) < end)
+    is_after_start = start is None or file.file_no >= start.file_no
+    return is_after_start and (end is None or Position(file.file_no, 0, 0) < end)
 
 
 def _print_table(path: str, format_name: str, rows: list[dict[str, object]]) -> None:

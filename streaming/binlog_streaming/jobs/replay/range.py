@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from binlog_format.position import Position
     from binlog_streaming.settings.model import Job
 
-_SAID_BY = {"startingGtid": "--from", "endingGtid": "--to"}
+_OPTION_OF = {"startingGtid": "--from", "endingGtid": "--to"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def _options(job: Job) -> SourceOptions:
 
 def _in_our_words(error: BinlogError) -> BinlogError:
     reason = error.reason
-    for name, ours in _SAID_BY.items():
+    for name, ours in _OPTION_OF.items():
         reason = reason.replace(name, ours)
     return type(error)(error.subclass, reason, at=error.at, hint=error.hint)
 

@@ -50,7 +50,7 @@ class ReplayTarget:
     state: TargetState
 
     @property
-    def stands_at(self) -> str:
+    def position_text(self) -> str:
         """In words."""
         if self.state.gtid is None:
             return "does not say where it stands"
@@ -219,17 +219,17 @@ class ReplayTables:
 
 def is_at(one: ReplayTarget, point: GtidPoint, touched: TouchedTables) -> bool:
     """Whether a target holds what it would hold at *point*: no change of its table lies between."""
-    stands = one.state.gtid
-    if stands is None:
+    reached = one.state.gtid
+    if reached is None:
         return False
-    if str(stands) == str(point):
+    if str(reached) == str(point):
         return True
-    differing = touched.between(stands, point)
+    differing = touched.between(reached, point)
     return differing is not None and one.name not in differing
 
 
 def elsewhere(targets: list[ReplayTarget], why: str, hint: str | None = None) -> TableError:
     """The error for targets with which a replay cannot go on."""
-    told = "; ".join(f"{one.name}: {one.uri} {one.stands_at}" for one in targets[:_NAMED_MAX])
+    told = "; ".join(f"{one.name}: {one.uri} {one.position_text}" for one in targets[:_NAMED_MAX])
     more = f"; and {len(targets) - _NAMED_MAX} more" if len(targets) > _NAMED_MAX else ""
     return TableError("STANDS_ELSEWHERE", f"{told}{more}: {why}", hint=hint)

@@ -1,4 +1,4 @@
-"""One commit of an Iceberg table: `Commit(...).on(table)`; it is made on what was looked at, or not at all.
+"""One commit of an Iceberg table: `IcebergCommit(...).on(table)`; it is made on what was looked at, or not at all.
 
 The catalog is asked to compare the snapshot and the columns with those that were looked at, in the way of every
 catalog. Properties it cannot compare: a step is a snapshot always, so a table that had another step since is seen.
@@ -68,7 +68,7 @@ MANIFEST_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class IcebergCommit:
     """What changes in a table.
 
     Attributes:
@@ -154,7 +154,7 @@ class Commit:
 class _NewSnapshot:
     # The manifests of a commit, and what they say.
 
-    def __init__(self, table: Table, metadata: TableMetadata, commit: Commit) -> None:
+    def __init__(self, table: Table, metadata: TableMetadata, commit: IcebergCommit) -> None:
         self.number = metadata.new_snapshot_id()
         self._table = table
         self._metadata = metadata
@@ -269,7 +269,7 @@ class _NewSnapshot:
         return Summary(operation=_operation(commit), **counted.additional_properties)
 
 
-def _operation(commit: Commit) -> Operation:
+def _operation(commit: IcebergCommit) -> Operation:
     if commit.keeps_rows:
         return Operation.REPLACE
     is_append = not commit.removed and all(file.content == DataFileContent.DATA for file in commit.added)

@@ -10,7 +10,7 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.types import IntegerType, LongType
 
 from binlog_streaming.ahead import ahead
-from binlog_streaming.lake.iceberg.commit import Commit, with_schema
+from binlog_streaming.lake.iceberg.commit import IcebergCommit, with_schema
 from binlog_streaming.lake.iceberg.data_files import (
     DataFiles,
     key_batches,
@@ -260,7 +260,7 @@ class TableWrite:
             CommitFailedException: The table is not any more what it was; or nobody knows whether the commit was made.
         """
         self._is_kept = True  # from here on the commit knows what has to go
-        table = Commit(
+        table = IcebergCommit(
             properties=properties or {},
             cleared=cleared,
             schema=self._columns,

@@ -34,7 +34,7 @@ from binlog_streaming.lake.iceberg.catalog import (
     open_catalog,
     reading_replies,
 )
-from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY, Commit
+from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY, IcebergCommit
 from binlog_streaming.lake.iceberg.data_files import live_rows
 from binlog_streaming.lake.iceberg.features import require_kept_columns, require_writable
 from binlog_streaming.lake.iceberg.maintenance import maintain, sequence_number
@@ -237,7 +237,7 @@ class IcebergTarget(Target):
         wanted = {**commit_id.table_properties(), "comment": commit_id.description, **(recorded or {})}
         new = {key: value for key, value in wanted.items() if self.table.properties.get(key) != value}
         if new:
-            self._table = Commit(properties=new, snapshot=False).on(self.table)
+            self._table = IcebergCommit(properties=new, snapshot=False).on(self.table)
 
     def append(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         """See `Target`.

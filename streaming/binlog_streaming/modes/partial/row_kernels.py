@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # In place of the number of the image that has the value:
-KEPT = -1  # nothing is said: as it is in the target, in the row with this key
+UNCHANGED = -1  # nothing is said: as it is in the target, in the row with this key
 DEFAULT = -2  # an INSERT left it out
 MOVED = -3  # as it is in the target, in a row that had another key before the step
 COMPUTED = -4  # the server computed it anew, and did not log it
@@ -32,7 +32,7 @@ def fill_forward(
     kinds: NDArray[np.uint8],
     key_ids: NDArray[np.int64],
     present: NDArray[np.bool_],
-    unsaid: NDArray[np.int64],
+    unset: NDArray[np.int64],
     sources: NDArray[np.int64],
     rows: NDArray[np.int64],
 ) -> None:
@@ -43,8 +43,8 @@ def fill_forward(
         kinds: `ImageKind` of each image.
         key_ids: Number of each image's key.
         present: Shape (images, columns): whether the image has the column.
-        unsaid: For each column what it is in a new row whose image leaves it out: `DEFAULT` or `COMPUTED`.
-        sources: Shape (keys, columns), filled with `KEPT`: gets the image that has the value, or one of the above.
+        unset: For each column what it is in a new row whose image leaves it out: `DEFAULT` or `COMPUTED`.
+        sources: Shape (keys, columns), filled with `UNCHANGED`: gets the image that has the value, or one of the above.
         rows: Shape (keys, 2), filled with 0 and the key's own number: gets `GONE` and `TOUCHED`; and the number of the
             key that the row had before the step.
     """
@@ -58,18 +58,18 @@ def fill_forward(
         elif kind == _INSERT:
             rows[key, 0] = TOUCHED
             for column in range(columns):
-                sources[key, column] = image if present[image, column] else unsaid[column]
+                sources[key, column] = image if present[image, column] else unset[column]
         elif kind == _UPDATE_AFTER and image > 0:
             before = key_ids[image - 1]
             for column in range(columns):
                 source = sources[before, column]
                 if present[image, column]:
                     source = image
-                elif unsaid[column] == COMPUTED:
+                elif unset[column] == COMPUTED:
                     source = COMPUTED
                 elif present[image - 1, column]:
                     source = image - 1
-                elif before != key and source == KEPT:
+                elif before != key and source == UNCHANGED:
                     source = MOVED
                 sources[key, column] = source
             if before != key:

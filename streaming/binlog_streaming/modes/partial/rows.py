@@ -22,7 +22,7 @@ from binlog_format.rows.arrow_arrays import mask_array, numbers_array
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.row_values import matching_rows
 from binlog_streaming.modes.partial.absent_columns import WHOLE_IMAGES_HINT, with_default
-from binlog_streaming.modes.partial.row_kernels import COMPUTED, DEFAULT, GONE, KEPT, MOVED, TOUCHED, fill_forward
+from binlog_streaming.modes.partial.row_kernels import COMPUTED, DEFAULT, GONE, MOVED, TOUCHED, UNCHANGED, fill_forward
 from binlog_streaming.modes.row_batches import NO_IMAGE
 from binlog_streaming.settings.model import UnknownValues
 
@@ -69,7 +69,7 @@ class PartialRows:
 
     def is_whole(self) -> Mask:
         """Which keys' rows are known as a whole."""
-        whole: Mask = ~(self.sources == KEPT).any(axis=1)
+        whole: Mask = ~(self.sources == UNCHANGED).any(axis=1)
         return whole
 
     def has_moved(self) -> Mask:
@@ -131,7 +131,7 @@ class PartialRows:
         """The columns of some keys' rows that the step changes."""
         table, present = self.keys.taken(self.last[rows]), {}
         for number, column in enumerate(self.columns):
-            changed = self.sources[rows, number] != KEPT
+            changed = self.sources[rows, number] != UNCHANGED
             if not changed.any():
                 continue
             field = self.schema.field(column)
@@ -168,11 +168,11 @@ def fill_rows(images: StepImages, schema: pa.Schema, key_columns: Sequence[int],
     for number, column in enumerate(columns):
         present[:, number] = ~images.absent_mask(column)
     computed = [schema.names[column] in images.facts.computed for column in columns]
-    unsaid = np.where(computed, COMPUTED, DEFAULT).astype(np.int64)
-    sources = np.full((count, len(columns)), KEPT, dtype=np.int64)
+    unset = np.where(computed, COMPUTED, DEFAULT).astype(np.int64)
+    sources = np.full((count, len(columns)), UNCHANGED, dtype=np.int64)
     rows = np.stack([np.zeros(count, dtype=np.int64), np.arange(count, dtype=np.int64)], axis=1)
     order = images.in_log_order()
-    fill_forward(order, images.kinds, ids, present, unsaid, sources, rows)
+    fill_forward(order, images.kinds, ids, present, unset, sources, rows)
     last = np.empty(count, dtype=np.int64)
     last[ids[order]] = order  # of several, the last one stays
     gone, touched = (rows[:, 0] & flag != 0 for flag in (GONE, TOUCHED))

@@ -11,7 +11,7 @@ from binlog_format.errors import SchemaError
 from binlog_streaming.lake.evolution import fitting, reconciled
 from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, joined_keys
 from binlog_streaming.plan.batch_plan import COLUMNS_STEP, ROWS_STEP
-from binlog_streaming.tables.statements.alteration import Alteration
+from binlog_streaming.tables.statements.target_alteration import TargetAlteration
 from binlog_streaming.tables.statements.work import dropped_columns, has_rows
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema, position
     commit_id = replace(commit_id, step=commit_id.step - ROWS_STEP + COLUMNS_STEP, gtid_position=None)
     there, wanted = target.schema(), target.stored_schema(schema)
     try:
-        asked = Alteration(reconciled(there, wanted, commit_id.source_table))
+        asked = TargetAlteration(reconciled(there, wanted, commit_id.source_table))
     except SchemaError:
         if not has_rows(target):
             positions.take_back(target, commit_id)
@@ -47,7 +47,7 @@ def fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema, position
         removed = tuple(name for name in there.names if name not in held.names)
         if not set(removed) <= set(dropped_columns(target)):
             raise
-        asked = Alteration(reconciled(held, wanted, commit_id.source_table), removed)
+        asked = TargetAlteration(reconciled(held, wanted, commit_id.source_table), removed)
     if asked:
         positions.take_back(target, commit_id)
         asked.bring_into(target, commit_id)

@@ -127,7 +127,7 @@ def begun_empty(context: StatementContext, target: Target) -> Work | None:
         return None
     # Any column may have gone, or be another one of that name.
     columns = joined_keys(tuple(target.schema().names)) if context.keeps_rows else ""
-    return Work(context.emptied, held_keys(there), {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: columns})
+    return Work(context.remove_all_rows, held_keys(there), {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: columns})
 
 
 def _rows_for(context: StatementContext, source: Target, origin: Origin) -> pa.RecordBatchReader:
@@ -154,4 +154,4 @@ def renamed_away(context: StatementContext, target: Target) -> Work | None:
     if properties is None or context.mode is Mode.CHANGELOG or context.table.name in context.step.overwritten:
         return None
     applies = context.table.is_aside or context.table.rule.on_drop is OnStatement.APPLY
-    return Work(context.emptied if applies else None, held_keys(properties), context.dropped)
+    return Work(context.remove_all_rows if applies else None, held_keys(properties), context.dropped)

@@ -1,4 +1,4 @@
-"""Rows gone from their source table: `living`, `live_rows`, `ended`, `emptied_rows`, `left_rows`."""
+"""Rows gone from their source table: `living`, `live_rows`, `ended`, `retained_rows`, `left_rows`."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def ended(rows: pa.RecordBatch, mode: Mode, commit_time: int, goes: pa.BooleanAr
     return with_values(rows, changed)
 
 
-def emptied_rows(target: Target, mode: Mode, commit_time: int, schema: pa.Schema) -> pa.RecordBatchReader:
+def retained_rows(target: Target, mode: Mode, commit_time: int, schema: pa.Schema) -> pa.RecordBatchReader:
     """All rows of *target*, which keeps them, as they are when no row of the source table is there any more.
 
     Args:

@@ -19,7 +19,7 @@ from binlog_connector.schema.snapshot_marks import (
 )
 from binlog_streaming.lake.target import QUERY_PROPERTY, SET_ASIDE_PROPERTY, SNAPSHOT_PROPERTY, VERIFIED_PROPERTY
 from binlog_streaming.settings import Mode
-from binlog_streaming.tables.statements.work import Work, created_work, held_keys, logged_emptying, work_of
+from binlog_streaming.tables.statements.work import Work, created_work, held_keys, logged_removal, work_of
 
 if TYPE_CHECKING:
     from binlog_streaming.lake.target import Target
@@ -40,7 +40,7 @@ def step_work(context: StatementContext, target: Target) -> Work | None:
     if isinstance(change, SnapshotBegun):
         return _begun(context, target, change)
     if isinstance(change, SnapshotChunk):
-        return _emptied(context, target)
+        return _removal_of_all(context, target)
     if isinstance(change, SnapshotEnded):
         properties = target.properties()
         recorded = {SNAPSHOT_PROPERTY: f"{change.snapshot}: complete at {_place(context)}"}
@@ -60,7 +60,7 @@ def _begun(context: StatementContext, target: Target, begun: SnapshotBegun) -> W
     if properties is None:
         work = created_work(context, target, begun.created)
     elif begun.empties and context.mode is Mode.CHANGELOG:
-        work = Work(logged_emptying(context, "truncate"), held_keys(properties))
+        work = Work(logged_removal(context, "truncate"), held_keys(properties))
     elif begun.empties:
         work = created_work(context, target, begun.created)
     else:
@@ -73,13 +73,13 @@ def _begun(context: StatementContext, target: Target, begun: SnapshotBegun) -> W
     return replace(work, recorded={**work.recorded, **recorded})
 
 
-def _emptied(context: StatementContext, target: Target) -> Work | None:
+def _removal_of_all(context: StatementContext, target: Target) -> Work | None:
     # A chunk of a table without a key has all of its rows.
     properties = target.properties()
     if properties is None:
         return None
     is_changelog = context.mode is Mode.CHANGELOG
-    commit = logged_emptying(context, "truncate") if is_changelog else context.emptied
+    commit = logged_removal(context, "truncate") if is_changelog else context.remove_all_rows
     return Work(commit, held_keys(properties))
 
 

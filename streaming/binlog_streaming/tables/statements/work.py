@@ -34,8 +34,8 @@ from binlog_streaming.lake.target import (
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, UnknownValues
-from binlog_streaming.tables.statements.alteration import alteration
-from binlog_streaming.tables.statements.row_retention import emptied_rows, keeps_rows, left_rows
+from binlog_streaming.tables.statements.row_retention import keeps_rows, left_rows, retained_rows
+from binlog_streaming.tables.statements.target_alteration import target_alteration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.table_selection import SelectedTable
     from binlog_streaming.tables.log_facts import LogFacts
 
-    Commit = Callable[[Target, CommitId], bool]
+    CommitAction = Callable[[Target, CommitId], bool]
     """Does it in one commit; False: there was nothing to commit."""
 
 _MICROS = 1_000_000
@@ -67,7 +67,7 @@ class Work:
         recorded: What the target says about itself behind it.
     """
 
-    commit: Commit | None
+    commit: CommitAction | None
     keys: tuple[str, ...]
     recorded: Mapping[str, str] = field(default_factory=dict)
 
@@ -115,16 +115,16 @@ class StatementContext:
         """Whether rows that are gone stay in the target; one that is kept aside may become another's, and has none."""
         return keeps_rows(self.mode, self.table.rule.deletes) and not self.table.is_aside
 
-    def emptied(self, target: Target, commit_id: CommitId, schema: pa.Schema | None = None) -> bool:
+    def remove_all_rows(self, target: Target, commit_id: CommitId, schema: pa.Schema | None = None) -> bool:
         """All rows of the source table go; *schema*: the target's columns behind it, where they change."""
         schema = target.schema() if schema is None else schema
         rows = pa.RecordBatchReader.from_batches(schema, [])
         if self.keeps_rows:
-            rows = emptied_rows(target, self.mode, self.step.statement.commit_time, schema)
+            rows = retained_rows(target, self.mode, self.step.statement.commit_time, schema)
         target.replace(rows, commit_id)
         return True
 
-    def partly_emptied(self, change: PartitionsEmptied) -> Commit:
+    def remove_partitions(self, change: PartitionsEmptied) -> CommitAction:
         """The rows of some partitions go.
 
         Raises:
@@ -166,13 +166,13 @@ def work_of(context: StatementContext, target: Target) -> Work | None:
         return created_work(context, target, change)
     properties = target.properties()
     if isinstance(change, TableTruncated):
-        return _emptied(context, properties, context.table.rule.on_truncate, "truncate")
+        return _removal_of_all(context, properties, context.table.rule.on_truncate, "truncate")
     if isinstance(change, TableDropped | DatabaseDropped):
-        return _emptied(context, properties, context.table.rule.on_drop, "drop")
+        return _removal_of_all(context, properties, context.table.rule.on_drop, "drop")
     if properties is None or context.mode is Mode.CHANGELOG:
         return None
     if isinstance(change, PartitionsEmptied):
-        return _partly_emptied(context, change, properties)
+        return _removal_of_partitions(context, change, properties)
     if isinstance(change, TableAltered):
         return _altered(context, target, change, properties)
     if isinstance(change, NotUnderstood) and context.table.rule.unknown_values is UnknownValues.FAIL:
@@ -195,7 +195,7 @@ def dropped_columns(target: Target) -> tuple[str, ...]:
     return split_keys((target.properties() or {}).get(DROPPED_COLUMNS_PROPERTY) or "")
 
 
-def _emptied(
+def _removal_of_all(
     context: StatementContext, properties: Mapping[str, str] | None, wanted: OnStatement, change_type: str
 ) -> Work | None:
     if properties is None:
@@ -211,13 +211,15 @@ def _emptied(
     keys = held_keys(properties)
     is_drop = change_type == "drop"
     if context.mode is Mode.CHANGELOG:
-        return Work(logged_emptying(context, change_type), keys) if wanted is OnStatement.APPLY else None
+        return Work(logged_removal(context, change_type), keys) if wanted is OnStatement.APPLY else None
     recorded = context.dropped if is_drop else {}
     applies = wanted is OnStatement.APPLY or (aside and is_drop)
-    return Work(context.emptied if applies else None, keys, recorded) if applies or recorded else None
+    return Work(context.remove_all_rows if applies else None, keys, recorded) if applies or recorded else None
 
 
-def _partly_emptied(context: StatementContext, change: PartitionsEmptied, properties: Mapping[str, str]) -> Work | None:
+def _removal_of_partitions(
+    context: StatementContext, change: PartitionsEmptied, properties: Mapping[str, str]
+) -> Work | None:
     wanted = context.table.rule.on_partition_drop
     if wanted is OnPartitionDrop.KEEP:
         return None
@@ -229,10 +231,10 @@ def _partly_emptied(context: StatementContext, change: PartitionsEmptied, proper
             hint='To go on, set on_partition_drop = "keep" (the rows stay in the target) or "apply" (they go from '
             "there, too) for this table and start the job again",
         )
-    return Work(context.partly_emptied(change), held_keys(properties))
+    return Work(context.remove_partitions(change), held_keys(properties))
 
 
-def logged_emptying(context: StatementContext, change_type: str) -> Commit:
+def logged_removal(context: StatementContext, change_type: str) -> CommitAction:
     """A row of a changelog: *change_type* takes all rows of its table."""
 
     # One row of a changelog, in the columns that `changefeed` has beside the table's own.
@@ -298,7 +300,7 @@ def _begun_anew(context: StatementContext, target: Target, wanted: pa.Schema | N
             schema = wanted
 
     def begin_anew(target: Target, commit_id: CommitId) -> bool:
-        return context.emptied(target, commit_id, schema)
+        return context.remove_all_rows(target, commit_id, schema)
 
     before = target.properties() or {}
     recorded = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: joined_keys(dropped)}
@@ -324,7 +326,7 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
     _check_known(context, target, change)
     change = replace(change, added=context.settled(change.added), modified=context.settled(change.modified))
     added = target.stored_schema(context.schema_of(change.added))
-    asked = alteration(
+    asked = target_alteration(
         target.schema(),
         change,
         added=added,

@@ -10,7 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table.locations import load_location_provider
 
-from binlog_streaming.lake.iceberg.commit import Commit
+from binlog_streaming.lake.iceberg.commit import IcebergCommit
 from binlog_streaming.lake.iceberg.deletes import write_position_deletes
 from binlog_streaming.lake.iceberg.manifests import REFERENCED_FILE, new_file
 from binlog_streaming.lake.iceberg.table_files import live_files
@@ -79,4 +79,4 @@ def delete_row(place: Place, row: int, *, by_key: bool = False, is_for_all: bool
             deletes[REFERENCED_FILE] = None
             deletes.lower_bounds.clear()
             deletes.upper_bounds.clear()
-        Commit(added=[deletes]).on(table)
+        IcebergCommit(added=[deletes]).on(table)

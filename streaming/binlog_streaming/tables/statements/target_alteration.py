@@ -1,4 +1,4 @@
-"""What an ALTER TABLE asks of a target's columns: `alteration(there, change, added, modified)`."""
+"""What an ALTER TABLE asks of a target's columns: `target_alteration(there, change, added, modified)`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Alteration:
+class TargetAlteration:
     """What becomes of a target's columns.
 
     Attributes:
@@ -109,7 +109,7 @@ class _Columns:
             self.retyped[name] = self.types[name] = kind
 
 
-def alteration(
+def target_alteration(
     there: pa.Schema,
     change: TableAltered,
     *,
@@ -117,7 +117,7 @@ def alteration(
     modified: pa.Schema,
     has_rows: Callable[[], bool],
     dropped_before: tuple[str, ...] = (),
-) -> Alteration:
+) -> TargetAlteration:
     """What an ALTER TABLE asks of a target.
 
     Args:
@@ -139,7 +139,7 @@ def alteration(
         columns.modify(one)
     for one, facts in zip(added, change.added, strict=True):
         columns.add(one, facts.existing, if_missing=facts.if_missing)
-    return Alteration(
+    return TargetAlteration(
         SchemaChange(
             renamed=columns.renamed,
             retyped=columns.retyped,
