@@ -139,7 +139,7 @@ def test_table_that_stands_elsewhere_is_named_and_nothing_is_written(tmp_path: P
     with pytest.raises(TableError) as raised:
         plan(job, up_to(MARIADB, 10), up_to(MARIADB, 30), there)
     assert raised.value.condition == "BINLOG_TABLE.STANDS_ELSEWHERE"
-    assert f"t.a: {there}/t/a stands at 0-1011-12" in raised.value.reason
+    assert f"t.a: {there}/t/a is at 0-1011-12" in raised.value.reason
     assert "begins at 0-1011-10 and ends at 0-1011-30" in raised.value.reason
     assert {path: path.stat().st_mtime_ns for path in there.rglob("*")} == before
 
@@ -222,7 +222,7 @@ def test_tables_of_a_killed_job_without_checkpoint_go_on(tmp_path: Path) -> None
     with pytest.raises(Killed), watched(kill):
         run(job)
     shutil.rmtree(tmp_path / "checkpoint")
-    with pytest.raises(TableError, match="they do not stand at one place"):
+    with pytest.raises(TableError, match="they are not at one GTID position"):
         plan(job, hand_over=True)
     found = {str(one.gtid) for table in TABLES if (one := state(job, table)) is not None}
     behind, ahead = sorted(found, key=lambda gtid: int(gtid.rpartition("-")[2]))
@@ -335,7 +335,7 @@ def test_several_domains_end_each_at_its_own_gtid(tmp_path: Path, domains: Path)
     replay(job, None, "0-11-40,5-11-25", there)
     wanted = [f"0-11-{number}" for number in range(1, 41)] + [f"5-11-{number}" for number in range(1, 26)]
     assert gtids(there) == sorted(wanted)
-    with pytest.raises(StartError, match="goes on behind 0-11-40,5-11-25, but 0-11-50 lies before that"):
+    with pytest.raises(StartError, match="goes on after 0-11-40,5-11-25, but 0-11-50 lies before that"):
         plan(job, None, "0-11-40,5-11-25", hand_over=True)
     replay(job, None, "0-11-45,5-11-30", there)
     replay(job, None, None, there)
@@ -359,7 +359,7 @@ def test_one_target_at_the_end_and_another_not_is_named(tmp_path: Path, domains:
     there = tmp_path / "then"
     replay(job, None, "0-11-40,5-11-20", there)
     shutil.rmtree(there / "mirror")
-    with pytest.raises(TableError, match=r"changelog/orders stands at .* which is the end, but not all of"):
+    with pytest.raises(TableError, match=r"changelog/orders is at .* which is the end, but not all of"):
         plan(job, None, "0-11-40,5-11-20", there)
     with pytest.raises(TableError, match="STANDS_ELSEWHERE"):
         plan(job, "0-11-9", "0-11-60,5-11-20", there)
@@ -380,7 +380,7 @@ def test_missing_table_does_not_begin_in_the_middle_by_itself(tmp_path: Path) ->
     there = tmp_path / "then"
     replay(job, None, up_to(MARIADB, 12), there)
     shutil.rmtree(there / "t" / "a")
-    with pytest.raises(TableError, match=r"t.a: not there, while other tables stand at 0-1011-1[12]"):
+    with pytest.raises(TableError, match=r"t.a: not there, while other tables are at 0-1011-1[12]"):
         plan(job, None, up_to(MARIADB, 30), there)
     replay(job, None, up_to(MARIADB, 12), there)
     replay(job, None, up_to(MARIADB, 30), there)
@@ -393,7 +393,9 @@ def test_table_that_was_set_back_does_not_say_where_it_stands(tmp_path: Path) ->
     there = tmp_path / "then"
     replay(job, None, up_to(MARIADB, 12), there)
     DeltaTable(there / "t" / "a").restore(1)
-    with pytest.raises(TableError, match=r"t.a: .*t/a does not say where it stands: it is not known where to go on"):
+    with pytest.raises(
+        TableError, match=r"t.a: .*t/a does not record its GTID position: it is not known where to go on"
+    ):
         plan(job, None, up_to(MARIADB, 30), there)
 
 
@@ -403,7 +405,7 @@ def test_job_is_handed_over_where_the_log_stands_still(tmp_path: Path, domains: 
     job = job_of_domains(tmp_path, log)
     replay(job)
     assert replay(job) == 0, "there is nothing to do"
-    with pytest.raises(StartError, match=r"nothing lies behind 0-11-60,5-11-30 in the log yet"):
+    with pytest.raises(StartError, match=r"nothing follows 0-11-60,5-11-30 in the log yet"):
         plan(job, "0-11-60,5-11-30", hand_over=True)
     replay(job, hand_over=True)
     with Shop(log, domain=5) as shop:

@@ -23,8 +23,8 @@ class Alteration:
     Attributes:
         share: It comes when this share of all work is done.
         brief: What it does, in a few words.
-        clauses: What stands behind the table's name.
-        after: The table from then on; what is added stands behind the other columns.
+        clauses: What stands after the table's name.
+        after: The table from then on; what is added stands after the other columns.
         added: What rows that are there hold in columns that come new.
         renamed: Old names of columns, and new ones.
     """
@@ -76,6 +76,6 @@ ALTERATIONS = (ADD_POINTS, RENAME_DISCOUNT, WIDEN_QUANTITY)
 
 
 def final_tables() -> tuple[TableSpec, ...]:
-    """The shop's tables behind all alterations."""
+    """The shop's tables after all alterations."""
     after = {alteration.after.full_name: alteration.after for alteration in ALTERATIONS}
     return tuple(after.get(spec.full_name, spec) for spec in TABLES)

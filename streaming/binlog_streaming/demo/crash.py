@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings import Job
 
 COMMITS_BEFORE = 6
-"""The kill comes behind so many commits into target tables, of the dozens that a batch makes."""
+"""The kill comes after so many commits into target tables, of the dozens that a batch makes."""
 LOOK_INTERVAL_S = 0.005
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings import Job
 
 STANDSTILL_S = 240.0
-"""When the log is complete, the job runs, and no batch ends for so long, what there is is compared."""
+"""When the log is complete, the job runs, and no batch ends for so long, the rows so far are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ def run_job(place: JobPlace, job: Job, source: LogSource, state: DemoState, view
     finally:
         run.end()
     if not run.has_all():
-        view.note(f"[red]Nothing has moved for {STANDSTILL_S:.0f} s; what there is is compared.[/]")
+        view.note(f"[red]Nothing has moved for {STANDSTILL_S:.0f} s; the rows so far are compared.[/]")
     if not any(mark.kind is DemoMarkKind.REPEATED for mark in state.marks()):
-        view.note("[yellow]The job was not killed in a batch: none began behind the last ALTER TABLE.[/]")
+        view.note("[yellow]The job was not killed in a batch: none began after the last ALTER TABLE.[/]")
 
 
 class _Run:
@@ -90,7 +90,7 @@ class _Run:
             self.process.check()
         now = self._state.snapshot()
         if now.batches and not self._is_live:
-            # Behind the first batch the job is warm, and the live part begins.
+            # After the first batch the job is warm, and the live part begins.
             self._is_live = True
             self._state.go_live()
             self._source.go_on()
@@ -133,7 +133,7 @@ class _Run:
         with self._lock:
             count = self.process.kill()
             is_cut_off = not is_done(self._job, batch_id)
-            where = f"in the middle of batch {batch_id}, behind {commits} commits" if is_cut_off else "between batches"
+            where = f"in the middle of batch {batch_id}, after {commits} commits" if is_cut_off else "between batches"
             text = f"kill -9 of the job, {count} processes with Java and Spark's workers, {where}; started again"
             self._state.was_killed(batch_id if is_cut_off else None, text)
             self._is_restarting = True

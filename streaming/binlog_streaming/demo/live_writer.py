@@ -1,8 +1,8 @@
 """The process that writes the demo's live log: `python -m binlog_streaming.demo.live_writer` (started by `LiveWriter`).
 
-First it repacks the real server's log that comes with the project, then it goes on behind it with the workload, at a
+First it repacks the real server's log that comes with the project, then it goes on after it with the workload, at a
 given rate. A few times a second the partial last page reaches the file, as when a server makes a checkpoint. Progress
-goes to standard output as lines of JSON; the truth goes into files at the end.
+goes to standard output as lines of JSON; the expected rows go into files at the end.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class LiveLog:
         return self._recorder.committed_at
 
     def next_gtid(self) -> Gtid:
-        """The one behind the last GTID of domain 0."""
+        """The one after the last GTID of domain 0."""
         seqno = max((gtid.seqno for gtid in self.writer.gtids() if gtid.domain == 0), default=0)
         return Gtid(0, SERVER_ID, seqno + 1)
 
     def write(self, action: Action) -> bool:
-        """Do one step when its time has come; whether a checkpoint was made behind it."""
+        """Do one step when its time has come; whether a checkpoint was made after it."""
         self._recorder.record(action)
         if isinstance(action, Statement):
             self._rows += len(action.changes)

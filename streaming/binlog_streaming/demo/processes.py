@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STOP_PATIENCE_S = 10.0
 JOB_STOP_PATIENCE_S = 40.0
-"""The job ends behind the running batch, and then Java has to go."""
+"""The job finishes its batch, and then Java has to go."""
 
 _ERROR = re.compile(r"error: |\w*(Error|Exception): ")
 
@@ -100,8 +100,8 @@ class LineProcess(Generic[ReportType]):
             telling = [line for line in lines if _ERROR.match(line)] or lines
             raise DemoError(
                 "PROCESS_FAILED",
-                f"{self._name}: exit status {status}: {telling[-1] if telling else 'it said nothing'}",
-                hint=f"All that it said is in {self._log_file}",
+                f"{self._name}: exit status {status}: {telling[-1] if telling else 'no output'}",
+                hint=f"All its output is in {self._log_file}",
             )
 
     def wait(self) -> None:

@@ -20,7 +20,7 @@ class WriterReport(msgspec.Struct, frozen=True, kw_only=True):
         changes: Row changes committed so far, by `database.table`.
         last_gtid: Of the last group.
         alterations: All so far.
-        is_done: Nothing more is written, and the truth is there.
+        is_done: Nothing more is written, and the expected rows are there.
     """
 
     changes: dict[str, int]
@@ -54,7 +54,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
         changes: Row changes.
         seconds: Time that it took.
         lag_seconds: From the commit of its last change to the tables; None where no table was touched.
-        bytes_behind: Bytes of the log behind it.
+        bytes_behind: Bytes of the log after it.
         finished_at: Seconds since 1970 UTC.
         tables: One for each target.
     """

@@ -101,7 +101,7 @@ class DemoOptions:
 
 
 def run_demo(options: DemoOptions, view: DemoView | None = None) -> bool:
-    """Run the main job on a live log, and compare; whether every table is equal to the truth.
+    """Run the main job on a live log, and compare; whether every table equals the expected rows.
 
     Raises:
         BinlogError: Something keeps it from running.
@@ -123,7 +123,7 @@ def run_demo(options: DemoOptions, view: DemoView | None = None) -> bool:
         stack.enter_context(source)
         source.start(directory / "log", state, view)
         run_job(place, job, source, state, view)
-        with view.step("Comparing every row with the truth", "Every row is compared"):
+        with view.step("Comparing every row with the expected ones", "Every row is compared"):
             comparisons = list(compare_all(job, source.expected_tables()))
         view.result(comparisons)
         is_proved = source.prove(view)
@@ -287,7 +287,7 @@ def _picture(state: DemoState, title: str, target: Path) -> list[tuple[str, str]
 def _facts(state: DemoState) -> list[tuple[str, str]]:
     batches = state.batches()
     facts = [("row changes", f"{sum(batch.changes for batch in batches):,} in {len(batches)} batches")]
-    # The first batch waits for Spark's workers to start, and the live part begins behind it.
+    # The first batch waits for Spark's workers to start, and the live part begins after it.
     live = sum(batch.changes for batch in batches[1:])
     if live:
         seconds = batches[-1].finished_at - batches[0].finished_at

@@ -59,10 +59,10 @@ class LogSource(ABC):
 
 
 class WorkloadSource(LogSource):
-    """A real server's log, repacked, and behind it the project's own workload, live.
+    """A real server's log, repacked, and after it the project's own workload, live.
 
     Args:
-        directory: For the truth and for what the writing process says.
+        directory: For the expected rows and the output of the writing process.
         real: The real server's log.
         rows: Row changes of the workload, about.
         seconds: Time that it takes.

@@ -51,7 +51,7 @@ class Snapshot:
         applied: Row changes that are in the target tables.
         rate: Row changes applied per second, lately.
         lag_seconds: From commit to the tables; None before the first batch that says.
-        bytes_behind: Of the log, behind the last batch.
+        bytes_behind: Of the log, after the last batch.
         last_gtid: Last group in the log.
         batches: Batches done.
         is_written: Whether the log is complete.

@@ -254,7 +254,7 @@ class Workload:
         yield
 
     def _think_twice(self, transaction: Transaction) -> Iterator[None]:
-        """Rows behind a savepoint are taken back, the others stay; a row is inserted, changed and deleted again."""
+        """Rows after a savepoint are taken back, the others stay; a row is inserted, changed and deleted again."""
         transaction.insert(self._events, [self._rows.event(self._new_id(EVENTS), None)])
         savepoint = transaction.savepoint()
         yield

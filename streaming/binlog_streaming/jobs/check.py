@@ -71,7 +71,7 @@ class StartReport:
         is_repeated: It was begun before, and would be done again.
         position: Where it would begin.
         gtid: What has been taken up to there.
-        size_behind: Bytes of the log behind that place.
+        size_behind: Bytes of the log after that place.
         said_by: The setting that says so, where the job is fresh.
     """
 

@@ -34,7 +34,7 @@ class Checkpoint:
         query_id: Of the streaming query; tables remember it.
         batch_id: The last batch that was written as a whole; None: none was.
         offset: Where that batch ended, and the next one begins.
-        pending: Where the batch ends that was begun behind it; it will be done again. None: none was begun.
+        pending: Where the batch ends that was begun after it; it will be done again. None: none was begun.
     """
 
     query_id: str

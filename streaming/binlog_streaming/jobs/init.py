@@ -200,7 +200,7 @@ def _why_excluded(unknown: Sequence[FoundTable], system: Sequence[FoundTable]) -
         reasons.append("Here: tables of the server's own.")
     if unknown:
         reasons.append(
-            f"Here: {_names(unknown)}, as the log does not say what their columns are "
+            f"Here: {_names(unknown)}, as the log does not describe their columns "
             f"({_unknown_reason(unknown[0])}). To have them, set binlog_row_metadata=FULL on the server, or give a "
             "schemaFile (init --schema-file)."
         )

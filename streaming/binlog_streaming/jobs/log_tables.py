@@ -196,7 +196,7 @@ class _Finder:
         return tuple(self._by_name[name] for name in sorted(self._by_name))
 
     def _obey(self, statement: DdlStatement) -> None:
-        # Behind such a statement columns are not those before it under the same names.
+        # After such a statement columns are not those before it under the same names.
         for operation in parse_ddl(statement.text, statement.session):
             self._foreign_keys.apply(operation)
             self._note_cascading()
@@ -292,7 +292,7 @@ def _begun_by(operation: Operation) -> Iterable[TableName]:
 
 
 def _is_known(definition: TableDefinition | None, index: int, *, is_inserted: bool) -> bool:
-    # What a row holds in a column that it left out: its default behind an INSERT, behind an UPDATE what was there.
+    # What a row holds in a column that it left out: its default after an INSERT, after an UPDATE what was there.
     if definition is None or definition.columns is None:
         return not is_inserted
     column = definition.columns[index]

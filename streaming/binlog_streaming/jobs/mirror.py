@@ -1,4 +1,4 @@
-"""The job behind `binlog-stream mirror`: `mirror_job(path, directory)`, and `remember(job)`, which keeps it the same.
+"""The job of `binlog-stream mirror`: `mirror_job(path, directory)`, and `remember(job)`, which keeps it the same.
 
 A folder belongs to one job: with other tables or another mode, tables would begin in the middle of the log. Commands
 that take a job file take such a folder, or URL, too: `job_at(place)`.

@@ -1,4 +1,4 @@
-"""The job behind `binlog-stream publish LOG --to HOST:PORT/PREFIX`: `publish_job`, and `write_down(job)`."""
+"""The job of `binlog-stream publish LOG --to HOST:PORT/PREFIX`: `publish_job`, and `write_down(job)`."""
 
 from __future__ import annotations
 

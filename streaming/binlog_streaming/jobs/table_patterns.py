@@ -15,7 +15,7 @@ _FLAGS = re.compile(r"(?:\(\?[aiLmsux]+\))?")
 
 def without_tables(select: str, names: Sequence[str]) -> str:
     """Expressions that match what *select* does, but none of *names* (`database.table`)."""
-    # Behind the expression, so that it begins as it was written; a comma would end it.
+    # After the expression, so that it begins as it was written; a comma would end it.
     unwanted = "".join(rf"(?<!\A{re.escape(name)})".replace(",", r"\x2c") for name in names)
     patterns = split_expressions(select) if names else []
     return ",".join(f"{_as_one(pattern)}{unwanted}" for pattern in patterns) or select

@@ -149,9 +149,9 @@ def _warnings(found: FoundTable, rule: TableRule, keys: Sequence[str]) -> list[s
     if found.unknown_columns and keeps_rows:
         named = ", ".join(found.unknown_columns)
         warnings.append(
-            f"{found.name}: rows in the log came without {named}, and nothing that was looked at says what they hold "
+            f"{found.name}: rows in the log came without {named}, and nothing that was read gives their values "
             "there (no default is known, or the column is computed); a job stops at a row whose values nobody knows "
-            "(BINLOG_UNSUPPORTED.ROW_IMAGE). A schemaFile says the defaults; binlog_row_image=FULL on the server logs "
+            "(BINLOG_UNSUPPORTED.ROW_IMAGE). A schemaFile gives the defaults; binlog_row_image=FULL on the server logs "
             "all columns"
         )
     return warnings

@@ -25,7 +25,7 @@ class SchemaChange:
     Attributes:
         renamed: Old names and new ones.
         retyped: Columns that get a wider type; their values stay.
-        added: Columns that come behind the others; they are null in all rows unless `filled` says otherwise.
+        added: Columns that come after the others; they are null in all rows unless `filled` says otherwise.
         filled: What all rows that are there hold from now on in a column, added or not.
     """
 
@@ -38,7 +38,7 @@ class SchemaChange:
         return bool(self.renamed or self.retyped or len(self.added) or self.filled)
 
     def applied_to(self, schema: pa.Schema) -> pa.Schema:
-        """The columns behind it."""
+        """The columns after it."""
         fields = [column.with_name(self.renamed.get(column.name, column.name)) for column in schema]
         return pa.schema([one.with_type(self.retyped.get(one.name, one.type)) for one in fields] + list(self.added))
 
@@ -116,12 +116,12 @@ def schema_changed(source_table: str, column: str, there: pa.DataType, wanted: p
         "SCHEMA_CHANGED",
         f"{source_table}: column {column} was {there} and is {wanted} now, which does not hold its values",
         hint="Leave the table out (option source.excludeTables) and the others go on; or give it a new target, and a "
-        "job and a checkpoint of its own that start behind the change",
+        "job and a checkpoint of its own that start after the change",
     )
 
 
 def _digits(kind: pa.DataType) -> tuple[int, int] | None:
-    # Of a number before the point and behind it.
+    # Of a number before the point and after it.
     if pa.types.is_signed_integer(kind):
         return _INTEGER_DIGITS[kind.bit_width], 0
     if pa.types.is_decimal(kind):

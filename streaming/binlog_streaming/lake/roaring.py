@@ -88,7 +88,7 @@ def _part(lower: NDArray[np.uint16]) -> bytes:
 
 
 def _bitmap(data: bytes, place: int) -> tuple[Rows, int]:
-    # Rows below 2**32, and the place behind them.
+    # Rows below 2**32, and the place after them.
     (cookie,) = _WORD.unpack_from(data, place)
     place += 4
     if cookie & 0xFFFF == _WITH_RUNS:

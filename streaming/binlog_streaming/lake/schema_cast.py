@@ -1,4 +1,4 @@
-"""Rows put into the columns of a table: `cast_to_schema`, `with_values`; `changed_rows`: behind a `SchemaChange`."""
+"""Rows put into the columns of a table: `cast_to_schema`, `with_values`; `changed_rows`: after a `SchemaChange`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def changed_rows(rows: pa.RecordBatchReader, change: SchemaChange, schema: pa.Sc
     Args:
         rows: All rows, in the columns before the change.
         change: What becomes of the columns.
-        schema: The columns behind it, in the types that the table keeps.
+        schema: The columns after it, in the types that the table keeps.
     """
     fills = {name: value.cast(schema.field(name).type) for name, value in change.filled.items()}
     return _mapped(rows, schema, lambda batch: _changed(batch, change.renamed, fills, schema))

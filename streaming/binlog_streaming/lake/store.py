@@ -119,7 +119,7 @@ class Store(ABC):
 
     @abstractmethod
     def files(self, folder: str = "", *, after: str = "") -> Iterator[StoredFile]:
-        """Files of a folder and of those in it; by name, from behind *after* on where that spares a look at others."""
+        """Files of a folder and of those in it; by name; those after *after* alone where that saves requests."""
 
     @abstractmethod
     def remove(self, name: str) -> None:

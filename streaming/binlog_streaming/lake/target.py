@@ -62,12 +62,12 @@ class CommitId:
         query_id: Id of the streaming query; it lives in the checkpoint.
         batch_id: Number of the batch; a repeated batch has the same number and the same content.
         step: Number of the commit in the batch. What the batch's statements do to tables is counted, 1, 2, 3 ... of all
-            of them: change n is step 3n, rows of a table behind change n, the last one about their table before them,
+            of them: change n is step 3n, rows of a table after change n, the last one about their table before them,
             are step 3n + 2 (2: before any change), and 3n + 1 makes columns fit for these rows (`plan`).
         source_table: `database.table` in the log.
         mode: What the target holds.
         keys: Names of the key columns; empty for `changelog`.
-        position: Where the log goes on behind the batch, as text.
+        position: Where the log goes on after the batch, as text.
         last_change: Where the batch's last change of the table lies, as text; the same whenever the batch is repeated.
         gtid: Last GTID of the step, if it has one.
         gtid_position: What the log has up to the batch's end: the last GTID of each domain (MariaDB) or the set of all
@@ -289,7 +289,7 @@ class Target(ABC):
 
     @abstractmethod
     def maintain(self, sink: Sink) -> None:
-        """Now and then, behind a commit: join small files, remove old ones; the rows stay as they are."""
+        """Now and then, after a commit: join small files, remove old ones; the rows stay as they are."""
 
     @abstractmethod
     def is_conflict(self, error: Exception) -> bool:
@@ -320,7 +320,7 @@ class Target(ABC):
         if mode != commit_id.mode:
             raise TableError(
                 "MODE_CHANGED",
-                f"{commit_id.source_table}: {self.uri} was made with mode {mode}, the job now says {commit_id.mode}",
+                f"{commit_id.source_table}: {self.uri} was made with mode {mode}, the job now sets {commit_id.mode}",
                 hint="Give the new mode another target, and start it with a new checkpoint; or set the mode back",
             )
         if (keys or "").casefold() != joined_keys(commit_id.keys).casefold():

@@ -83,7 +83,7 @@ class KeyTable:
         return cls(pa.Table.from_arrays(arrays, names=names), tuple(schema.field(index).name for index in keys))
 
     def last_rows(self, ranks: Indices | None = None) -> Indices:
-        """Images, ascending, behind which the same key does not come again.
+        """Images, ascending, after which the same key does not come again.
 
         Args:
             ranks: A permutation: the place of each image in the order that counts; None: as they stand.
@@ -132,7 +132,7 @@ def _values(images: StepImages, schema: pa.Schema, index: int) -> pa.ChunkedArra
         raise UnsupportedError(
             "ROW_IMAGE",
             f"{images.source_table}: key column {schema.field(index).name} is missing from {int(unknown.sum())} row "
-            f"images (the first is of kind {first.name}): the log does not say which rows were changed",
+            f"images (the first is of kind {first.name}): the log does not identify the changed rows",
             hint=WHOLE_IMAGES_HINT,
         )
     values = images.values(index, kind, numbers)

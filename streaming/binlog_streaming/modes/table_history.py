@@ -49,7 +49,7 @@ class Versions(NamedTuple):
 class TableHistory:
     """Images of a table, and those rows before them that come into question.
 
-    A *node* is a state of a row: the numbers of images, and behind these those of the rows before the step. A time is
+    A *node* is a state of a row: the numbers of images, and after these those of the rows before the step. A time is
     the rank of a row change among all changes of the step; both images of an update have the same.
 
     Attributes:

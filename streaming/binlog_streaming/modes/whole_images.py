@@ -79,7 +79,7 @@ class WholeImages:
         count = int(np.count_nonzero(np.logical_or.reduce(masks)))
         return UnsupportedError(
             "ROW_IMAGE",
-            f"{self.images.source_table}: {names}: missing from {count} row images; the log does not say what these "
+            f"{self.images.source_table}: {names}: missing from {count} row images; the log does not record what these "
             "columns hold, and this target needs whole rows",
             hint=WHOLE_IMAGES_HINT,
         )

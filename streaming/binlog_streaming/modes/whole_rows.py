@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def whole_row_change(there: pa.RecordBatchReader, images: StepImages, schema: pa.Schema) -> pa.RecordBatchReader:
-    """All rows of the target behind the step.
+    """All rows of the target after the step.
 
     Args:
         there: Its rows now. Its columns are those of the result: rows that come new are cast to their types, and are

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 STEPS_PER_CHANGE = 3
 COLUMNS_STEP = 1
-"""Behind a change: columns are made fit for rows."""
+"""After a change: columns are made fit for rows."""
 ROWS_STEP = 2
-"""Behind a change: rows."""
+"""After a change: rows."""
 
 COMPONENT_WEIGHT = 1 << 19
 """What a component costs however little it holds, in bytes of row events."""
@@ -36,7 +36,7 @@ class IndexPart:
 
     Attributes:
         start: Of the range.
-        end: Behind it.
+        end: After it.
         index: Serialised `TableIndex`.
         inserts: Row changes by kind.
         updates: The same.
@@ -65,7 +65,7 @@ class RowsStep:
         number: `CommitId.step` of the rows; the one before it is that of columns which have to be made fit for them.
         table: Whose rows.
         parts: Where they are; parts at the edges may hold others beside them.
-        after: Only rows behind this place.
+        after: Only rows after this place.
         before: Only rows before this place.
     """
 
@@ -147,7 +147,7 @@ class BatchPlan:
 
     Attributes:
         components: They do not depend on each other; by their names.
-        end: Where the log goes on behind all that was touched; None: nothing was.
+        end: Where the log goes on after all that was touched; None: nothing was.
         learned: What later batches have to know.
     """
 

@@ -90,7 +90,7 @@ class Appliance:
         """
         child, key = cascade
         if key.inline and self.takes_inline is None:
-            return "it stands in a column's own words, and the servers of this log differ in what they make of that"
+            return "it is in a column's own words, and the servers of this log differ in what they make of that"
         if key.parent != root and not self.is_applied(key.parent):
             return f"it comes through {key.parent}, for which it is not done"
         if key.parent != child and child in _ancestors(key.parent, keys):

@@ -263,7 +263,7 @@ def _tables_of_database(planning: Planning, database: str) -> tuple[TableName, .
     if rules and not names and planning.memory.written is None:
         raise SchemaError(
             "DDL_NOT_PARSED",
-            f"DROP DATABASE {database}: the log does not say which tables it drops, and on_drop asks for them",
+            f"DROP DATABASE {database}: the log does not name the tables that it drops, and on_drop asks for them",
             hint='Set on_drop = "ignore" for these tables, start the job again, and remove their targets by hand',
         )
     return names if rules else ()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings.model import Job, Mode
 
 PATIENCE_S = 300.0
-"""How long the job may stand still before it counts as stopped; a batch takes seconds, seldom minutes."""
+"""How long the job may not move before it counts as stopped; a batch takes seconds, seldom minutes."""
 DISTANCE_MAX = 64 << 20
 """Bytes of the log that the target may be away from the server's rows: what lies between is held in memory."""
 _POLL_S = 0.1
@@ -90,7 +90,7 @@ class JobState:
             if time.monotonic() - since > PATIENCE_S:
                 raise TableError(
                     "STANDS_ELSEWHERE",
-                    f"{table}: job {self.job.name} has come to {told}, and stood still for {PATIENCE_S:.0f} s; the "
+                    f"{table}: job {self.job.name} has come to {told}, and has not moved for {PATIENCE_S:.0f} s; the "
                     f"server's rows are those at {gtids}: {why}",
                     hint="Let the job run meanwhile: binlog-stream run JOB.toml",
                 )

@@ -254,7 +254,7 @@ class TableProof:
                 raise TableError(
                     "WRITE_FAILED",
                     f"{self.table.name}: {self.uri} cannot be read: {str(error).strip().partition(chr(10))[0]}",
-                    hint="sink.retention says how long older versions can be read; start again",
+                    hint="sink.retention sets how long older versions can be read; start again",
                 ) from error
 
     def _not_compared(self, reason: str) -> ProofResult:

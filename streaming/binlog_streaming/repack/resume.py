@@ -130,7 +130,7 @@ def _item(record: Record) -> Item | None:
     if record.kind == RecordKind.XA_PREPARE:
         return Item(ItemKind.PREPARE, name=_xa_name(record.data))
     if record.kind == RecordKind.XA_COMPLETE:
-        # That of a commit belongs to the commit record behind it.
+        # That of a commit belongs to the commit record after it.
         return None if record.data[0] == XA_COMPLETE_COMMIT else Item(ItemKind.ROLLBACK, name=_xa_name(record.data))
     if record.kind != RecordKind.COMMIT:
         return None

@@ -210,7 +210,7 @@ def _check_registry(sink: KafkaSink) -> None:
         raise Mistake((*path, "url"), "sink.format avro needs a schema registry", 'Set url = "http://host:port"')
     for url in registry.url.split(","):
         if _REGISTRY_URL.fullmatch(url.strip()) is None:
-            hint = "The user and the password stand apart: user, password_variable"
+            hint = "The user and the password are two settings: user, password_variable"
             raise Mistake((*path, "url"), f"expected http://host:port, got {_without_user(url)!r}", hint)
     _check_user(registry, path)
 

@@ -200,8 +200,7 @@ def _section_of(field_type: object) -> type[msgspec.Struct] | None:
 
 
 _NO_PASSWORD = (
-    "A password does not stand in a job file: name its environment variable with password_variable, or its file with "
-    "password_file"
+    "A job file holds no password: name its environment variable with password_variable, or its file with password_file"
 )
 _NO_SETTINGS: dict[KeyPath, str] = {
     ("sink", "security", "password"): _NO_PASSWORD,
@@ -242,7 +241,7 @@ def _hint_for(root: type[AnyJob], name: str, fields: typing.Iterable[str], path:
         return other
     meant = _did_you_mean(name, fields)
     if meant is None:
-        # It may stand in the wrong section: behind a [header] all keys belong to it.
+        # It may stand in the wrong section: after a [header] all keys belong to it.
         for section in msgspec.structs.fields(root):
             inner = _section_of(section.type)
             others = [] if inner is None else [field.encode_name for field in msgspec.structs.fields(inner)]

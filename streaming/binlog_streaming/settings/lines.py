@@ -93,7 +93,7 @@ class _Scanner:
         self._value(path)
 
     def _key(self) -> list[str]:
-        # Ends before what comes behind the key: = or ].
+        # Ends before what comes after the key: = or ].
         names = []
         while True:
             found = _KEY_PART.match(self._text, self._at)

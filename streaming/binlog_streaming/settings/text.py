@@ -113,7 +113,7 @@ ROWS = (
     Setting("drop_columns", "Or columns that are not shown; others that are added are.", '["password"]'),
     Setting(
         "mask",
-        "What stands in place of values: null, text and a text, last and a number (of characters that are shown), or "
+        "What replaces values: null, text and a text, last and a number (of characters that are shown), or "
         "sha256 (of the salt and the value, in hexadecimal digits). NULL stays NULL.",
         '{ email = "sha256", card = "last 4", phone = "text ***", note = "null" }',
     ),
@@ -148,7 +148,7 @@ TABLES = (
     Setting(
         "on_truncate",
         "What a TRUNCATE of the source table does: apply (a mirror becomes empty, versions end, a changelog gets a row "
-        "that says so), ignore, or fail (the job stops before it).",
+        "that records it), ignore, or fail (the job stops before it).",
     ),
     Setting("on_drop", "The same for DROP TABLE and DROP DATABASE; with ignore the rows stay as they were last."),
     Setting(
@@ -220,12 +220,12 @@ TRIGGER = (
 METRICS = (
     Setting("port", "Prometheus finds metrics at http://host:port/metrics; 0: a free port; default: none.", "9187"),
     Setting("host", "Address to listen at; there is no password, so others than this machine are your choice."),
-    Setting("otlp", "Push metrics to OpenTelemetry too, where OTEL_EXPORTER_OTLP_ENDPOINT in the environment says."),
+    Setting("otlp", "Push metrics to OpenTelemetry too, to the address in OTEL_EXPORTER_OTLP_ENDPOINT."),
 )
 LINEAGE = (
     Setting(
         "namespace",
-        "Of the job in OpenLineage; default: it is told nothing. Where it is, OPENLINEAGE_URL says in the environment.",
+        "Of the job in OpenLineage; default: it is told nothing. OPENLINEAGE_URL in the environment is its address.",
         '"shop"',
     ),
     Setting(

@@ -191,7 +191,7 @@ class _ComponentRun:
         self._with_target(table, mode, say)
 
     def say_positions(self) -> None:
-        """Behind all steps: let targets say where they stand whose last commit did not."""
+        """After all steps: let targets say where they stand whose last commit did not."""
         for (name, mode), table in self._silent.items():
             if name in self._stopped:
                 continue
@@ -332,7 +332,7 @@ class _ComponentRun:
         return replaced_by_rename(context, target, source, origin)
 
     def _has_recorded(self, context: StatementContext, commit_id: CommitId) -> bool:
-        # Whether behind a commit that is there nothing is left to be said.
+        # Whether after a commit that is there nothing is left to be said.
         change = context.step.change
         if not isinstance(change, TableRenamed) or context.table.name == change.old:
             return False

@@ -24,7 +24,7 @@ class BatchRun:
         query_id: Id of the streaming query.
         batch_id: Number of the batch.
         sink: Where the tables go.
-        position: Where the log goes on behind the batch.
+        position: Where the log goes on after the batch.
         decoding: How rows become values.
         gtid_position: What the log has up to the batch's end, as text; None: not known.
         on_error: What becomes of a component with a table that cannot go on.

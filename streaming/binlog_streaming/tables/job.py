@@ -1,7 +1,7 @@
 """A job, running: `TablesJob(job).start()`, then `wait()`; `request_stop()` from anywhere.
 
 The stream reads the view `tables` of the Spark source; each micro-batch is one Spark job (`batch.write_batch`). Spark
-moves the offset in its checkpoint only behind a batch that was written as a whole.
+moves the offset in its checkpoint only after a batch that was written as a whole.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TablesJob:
     Args:
         job: The settings.
         session: A Spark session to use; default: that of this process, or one of its own, which ends with the job.
-        listener: Called behind every batch, on a thread of Spark's; what it raises ends the job.
+        listener: Called after every batch, on a thread of Spark's; what it raises ends the job.
         held: Tables (database and name) that exist without having been written by this checkpoint.
         from_first: See `RecordKeeper.saw`.
 
@@ -167,7 +167,7 @@ class TablesJob:
             self._close()
 
     def request_stop(self) -> None:
-        """Let `wait()` end the job behind the running batch, at once when asked twice; fit for signal handlers."""
+        """Let the job finish its batch, then end `wait()`; at once when asked twice. Fit for signal handlers."""
         if self._stop_requested:
             self._idle.set()
         self._stop_requested = True

@@ -33,7 +33,7 @@ class BatchPositions:
                 self._last[name] = step.number
 
     def after(self, table: TableName, number: int) -> str | None:
-        """Where a target stands behind a step, as far as it may say so."""
+        """Where a target stands after a step, as far as it may say so."""
         return self._end if number >= self._last.get(table, number) else None
 
     def take_back(self, target: Target, commit_id: CommitId) -> None:
@@ -47,7 +47,7 @@ class BatchPositions:
         return self._last[table]
 
     def say_end(self, target: Target, commit_id: CommitId) -> None:
-        """Behind all steps: let *target* say where it stands, if its last step committed nothing that does.
+        """After all steps: let *target* say where it stands, if its last step committed nothing that does.
 
         Args:
             target: As it is.

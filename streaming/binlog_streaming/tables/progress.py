@@ -73,10 +73,10 @@ class TableProgress:
         deletes: The same.
         rows_written: Rows and keys that went into the target.
         seconds: Time taken to reduce, write and commit.
-        position: Where the log goes on behind the batch.
+        position: Where the log goes on after the batch.
         commit_time: When the last of these changes was committed on the server, seconds since 1970 UTC.
         first_commit_time: The same of the first one.
-        version: What a reader names to get the target as it is behind the batch; None: its format has no versions.
+        version: What a reader names to get the target as it is after the batch; None: its format has no versions.
         statements: Statements that did something to the target.
         notes: What an operator should know.
         set_aside: Why the table does not go on; None: it does.
@@ -185,7 +185,7 @@ class BatchProgress:
         tables: A table that has several modes comes once for each.
         seconds: From the start of the batch to the last commit.
         finished_at: When the batch was in the tables, seconds since 1970 UTC.
-        bytes_behind: Bytes of the log behind `position` at that time; None when no table was touched.
+        bytes_behind: Bytes of the log after `position` at that time; None when no table was touched.
         learned: What later batches have to know.
         read_seconds: Of `seconds`, until what to write was known.
         offset: Where the job goes on in its log; None: it reads none, or that is not known.

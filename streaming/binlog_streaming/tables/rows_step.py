@@ -133,7 +133,7 @@ class RowsContent:
                 raise SchemaError(
                     "SCHEMA_CHANGED",
                     f"{self.source_table}: its primary key was {', '.join(keys[0]) or 'none'} and is "
-                    f"{', '.join(other) or 'none'} now, and no statement in the log says so",
+                    f"{', '.join(other) or 'none'} now, and no statement in the log explains it",
                     hint="Name keys for the table in the job (option tables.keys)",
                 )
         return keys[0]

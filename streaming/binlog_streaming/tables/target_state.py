@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.target import Target
 
 _COMMITS_MAX = 64
-"""Of a Delta table, among which the last step's own is looked for; maintenance makes a few behind each."""
+"""Of a Delta table, among which the last step's own is looked for; maintenance makes a few after each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def _gtid_position(target: Target, table_format: TableFormat) -> GtidPoint | Non
     texts = [text for text in readers[table_format](target) if text]
     if not texts:
         return None
-    # Each says what is in it, at different times: by the commit of a step, and by a replay behind its last one.
+    # Each says what is in it, at different times: by the commit of a step, and by a replay after its last one.
     point = parse_gtids(texts[0])
     for text in texts[1:]:
         later = parse_gtids(text)

@@ -152,7 +152,7 @@ def _check_columns(name: TableName, rule: TableRule, changes: ReceivedChanges, k
         raise SchemaError(
             "SCHEMA_CHANGED",
             f"{name}: messages have the columns {', '.join(_columns(changes))}, and the table was written with "
-            f"{', '.join(known.columns)}; what rows hold in the others no message says",
+            f"{', '.join(known.columns)}; no message gives the values of the others",
             hint='Set unknown_values = "null" for this table to have null there',
         )
 

@@ -133,7 +133,7 @@ def test_a_log_is_published_without_a_job_file(kafka_broker: KafkaBroker, record
         (["LOG", "--to", "broker/shop"], "--to: expected host:port,host:port, got 'broker'"),
         (["LOG", "--to", "broker:9092/a b"], "--to: expected a name of letters, digits, dots, _ and -, got 'a b'"),
         (["LOG", "--to", "broker:9092/shop", "--tables", "("], "--tables: "),
-        (["job.toml", "--tables", "x"], "--tables: it is for --to; a job file says which tables"),
+        (["job.toml", "--tables", "x"], "--tables: it is for --to; a job file names the tables"),
         (["LOG/nowhere", "--to", "broker:9092/shop"], "there is no such directory or file"),
     ],
 )

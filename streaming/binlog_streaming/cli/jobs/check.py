@@ -18,7 +18,7 @@ from binlog_streaming.cli.progress import progress_bar
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from binlog_streaming.jobs.check import JobReport
+    from binlog_streaming.jobs.check import JobReport, LogReport
     from binlog_streaming.jobs.tables import TableReport
     from binlog_streaming.settings import Job, PublishJob
 
@@ -122,9 +122,9 @@ def _print(console: Console, job: Job, report: JobReport) -> None:
     facts.add_row("job", escaped(job.name))
     facts.add_row("log", escaped(log.path))
     facts.add_row("", escaped(f"{log.format}, {count} ({names}), {log.size:,} bytes"))
-    facts.add_row("GTIDs", escaped(f"behind {log.gtid_before or 'nothing'}, up to {log.gtid or 'none'}"))
+    facts.add_row("GTIDs", escaped(_gtids_text(log)))
     facts.add_row("start", escaped(_start_text(report)))
-    facts.add_row("", f"{start.size_behind:,} bytes of the log lie behind that")
+    facts.add_row("", f"{start.size_behind:,} bytes of the log come after that")
     facts.add_row("into", escaped(f"{job.sink.directory} ({job.sink.format})"))
     console.print(facts)
     console.print()
@@ -141,14 +141,19 @@ def _print(console: Console, job: Job, report: JobReport) -> None:
     console.print(f"\n{verdict}", style="bold")
 
 
+def _gtids_text(log: LogReport) -> str:
+    first = f"after {log.gtid_before}" if log.gtid_before else "from the first transaction"
+    return f"{first} to {log.gtid}" if log.gtid else "none"
+
+
 def _start_text(report: JobReport) -> str:
     start = report.start
-    gtid = f" (behind GTID {start.gtid})" if start.gtid else ""
+    gtid = f" (after GTID {start.gtid})" if start.gtid else ""
     if start.said_by is not None:
         there = "a new checkpoint" if start.is_fresh else "a checkpoint without a finished batch"
         return f"{start.position}{gtid}, by {start.said_by}: {start.checkpoint} is {there}"
     again = ", which was begun before and is done again" if start.is_repeated else ""
-    return f"{start.position}{gtid}, batch {start.batch_id}{again}: the checkpoint {start.checkpoint} says so"
+    return f"{start.position}{gtid}, batch {start.batch_id}{again}: from the checkpoint {start.checkpoint}"
 
 
 def _tables(reports: tuple[TableReport, ...]) -> Table:

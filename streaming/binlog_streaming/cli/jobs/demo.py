@@ -1,4 +1,4 @@
-"""`binlog-stream demo`: the main job on a live log, compared with the truth row by row."""
+"""`binlog-stream demo`: the main job on a live log, compared with the expected rows one by one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def demo(
     ] = Path("demo-output"),
     keep: Annotated[bool, typer.Option(help="Leave the tables there.")] = True,
 ) -> None:
-    """Keep tables in step with a live log, and compare every row with the truth.
+    """Keep tables in step with a live log, and compare every row with the expected ones.
 
     On the way tables are altered, and the job is killed in the middle of a batch and started again. Exit status 0 only
     if all rows are equal. A picture of rates and lag stays at DIRECTORY/demo.png.

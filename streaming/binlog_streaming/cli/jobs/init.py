@@ -43,7 +43,7 @@ def init(
         binlog-stream init /var/lib/mysql > job.toml && binlog-stream check job.toml
 
     Tables with a primary key are mirrored, others get a changelog; tables whose columns nobody knows are left out, and
-    the file says why. Paths in the file that are relative start at its folder: tables and checkpoint lie beside it.
+    the file explains why. Paths in the file that are relative start at its folder: tables and checkpoint lie beside it.
 
     With --for kafka the job publishes the log to topics: set its bootstrap_servers and topic_prefix, and see
     docs/kafka.md.

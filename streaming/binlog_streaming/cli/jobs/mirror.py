@@ -29,7 +29,7 @@ CheckpointOption = Annotated[
     typer.Option(
         metavar="DIR",
         help="Folder of the checkpoint. Default: in the folder of the tables; for a URL in the user's own state, "
-        "which is said at the start.",
+        "which is printed at the start.",
     ),
 ]
 ModeOption = Annotated[
@@ -90,7 +90,7 @@ def mirror(  # noqa: PLR0913 - the options of the command
     r"""Keep every table of a log in a folder; no job file is needed.
 
     It follows the log until it is stopped; with --once it takes what is there now, and ends. Called again for the same
-    folder it goes on where it was, exactly once: DIR/.binlog-stream holds the checkpoint, and job.toml there says the
+    folder it goes on where it was, exactly once: DIR/.binlog-stream holds the checkpoint, and job.toml there holds the
     same as a job file, to begin with where more is wanted (then: binlog-stream run JOB.toml). The commands check,
     status, versions and replay take DIR in the place of a job file.
 

@@ -56,14 +56,14 @@ def publish(  # noqa: PLR0913 - the options of the command
     status: StatusOption = None,
     status_token_file: StatusTokenOption = None,
 ) -> None:
-    r"""Publish the changes of a log to topics of Kafka, exactly once, as a job file says.
+    r"""Publish the changes of a log to topics of Kafka, exactly once, as a job file describes.
 
     It follows the log until it is stopped (SIGINT or SIGTERM: it ends after the transaction under way). Started again
     it goes on where it was: the offset is in Kafka, written by the same transactions as the messages. What cannot be
     read or sent ends the job before anything of it is visible.
 
     For a first try no job file is needed: --to names a broker without TLS and passwords, and a prefix. Topics
-    PREFIX.<database>.<table> are created, with one partition. Called again it goes on. What is not said there is in the
+    PREFIX.<database>.<table> are created, with one partition. Called again it goes on. What is not set there is in the
     job file that it writes beside its checkpoint, whose place it tells.
 
     For example:
@@ -118,7 +118,7 @@ def _settings(job: str, to: str | None, tables: str | None, exclude_tables: str 
         return publish_job(job, to, tables=tables, exclude_tables=exclude_tables)
     for name, value in (("--tables", tables), ("--exclude-tables", exclude_tables)):
         if value is not None:
-            raise typer.BadParameter("it is for --to; a job file says which tables", param_hint=name)
+            raise typer.BadParameter("it is for --to; a job file names the tables", param_hint=name)
     if "://" in job or Path(job).is_dir():
         hint = f"Without a job file: binlog-stream publish {job} --to HOST:PORT/PREFIX"
         raise OptionError("INVALID_VALUE", "expected a job file, got a folder or a URL", at=Place(job), hint=hint)

@@ -30,7 +30,7 @@ def replay(
         typer.Option(
             "--from",
             metavar="GTID",
-            help="Begin behind this. Default: where the tables stand; where there are none, the start of the log.",
+            help="Begin after this. Default: where the tables are; where there are none, the start of the log.",
         ),
     ] = None,
     end: Annotated[
@@ -55,12 +55,12 @@ def replay(
 ) -> None:
     r"""Build or repair the tables of a job from one part of the log: as they were at a GTID.
 
-    GTIDs are said as the server says where it is: the last one of each domain (0-1-575,1-2-7; MariaDB) or the set of
-    all (uuid:1-77; MySQL). A domain or server that --to does not name is not read.
+    Write GTIDs as in gtid_binlog_pos (MariaDB: the last one of each domain, 0-1-575,1-2-7) or gtid_executed (MySQL:
+    the set of all, uuid:1-77). A domain or server that --to does not name is not read.
 
-    Tables that are not there are built. Tables that stand at --from are continued; tables that stand at --to already
-    are left alone; with any other nothing is written: the error says where it stands. Tables say it themselves, in
-    the property binlog-stream.gtidPosition.
+    Tables that do not exist are built. Tables that are at --from are continued; tables that are at --to already are
+    left alone; with any other nothing is written: the error names its position. Tables record their position in the
+    property binlog-stream.gtidPosition.
 
     A replay that was stopped or killed goes on when it is called again with the same options. The tables then belong
     to the replay, not to the job: a job goes on from there by --hand-over. Tables that a job set aside (on_error) come
@@ -68,7 +68,7 @@ def replay(
 
     Exit status: as that of run --once.
 
-    For example, the tables as they were behind 0-1-575, beside those of the job:
+    For example, the tables as they were after 0-1-575, beside those of the job:
 
         binlog-stream replay job.toml --to 0-1-575 --target lake-then
     """
@@ -120,6 +120,6 @@ def _say_end(replay: Replay, count: int, output: Output) -> None:
         fields = {"gtid_position": record.last, "handed_over": record.hand_over}
         write_json_lines([{"event": "replayed", "targets": count, **fields}])
         return
-    typer.echo(f"{count} targets stand at {record.last or 'the end of the log'}")
+    typer.echo(f"{count} targets are at {record.last or 'the end of the log'}")
     if record.hand_over:
         typer.echo(f"{replay.request.job.name} goes on from there: binlog-stream run")

@@ -1,4 +1,4 @@
-"""`binlog-stream run JOB.toml`: keep lakehouse tables in step with a log, as a job file says."""
+"""`binlog-stream run JOB.toml`: keep lakehouse tables in step with a log, as a job file describes."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def run(
     status: StatusOption = None,
     status_token_file: StatusTokenOption = None,
 ) -> None:
-    """Keep lakehouse tables in step with a log, or with topics of Kafka, exactly once, as a job file says.
+    """Keep lakehouse tables in step with a log, or with topics of Kafka, exactly once, as a job file describes.
 
     The log may be a database server's, or a structured log of a program.
 
-    It follows them until it is stopped (SIGINT or SIGTERM: it ends behind the running batch). Started again it goes
-    on where it was: the checkpoint directory of the job knows. A table that cannot be written ends the job before
-    anything is counted as done.
+    It follows them until it is stopped: Ctrl-C (SIGINT) or SIGTERM finishes the current batch, then stops. Started
+    again it goes on where it was: the checkpoint directory of the job knows. A table that cannot be written ends the
+    job before anything is counted as done.
 
     `binlog-stream status JOB.toml` tells how it is, and so does a page where --status names an address.
 

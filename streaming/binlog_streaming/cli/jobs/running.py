@@ -157,7 +157,7 @@ def stopped_by_signals(stop_running: Callable[[], None]) -> Iterator[list[int]]:
 
 
 class OutputReader:
-    """Whoever reads our lines; without one, as behind `| head`, the job ends behind the running batch, in order.
+    """Whoever reads our lines; without one, as after `| head` ended, the job finishes its batch, then stops.
 
     Attributes:
         left: What became of the output; None: it is there.

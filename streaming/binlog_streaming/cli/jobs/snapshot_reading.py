@@ -102,7 +102,7 @@ def _facts(plan: ReadingPlan, job: Job) -> Iterator[tuple[str, str]]:
         yield "reads", f"about {size_text(plan.size_estimate)}, in {sessions}; writes nothing there, locks no rows"
         yield "writes", f"all targets of these tables anew, in {job.sink.directory}; the job must not run meanwhile"
     if plan.at is not None:
-        confirmed = "as the server itself says" if plan.is_known else "which the server does not know: see to it"
+        confirmed = "confirmed by the server" if plan.is_known else "the server cannot confirm it: check it"
         yield "at", f"{plan.at}, {confirmed}"
     if plan.unseen:
         yield (

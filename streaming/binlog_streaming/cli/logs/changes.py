@@ -234,7 +234,7 @@ def _write_file(
             return view.schema(None)
         raise SchemaError(
             "TABLE_NOT_FOUND",
-            f"there are no changes of table {table} here, and nothing else says what its columns are",
+            f"there are no changes of table {table} here, and nothing else describes its columns",
             hint=TABLES_HINT,
         )
 

@@ -35,14 +35,14 @@ def find(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="The first event group committed then or later: 2026-01-31T12:00:00 (UTC unless it says +02:00), "
+            help="The first event group committed then or later: 2026-01-31T12:00:00 (UTC unless it has +02:00), "
             "or seconds since 1970.",
         ),
     ] = None,
 ) -> None:
     """Find an event group by its GTID or its time: its position, file and byte, and what it holds."""
     if (gtid is None) == (time is None):
-        raise OptionError("MISSING", "find: one of --gtid and --time says what to look for")
+        raise OptionError("MISSING", "find: give one of --gtid and --time")
     with open_log(path) as log:
         row = _found(log, _find(log, gtid, time))
         if output is Output.JSONL:

@@ -46,6 +46,6 @@ def map_pages(
         raise storage_error(output, "write", error) from error
     console = Console(highlight=False, emoji=False, soft_wrap=True)
     if described.problem is not None:
-        console.print(f"Transactions behind this are not told apart: {described.problem}", style="yellow", markup=False)
+        console.print(f"Transactions after this are not told apart: {described.problem}", style="yellow", markup=False)
     pages = sum(len(file.amounts) for file in described.picture.files)
     console.print(f"{output}: {pages:,} pages, {described.findings}")

@@ -65,7 +65,7 @@ def pages(  # noqa: PLR0913 - the options of the command
     elif page is not None:
         listed = list(rows)
         if not listed:
-            raise StartError("POSITION_NOT_FOUND", f"page {page} is not there", hint="`files` says how long files are")
+            raise StartError("POSITION_NOT_FOUND", f"page {page} is not there", hint="`files` lists how long files are")
         view = PageView(directory, only, listed, page, is_full=full)
         output_console().print(view, soft_wrap=True)
     else:
@@ -84,7 +84,7 @@ def _range(
     if file is None and page is None:
         return positions_of(path, start, end)
     if start is not None or end is not None:
-        raise OptionError("INVALID_VALUE", "pages: --file and --page say what to list, --start and --end do so too")
+        raise OptionError("INVALID_VALUE", "pages: --file and --page choose what to list, --start and --end do so too")
     from binlog_format.innodb.files import LogFiles
 
     numbers = LogFiles(directory, only).numbers()
@@ -93,7 +93,7 @@ def _range(
             raise OptionError("MISSING", f"pages: --page needs --file: there are files {numbers[0]} to {numbers[-1]}")
         file = numbers[0]
     if file not in numbers:
-        raise StartError("POSITION_NOT_FOUND", f"file {file} is not there", hint="`files` says which are")
+        raise StartError("POSITION_NOT_FOUND", f"file {file} is not there", hint="`files` lists those that are")
     if page is None:
         return Position(file, 0, 0), Position(file + 1, 0, 0)
     return Position(file, page, 0), Position(file, page + 1, 0)

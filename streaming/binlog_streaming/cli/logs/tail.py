@@ -90,7 +90,7 @@ _ResumeOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Go on where FILE says, and keep it up to date; the other starts count only while it is not there.",
+        help="Go on at the position in FILE, and keep it up to date; other starts count only while it is not there.",
     ),
 ]
 _OutputOption = Annotated[
@@ -106,7 +106,7 @@ _LossOption = Annotated[
     bool,
     typer.Option(
         "--fail-on-data-loss/--skip-data-loss",
-        help="What to do when changes that come next are not there any more: stop, or warn and go on behind them.",
+        help="What to do when changes that come next are not there any more: stop, or warn and go on after them.",
     ),
 ]
 
@@ -255,7 +255,7 @@ def _sink(is_live: bool, follower: Follower | None, tailer: Tailer) -> Iterator[
 
 @contextmanager
 def _stopped_by_signals(tailer: Tailer) -> Iterator[None]:
-    """SIGINT and SIGTERM end behind the running step; a second one ends at once."""
+    """SIGINT and SIGTERM finish the current step, then stop; a second one stops at once."""
 
     def handle(number: int, _frame: FrameType | None) -> None:
         tailer.stop()

@@ -1,4 +1,4 @@
-"""Compare target tables with the truth, row by row: `compare_mirror`, `compare_changelog`, `compare_versions`."""
+"""Compare target tables with the expected rows: `compare_mirror`, `compare_changelog`, `compare_versions`."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def compare_versions(expected_table: ExpectedTable, target: pa.Table | None) -> 
     found = _columns(target, pa.schema([*expected_table.versions.schema, (_VERSION_ORDER, pa.string())]))
     if isinstance(found, Difference):
         return _comparison(expected_table, "scd2", (expected_table.versions.num_rows, 0), [found])
-    # Sorting is stable: what the truth has in the order of the log stays so for each key.
+    # Sorting is stable: expected rows in the order of the log stay so for each key.
     expected = _numbered(expected_table.versions.sort_by(_ascending(expected_table.key)), expected_table.key)
     found = _numbered(found.sort_by(_ascending([*expected_table.key, _VERSION_ORDER])), expected_table.key).drop(
         [_VERSION_ORDER]
@@ -173,7 +173,7 @@ def _broken_chains(versions: pa.Table, key: Sequence[str]) -> Iterator[Differenc
         (VALID_TO, "an end: a later version began", pc.or_(pa.array(is_last), pc.is_valid(ends))),
         (
             VALID_TO,
-            "not behind the next version's _valid_from",
+            "not after the next version's _valid_from",
             pc.or_(pa.array(is_last), pc.fill_null(pc.less_equal(ends, next_begins), fill_value=True)),
         ),
     )

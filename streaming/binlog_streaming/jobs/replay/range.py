@@ -34,7 +34,7 @@ class ReplayRange:
         stop: The first place that is not read.
         wanted: Only groups that this covers are wanted; None: all.
         first: What tables hold before it, by GTID.
-        last: What they hold behind it.
+        last: What they hold after it.
         passed_over: What lies before `stop` in the log, and is not wanted.
         starting: The start as options of the source.
         ending: The end as options of the source.
@@ -64,7 +64,7 @@ def find_range(watched: WatchedLog, job: Job, start: GtidPoint | None, end: Gtid
     Args:
         watched: The log.
         job: The settings.
-        start: Begin behind this; None: where the job itself would with a new checkpoint, or at the start of the log.
+        start: Begin after this; None: where the job itself would with a new checkpoint, or at the start of the log.
         end: The last groups that are wanted; None: what is there now.
 
     Raises:
@@ -83,7 +83,7 @@ def find_range(watched: WatchedLog, job: Job, start: GtidPoint | None, end: Gtid
     if offset.position > stop.position:
         raise StartError(
             "START_AFTER_END",
-            f"{watched.log.path}: the job begins at {offset.position}, behind --to {end}",
+            f"{watched.log.path}: the job begins at {offset.position}, after --to {end}",
             hint="Say with --from where to begin",
         )
     first = offset.gtid.advanced_by(offset.skip_gtid) if start is None else start

@@ -29,7 +29,7 @@ class ReplayRecord(msgspec.Struct, frozen=True, kw_only=True):
         starting: Options of the source that say where it begins, as the source takes them.
         ending: Those that say where it ends.
         first: What tables hold that it goes on with, as GTIDs.
-        last: What tables hold behind it.
+        last: What tables hold after it.
         tables: The tables that it is about: database and name.
         left_alone: Those of them that held all of it before.
         continued: Those of them that stood where it begins.

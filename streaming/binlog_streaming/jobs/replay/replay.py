@@ -56,7 +56,7 @@ class ReplayRequest:
 
     Attributes:
         job: Whose tables.
-        start: Begin behind this; None: where the tables stand, or where the job itself would begin.
+        start: Begin after this; None: where the tables stand, or where the job itself would begin.
         end: Up to this; None: what is there now.
         directory: Where the tables go; None: where the job has them.
         hand_over: The job goes on from there.
@@ -202,14 +202,14 @@ class _Planner:
         if request.hand_over and part.passed_over:
             raise StartError(
                 "START_AFTER_END",
-                f"--hand-over: a job goes on behind {part.last}, but {part.passed_over} lies before that in the log",
+                f"--hand-over: a job goes on after {part.last}, but {part.passed_over} lies before that in the log",
                 hint="Name in --to the last GTID of every domain at one place of the log, or leave it out",
             )
         self.is_empty = part.is_empty
         if request.hand_over and part.is_empty:
             raise StartError(
                 "POSITION_NOT_FOUND",
-                f"--hand-over: nothing lies behind {part.last or 'that'} in the log yet: no batch to go on from",
+                f"--hand-over: nothing follows {part.last or 'that'} in the log yet: no batch to go on from",
                 hint="Call it again when the log has gone on",
             )
         self._names = self._touched_in(part)
@@ -256,7 +256,7 @@ class _Planner:
             raise elsewhere(
                 list(found.elsewhere),
                 f"the replay begins at {first or 'the start of the log'} and ends at {last or 'its end'}",
-                hint="Begin where it stands (--from), build the tables anew in another folder (--target), or delete it",
+                hint="Begin where it is (--from), build the tables anew in another folder (--target), or delete it",
             )
         return found
 
@@ -279,15 +279,15 @@ class _Planner:
         points = {str(one.state.gtid): one.state.gtid for one in found}
         silent = [one for one in found if one.state.gtid is None]
         if silent:
-            hint = "Say where the tables stand with --from, or build them anew in another folder (--target)"
+            hint = "Give the GTID position of the tables with --from, or build them anew in another folder (--target)"
             raise elsewhere(silent, "it is not known where to go on", hint=hint)
         for start in sorted((point for point in points.values() if point is not None), key=str):
             there = tables.sort(self._touched, start, part.last, None)
             if not there.elsewhere:
                 self._check_missing(tables, start, part)
                 return start
-        hint = "Bring those that are behind to where the others stand first: --from and --to name the two places"
-        raise elsewhere(list(found), "they do not stand at one place", hint=hint)
+        hint = "Bring those that are behind to where the others are first: --from and --to name the two places"
+        raise elsewhere(list(found), "they are not at one GTID position", hint=hint)
 
     def _check_missing(self, tables: ReplayTables, start: GtidPoint, part: ReplayRange) -> None:
         earliest = self._watched.log.start_position()
@@ -302,8 +302,8 @@ def _begins_in_the_middle(names: list[TableName], start: GtidPoint) -> TableErro
     told = ", ".join(str(name) for name in names[:5])
     return TableError(
         "STANDS_ELSEWHERE",
-        f"{told}: not there, while other tables stand at {start}: it would lack what it had before",
-        hint=f"Build what is missing first, --to {start} (tables that stand there already are left alone); or give "
+        f"{told}: not there, while other tables are at {start}: it would lack what it had before",
+        hint=f"Build what is missing first, --to {start} (tables that are at it already are left alone); or give "
         "--from, to begin with it in the middle",
     )
 

@@ -53,8 +53,8 @@ class ReplayTarget:
     def position_text(self) -> str:
         """In words."""
         if self.state.gtid is None:
-            return "does not say where it stands"
-        return f"stands at {self.state.gtid or 'the start of the log'}"
+            return "does not record its GTID position"
+        return f"is at {self.state.gtid or 'the start of the log'}"
 
 
 @dataclass(frozen=True, slots=True)

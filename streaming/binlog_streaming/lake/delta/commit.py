@@ -276,7 +276,7 @@ class TableWrite:
             self._feed.keep()
 
     def _catches_up(self, application: str | None) -> bool:
-        # Rows that are only added may come behind whatever another writer did, but a twin of ours, or to the columns.
+        # Rows that are only added may come after whatever another writer did, but a twin of ours, or to the columns.
         before = self.log.protocol, self.log.metadata, self.log.transactions.get(application or "")
         catch_up(self.store, self.log)
         return before == (self.log.protocol, self.log.metadata, self.log.transactions.get(application or ""))

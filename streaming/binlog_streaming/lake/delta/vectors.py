@@ -30,7 +30,7 @@ _Z85_VALUES = {letter: value for value, letter in enumerate(_Z85)}
 _UUID_LETTERS = 20
 _FILE_VERSION = b"\x01"
 _WORD = struct.Struct(">I")
-"""Four bytes of a text; before a vector its length, behind it its CRC-32. All within it has the low byte first."""
+"""Four bytes of a text; before a vector its length, after it its CRC-32. All within it has the low byte first."""
 
 
 def read_vector(store: Store, vector: Vector | None) -> Rows:

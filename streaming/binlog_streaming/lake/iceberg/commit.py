@@ -143,7 +143,7 @@ class IcebergCommit:
             if isinstance(error, CommitFailedException):
                 raise CommitFailedException("the table was changed between the look and the write") from error
             raise error
-        raise CommitFailedException(f"no reply that says whether the commit was made: {error}") from error
+        raise CommitFailedException(f"no reply tells whether the commit was made: {error}") from error
 
     def _is_in(self, table: Table, number: int) -> bool:
         if self.snapshot:

@@ -1,4 +1,4 @@
-"""Small files, old snapshots and old files of Iceberg tables: `maintain`, behind a commit, works only now and then.
+"""Small files, old snapshots and old files of Iceberg tables: `maintain`, after a commit, works only now and then.
 
 All of it leaves the rows as they are and counts as no step: a kill in between costs nothing but the work.
 """
@@ -51,14 +51,14 @@ def maintain(table: Table, uri: str, *, since: int, file_size: int, retention_ho
     """Do what is due.
 
     Args:
-        table: The table behind the last commit.
+        table: The table after the last commit.
         uri: For messages.
         since: Its `sequence_number` when this was called the last time, or when it was looked at.
         file_size: Files far below it are joined, when there are many.
         retention_hours: How long readers of old versions have.
 
     Returns:
-        The table behind it.
+        The table after it.
 
     Raises:
         CommitFailedException: Somebody else committed meanwhile.

@@ -64,7 +64,7 @@ class Evolution:
     """What a `SchemaChange` makes of a table.
 
     Attributes:
-        schema: The columns behind it.
+        schema: The columns after it.
         is_rewrite: Whether files have to be written anew: values change, or a type becomes one that is not wider.
     """
 

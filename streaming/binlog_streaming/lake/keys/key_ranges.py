@@ -66,7 +66,7 @@ def cover(values: Indices, count_max: int) -> tuple[Indices, Indices]:
 def meeting(ranges: tuple[Indices, Indices], least: Indices, greatest: Indices) -> NDArray[np.bool_]:
     """Which files, by the least and greatest value in each, meet one of *ranges* (as `cover` gives them)."""
     starts, ends = ranges
-    # A range meets a file when the first range that ends at or behind the file's least value starts within it.
+    # A range meets a file when the first range that ends at or after the file's least value starts within it.
     first = np.searchsorted(ends, least)
     meets: NDArray[np.bool_] = (first < len(starts)) & (starts[np.minimum(first, len(starts) - 1)] <= greatest)
     return meets

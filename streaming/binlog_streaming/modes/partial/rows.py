@@ -52,7 +52,7 @@ class PartialRows:
         columns: Indices of the columns that are no keys.
         last: For each key its last image.
         sources: Shape (keys, columns): the image that has the value, or one of `partial_row_kernels`' marks.
-        gone: For each key whether there is no row with it behind the step.
+        gone: For each key whether there is no row with it after the step.
         touched: For each key whether the step inserts or updates it.
         origins: For each key the number of the key that its row had before the step.
     """

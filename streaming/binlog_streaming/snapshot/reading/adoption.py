@@ -183,9 +183,7 @@ def _layout(job: Job, name: TableName) -> TableLayout:
             reason = f"{name}: its columns change in the log, so it is not known which ones it has at that place"
             raise SchemaError("SCHEMA_CHANGED", reason, hint="Take its rows with binlog-stream snapshot")
         return one.layout
-    raise SchemaError(
-        "NO_COLUMN_METADATA", f"{name}: nothing in the log says what its columns are", hint=NO_METADATA_HINT
-    )
+    raise SchemaError("NO_COLUMN_METADATA", f"{name}: nothing in the log describes its columns", hint=NO_METADATA_HINT)
 
 
 def _check_columns(name: TableName, target: Target, expected: pa.Schema) -> None:

@@ -202,7 +202,7 @@ def _check_types(job: Job, tables: Sequence[ReadTable], metadata: str | None) ->
             if metadata in (None, "FULL"):
                 is_declared = schema_file is not None and schema_file.definition(*name) is not None
             elif schemas.definition(name) is None:
-                reason = f"{source.full_name}: the log does not say what its columns are (binlog_row_metadata)"
+                reason = f"{source.full_name}: the log does not describe its columns (binlog_row_metadata)"
                 raise SchemaError("NO_COLUMN_METADATA", reason, hint=NO_METADATA_HINT)
             else:
                 is_declared = True
@@ -210,6 +210,6 @@ def _check_types(job: Job, tables: Sequence[ReadTable], metadata: str | None) ->
                 if column.column_type.lower().startswith(_ONLY_DECLARED) and not is_declared:
                     raise SchemaError(
                         "NO_COLUMN_METADATA",
-                        f"{source.full_name}.{column.name}: the log does not say that it is {column.column_type}",
+                        f"{source.full_name}.{column.name}: the log does not record that it is {column.column_type}",
                         hint="Give its CREATE TABLE in a schema file (option schemaFile), or use --method log",
                     )

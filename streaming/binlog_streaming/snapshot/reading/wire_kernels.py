@@ -1,4 +1,4 @@
-"""The loop behind `wire_columns`: values of rows that a server sends, as a row image of the log has them.
+"""The loop of `wire_columns`: values of rows that a server sends, as a row image of the log has them.
 
 Rows come as the answer to a prepared statement (the binary protocol): a byte 0x00, a bit for each column that is NULL,
 then the values. Numbers are those of a row image already; dates, decimals and sizes before texts are written anew, so

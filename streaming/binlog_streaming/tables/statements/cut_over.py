@@ -81,8 +81,8 @@ class _Columns:
 
     Attributes:
         held: Those before the cut-over that stay, under their names then.
-        schema: Behind it.
-        live: Those of the table itself, behind it.
+        schema: After it.
+        live: Those of the table itself, after it.
         compared: Those of them that the table had before as well: they say whether a row is another one now.
         dropped: Those that the table does not have any more.
     """
@@ -165,7 +165,7 @@ class _GhostRows:
         return cls(rows, np.ones(len(rows), dtype=np.bool_), lookup, numbers, key, context, columns)
 
     def brought_into(self, target: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        """All rows of the target behind the cut-over."""
+        """All rows of the target after the cut-over."""
         for batch in target:
             yield self._settled(cast_to_schema(batch.select(self.columns.held), self.columns.schema))
         yield from self.rows.filter(mask_array(self.is_new)).to_batches()

@@ -24,7 +24,7 @@ class TargetAlteration:
     Attributes:
         change: Of the columns that stay.
         removed: Columns that go first: of a column that the table had once, whose name another one has now.
-        dropped: Columns of the target, behind the change, that the table does not have any more.
+        dropped: Columns of the target, after the change, that the table does not have any more.
     """
 
     change: SchemaChange
@@ -46,7 +46,7 @@ class TargetAlteration:
 
 @dataclass(slots=True)
 class _Columns:
-    # On the way from the columns before to those behind: `types` has names from behind it.
+    # On the way from the columns before to those after: `types` has names from after it.
     table: str
     types: dict[str, pa.DataType]
     dropped: set[str]

@@ -63,8 +63,8 @@ class Work:
 
     Attributes:
         commit: The change of its rows and columns; None: they stay as they are.
-        keys: Key columns behind it.
-        recorded: What the target says about itself behind it.
+        keys: Key columns after it.
+        recorded: What the target says about itself after it.
     """
 
     commit: CommitAction | None
@@ -116,7 +116,7 @@ class StatementContext:
         return keeps_rows(self.mode, self.table.rule.deletes) and not self.table.is_aside
 
     def remove_all_rows(self, target: Target, commit_id: CommitId, schema: pa.Schema | None = None) -> bool:
-        """All rows of the source table go; *schema*: the target's columns behind it, where they change."""
+        """All rows of the source table go; *schema*: the target's columns after it, where they change."""
         schema = target.schema() if schema is None else schema
         rows = pa.RecordBatchReader.from_batches(schema, [])
         if self.keeps_rows:
@@ -180,7 +180,7 @@ def work_of(context: StatementContext, target: Target) -> Work | None:
             "DDL_NOT_PARSED",
             f"{context.table.name}: {change.reason}",
             hint='What it does to rows that are there is not known. Set unknown_values = "null" for this table to go '
-            "on with what the log says behind it, or leave the table out (option source.excludeTables)",
+            "on with what follows in the log, or leave the table out (option source.excludeTables)",
         )
     return None
 
@@ -204,8 +204,8 @@ def _removal_of_all(
     if wanted is OnStatement.FAIL and not aside:
         raise TableError(
             "STATEMENT_REFUSED",
-            f"{context.table.name}: a {change_type.upper()} stands in the log at {context.step.statement.position}, "
-            f"and the job says on_{change_type} = fail",
+            f"{context.table.name}: a {change_type.upper()} is in the log at {context.step.statement.position}, "
+            f"and the job sets on_{change_type} = fail",
             hint=f'To go on, set on_{change_type} = "apply" or "ignore" for this table and start the job again',
         )
     keys = held_keys(properties)
@@ -226,7 +226,7 @@ def _removal_of_partitions(
     if wanted is OnPartitionDrop.FAIL:
         raise TableError(
             "STATEMENT_REFUSED",
-            f"{change.name}: at {context.step.statement.position}, {change.reason}, and the job says "
+            f"{change.name}: at {context.step.statement.position}, {change.reason}, and the job sets "
             "on_partition_drop = fail",
             hint='To go on, set on_partition_drop = "keep" (the rows stay in the target) or "apply" (they go from '
             "there, too) for this table and start the job again",

@@ -98,5 +98,5 @@ def test_rows_of_any_size_are_whole(server: MariaDbServer, tmp_path: Path) -> No
 
 def test_a_uuid_that_the_log_does_not_declare_is_refused(server: MariaDbServer, tmp_path: Path) -> None:
     run_sql(server, ["CREATE TABLE shop.named (id INT PRIMARY KEY, u UUID)"])
-    with pytest.raises(SchemaError, match=r"shop\.named\.u: the log does not say that it is uuid"):
+    with pytest.raises(SchemaError, match=r"shop\.named\.u: the log does not record that it is uuid"):
         read_tables(server, job_in(tmp_path, server.binlog_directory))

@@ -30,7 +30,7 @@ Options beside these:
   --follow        Go on with what is written to the file, and to the file that takes its name after rotation.
                   Ctrl-C ends it.
   --all           Read all files given, one after the other, as one log.
-  --skip-damaged  Go on after damage, and say on standard error what was left out; exit status 3 then.
+  --skip-damaged  Go on after damage, and report on standard error what was left out; exit status 3 then.
                   Needs files, not a pipe.
   --output jsonl  A JSON object a line: position, time, ns, severity, severity_no, category, function, file, line,
                   writer_id, writer, source_id, format, message, args. Excludes -f, -d and -s.
