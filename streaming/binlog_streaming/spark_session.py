@@ -241,7 +241,7 @@ def _home_of_links(installed: Path) -> Path | None:
 
 @contextmanager
 def _own_interrupt_handler() -> Iterator[None]:
-    # Spark takes SIGINT for itself: it cancels all jobs and raises KeyboardInterrupt. That is for the caller to say.
+    # Spark takes SIGINT for itself: it cancels all jobs and raises KeyboardInterrupt. That is for the caller to decide.
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield

@@ -303,7 +303,7 @@ class Archiver:
         return file
 
     def _with_transactions(self, final: FinalFile, file: ArchivedFile, known_size: int) -> tuple[ArchivedFile, int]:
-        """What the bytes after the first *known_size* add to what is known of the file's transactions."""
+        """The file's transactions, with those in the bytes after the first *known_size*."""
         if file.size == known_size or not file.identity:
             return file, 0
         start = self._searched(file)

@@ -63,10 +63,10 @@ COMMAND_MODULES = (
 )
 
 JOB_COMMANDS = ("init", "check", "run", "publish", "status", "replay", "versions", "snapshot", "adopt", "prove")
-"""Commands whose settings stand in a job file."""
+"""Commands whose settings are in a job file."""
 
 _SIGNALLED: dict[object, str] = {128 + signal.SIGINT: "interrupted", 128 + signal.SIGTERM: "terminated"}
-"""Exit statuses of what a signal ended before it was done, and what is said then."""
+"""Exit statuses of what a signal ended before it was done, and the message then."""
 
 
 def _print_version(wanted: bool) -> None:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PANEL = "Tables kept in step"
-"""Under this the commands about jobs stand together."""
+"""The heading of the commands about jobs."""
 
 
 def help_of(command: Callable[..., None]) -> str:

@@ -37,7 +37,7 @@ def print_rows(
         columns: Their names.
         rows: A cell for each column, with Rich's markup.
         right: Columns of numbers.
-        labelled: Columns whose cells say nothing without their name.
+        labelled: Columns whose cells mean nothing without their name.
         last_width: Characters that the last column needs at least; longer cells are folded.
     """
     cells = [[Text.from_markup(cell) for cell in row] for row in rows]

@@ -30,7 +30,7 @@ TABLES_HINT = "The events command, without --tables, lists what tables there are
 
 
 def warned_of_none(batches: Iterator[pa.RecordBatch], tables: str, *, is_all: bool) -> Iterator[pa.RecordBatch]:
-    """*batches* of the tables that were named; where there are none, a warning says so.
+    """*batches* of the tables that were named; where there are none, a warning follows.
 
     Args:
         batches: The first one with rows is read at once.

@@ -23,9 +23,9 @@ class Alteration:
     Attributes:
         share: It comes when this share of all work is done.
         brief: What it does, in a few words.
-        clauses: What stands after the table's name.
-        after: The table from then on; what is added stands after the other columns.
-        added: What rows that are there hold in columns that come new.
+        clauses: What follows the table's name.
+        after: The table from then on; what is added comes after the other columns.
+        added: What existing rows hold in columns that come new.
         renamed: Old names of columns, and new ones.
     """
 

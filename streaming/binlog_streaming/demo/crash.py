@@ -25,8 +25,8 @@ class BatchKiller:
     Args:
         job: With its checkpoint in a local folder.
         tables: Where the files of its tables are on this machine.
-        kill: Called with the batch's number and the commits seen; says whether the batch was cut off. If not, because
-            it had just ended, it is called again in a later batch.
+        kill: Called with the batch's number and the commits seen; returns whether the batch was cut off. If it had
+            just ended, it is called again in a later batch.
     """
 
     def __init__(self, job: Job, tables: Path, kill: Callable[[int, int], bool]) -> None:

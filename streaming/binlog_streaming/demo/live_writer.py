@@ -100,7 +100,7 @@ class LiveLog:
 def write_log(
     directory: Path, expected_directory: Path, before: dict[str, int], *, options: argparse.Namespace
 ) -> None:
-    """Write the workload, and say how far it is; *before* are the row changes that the log has already."""
+    """Write the workload, and report how far it is; *before* are the row changes that the log has already."""
     log = LiveLog(directory, options.rows / options.seconds)
     workload = Workload(
         options.rows,

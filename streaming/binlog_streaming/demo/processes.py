@@ -1,4 +1,4 @@
-"""Processes of the demo, which say how far they are: `ReportingProcess` is one of its modules, `JobProcess` the job."""
+"""Processes of the demo that report progress: `ReportingProcess` is one of its modules, `JobProcess` the job."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class LineProcess(Generic[ReportType]):
         self.stop()
 
     def wait_for_first_report(self) -> None:
-        """Return when it has said something.
+        """Return when it has reported something.
 
         Raises:
             DemoError: The process ended before.
@@ -92,7 +92,7 @@ class LineProcess(Generic[ReportType]):
         """See that it has not failed.
 
         Raises:
-            DemoError: `PROCESS_FAILED`, with the last error that it said, or else the last line.
+            DemoError: `PROCESS_FAILED`, with the last error that it printed, or else the last line.
         """
         status = self._process.poll()
         if status:
@@ -117,7 +117,7 @@ class LineProcess(Generic[ReportType]):
     def go_on(self) -> None:
         """Write a line to it: it is waiting for one."""
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended: check() says why
+        with contextlib.suppress(BrokenPipeError):  # it has ended: check() tells why
             self._process.stdin.write(b"\n")
             self._process.stdin.close()
 

@@ -1,4 +1,4 @@
-"""What the demo's processes say, a line of JSON each: `WriterReport`, `JobReport`, `PublishReport`."""
+"""Reports of the demo's processes, a line of JSON each: `WriterReport`, `JobReport`, `PublishReport`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class AlterationReport(msgspec.Struct, frozen=True, kw_only=True):
-    """An ALTER TABLE that is in the log since *at* (seconds since 1970 UTC); *brief* says it in a few words."""
+    """An ALTER TABLE that is in the log since *at* (seconds since 1970 UTC); *brief* tells it in a few words."""
 
     at: float
     statement: str
@@ -30,7 +30,7 @@ class WriterReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one target in a batch; as `binlog-stream run` says it, which says more."""
+    """What became of one target in a batch; as `binlog-stream run` reports it, which has more."""
 
     table: str
     mode: str

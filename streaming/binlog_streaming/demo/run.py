@@ -79,7 +79,7 @@ _TABLES = {
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """What the command line says.
+    """Options of the command line.
 
     Attributes:
         source: Of the log.

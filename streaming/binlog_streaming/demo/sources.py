@@ -34,7 +34,7 @@ class LogSource(ABC):
 
     @abstractmethod
     def start(self, log_directory: Path, state: DemoState, view: DemoView) -> None:
-        """Write what stands at the beginning; returns when it is in the log. Reports go to *state*."""
+        """Write what is in the log at first; returns when it is in the log. Reports go to *state*."""
 
     @abstractmethod
     def go_on(self) -> None:

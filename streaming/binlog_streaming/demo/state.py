@@ -50,7 +50,7 @@ class Snapshot:
         in_log: Row changes committed, by `database.table`.
         applied: Row changes that are in the target tables.
         rate: Row changes applied per second, lately.
-        lag_seconds: From commit to the tables; None before the first batch that says.
+        lag_seconds: From commit to the tables; None before the first batch that reports it.
         bytes_behind: Of the log, after the last batch.
         last_gtid: Last group in the log.
         batches: Batches done.

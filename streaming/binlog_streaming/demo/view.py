@@ -127,7 +127,7 @@ class DemoView:
             self.console.print(f"[bold red]✗ {len(wrong)} of {len(comparisons)} tables differ[/], in {count:,} places.")
         else:
             self.console.print(
-                f"[bold green]✓ All {len(comparisons)} tables are equal to the expected rows[/], {rows:,} rows one by one."
+                f"[bold green]✓ All {len(comparisons)} tables are equal to the expected rows[/], {rows:,} rows."
             )
 
     def facts(self, facts: Sequence[tuple[str, str]]) -> None:

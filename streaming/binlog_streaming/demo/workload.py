@@ -1,4 +1,4 @@
-"""The project's own workload: `Workload.actions()` says what sessions do, `expected_tables()` what must come of it.
+"""The project's own workload: `Workload.actions()` is what sessions do, `expected_tables()` what must come of it.
 
 Several sessions work on the shop's tables at once, their transactions interleave; some are rolled back, wholly or to a
 savepoint; a few have tens of thousands of rows. Tables are altered while they work. The same seed does the same things.

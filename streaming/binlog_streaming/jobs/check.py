@@ -95,8 +95,8 @@ class JobReport:
         tables: What it would write, by name.
         left_out: Names of tables that no rule wants.
         scan_size: Bytes of the log that were looked at for tables.
-        warnings: What may surprise, beside what the tables say themselves.
-        changed: What the job file says otherwise than when the checkpoint was begun, and must not.
+        warnings: What may surprise, beside what the tables report themselves.
+        changed: Settings that differ from those the checkpoint was created with, and must not.
         statements: Statements, and lost events, that would stop the job and are about none of *tables*.
     """
 
@@ -125,7 +125,7 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
         on_progress: Called with the bytes looked at and the bytes there are.
 
     Raises:
-        BinlogError: What the job itself would say at its start: about its options, the log, or its checkpoint.
+        BinlogError: What the job itself would report at its start: about its options, the log, or its checkpoint.
     """
     options = SourceOptions.parse({"path": job.source.path, **job.source_options()})
     options.check_streaming()
@@ -173,7 +173,7 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
 
 
 def log_report(watched: WatchedLog) -> LogReport:
-    """What there is of a log."""
+    """A log's facts."""
     files = watched.log.files()
     return LogReport(
         path=watched.log.path,

@@ -1,4 +1,4 @@
-"""How far a job has come, as Spark's checkpoint says: `read_checkpoint(state)`.
+"""How far a job has come, from Spark's checkpoint: `read_checkpoint(state)`.
 
 What else writes the tables of a job does so as a batch of it, in which nothing of the log is read: `begin_query`, then
 `begin_batch` and `end_batch` write the files that Spark writes, in its order. A batch that has begun and not ended is

@@ -42,7 +42,7 @@ def init_text(
     """A job file for the log at *path*, which can run as it is.
 
     Tables with a primary key are mirrored; those without, and those whose rows come in parts that nobody can put
-    together, get a changelog; those whose columns nobody knows are left out. Comments say why.
+    together, get a changelog; those whose columns nobody knows are left out. Comments explain why.
 
     Raises:
         BinlogError: The log cannot be read.
@@ -111,7 +111,7 @@ def publish_init_text(
 ) -> str:
     """A job file that publishes the log at *path* to Kafka; the brokers are for the user to name.
 
-    Tables whose columns nobody knows are left out; comments say why, and which tables have no key.
+    Tables whose columns nobody knows are left out; comments explain why, and name which tables have no key.
 
     Raises:
         BinlogError: The log cannot be read.

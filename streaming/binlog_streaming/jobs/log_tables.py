@@ -52,7 +52,7 @@ class FoundTable:
     """A table that the log has row changes of.
 
     Attributes:
-        layout: What it looks like now, as far as the log (and a schema file) says.
+        layout: What it looks like now, as far as the log (and a schema file) describes it.
         definitions: How many different sets of columns it has had in the part that was looked at.
         earlier: Layouts with other columns that it had there, in order, since it was created or renamed there, or
             columns of it were dropped or renamed; *layout* is not among them.
@@ -61,8 +61,8 @@ class FoundTable:
         changes: Rows inserted, updated and deleted there.
         has_partial_rows: Some of the rows that were inserted or updated came without all their columns.
         unknown_columns: Those that such rows left out, and of which nobody knows what the rows hold: no statement and
-            no schema file that was seen says their default, or they are computed.
-        cascading: Foreign keys that it had there, as far as a schema file and statements there say, through which
+            no schema file that was seen gives their default, or they are computed.
+        cascading: Foreign keys that it had there, defined by a schema file and statements there, through which
             changes of other tables change its rows.
         problem: What does not let its layout be known, or its rows be read.
     """
@@ -121,7 +121,7 @@ def find_tables(
         tally_from: Where `FoundTables.tally` begins; None: with the part that is looked at.
 
     Raises:
-        BinlogError: The log cannot be read. What is wrong with a table alone is said there.
+        BinlogError: The log cannot be read. What is wrong with a table alone is reported there.
     """
     history = SchemaHistory() if schema_file is None else SchemaHistory.from_schema_file(schema_file)
     finder = _Finder(history)
@@ -302,7 +302,7 @@ def _is_known(definition: TableDefinition | None, index: int, *, is_inserted: bo
 
 
 def _columns(layout: TableLayout) -> object:
-    # What a table's rows become; None of what else a definition may say, such as NOT NULL.
+    # What a table's rows become; None of what else a definition may contain, such as NOT NULL.
     try:
         return arrow_schema(layout)
     except BinlogError:

@@ -112,7 +112,7 @@ def check_publish_job(
         on_progress: Called with the bytes looked at and the bytes there are.
 
     Raises:
-        BinlogError: What the job itself would say at its start: about its options, the brokers, the log, its offsets.
+        BinlogError: What the job itself would report at its start: of its options, the brokers, the log, its offsets.
     """
     names, connection = names_of(job.sink), connection_of(job.sink)
     registry = RegistryCheck(job)

@@ -47,7 +47,7 @@ class ScopeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableStates(msgspec.Struct, frozen=True, kw_only=True):
-    """What was known of tables when the newest batch began, which may have to be done again.
+    """The tables as known when the newest batch began, which may have to be done again.
 
     Attributes:
         batch_id: Of the batch.
@@ -105,7 +105,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         path: Of the log.
-        options: Options of the source that say where the job began, which transactions it takes and what values
+        options: Options of the source that set where the job began, which transactions it takes and what values
             become, as the source takes them.
         exclude: Tables left out.
         directory: Of the sink.
@@ -120,7 +120,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         incomplete: Tables of which earlier changes, or changes by statements, are missing.
         set_aside: Tables that do not go on, and why.
         snapshots: The newest snapshot of each table that has one.
-        before: What was known of tables when the newest batch began.
+        before: The tables as known when the newest batch began.
         earlier: Selections that the job had before the one of *rules*: a table outside of one of them is new to it.
         scope: What statements mean for later ones, before and after the newest batch.
         verified: The newest proof of each target that has one.
@@ -151,7 +151,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         return Selection(",".join(rule.select for rule in self.rules), self.exclude)
 
     def states(self, batch_id: int) -> TableStates | JobRecord:
-        """What is known of tables when a batch begins: the newest one again, or the next one."""
+        """The tables as known when a batch begins: the newest one again, or the next one."""
         return self.before if batch_id <= self.before.batch_id else self
 
     def going_on(self, record: JobRecord) -> JobRecord:
@@ -233,7 +233,7 @@ def changed_log(record: JobRecord, now: JobRecord, offset: SourceOffset) -> Chan
 
 
 def changes_between(record: JobRecord, now: JobRecord) -> list[Change]:
-    """What *now* says otherwise than *record*, and must not; that the log is the same one is for `changed_log`."""
+    """Where *now* differs from *record*, and must not; that the log is the same one is for `changed_log`."""
     return [*_changed_places(record, now), *_changed_options(record, now), *_changed_tables(record, now)]
 
 

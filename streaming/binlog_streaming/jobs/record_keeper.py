@@ -50,7 +50,7 @@ class RecordKeeper:
         self._is_new = True
 
     def changes(self) -> list[Change]:
-        """What the job says otherwise than its checkpoint's record; nothing while no batch was begun.
+        """Settings that differ from the checkpoint's record; nothing while no batch was begun.
 
         Raises:
             OptionError: `INVALID_VALUE`: the record, or the checkpoint, is none.
@@ -138,7 +138,7 @@ class RecordKeeper:
         return written
 
     def begin(self) -> None:
-        """Compare, and write down what the job says from now on.
+        """Compare, and write down the job's settings from now on.
 
         Raises:
             OptionError: `INVALID_VALUE`: something changed that must not.

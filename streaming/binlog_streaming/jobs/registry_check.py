@@ -1,4 +1,4 @@
-"""What a registry would say to the schemas of a job, without registering them: `RegistryCheck`."""
+"""What a registry answers to the schemas of a job, without registering them: `RegistryCheck`."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class TouchedTables:
         found = set(self._touched(start, stop, groups, dropped))
         databases = frozenset(name for name in dropped if self._is_obeyed(name))
         first = self._watched.log.start_position()
-        if databases:  # the statement does not say which tables there were
+        if databases:  # the statement does not name its tables
             before = self._touched(first, stop, GroupFilter(None, until), set())
             found.update(name for name in before if name.database in databases)
         return frozenset(name for name in found if self._selection.find(name) is not None)

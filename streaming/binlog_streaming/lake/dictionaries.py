@@ -10,7 +10,7 @@ SAMPLE_ROWS = 4096
 """Rows that are looked at, spread over all."""
 
 DISTINCT_MAX = 0.8
-"""Of the values that are looked at, so many may differ from all others: more say that the whole has too many values."""
+"""Of the values that are looked at, so many may differ from all others; with more the whole has too many values."""
 
 
 def dictionary_columns(rows: pa.Table) -> list[str]:

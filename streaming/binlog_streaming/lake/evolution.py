@@ -1,4 +1,4 @@
-"""How the columns of a target table change: `SchemaChange`; `reconciled` says what rows with other columns ask for."""
+"""How the columns of a target table change: `SchemaChange`; `reconciled` tells what rows with other columns ask for."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class SchemaChange:
     Attributes:
         renamed: Old names and new ones.
         retyped: Columns that get a wider type; their values stay.
-        added: Columns that come after the others; they are null in all rows unless `filled` says otherwise.
-        filled: What all rows that are there hold from now on in a column, added or not.
+        added: Columns that come after the others; they are null in all rows unless `filled` has them.
+        filled: What all existing rows hold from now on in a column, added or not.
     """
 
     renamed: Mapping[str, str] = field(default_factory=dict)

@@ -1,10 +1,10 @@
 """A `Change` into a table in two halves: `supersede` writes its rows and finds theirs, `take_out` removes these.
 
 The first half needs no more of the table than its files, and changes nothing that readers see: several tasks may do it
-(`Written` is what they hand over), each for a part of the keys, or for a part of the log, of whose rows then those go
+(`Written` is their result), each for a part of the keys, or for a part of the log, of whose rows then those go
 whose keys come again later (`overruled`). The second half belongs to the commit. Of files that may
 hold a changed key the key's columns are read, and no others; only rows that keep values of some columns are read as a
-whole. Rows that are superseded are marked as deleted where they stand, or their files are written anew without them.
+whole. Rows that are superseded are marked as deleted where they are, or their files are written anew without them.
 """
 
 from __future__ import annotations
@@ -293,7 +293,7 @@ class _Merging(Generic[File]):
         return _rows_with(self._files, files, KeyLookup(self._changed), self._key_schema, self._change.current)
 
     def replace(self, found: _Found[File]) -> None:
-        """Write what stands in the place of the found rows of a file that keep values."""
+        """Write what replaces the found rows of a file that keep values."""
         self._is_there[found.numbers[found.numbers < self._upserts.num_rows]] = True
         if self._files.feeds:
             self._feed(found)

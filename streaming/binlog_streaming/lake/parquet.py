@@ -1,8 +1,8 @@
 """Parquet files as a target of changelogs, in a folder or an object store: `ParquetTarget`; a step is one file.
 
 The file gets its name when it is whole, unless there is one of that name; so it is there or it is not, and its name,
-with batch and step, says that the step is done. A step that changes columns is a file without rows; the columns of the
-newest file are those of the table. What the table is stands in `_binlog-stream.json`.
+with batch and step, records that the step is done. A step that changes columns is a file without rows; the columns of
+the newest file are those of the table. The table's own facts are in `_binlog-stream.json`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _newest_names: dict[str, str] = {}
 
 @dataclass(slots=True)
 class ParquetTarget(Target):
-    """The files at a place as they are now; `table` is what its file says, None while there is none."""
+    """The files at a place as they are now; `table` is what its file contains, None while there is none."""
 
     write_errors: ClassVar[tuple[type[Exception], ...]] = ()
 
@@ -84,7 +84,7 @@ class ParquetTarget(Target):
         return None if self.newest is None else Applied(*self.newest.place, self.newest.recorded.get(LAST_CHANGE_KEY))
 
     def gtid_position(self) -> str | None:
-        """What of the log the newest step holds, as it says itself; None: it does not say."""
+        """What of the log the newest step holds, as it records it; None: it does not."""
         return None if self.newest is None else self.newest.recorded.get(GTID_POSITION_KEY)
 
     def schema(self) -> pa.Schema:
@@ -143,7 +143,7 @@ class ParquetTarget(Target):
         """New and wider columns in later files; those that are there stay as they are.
 
         Raises:
-            UnsupportedError: `FORMAT`: columns get another name, or rows that are there other values.
+            UnsupportedError: `FORMAT`: columns get another name, or existing rows other values.
             FileExistsError: The table is not any more what it was when it was looked at.
         """
         values = [name for name, value in change.filled.items() if value.is_valid or name not in change.added.names]
@@ -220,7 +220,7 @@ class ParquetTarget(Target):
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    # What the table's file says: its properties, and the columns that it was made with.
+    # What the table's file contains: its properties, and the columns that it was made with.
     properties: Mapping[str, str]
     schema: pa.Schema
     content: bytes
@@ -244,7 +244,7 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class _StepFile:
-    # A step that is there: its batch and number, and what its file says.
+    # A step that is there: its batch and number, and what its file contains.
     place: tuple[int, int]
     schema: pa.Schema
     recorded: Mapping[str, str]
@@ -274,7 +274,7 @@ def _written(sink: pa.NativeFile, rows: pa.RecordBatchReader, recorded: Mapping[
         for batch in rows:
             writer.write_batch(batch)
     except BaseException:
-        with suppress(OSError, pa.ArrowException, RuntimeError):  # it has no footer to give, and says so
+        with suppress(OSError, pa.ArrowException, RuntimeError):  # it has no footer to give, and raises
             writer.close()
         raise
     writer.close()
@@ -294,7 +294,7 @@ def _place(name: str) -> tuple[int, int] | None:
 
 
 def _has_type(kind: pa.DataType) -> bool:
-    # Others Arrow alone finds again in a file: a duration, say, is a plain number to everybody else.
+    # Others Arrow alone finds again in a file: a duration, for example, is a plain number to everybody else.
     if pa.types.is_struct(kind):
         return all(_has_type(field.type) for field in kind)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

@@ -1,4 +1,4 @@
-"""How the rows of a new table are put into partitions, as settings say it: `partition_rule("day(created_at)")`."""
+"""How the rows of a new table are put into partitions, as settings define it: `partition_rule("day(created_at)")`."""
 
 from __future__ import annotations
 

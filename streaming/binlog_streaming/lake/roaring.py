@@ -32,7 +32,7 @@ _LIST_MAX = 4096
 """Numbers up to which they are a list of 2 bytes each; 8,192 bytes of bitmap would be more."""
 _BITMAP_BYTES = 8192
 _OFFSETS_FROM = 4
-"""Parts from which on a bitmap with runs says where each of them begins; one without runs always does."""
+"""Parts from which on a bitmap with runs records where each of them begins; one without runs always does."""
 
 
 class DamagedError(ValueError):

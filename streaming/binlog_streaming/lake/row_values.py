@@ -1,6 +1,6 @@
 """Rows that are the same: `row_ids`, `matching_rows`, `equal_rows`, `rows_with`; `comparable` for what Arrow groups by.
 
-Two rows are the same when all bits of them are: text is compared as it stands, not by a collation, and -0.0 is not 0.0.
+Two rows are the same when all bits of them are: text is compared as it is, not by a collation, and -0.0 is not 0.0.
 """
 
 from __future__ import annotations

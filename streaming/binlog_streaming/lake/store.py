@@ -49,7 +49,7 @@ class NewFile(ABC):
     @property
     @abstractmethod
     def sink(self) -> pa.NativeFile:
-        """Where its bytes go; `tell` says how many there are."""
+        """Where its bytes go; `tell` counts them."""
 
     @abstractmethod
     def finish(self) -> int:
@@ -102,7 +102,7 @@ class Store(ABC):
 
     @abstractmethod
     def write(self, name: str, content: bytes) -> None:
-        """Put a small file there, whatever there is of that name; whole, or what was there stays."""
+        """Put a small file there, in the place of any file of that name; whole, or what was there stays."""
 
     @abstractmethod
     def may_hold(self, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What every sink can do: `Target`, one table at one place; `CommitId` says who writes what.
+"""What every sink can do: `Target`, one table at one place; `CommitId`: who writes what.
 
 A target remembers which query made it, and with every write the batch that it holds now. Who writes has looked before:
 a commit by somebody else in between makes the write fail, or change nothing, so a batch never comes in twice.
@@ -97,7 +97,7 @@ class CommitId:
         return self.batch_id, self.step
 
     def table_properties(self) -> dict[str, str]:
-        """What a table says about itself from its creation on."""
+        """Properties of a table from its creation on."""
         properties = {
             QUERY_PROPERTY: self.query_id,
             SOURCE_PROPERTY: self.source_table,
@@ -111,7 +111,7 @@ class CommitId:
         return properties
 
     def batch_properties(self) -> dict[str, str]:
-        """What a write says about itself."""
+        """Properties of a write."""
         recorded = {
             BATCH_KEY: str(self.batch_id),
             STEP_KEY: str(self.step),
@@ -193,7 +193,7 @@ class Target(ABC):
 
     @abstractmethod
     def stored_schema(self, schema: pa.Schema) -> pa.Schema:
-        """What `schema()` says of a table that was made of *schema*: each type the nearest one that the format has.
+        """What `schema()` gives of a table that was made of *schema*: each type the nearest one that the format has.
 
         Raises:
             UnsupportedError: `COLUMN_TYPE`: the format has no such type.
@@ -203,7 +203,7 @@ class Target(ABC):
     def create(self, schema: pa.Schema, commit_id: CommitId) -> None:
         """Make the table, empty, when it is not there; every column may be null. It does not count as a step.
 
-        The server's NOT NULL is not taken over: zero dates become null, and rows may come without some columns.
+        The server's NOT NULL is not kept: zero dates become null, and rows may come without some columns.
 
         Raises:
             OptionError: `INVALID_VALUE`: it cannot be partitioned as the commit id asks.
@@ -270,7 +270,7 @@ class Target(ABC):
 
     @abstractmethod
     def evolve(self, change: SchemaChange, commit_id: CommitId) -> None:
-        """Change columns, and what rows that are there hold in them, in one commit that carries the commit id."""
+        """Change columns, and what existing rows hold in them, in one commit that carries the commit id."""
 
     @abstractmethod
     def read(self) -> pa.RecordBatchReader:

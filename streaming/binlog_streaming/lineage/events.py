@@ -70,7 +70,7 @@ class RunEvents:
     def event(
         self, state: RunState, tables: Sequence[WrittenTable] = (), *, failure: BaseException | None = None
     ) -> RunEvent:
-        """What there is to say now; *failure* ended the run."""
+        """The next events; *failure* ended the run."""
         engine = processing_engine_run.ProcessingEngineRunFacet(
             version=_VERSION, name=_NAME, openlineageAdapterVersion=_VERSION
         )

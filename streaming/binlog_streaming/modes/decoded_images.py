@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DecodedImages:
-    """Images as `RowBatch.images`, whose values do not stand in the bytes of events any more, or never did.
+    """Images as `RowBatch.images`, whose values are not in the bytes of events any more, or never did.
 
     Attributes:
         table: `IMAGE_DTYPE`, one row for each image.

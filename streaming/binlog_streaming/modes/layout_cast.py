@@ -1,4 +1,4 @@
-"""Rows whose layouts differ without a statement that says so, brought to the same columns: `cast_layouts`."""
+"""Rows whose layouts differ without a statement that explains it, brought to the same columns: `cast_layouts`."""
 
 from __future__ import annotations
 

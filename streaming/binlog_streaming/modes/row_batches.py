@@ -149,12 +149,12 @@ class _Split:
 class StepImages:
     """The row images of one table between two statements of a batch; all have the same columns.
 
-    An image's number counts over all row batches, one after the other; `ranks` says which comes first in the log.
+    An image's number counts over all row batches, one after the other; `ranks` tells which comes first in the log.
 
     Attributes:
         source_table: `database.table` in the log, for messages.
         row_batches: Parts, by their first image.
-        known: What is known of columns that images leave out; None: what the layouts say.
+        known: Facts of columns that images leave out; None: as the layouts define.
     """
 
     source_table: str
@@ -193,7 +193,7 @@ class StepImages:
 
     @cached_property
     def facts(self) -> AbsentFacts:
-        """What is known of columns that images leave out."""
+        """Facts of columns that images leave out."""
         if self.known is not None or not self.has_absent:
             return self.known or NO_FACTS
         # Layouts that differ with no statement between them hardly do so in this; a later one knows better.
@@ -306,7 +306,7 @@ def outlined(
     before: EventPlace | None,
     decoding: Decoding = DEFAULT_DECODING,
 ) -> list[RowBatch]:
-    """What indexes say by themselves of rows between two places: of each a row batch that has no values.
+    """What indexes alone tell of rows between two places: of each a row batch that has no values.
 
     Instead of images it has the first event and the last one, so it is small however many there are.
     """

@@ -1,4 +1,4 @@
-"""Keys of row images: `key_columns` says which columns they are, `KeyTable` holds their values."""
+"""Keys of row images: `key_columns` finds these columns, `KeyTable` holds their values."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class KeyTable:
         """Images, ascending, after which the same key does not come again.
 
         Args:
-            ranks: A permutation: the place of each image in the order that counts; None: as they stand.
+            ranks: A permutation: the place of each image in the order that counts; None: as they are.
         """
         if ranks is None and self.rows.num_columns == 1 and (values := integers(self.rows.column(0))) is not None:
             places, begins = ascending(values)
@@ -117,7 +117,7 @@ def _values(images: StepImages, schema: pa.Schema, index: int) -> pa.ChunkedArra
     kind = schema.field(index).type
     if not images.has_absent:
         return images.values(index, kind)
-    # An image after an update may leave the key out: then it is that of the image before, which stands beside it.
+    # An image after an update may leave the key out: then it is that of the image before, which is beside it.
     absent = images.absent_mask(index)
     numbers = np.arange(len(images), dtype=np.int64)
     numbers[absent & (images.kinds == ImageKind.UPDATE_AFTER)] -= 1

@@ -67,7 +67,7 @@ def scd2_change(
     order = order[np.argsort(ids[order], kind="stable")]
     if images.existing.any():
         order = order[~_repeats(whole, key_table, order, _is_first(ids[order]), current)]
-    # Now what happens to a key stands together, in log order; each event ends what the one before it began.
+    # Now what happens to a key is together, in log order; each event ends what the one before it began.
     is_first = _is_first(ids[order])
     same_key = ~is_first[1:]
     ends = np.full(len(order), NO_IMAGE, dtype=np.int64)
@@ -109,7 +109,7 @@ def _are_there(rows: pa.Table, keys: pa.Table, found: pa.Table) -> Mask:
 
 
 def _is_first(ids: Indices) -> Mask:
-    # Of keys that stand together.
+    # Of keys that are together.
     return np.append(True, ids[1:] != ids[:-1])[: len(ids)]
 
 

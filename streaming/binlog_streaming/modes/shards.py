@@ -74,7 +74,7 @@ def sharded(
         Numbers of shards, ascending, and what `gathered` takes.
 
     Raises:
-        IndivisibleError: An update changes the key, and images lack columns: what a row of one shard holds then stands
+        IndivisibleError: An update changes the key, and images lack columns: what a row of one shard holds then is
             in another one.
         UnsupportedError: `ROW_IMAGE`: an image lacks a key column.
         TableError: `NULL_KEY`.
@@ -131,7 +131,7 @@ def gathered(messages: Iterable[bytes], decoding: Decoding = DEFAULT_DECODING) -
 
 
 def failed(error: Exception) -> bytes:
-    """A message that says why there are no more of them."""
+    """A message with the reason why there are no more of them."""
     return pickle.dumps(error, protocol=pickle.HIGHEST_PROTOCOL)
 
 

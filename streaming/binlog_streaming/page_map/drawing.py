@@ -41,7 +41,7 @@ _TEXT = "#263238"
 
 @dataclass(slots=True)
 class _Layout:
-    """Where cells stand, *columns* in a row, each for *pages* pages.
+    """Where cells are, *columns* in a row, each for *pages* pages.
 
     *tops* is the first row of each file; *height* counts rows too, *cell* is the width of a cell in inches.
     """
@@ -54,7 +54,7 @@ class _Layout:
 
 
 def draw_map(picture: Picture, title: str, target: Path) -> None:
-    """Draw *picture* and write it to *target*; the file's ending says what kind of picture it is.
+    """Draw *picture* and write it to *target*; the file's ending sets the kind of picture.
 
     Args:
         picture: What is drawn.

@@ -130,7 +130,7 @@ class Admission:
         table = self.find(child)
         if table is None or not self.snapshots.is_live(child, carried.place):
             return
-        # Whatever takes over what is kept aside lacks these changes then, and is refused for it.
+        # Whatever gets the rows of a table aside lacks these changes then, and is refused for it.
         self._let_lack([child])
         if table.rule.foreign_keys is not OnCascade.IGNORE and not table.is_aside:
             self.refusals.setdefault(child, Refusal(carried.place, carried.change.gtid, carried.error()))
@@ -273,7 +273,7 @@ class Admission:
         failing = tuple(
             table.name for table in tables if table.rule.on_statement is OnRowStatement.FAIL and not table.is_aside
         )
-        # Whatever takes over what is kept aside lacks these changes then, and is refused for it.
+        # Whatever gets the rows of a table aside lacks these changes then, and is refused for it.
         self._let_lack([table.name for table in tables])
         for name in failing:
             about = None if changed.names is None else failing

@@ -88,7 +88,7 @@ class ChangeStep:
     Attributes:
         number: `CommitId.step`.
         change: What it does.
-        statement: Where it stands.
+        statement: Where it is.
         tables: Tables of the component that it is about.
         overwritten: Tables that the same statement puts another content in later on: nobody has to empty them.
     """
@@ -101,7 +101,7 @@ class ChangeStep:
 
     @property
     def place(self) -> LogPlace:
-        """Where the statement stands."""
+        """Where the statement is."""
         return self.statement.position, self.statement.event_no
 
 

@@ -58,7 +58,7 @@ class Carried(NamedTuple):
 
     @property
     def place(self) -> LogPlace:
-        """Where the change stands."""
+        """Where the change is."""
         return self.change.position, self.change.event_no
 
     def error(self) -> UnsupportedError:

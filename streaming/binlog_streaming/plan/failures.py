@@ -23,7 +23,7 @@ def named_error(text: str) -> BinlogError | None:
 
 
 def naming(error: BinlogError, source_table: str) -> BinlogError:
-    """*error*, with the table in its reason: a damaged page, say, does not know for whom it was read."""
+    """*error*, with the table in its reason: a damaged page, for example, does not know for whom it was read."""
     if source_table in error.reason:
         return error
     return type(error)(error.subclass, f"{source_table}: {error.reason}", at=error.at, hint=error.hint)

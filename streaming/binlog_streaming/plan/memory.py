@@ -93,7 +93,7 @@ class JobMemory:
             return False
         if not all(selected.accepts_name(*table.name) for selected in self.earlier):
             return True
-        # The log's first transaction says nothing here: a server that is older than its log has such a log, too.
+        # The log's first transaction proves nothing here: a server that is older than its log has such a log, too.
         return table.rule.begin is Begin.SNAPSHOT and table.name not in (self.written or ())
 
 

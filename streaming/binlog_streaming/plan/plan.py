@@ -294,7 +294,7 @@ def _components(planning: Planning) -> Iterator[Component]:
             completing=name in planning.snapshots.tables,
             set_aside=None if refusal is None else SetAside.at(name, refusal.place, refusal.gtid, refusal.error),
         )
-        # It stays as it was before the batch: so it keeps stating where it stands, and a replay can go on from there.
+        # It stays as it was before the batch: so it keeps stating where it is, and a replay can go on from there.
         parts = planning.parts.get(name, []) if refusal is None else []
         own = steps.setdefault(find(name), [])
         if find(name) not in linked:

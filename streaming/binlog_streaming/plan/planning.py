@@ -108,7 +108,7 @@ class Planning:
         return name not in self.refusals and self.snapshots.is_live(name, place)
 
     def take_keys(self) -> None:
-        """After the walk: tables that chunks are of say their keys, which shadows do not have."""
+        """After the walk: tables of chunks give their keys, which shadows do not have."""
         for name, parts in self.parts.items():
             known = [part for part in parts if not part.snapshot or self.snapshots.key_of(part.snapshot) is not None]
             self.parts[name] = [self._keyed(part) if part.snapshot else part for part in known]
@@ -140,7 +140,7 @@ class Planning:
 
 
 def statements_of(rows: Sequence[Row]) -> list[tuple[DdlStatement, Row | None]]:
-    """The statements and the marks of snapshots in a batch, in log order; with a mark, what it says.
+    """The statements and the marks of snapshots in a batch, in log order; with a mark, what it contains.
 
     Args:
         rows: Of the view `tables`.

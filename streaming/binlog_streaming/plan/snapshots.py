@@ -128,7 +128,7 @@ class Snapshots:
 
         Args:
             statement: Its place.
-            begun: What the mark says.
+            begun: What the mark contains.
             is_live: What the log has of the table before it counts.
             empties: Rows that targets have go there.
         """
@@ -239,7 +239,7 @@ class Snapshots:
         """What a statement or a mark at a place does to targets; None: nothing.
 
         Args:
-            change: What it says.
+            change: What it contains.
             place: Where it is.
         """
         if isinstance(change, SnapshotBegun):
@@ -262,7 +262,7 @@ def snapshot_command(name: TableName) -> str:
 
 
 def changes_of_mark(mark: Mapping[str, object], decoding: Decoding) -> list[SnapshotChange]:
-    """What a mark says of its table.
+    """What a mark contains about its table.
 
     Args:
         mark: A value of the view's column `marks`.
@@ -277,7 +277,7 @@ def faults_in(rows: Sequence[Mapping[str, Any]], marks: Sequence[SnapshotChange]
 
     Args:
         rows: Of the view `tables`.
-        marks: What the marks of the batch say.
+        marks: What the marks of the batch contain.
     """
     faults: dict[str, str] = {}
     expected, found = Counter[str](), Counter[str]()

@@ -32,7 +32,7 @@ class SelectedTable:
 
     Attributes:
         name: In the log.
-        rule: What the job says of it.
+        rule: The job's settings for it.
         is_aside: No rule selects it; it is kept aside, because it may take the place of a table that is selected.
         known: Targets of which a batch takes it that they are there, as batches before have written them.
         complete: Whether all of its rows lie in what was read; None: as its targets state already.
@@ -89,7 +89,7 @@ class TableSelection:
             return SelectedTable(name, rule)
         table = ghost_of(name)
         rule = None if table is None or not self._not_excluded.accepts_name(*name) else self.rule(table)
-        # A changelog takes nothing over.
+        # A changelog gets no rows of another table.
         if rule is None or set(rule.modes) == {Mode.CHANGELOG}:
             return None
         return SelectedTable(name, _ghost_rule(rule), is_aside=True)

@@ -49,7 +49,7 @@ _COMING = (ImageKind.INSERT, ImageKind.UPDATE_AFTER)
 
 
 class DisturbedError(Exception):
-    """Between the two places the log has more of the table than changes of rows; its text says what."""
+    """Between the two places the log has more of the table than changes of rows; its text names it."""
 
 
 class TableImages:

@@ -1,6 +1,6 @@
 """All rows of a table as of one GTID: `read_view(session, table, connect)` begins a transaction that sees them.
 
-MariaDB tells with a consistent snapshot where in the binlog it stands, without a lock. Where a server does not, as
+MariaDB tells with a consistent snapshot where in the binlog it is, without a lock. Where a server does not, as
 MySQL, the table is locked against changes for the moment in which the snapshot is made.
 """
 

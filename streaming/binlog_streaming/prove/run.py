@@ -52,7 +52,7 @@ class JobProof:
     repairs: bool = False
 
     def prove(self, tables: str | None = None) -> list[ProofResult]:
-        """Compare all targets, and let the log say which are equal.
+        """Compare all targets, and record in the log which are equal.
 
         Args:
             tables: Only these tables of the job: regular expressions on `database.table`.

@@ -86,7 +86,7 @@ def table_forms(
     Args:
         source: The table on the server.
         schema: Columns of the target.
-        rule: What the job says of the table.
+        rule: The job's settings for the table.
         keys: Columns that tell rows apart; none: nobody knows such.
         is_mariadb: The server is one of MariaDB.
     """

@@ -59,7 +59,7 @@ class Outcome(StrEnum):
     EQUAL = "equal"
     DIFFERENT = "different"
     NOT_COMPARED = "not compared"
-    """As it is now it cannot be: it is incomplete, say."""
+    """As it is now it cannot be: it is incomplete, for example."""
     EXEMPT = "cannot be compared"
     """Not as the job is set: its target does not hold the rows of the table."""
 

@@ -29,7 +29,7 @@ class TargetRows:
     Attributes:
         target: As of the version.
         mode: What it holds.
-        rule: What the job says of the table.
+        rule: The job's settings for the table.
         forms: Which columns are compared.
     """
 

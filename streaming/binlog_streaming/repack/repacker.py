@@ -242,7 +242,7 @@ class Repacker:
         return group
 
     def _parts(self, block: Block, data: bytes, places: NDArray[np.int64], first: int, end: int) -> Iterator[bytes]:
-        """Events `[first, end)`, without those that say XA; these are kept for the end of the group."""
+        """Events `[first, end)`, without those of XA; these are kept for the end of the group."""
         group = self._open
         if not group.event.flags & XA_FLAGS:
             yield data[places[first] : places[end]]
@@ -326,7 +326,7 @@ class Repacker:
 
 
 class _OpenGroup:
-    """A group that does not come at once, or says XA.
+    """A group that does not come at once, or is of XA.
 
     Attributes:
         event: Its GTID event.

@@ -1,7 +1,7 @@
 """Where a repack goes on after it was stopped or killed: `read_tail`.
 
 There is no file of offsets beside the target: whatever was written in it, it could be ahead of the log or behind it
-after a crash. The target itself says what it holds. What a source contains is a sequence of *items*, each of which
+after a crash. The target itself records what it holds. What a source contains is a sequence of *items*, each of which
 becomes one thing in the target, in the same order:
 
     event group                  commit record with that GTID event

@@ -1,6 +1,6 @@
-"""A job as its TOML file says: `load_job(path)` -> `Job`, `load_publish_job(path)` -> `PublishJob`.
+"""A job of a TOML file: `load_job(path)` -> `Job`, `load_publish_job(path)` -> `PublishJob`.
 
-The section `[sink]` says which of the two it is.
+The section `[sink]` tells which of the two it is.
 
 A name or a value that cannot be is an error of one line, which names the file, the line, the key and the nearest name
 that exists.
@@ -172,7 +172,7 @@ def _any_job_from(content: TomlTable, *, file: Path, lines: typing.Mapping[KeyPa
     Args:
         content: The file's content.
         file: Named in errors; relative paths start at its folder.
-        lines: In which line keys stand; None: errors name no lines.
+        lines: In which line keys are; None: errors name no lines.
     """
     job_file = JobFile(file, dict(lines or {}))
     content = cast("TomlTable", job_file.expand(content, ()))
@@ -286,7 +286,7 @@ def _other_sink(job: AnyJob, expected: str, file: Path) -> OptionError:
 
 
 def check_job_values(job: AnyJob, names: typing.Mapping[str, str]) -> None:
-    """The same look at values, for a job that no file says.
+    """The same look at values, for a job without a file.
 
     Args:
         job: The job.

@@ -95,7 +95,7 @@ def with_own_names(sink: Mapping[str, object]) -> tuple[dict[str, object], dict[
         sink: `[sink]` as TOML has it.
 
     Returns:
-        The section; under which key each setting stands that had another name.
+        The section; under which key each setting is that had another name.
 
     Raises:
         Conflict: A setting is there twice.

@@ -1,4 +1,4 @@
-"""What types alone do not say about a job whose source is a structured log: `check_event_tables_values`."""
+"""What types alone do not check of a job whose source is a structured log: `check_event_tables_values`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings.lines import KeyPath
 
 PLACES = ("category", "severity", "function", "file", "line", "source_id")
-"""What stands in braces in targets."""
+"""What may be in braces in targets."""
 
 
 def check_event_tables_values(job: EventTablesJob) -> None:

@@ -1,4 +1,4 @@
-"""A job file's keys: do they exist, where do they stand, and what is said when one is wrong: `JobFile`."""
+"""A job file's keys: do they exist, in which line, and the error when one is wrong: `JobFile`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _Kind = typing.TypeVar("_Kind")
 
 @dataclass(slots=True)
 class JobFile:
-    """Where keys stand, for errors."""
+    """Where keys are, for errors."""
 
     path: Path
     lines: dict[KeyPath, int]
@@ -130,7 +130,7 @@ class JobFile:
                 raise self.error("MISSING", (*path, name), "it is not there, and has no default", hint)
 
     def type_error(self, error: msgspec.ValidationError) -> OptionError:
-        """What msgspec says, in the words of the file."""
+        """The error of msgspec, in the words of the file."""
         match = _AT_PATH.match(str(error))
         assert match is not None
         path: KeyPath = tuple(
@@ -241,7 +241,7 @@ def _hint_for(root: type[AnyJob], name: str, fields: typing.Iterable[str], path:
         return other
     meant = _did_you_mean(name, fields)
     if meant is None:
-        # It may stand in the wrong section: after a [header] all keys belong to it.
+        # It may be in the wrong section: after a [header] all keys belong to it.
         for section in msgspec.structs.fields(root):
             inner = _section_of(section.type)
             others = [] if inner is None else [field.encode_name for field in msgspec.structs.fields(inner)]

@@ -31,7 +31,7 @@ class Deletes(StrEnum):
 
     REMOVE = "remove"
     MARK = "mark"
-    """It stays; the columns `_deleted` and `_deleted_at` say so."""
+    """It stays; the columns `_deleted` and `_deleted_at` record it."""
 
 
 class OnStatement(StrEnum):
@@ -44,7 +44,7 @@ class OnStatement(StrEnum):
 
 
 class UnknownValues(StrEnum):
-    """What rows that are there get in a new column, where the log does not say what they hold in it."""
+    """What existing rows get in a new column, where the log lacks their values."""
 
     FAIL = "fail"
     NULL = "null"
@@ -183,7 +183,7 @@ class TableRule(RowRule, frozen=True, kw_only=True):
         on_truncate: What a TRUNCATE does to the targets.
         on_drop: What a DROP TABLE or DROP DATABASE does to them.
         on_partition_drop: What DROP PARTITION and TRUNCATE PARTITION do to targets that hold the table's rows.
-        unknown_values: What rows that are there get in a new column, where the log does not say it.
+        unknown_values: What existing rows get in a new column, where the log lacks their values.
         on_statement: What a statement that changes rows without row events does to the job.
         foreign_keys: What a change of a parent does that its foreign keys may carry on to the table, not to the log.
         begin: From where on the table has to be in the log, for modes that hold its rows.
@@ -257,7 +257,7 @@ class Metrics(Section, frozen=True):
     Attributes:
         port: TCP port for Prometheus, 0 for one that is free; None: it cannot ask.
         host: Address to listen at; there is no password.
-        otlp: Push to OpenTelemetry, as its own environment variables say.
+        otlp: Push to OpenTelemetry, as its own environment variables configure it.
     """
 
     port: int | None = None
@@ -266,7 +266,7 @@ class Metrics(Section, frozen=True):
 
 
 class Lineage(Section, frozen=True):
-    """`[lineage]`: what OpenLineage is told; where it is, the library's own configuration says.
+    """`[lineage]`: what OpenLineage is told; the library's own configuration has its address.
 
     Attributes:
         namespace: Of the job; None: nothing is told.

@@ -42,7 +42,7 @@ _TIME = re.compile(r"(?P<sign>-?)(?P<hours>\d{1,3}):(?P<minutes>\d\d):(?P<second
 
 
 class _Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
-    """An event described in words; the tag says which one."""
+    """An event described in words; the tag tells which one."""
 
 
 class QueryText(_Event, frozen=True, tag="query"):

@@ -25,7 +25,7 @@ _CACHES = {"transactional": Cache.TRANSACTIONAL, "statement": Cache.STATEMENT}
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="op"):
-    """One line; the tag says which operation."""
+    """One line; the tag tells which operation."""
 
 
 class _SessionLine(_Line, frozen=True):

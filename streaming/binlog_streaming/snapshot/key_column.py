@@ -37,7 +37,7 @@ class KeyColumn:
         name: Its name.
         form: How its values are kept as text.
         expression: SQL that gives this text.
-        introducer: What stands before the bytes of a literal, for example `_latin1`; empty: nothing.
+        introducer: What comes before the bytes of a literal, for example `_latin1`; empty: nothing.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Marks in the log, which say to a reader what the rows around them are: `MarkKind`, `Mark`, `MarksTable`.
+"""Marks in the log, which tell a reader what the rows around them are: `MarkKind`, `Mark`, `MarksTable`.
 
 All of it lies in the database `binlog_stream` on the server, which no rule of a job selects. Marks are rows of
 `snapshot_marks`, inserted only. A snapshot of one table is, in the order of the log:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from binlog_streaming.snapshot.source_table import SourceTable
 
 NO_CHUNK = -1
-"""What stands in `chunk` of marks that are about no chunk."""
+"""`chunk` of marks that are about no chunk."""
 
 _CREATE_DATABASE = f"CREATE DATABASE IF NOT EXISTS {quoted(SNAPSHOT_DATABASE)} CHARACTER SET utf8mb4"
 _CREATE_TABLE = f"""CREATE TABLE IF NOT EXISTS {table_sql(SNAPSHOT_DATABASE, MARKS_TABLE)} (

@@ -231,7 +231,7 @@ class JobState:
 
 
 class PurgeRisk(StrEnum):
-    """What is known of the server's removing what a job needs."""
+    """When the server may remove what a job needs."""
 
     NONE = "none"
     """An archive has all that the server may remove."""

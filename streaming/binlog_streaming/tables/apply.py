@@ -1,7 +1,7 @@
 """One component of a batch, step by step: `apply_component`; it runs in a Spark task, but needs no Spark.
 
 Everything that can be refused is refused before the step writes anything: who owns the target, its columns, its keys. A
-step is one commit that carries its number: one that is repeated only says again what a target says after its commit.
+step is one commit that carries its number: a repeated one only records again what a target records after its commit.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from binlog_streaming.tables.statements.columns_step import fit_columns
 from binlog_streaming.tables.statements.renames import (
     begun_empty,
     origin_of,
+    records_before_commit,
     renamed_away,
     replaced_by_rename,
-    says_before_commit,
 )
 from binlog_streaming.tables.statements.snapshot_work import step_work
 from binlog_streaming.tables.statements.work import StatementContext, held_keys
@@ -98,8 +98,8 @@ def apply_component(
             if run.on_error is OnError.STOP or not can_set_aside(error):
                 raise
             runner.stop_all(error)
-        runner.say_set_aside()
-        runner.say_positions()
+        runner.record_set_aside()
+        runner.record_positions()
         return runner.progress()
 
 
@@ -115,7 +115,7 @@ class _ComponentRun:
         self._facts = LogFacts(log, run.schema_file)
         self._tallies: dict[str, ProgressTally] = {}
         self._positions = BatchPositions(component, run.gtid_position)
-        # Targets whose last commit may be none that says where they stand.
+        # Targets whose last commit may record no position.
         self._silent: dict[tuple[TableName, Mode], SelectedTable] = {}
         self._stopped = {name: table.set_aside for name, table in component.tables.items() if table.set_aside}
         self._reached: tuple[LogPlace, str | None] = ((run.position, 0), None)
@@ -136,7 +136,7 @@ class _ComponentRun:
             self._apply_linked_rows(step)
             return
         self._reached = step.place, step.statement.gtid
-        # Of a RENAME the new table first: it takes over what the old one holds.
+        # Of a RENAME the new table first: it gets what the old one holds.
         names = reversed(step.tables) if isinstance(step.change, TableRenamed) else step.tables
         for name in names:
             if name not in self._component.tables:
@@ -167,7 +167,7 @@ class _ComponentRun:
             if not table.is_aside:
                 self._stopped.setdefault(name, SetAside.at(name, *self._reached, error))
 
-    def say_set_aside(self) -> None:
+    def record_set_aside(self) -> None:
         """After all steps: let the targets of tables that do not go on state it."""
         for name, stopped in self._stopped.items():
             table = self._component.tables[name]
@@ -177,10 +177,10 @@ class _ComponentRun:
                 tally.set_aside = stopped
                 # One that cannot be opened cannot state it; the job's record does.
                 with contextlib.suppress(TableError, UnsupportedError):
-                    self._say_set_aside(table, mode, stopped)
+                    self._record_set_aside(table, mode, stopped)
 
-    def _say_set_aside(self, table: SelectedTable, mode: Mode, stopped: SetAside) -> None:
-        def say(target: Target, _: ProgressTally) -> int:
+    def _record_set_aside(self, table: SelectedTable, mode: Mode, stopped: SetAside) -> None:
+        def record(target: Target, _: ProgressTally) -> int:
             properties = target.properties() or {}
             # Another one's table is not ours to change.
             if properties.get(QUERY_PROPERTY) == self._run.query_id:
@@ -188,10 +188,10 @@ class _ComponentRun:
                 target.describe(commit_id, recorded={SET_ASIDE_PROPERTY: f"{stopped.position}: {stopped.reason}"})
             return 0
 
-        self._with_target(table, mode, say)
+        self._with_target(table, mode, record)
 
-    def say_positions(self) -> None:
-        """After all steps: let targets say where they stand whose last commit did not."""
+    def record_positions(self) -> None:
+        """After all steps: record the position in targets whose last commit did not."""
         for (name, mode), table in self._silent.items():
             if name in self._stopped:
                 continue
@@ -200,7 +200,7 @@ class _ComponentRun:
 
     def _record_position(self, table: SelectedTable, mode: Mode, number: int, target: Target, _: ProgressTally) -> int:
         held = held_keys(target.properties() or {})
-        self._positions.say_end(target, self._commit_id(table, mode, number, held, "", None))
+        self._positions.record_end(target, self._commit_id(table, mode, number, held, "", None))
         return 0
 
     def _apply_rows(self, table: SelectedTable, step: RowsStep) -> None:
@@ -332,15 +332,15 @@ class _ComponentRun:
         return replaced_by_rename(context, target, source, origin)
 
     def _has_recorded(self, context: StatementContext, commit_id: CommitId) -> bool:
-        # Whether after a commit that is there nothing is left to be said.
+        # Whether after an existing commit nothing is left to record.
         change = context.step.change
         if not isinstance(change, TableRenamed) or context.table.name == change.old:
             return False
         origin = origin_of(context, change, self._component.tables.get(change.old))
         source = None if origin is None else self._target(origin.table, origin.mode)
-        if source is None or says_before_commit(origin, source):
+        if source is None or records_before_commit(origin, source):
             return True
-        # What becomes of the old name's target comes later, so then it has been said.
+        # What becomes of the old name's target comes later, so then it has been recorded.
         applied = source.applied(commit_id)
         return applied is not None and applied.place >= commit_id.place
 

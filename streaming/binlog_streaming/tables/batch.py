@@ -189,7 +189,7 @@ def write_batch(frame: DataFrame, context: BatchContext, plan: BatchPlan) -> lis
         What became of the targets.
 
     Raises:
-        BinlogError: What one failing table says. Other tables of the batch may have been written; written again they do
+        BinlogError: Of one failing table. Other tables of the batch may have been written; written again they do
             not change.
     """
     if plan.end is None or not plan.components:

@@ -28,7 +28,7 @@ class BatchRun:
         decoding: How rows become values.
         gtid_position: What the log has up to the batch's end, as text; None: not known.
         on_error: What becomes of a component with a table that cannot go on.
-        schema_file: What it says of tables; None: nothing, or it is not asked.
+        schema_file: Its tables; None: none, or it is not used.
         cascade_log: Reads rows of parents that have no targets; None: there are no foreign keys to follow.
     """
 

@@ -108,7 +108,7 @@ class TablesJob:
             BinlogError: The log, an option, the job's record or Spark's start.
         """
         options = self.job.source_options()
-        # What is wrong with the log or the options is said at once, not when Java has started.
+        # What is wrong with the log or the options is reported at once, not when Java has started.
         SourceOptions.parse({"path": self.job.source.path, **options})
         try:
             self._start(options, once=once)
@@ -181,7 +181,7 @@ class TablesJob:
 
     @property
     def spark_log(self) -> Path | None:
-        """Where a session of the job's own writes what Spark has to say; None: where `spark-submit` does."""
+        """Where a session of the job's own writes Spark's messages; None: where `spark-submit` does."""
         if is_submitted():
             return None
         if "://" in self.job.checkpoint:

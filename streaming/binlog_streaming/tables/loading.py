@@ -26,7 +26,7 @@ _MODULES = (
 def load_workers(spark_context: SparkContext, table_format: str) -> None:
     """Have as many workers as run at once load what reads the log and what writes tables of a format.
 
-    Returns at once. What goes wrong is left to the first batch, which says it.
+    Returns at once. What goes wrong is left to the first batch, which reports it.
     """
     count = spark_context.defaultParallelism
     tasks = spark_context.parallelize(range(count), count)

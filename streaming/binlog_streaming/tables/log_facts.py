@@ -1,4 +1,4 @@
-"""What statements in the log say of tables, beyond what row events do: `LogFacts(log)`."""
+"""What statements in the log define of tables, beyond row events: `LogFacts(log)`."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """Statements say what table maps do not: defaults of columns, which ones are computed, what partitions are.
+    """Statements define what table maps do not: defaults of columns, which ones are computed, what partitions are.
 
     The log is read for them from its start, the first time that they are asked for; later on from there.
 
     Attributes:
         log: Where to look; None: there is none, and images leave nothing out.
-        schema_file: What a schema file says of tables before all statements.
+        schema_file: Tables of a schema file, as they are before all statements.
     """
 
     log: Log | None
     schema_file: SchemaFile | None = None
 
     def definition_before(self, name: TableName, statement: DdlStatement) -> TableDefinition | None:
-        """What is known of a table when *statement* begins; None: nothing.
+        """A table's definition when *statement* begins; None: not known.
 
         Raises:
             SchemaError: `DDL_NOT_PARSED`.
@@ -50,7 +50,7 @@ class LogFacts:
             return RangeSchemas(watched, statement.position, self.schema_file).definition_before(name, statement)
 
     def definition_at(self, name: TableName, position: Position) -> TableDefinition | None:
-        """What is known of a table at a place of the log; None: nothing.
+        """A table's definition at a place of the log; None: not known.
 
         Raises:
             SchemaError: `DDL_NOT_PARSED`.
@@ -63,7 +63,7 @@ class LogFacts:
         return WatchedLog(self.log.path, self.log.format_name)
 
     def of(self, row_batches: Sequence[RowBatch]) -> AbsentFacts | None:
-        """What is known of columns that images of one step leave out; None: none do."""
+        """Facts of columns that images of one step leave out; None: none do."""
         # Layouts that differ with no statement between them hardly do so in this; a later one knows better.
         lacking = {
             (row_batch.layout.digest, row_batch.layout.completion): row_batch

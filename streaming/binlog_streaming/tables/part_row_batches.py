@@ -1,4 +1,4 @@
-"""The row images of a part of a batch, which stand in a log, or have been read elsewhere: `part_row_batches`."""
+"""The row images of a part of a batch, which are in a log, or were read elsewhere: `part_row_batches`."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class PartsWriter:
         sink: Where the tables go.
         uri: Place of the target.
         source_table: `database.table`.
-        rule: What the job says of the table.
+        rule: The job's settings for the table.
         mode: What the target holds.
         keys: Names of the key columns; empty: rows only come new.
         columns: Of the table, without those of the mode.
@@ -144,7 +144,7 @@ class PartsWriter:
         row_batches: list[RowBatch] = []
         for some in self._row_batches(log, indexes):
             if any(row_batch.images.has_absent() for row_batch in some):
-                raise IndivisibleError(self.source_table)  # what is missing may stand in another part
+                raise IndivisibleError(self.source_table)  # what is missing may be in another part
             row_batches += some
         if not row_batches:
             return

@@ -1,7 +1,7 @@
-"""What targets say of where they stand, step by step: `BatchPositions`.
+"""The positions that targets record, step by step: `BatchPositions`.
 
-A target stands at its batch's end when it has the batch's last step; before that nobody can say by GTIDs where it is.
-So the last step says it in its commit, and those before it say nothing, and take back what was said.
+A target is at its batch's end when it has the batch's last step; before that no GTIDs describe where it is.
+So the last step records it in its commit, and those before it record nothing, and remove what was recorded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class BatchPositions:
-    """Where the targets of a component stand.
+    """Where the targets of a component are.
 
     Args:
         component: Its steps.
@@ -33,11 +33,11 @@ class BatchPositions:
                 self._last[name] = step.number
 
     def after(self, table: TableName, number: int) -> str | None:
-        """Where a target stands after a step, as far as it may say so."""
+        """Where a target is after a step, as far as it may record it."""
         return self._end if number >= self._last.get(table, number) else None
 
     def take_back(self, target: Target, commit_id: CommitId) -> None:
-        """Before a commit: let *target* not say any more where it stood, unless the commit says where it stands."""
+        """Before a commit: remove the position that *target* records, unless the commit records a new one."""
         recorded = (target.properties() or {}).get(GTID_POSITION_KEY)
         if recorded and commit_id.gtid_position is None and self._end is not None:
             target.describe(commit_id, recorded={GTID_POSITION_KEY: ""})
@@ -46,8 +46,8 @@ class BatchPositions:
         """Number of the last step about a table."""
         return self._last[table]
 
-    def say_end(self, target: Target, commit_id: CommitId) -> None:
-        """After all steps: let *target* say where it stands, if its last step committed nothing that does.
+    def record_end(self, target: Target, commit_id: CommitId) -> None:
+        """After all steps: record in *target* where it is, if its last step did not.
 
         Args:
             target: As it is.

@@ -168,7 +168,7 @@ class ProgressTally:
 
 
 def notes_about(table: SelectedTable) -> set[Note]:
-    """What is to be said of a table whatever a batch does to it."""
+    """Notes about a table, whatever a batch does to it."""
     if table.is_aside:
         return {Note.KEPT_ASIDE}
     if table.complete is False:
@@ -204,7 +204,7 @@ class BatchProgress:
 
     @property
     def position(self) -> Position | None:
-        """Where the batch ends in the log, as far as its tables say; None when no table was touched."""
+        """Where the batch ends in the log, as far as its tables record it; None when no table was touched."""
         return max((table.position for table in self.tables), default=None)
 
     @property

@@ -65,8 +65,8 @@ class RowsContent:
         source_table: `database.table`.
         row_batches: By their first image; none where foreign keys alone change the table.
         decoding: How rows become values.
-        rule: What the job says of the table.
-        facts: Of columns that images leave out; None: what the layouts say.
+        rule: The job's settings for the table.
+        facts: Of columns that images leave out; None: as the layouts define.
         columns: Of the table, where the step has more row batches than these; None: it has not.
         derived: What foreign keys do; None: nothing.
         end: The row batch that holds the last change, up to which the step goes; None: it is one of *row_batches*.
@@ -239,7 +239,7 @@ class KeyedImages:
         columns: Of the table, without those of the mode.
         keys: Names of the key columns.
         mode: `MIRROR` or `SCD2`.
-        rule: What the job says of the table.
+        rule: The job's settings for the table.
         completing: Rows may be missing that the server has; see `SelectedTable`.
     """
 
@@ -252,7 +252,7 @@ class KeyedImages:
 
     @property
     def asks_target(self) -> bool:
-        """What a row with a new key holds in columns that its images leave out stands in the target alone.
+        """What a row with a new key holds in columns that its images leave out is in the target alone.
 
         And there alone are the versions that existing rows of a snapshot may repeat.
         """

@@ -35,11 +35,11 @@ _COMMITS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class TargetState:
-    """Where a target stands.
+    """Where a target is.
 
     Attributes:
         owner: Id of the query that keeps it.
-        gtid: What of the log it holds; None: it does not say.
+        gtid: What of the log it holds; None: it does not record it.
         batch_id: The last batch of its query in it; None: none is.
     """
 
@@ -49,7 +49,7 @@ class TargetState:
 
 
 def read_target_state(target: Target, table_format: TableFormat, source_table: str, mode: Mode) -> TargetState | None:
-    """Look where *target* stands; None while it is not there.
+    """Look where *target* is; None while it does not exist.
 
     Args:
         target: As it was looked at.
@@ -94,7 +94,7 @@ def check_can_change_hands(state: TargetState, table_format: TableFormat, told: 
     """See that a target can be kept by another query.
 
     Args:
-        state: Where it stands.
+        state: Where it is.
         table_format: Of its sink.
         told: The table and its place.
 
@@ -131,7 +131,7 @@ def _transfer_iceberg(target: Target, query_id: str) -> None:
     from binlog_streaming.lake.iceberg.target import IcebergTarget
 
     assert isinstance(target, IcebergTarget)
-    # What is the last batch is said by properties, for the one query that is named there. With a snapshot: catalogs
+    # Properties record the last batch, for the one query that is named there. With a snapshot: catalogs
     # compare these, so what the query before it still has under way is refused.
     counted = (BATCH_KEY, STEP_KEY, LAST_CHANGE_KEY, SNAPSHOT_PROPERTY)
     IcebergCommit(properties={QUERY_PROPERTY: query_id}, cleared=counted, keeps_rows=True).on(target.table)
@@ -146,7 +146,7 @@ def _gtid_position(target: Target, table_format: TableFormat) -> GtidPoint | Non
     texts = [text for text in readers[table_format](target) if text]
     if not texts:
         return None
-    # Each says what is in it, at different times: by the commit of a step, and by a replay after its last one.
+    # Each records what is in it, at different times: by the commit of a step, and by a replay after its last one.
     point = parse_gtids(texts[0])
     for text in texts[1:]:
         later = parse_gtids(text)
@@ -171,7 +171,7 @@ def _positions_in_delta(target: Target) -> list[str | None]:
 
 
 def _step_of_commit(commit: Mapping[str, object]) -> Mapping[str, str] | None:
-    # None: it is no step. Spark, which wrote tables in former versions, puts what a commit says into one text.
+    # None: it is no step. Spark, which wrote tables in former versions, puts the properties of a commit into one text.
     if BATCH_KEY in commit:
         return {name: str(value) for name, value in commit.items()}
     try:

@@ -81,7 +81,7 @@ def read_batch(messages: Sequence[PartitionMessages], before: Mapping[Partition,
         before: What was seen of the partitions: all of each topic.
 
     Raises:
-        UnsupportedError: `MESSAGE`: what stands in a topic is not what is published, or not in the partition of its
+        UnsupportedError: `MESSAGE`: what is in a topic is not what is published, or not in the partition of its
             key. `COLUMN_TYPE`.
         DataLossError: `LOG_RESET`: changes of another log follow.
     """

@@ -39,7 +39,7 @@ class ReceivedImages(DecodedImages):
 
     Attributes:
         layout: Of their table.
-        decoding: What says which type a column of it has.
+        decoding: How rows become values.
     """
 
     layout: TableLayout

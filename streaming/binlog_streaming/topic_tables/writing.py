@@ -60,7 +60,7 @@ def write_batch(job: TopicTablesJob, state: JobState, batch: TopicBatch) -> Writ
         batch: Rows, or a TRUNCATE of one table.
 
     Raises:
-        BinlogError: What one failing table says. Others may have been written; written again they do not change.
+        BinlogError: Of one failing table. Others may have been written; written again they do not change.
     """
     selection = TableSelection(job.tables)
     known = {TableName(one.database, one.table): one for one in state.tables}

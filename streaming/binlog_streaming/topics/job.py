@@ -108,7 +108,7 @@ class TopicsJob:
         with open_log(self._job.source.path, format_name=self._source.format) as log:
             require_changes(log)
         if self._registry is not None:
-            self._registry.reach()  # that it cannot be used is said now, and not at the first change
+            self._registry.reach()  # that it cannot be used is reported now, and not at the first change
         publishing = publishing_of(self._job.sink, self._names, is_first_start=record is None)
         with ExitStack() as stack:
             self._publisher = publisher = Publisher(self.connection, publishing)

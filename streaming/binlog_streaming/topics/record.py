@@ -38,8 +38,8 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
         topic_prefix: Of the topics.
         offsets_topic: Where the offsets are.
         format: What messages are written in: a consumer reads one.
-        options: Options of the source that say where the job began, and which transactions it takes.
-        rules: `[[tables]]`, as far as it says what is hidden; empty: nothing is.
+        options: Options of the source that set where the job began, and which transactions it takes.
+        rules: `[[tables]]`, as far as it sets what is hidden; empty: nothing is.
         salts: Fingerprints of the salts of these, by the environment variables in which these are.
     """
 

@@ -34,7 +34,7 @@ def check_event_job(job: EventTablesJob, output: Output) -> None:
     """Say where *job* would go on, and into which tables what is waiting would go; nothing is written.
 
     Raises:
-        BinlogError: What the job itself would say at its start.
+        BinlogError: What the job itself would report at its start.
     """
     from binlog_streaming.event_tables.run import EventTablesRun
 

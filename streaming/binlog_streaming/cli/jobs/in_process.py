@@ -52,7 +52,7 @@ def run_in_process(
     output: Output,
     page: PageOptions,
 ) -> None:
-    """Run *job* until it ends, or until SIGINT or SIGTERM; say what it does.
+    """Run *job* until it ends, or until SIGINT or SIGTERM; report what it does.
 
     Args:
         job: The settings.
@@ -60,7 +60,7 @@ def run_in_process(
         source: What it reads, for programs.
         source_text: The same for people.
         once: It takes what is there now, and ends.
-        output: How it says what it does.
+        output: How it reports what it does.
         page: Where it shows how it is.
 
     Raises:

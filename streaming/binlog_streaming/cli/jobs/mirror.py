@@ -124,7 +124,7 @@ def mirror(  # noqa: PLR0913 - the options of the command
         rule=rule,
         on_error=on_error,
     )
-    with open_log(job.source.path):  # what is wrong with it is said before anything is written
+    with open_log(job.source.path):  # what is wrong with it is reported before anything is written
         remember(job)
     if "://" in job.sink.directory and output is Output.TABLE:
         typer.echo(f"checkpoint: {job.checkpoint}")

@@ -130,7 +130,7 @@ def _write_down(settings: PublishJob, output: Output) -> None:
     from binlog_streaming.jobs.publish import write_down
     from binlog_streaming.topics.job_log import require_changes
 
-    with open_log(settings.source.path) as log:  # what is wrong with it is said before anything is written
+    with open_log(settings.source.path) as log:  # what is wrong with it is reported before anything is written
         require_changes(log)
         file = write_down(settings)
     if output is Output.TABLE:

@@ -38,12 +38,12 @@ def run_job(
     held: Iterable[tuple[str, str]] = (),
     from_first: bool | None = None,
 ) -> None:
-    """Run *job* until it ends, or until SIGINT or SIGTERM; say what it does.
+    """Run *job* until it ends, or until SIGINT or SIGTERM; report what it does.
 
     Args:
         job: The settings.
         once: Take what is there now, then end.
-        output: How it says what it does.
+        output: How it reports what it does.
         page: Where it shows how it is.
         held: As `TablesJob` takes it.
         from_first: The same.

@@ -34,7 +34,7 @@ class Reading:
 
     Attributes:
         tables: Expressions of tables; None: those of the job that are not complete.
-        at: Where in the job's log the server is, as text; None: the server says it.
+        at: Where in the job's log the server is, as text; None: the server reports it.
         sessions: That read at the same time.
         is_confirmed: Nobody is to be asked.
     """

@@ -34,7 +34,7 @@ def check_topic_job(job: TopicTablesJob, output: Output) -> None:
     """Say where *job* would go on; nothing is written.
 
     Raises:
-        BinlogError: What the job itself would say at its start.
+        BinlogError: What the job itself would report at its start.
     """
     from binlog_streaming.topic_tables.run import TopicTablesRun
 

@@ -181,7 +181,7 @@ def changes(  # noqa: PLR0913 - the options of the command
 def _some(
     batches: Iterator[pa.RecordBatch], table: str | None, tables: str | None, *, is_all: bool
 ) -> Iterator[pa.RecordBatch]:
-    """*batches*; where they hold nothing of the tables that were named, that is said.
+    """*batches*; where they hold nothing of the tables that were named, that is reported.
 
     Raises:
         SchemaError: `TABLE_NOT_FOUND`: the whole log has no changes of the one table.

@@ -69,7 +69,7 @@ def _bound(file: LogFile, known: list[LogFile]) -> str | None:
 
 
 def _add_gtids(path: str, format_name: str, rows: list[dict[str, object]], known: list[LogFile]) -> None:
-    """Fill in what files say about the GTIDs before and in them."""
+    """Fill in what files record about the GTIDs before and in them."""
     if format_name == INNODB:
         from binlog_format.innodb.inspection.file_states import file_states
 
@@ -82,7 +82,7 @@ def _add_gtids(path: str, format_name: str, rows: list[dict[str, object]], known
                 row["last_gtid_state_page"] = state.last_page
         return
     lists = [file.header.get("gtid_list") for file in known]
-    # A classic file says at its start what the files before it held.
+    # A classic file records at its start what the files before it held.
     for row, before, after in zip(rows, lists, [*lists[1:], None], strict=True):
         row["first_gtid_state"] = _gtids(before)
         row["last_gtid_state"] = _gtids(after)
@@ -99,9 +99,9 @@ def _is_within(file: LogFile, start: Position | None, end: Position | None) -> b
 
 def _print_table(path: str, format_name: str, rows: list[dict[str, object]]) -> None:
     headers = [header for row in rows if isinstance(header := row["header"], dict) and header]
-    # What GTID lists say stands in columns of its own.
+    # GTID lists have columns of their own.
     fields = [name for name in dict.fromkeys(name for header in headers for name in header) if name != "gtid_list"]
-    # What is the same everywhere is said once.
+    # What is the same everywhere is printed once.
     common = {name: headers[0].get(name) for name in fields if len({str(header.get(name)) for header in headers}) == 1}
     shown = ", ".join(f"{_title(name)} {_shown(name, value)}" for name, value in common.items() if value is not None)
     console = output_console()

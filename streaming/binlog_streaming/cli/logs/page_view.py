@@ -72,7 +72,7 @@ class _Part:
 
 
 class PageView:
-    """The bytes of a page, coloured by chunk, each chunk under a line that says what it is.
+    """The bytes of a page, coloured by chunk, each chunk under a line that describes it.
 
     Args:
         directory: Where the file is.

@@ -101,7 +101,7 @@ def stop_on_signals() -> Iterator[threading.Event]:
 
 
 class _Display:
-    """One line on the terminal that says how far it is; nothing where there is no terminal."""
+    """One line on the terminal that shows how far it is; nothing where there is no terminal."""
 
     def __init__(self, started: float) -> None:
         self._started = started

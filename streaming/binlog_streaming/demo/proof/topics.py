@@ -134,7 +134,7 @@ def compare_topic(expected_table: ExpectedTable, specs: Sequence[TableSpec], cha
 
     Args:
         expected_table: Of the table.
-        specs: The table in all its forms, the last one first: a column is decoded as the first that has it says.
+        specs: The table in all its forms, the last one first: a column is decoded by the first that has it.
         changes: In the order of their partitions.
     """
     columns = {column.name: column for spec in reversed(specs) for column in spec.columns}

@@ -46,7 +46,7 @@ class JavaServer:
         assert self._process.stdout is not None
         self._output = self._process.stdout
         self._answer = self._wait_until_ready()
-        # It goes on to say what it does; unless somebody reads it, it would wait.
+        # It goes on to report what it does; unless somebody reads it, it would wait.
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
         return self

@@ -130,7 +130,7 @@ def _in_our_words(error: BinlogError) -> BinlogError:
 
 
 def _check_has_no_holes(name: str, point: GtidPoint | None, logged: GtidPoint) -> None:
-    """A set says each transaction, so `uuid:77` is that one alone: no state that a table was ever in."""
+    """A set names each transaction, so `uuid:77` is that one alone: no state that a table was ever in."""
     if not isinstance(point, GtidSet) or not isinstance(logged, GtidSet):
         return
     filled = GtidSet.of((source, (1, numbers[-1][1])) for source, numbers in point.intervals.items())

@@ -26,14 +26,14 @@ class ReplayRecord(msgspec.Struct, frozen=True, kw_only=True):
         asked_to: `--to`; None: it was not given.
         hand_over: `--hand-over`.
         query_id: Under which the replay writes.
-        starting: Options of the source that say where it begins, as the source takes them.
-        ending: Those that say where it ends.
+        starting: Options of the source that set where it begins, as the source takes them.
+        ending: Those that set where it ends.
         first: What tables hold that it goes on with, as GTIDs.
         last: What tables hold after it.
         tables: The tables that it is about: database and name.
         left_alone: Those of them that held all of it before.
-        continued: Those of them that stood where it begins.
-        from_first: It goes on where the tables stand, in a log that begins with its server's first transaction; None:
+        continued: Those of them that were where it begins.
+        from_first: It goes on where the tables are, in a log that begins with its server's first transaction; None:
             it begins elsewhere.
         version: Of this file.
     """
@@ -54,7 +54,7 @@ class ReplayRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def asked(self) -> tuple[str | None, str | None, bool]:
-        """What the user said."""
+        """What the user asked for."""
         return self.asked_from, self.asked_to, self.hand_over
 
 

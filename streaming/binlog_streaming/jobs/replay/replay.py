@@ -1,6 +1,6 @@
 """Tables as they were at a GTID: `plan_replay(ReplayRequest(...))` -> `Replay`, a job with a start and an end.
 
-A replay is the job itself over one part of the log, under a query id of its own. Before it runs, the targets that stand
+A replay is the job itself over one part of the log, under a query id of its own. Before it runs, the targets that are
 where it begins are given to this id; those that hold all of the part are left out of it. What was found is kept beside
 its checkpoint, so a replay that was cut off goes on with it.
 """
@@ -56,7 +56,7 @@ class ReplayRequest:
 
     Attributes:
         job: Whose tables.
-        start: Begin after this; None: where the tables stand, or where the job itself would begin.
+        start: Begin after this; None: where the tables are, or where the job itself would begin.
         end: Up to this; None: what is there now.
         directory: Where the tables go; None: where the job has them.
         hand_over: The job goes on from there.
@@ -122,10 +122,10 @@ class Replay:
     is_empty: bool
 
     def finish(self) -> int:
-        """When the job has run: let tables say where they stand, hand them over, and forget the replay.
+        """When the job has run: record in tables where they are, transfer them, and forget the replay.
 
         Returns:
-            How many targets stand at its end now, without those that were left alone.
+            How many targets are at its end now, without those that were left alone.
 
         Raises:
             StartError: `POSITION_NOT_FOUND`: the job has not come to the end.
@@ -160,11 +160,11 @@ def plan_replay(request: ReplayRequest) -> Replay:
     """See what a replay has to do, and prepare the targets for it; called again it goes on with what was begun.
 
     Raises:
-        OptionError: `INVALID_VALUE`: another replay has been begun there; the job cannot be replayed, or handed over.
+        OptionError: `INVALID_VALUE`: another replay was begun there; the job cannot be replayed, or get the tables.
         StartError: `GTID_NOT_FOUND`, `START_AFTER_END`.
         DataLossError: `GTID_PURGED`.
         TableError: `STANDS_ELSEWHERE`: a target is neither at the start nor at the end.
-        BinlogError: What the log says, or a target.
+        BinlogError: Of the log, or a target.
     """
     _check_request(request)
     checkpoint = ReplayCheckpoint(StateFolder(request.checkpoint, request.job.sink.storage))
@@ -196,7 +196,7 @@ class _Planner:
         request = self._request
         part = find_range(self._watched, request.job, request.start, request.end)
         if request.start is None:
-            start = self._where_tables_stand(part)
+            start = self._where_tables_are(part)
             if start is not None:
                 part = find_range(self._watched, request.job, start, request.end)
         if request.hand_over and part.passed_over:
@@ -266,7 +266,7 @@ class _Planner:
         skip = taken_in(self._watched.log, part.start, part.stop)
         return self._touched.within(part.start.position, part.stop, skip=skip, until=part.wanted)
 
-    def _where_tables_stand(self, part: ReplayRange) -> GtidPoint | None:
+    def _where_tables_are(self, part: ReplayRange) -> GtidPoint | None:
         """One point for all tables that are there and have not come to the end; None: there are none."""
         if not may_have_tables(self._request.target_job.sink):
             return None

@@ -1,4 +1,4 @@
-"""The targets that a replay meets: `ReplayTables` sorts them by where they stand, and takes some of them over."""
+"""The targets that a replay meets: `ReplayTables` sorts them by their position, and transfers some of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ReplayTarget:
         name: Of the source table.
         mode: What it holds.
         uri: Where.
-        state: Where it stands.
+        state: Where it is.
     """
 
     name: TableName
@@ -59,7 +59,7 @@ class ReplayTarget:
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """Targets by where they stand.
+    """Targets by where they are.
 
     Attributes:
         own: Written by the replay itself, before it was cut off.
@@ -114,7 +114,7 @@ class ReplayTables:
         return [name for name in self._names if name not in there]
 
     def sort(self, touched: TouchedTables, first: GtidPoint, last: GtidPoint, query_id: str | None) -> Sorted:
-        """Where those stand that are there.
+        """The positions of those that exist.
 
         Args:
             touched: Looks into the log.
@@ -157,7 +157,7 @@ class ReplayTables:
                 transfer_target(target, self._job.sink.format, query_id)
 
     def say_position(self, last: str, query_id: str) -> int:
-        """Let all targets that the replay keeps say that they hold *last*.
+        """Record in all targets of the replay that they hold *last*.
 
         Returns:
             How many they are.
@@ -193,7 +193,7 @@ class ReplayTables:
                 )
 
     def _check_is_whole(self, one: ReplayTarget) -> None:
-        # A step says where its batch ends, before the batch is done.
+        # A step records where its batch ends, before the batch is done.
         checkpoint, state = self._job_checkpoint, one.state
         if checkpoint is None or checkpoint.query_id != state.owner or state.batch_id is None:
             return

@@ -150,7 +150,7 @@ _STATISTICS_ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
 def statistics_of(add: Add) -> dict[str, object]:
-    """What a file says about its rows; fractions come exactly as they are written."""
+    """Statistics of a file's rows; fractions come exactly as they are written."""
     return _STATISTICS.decode(add.stats) if add.stats else {}
 
 

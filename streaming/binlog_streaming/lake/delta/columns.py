@@ -1,4 +1,4 @@
-"""Columns of a Delta table: `delta_schema`; `created` is what a new table says, `with_columns` what one says then."""
+"""Columns of a Delta table: `delta_schema`; `created` makes a new table, `with_columns` adds columns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOCAL_TIMES = "timestampNtz"
 def delta_schema(schema: pa.Schema) -> Schema:
     """The schema as Delta has it; every column may be null.
 
-    The server's NOT NULL is not taken over: zero dates become null, and rows may come without some columns.
+    The server's NOT NULL is not kept: zero dates become null, and rows may come without some columns.
 
     Raises:
         UnsupportedError: `COLUMN_TYPE`: Delta has no such type.
@@ -84,7 +84,7 @@ def created(
 
 
 def with_columns(log: TableLog, schema: pa.Schema, renamed: Mapping[str, str]) -> list[Named]:
-    """What gives a table other columns; comments and all else that is said of a column stay.
+    """What gives a table other columns; comments and all other metadata of a column stay.
 
     Args:
         log: The table.
@@ -108,7 +108,7 @@ def with_columns(log: TableLog, schema: pa.Schema, renamed: Mapping[str, str]) -
 
 
 def _with_metadata(new: Struct, old: Struct, renamed: Mapping[str, str]) -> Struct:
-    # What is said of the columns of *old*, said of those of *new*, and of what is in them.
+    # The metadata of the columns of *old*, for those of *new*, and of what is in them.
     there = {renamed.get(field["name"], field["name"]): field for field in old["fields"]}
     fields = []
     for field in new["fields"]:

@@ -117,7 +117,7 @@ class TableWrite:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was written or said so far."""
+        """Whether nothing was written or recorded so far."""
         return not (self.actions or self.files.is_begun or self._attached or self._fed)
 
     @property
@@ -168,7 +168,7 @@ class TableWrite:
         if len(rows) == count:
             self.remove(file)
             return
-        # Least and greatest values may be those of marked rows; how many there are must be said beside a vector.
+        # Least and greatest values may be those of marked rows; their count must be written beside a vector.
         text = statistics_text(statistics_of(file) | {"numRecords": count, "tightBounds": False})
         marked = replace(file, deletion_vector=self._vectors.add(rows), stats=text, data_change=True)
         if file.path in self._attached:
@@ -220,7 +220,7 @@ class TableWrite:
 
         Args:
             operation: The name that Delta has for what it does.
-            recorded: What it says of itself.
+            recorded: Its properties.
             transaction: Application, and the version of it that the table holds then.
 
         Raises:
@@ -283,7 +283,7 @@ class TableWrite:
 
 
 def upgrade(log: TableLog) -> list[Named]:
-    """What a table's log has to say before its files may have deletion vectors."""
+    """What a table's log must contain before its files may have deletion vectors."""
     actions: list[Named] = []
     readers, writers = features(log.protocol)
     if VECTORS not in readers or VECTORS not in writers:

@@ -108,7 +108,7 @@ class DataFiles:
             self._part(partition_texts(own, self._partitions)).write(own.select(self._schema.names))
 
     def close(self) -> list[Add]:
-        """End the last files; what there is to say of all of them."""
+        """End the last files; facts of all of them."""
         return [add for part in self._parts.values() for add in part.close()]
 
     @property
@@ -160,7 +160,7 @@ class _PartitionFiles:
     def abandon(self) -> None:
         if self._open is not None:
             _, file, writer, _ = self._open
-            with suppress(OSError, pa.ArrowException, RuntimeError):  # it has no footer to give, and says so
+            with suppress(OSError, pa.ArrowException, RuntimeError):  # it has no footer to give, and raises
                 writer.close()
             file.abandon()
             self._open = None
@@ -285,7 +285,7 @@ def live_rows(
 
 
 def recorded_count(store: Store, add: Add) -> int:
-    """Rows of a file, those that its deletion vector takes out included; it is looked at where the log does not say."""
+    """Rows of a file, those that its deletion vector takes out included; it is read where the log does not tell."""
     count = statistics_of(add).get("numRecords")
     if isinstance(count, int):
         return count

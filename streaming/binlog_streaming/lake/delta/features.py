@@ -88,7 +88,7 @@ def _unknown_features(protocol: Protocol) -> Iterator[str]:
 
 
 def _restrictions(metadata: Metadata) -> Iterator[str]:
-    # What a table has a rule for is not for the log to say any more; the log may say otherwise at any time.
+    # Where a table has a rule, the log does not count any more; the log may differ at any time.
     configuration = metadata.configuration
     for name in sorted(configuration):
         if name.startswith(_CONSTRAINT):

@@ -1,7 +1,7 @@
 """The log of a Delta table: `read_log` gives what its newest version holds, `make_commit` makes the next version.
 
-deltalake does not say which deletion vector a file has, and cannot commit one; so the log is read and written here.
-What is written is what the Delta protocol says of the actions.
+deltalake does not tell which deletion vector a file has, and cannot commit one; so the log is read and written here.
+The actions are written as the Delta protocol defines them.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class TableLog:
         protocol: The last one.
         metadata: The last one.
         files: Data files, by path and deletion vector.
-        removed: Files that were replaced, as far back as the log and its checkpoint say.
+        removed: Files that were replaced, as far back as the log and its checkpoint have them.
         transactions: Which commit of each application it holds.
         checkpoint: Version of the checkpoint that the log was read from; -1: none.
-        digest: Of the newest commit as it stands in the log; empty: it was not read, there is only a checkpoint of it.
+        digest: Of the newest commit as it is in the log; empty: it was not read, there is only a checkpoint of it.
     """
 
     version: int
@@ -155,7 +155,7 @@ def commit_name(version: int) -> str:
 
 
 def information(operation: str, recorded: Mapping[str, object] | None = None) -> Named:
-    """What a commit says of itself: the name that Delta has for what it does, and *recorded*."""
+    """Information of a commit: the name that Delta has for what it does, and *recorded*."""
     about = {"timestamp": milliseconds(), "operation": operation, "operationParameters": {}}
     # A commit is known by its number alone; this tells it from another one of that number.
     return "commitInfo", {**about, "engineInfo": "binlog-stream", "txnId": str(uuid.uuid4()), **(recorded or {})}
@@ -196,7 +196,7 @@ def catch_up(store: Store, log: TableLog) -> None:
 
 
 def recent_information(store: Store, log: TableLog, count: int) -> Iterator[dict[str, object]]:
-    """What the last *count* commits say of themselves, the newest first, as far as they are kept."""
+    """Information of the last *count* commits, the newest first, as far as they are kept."""
     for number in range(log.version, max(log.version - count, -1), -1):
         try:
             lines = store.read(commit_name(number)).splitlines()
@@ -221,7 +221,7 @@ def _take_commit(log: TableLog, store: Store, number: int, content: bytes | None
     content = store.read(commit_name(number)) if content is None else content
     log.digest = _digest(content)
     lines = [_LINES.decode(line) for line in content.splitlines() if line]
-    # The order of the actions of one commit says nothing: a file may change its vector.
+    # The order of the actions of one commit means nothing: a file may change its vector.
     for line in sorted(lines, key=lambda line: line.remove is None):
         log.take(line)
 

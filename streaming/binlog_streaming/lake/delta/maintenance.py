@@ -139,7 +139,7 @@ class Marks:
         """Whether *files* are to be written anew."""
         marked = sum(map(_marked, files))
         if marked == 0:
-            return False  # without a look at what each file says
+            return False  # without a look at each file's facts
         count = sum(recorded_count(self._store, add) for add in files)
         if not MARKED_SHARE_MAX * count < marked <= CHURNED_SHARE_MAX * count:
             return marked > MARKED_SHARE_MAX * count

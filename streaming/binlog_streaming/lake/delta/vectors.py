@@ -51,7 +51,7 @@ def read_vector(store: Store, vector: Vector | None) -> Rows:
 
 
 def vector_file(store: Store, vector: Vector) -> str | None:
-    """Name of the file that a vector is in; None: it stands in the log.
+    """Name of the file that a vector is in; None: it is in the log.
 
     Raises:
         DeltaError: It is in another table's folder.

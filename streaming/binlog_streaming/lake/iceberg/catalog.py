@@ -89,7 +89,7 @@ def _named_catalog(settings: tuple[tuple[str, str], ...]) -> Catalog:
 
 @contextmanager
 def reading_replies() -> Iterator[None]:
-    """What a catalog says and the library does not understand is an error of the catalog's, without what it said.
+    """A catalog's answer that the library does not understand is an error of the catalog's, without the answer.
 
     Raises:
         RESTError: A reply is not what the protocol asks for; it may have held a token.

@@ -78,7 +78,7 @@ class IcebergCommit:
         snapshot: Whether there is a new snapshot: `removed` and `added` count only then.
         removed: Data files and delete files that go.
         added: Data files and delete files that come; they are removed when it fails.
-        summary: What the snapshot says beside its counts.
+        summary: Of the snapshot, beside its counts.
         is_step: `SNAPSHOT_PROPERTY` names the snapshot from now on.
         keeps_rows: The rows stay as they are; who follows the snapshots can pass over this one.
     """
@@ -152,7 +152,7 @@ class IcebergCommit:
 
 
 class _NewSnapshot:
-    # The manifests of a commit, and what they say.
+    # The manifests of a commit, and what they contain.
 
     def __init__(self, table: Table, metadata: TableMetadata, commit: IcebergCommit) -> None:
         self.number = metadata.new_snapshot_id()
@@ -197,7 +197,7 @@ class _NewSnapshot:
         return [self._write(*group, entries) for group, entries in groups.items()]
 
     def _kept(self) -> list[ManifestFile]:
-        # Manifests of files that stay. One that says only what an earlier commit removed says nothing any more.
+        # Manifests of files that stay. One that names only what an earlier commit removed is of no use any more.
         removed = {file_id(file) for file in self._commit.removed}
         contents = {_content(file) for file in self._commit.removed}
         kept: list[ManifestFile] = []
@@ -224,7 +224,7 @@ class _NewSnapshot:
     def _joined(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         groups: dict[tuple[ManifestContent, int], list[ManifestFile]] = defaultdict(list)
         for manifest in manifests:
-            # One of this commit has to stay: it says what was removed.
+            # One of this commit has to stay: it names what was removed.
             if manifest.manifest_length < MANIFEST_BYTES and manifest.added_snapshot_id != self.number:
                 groups[manifest.content, manifest.partition_spec_id].append(manifest)
         for (content, spec_id), group in groups.items():

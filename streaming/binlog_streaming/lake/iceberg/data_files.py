@@ -1,7 +1,7 @@
 """Data files of Iceberg tables: `key_batches`, `rows_at` and `live_rows` read of them, `DataFiles` writes them.
 
 Columns are found by their numbers, so a file from before a column was renamed or widened is read rightly. Rows of
-version 3 are numbered by their file and their place in it; `numbered_rows` gives them with columns that say so, which
+version 3 are numbered by their file and their place in it; `numbered_rows` gives them with columns of these, which
 files of copied rows have (specification of Iceberg, "Row Lineage").
 """
 
@@ -241,7 +241,7 @@ class DataFiles:
         return bool(self._partitions)
 
     def close(self) -> list[DataFile]:
-        """End the last files; what there is to say of all of them."""
+        """End the last files; facts of all of them."""
         return [file for partition in self._partitions.values() for file in partition.close()]
 
     def abandon(self) -> None:

@@ -1,6 +1,6 @@
 """Files of Iceberg tables that are on the disk before anything names them: `SyncedFileIO`, for pyiceberg to write with.
 
-A commit is a row in the catalog, and SQLite sees to it that this is on the disk when it says so. What the row leads to
+A commit is a row in the catalog, and SQLite sees to it that this is on the disk when it returns. What the row leads to
 (the table's metadata, manifests, data files) has to be there before it: else a power loss leaves a table that names
 files which are empty.
 """

@@ -140,7 +140,7 @@ def expire(table: Table, *, retention_hours: float) -> None:
 def _remove_files(table: Table, *, before: float) -> None:
     io = table.io
     if not isinstance(io, PyArrowFileIO):
-        return  # others do not say which files there are
+        return  # others do not list their files
     named = [file for snapshot in table.metadata.snapshots for file in _files(table, snapshot)]
     named += [table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)]
     # By name, which has a UUID in it: one path can be written in several ways, and what is kept must not hang on that.

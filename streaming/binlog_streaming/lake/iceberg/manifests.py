@@ -59,7 +59,7 @@ def file_id(file: DataFile) -> tuple[str, int | None]:
 
 
 def new_file(spec_id: int, **fields: object) -> DataFile:
-    """What there is to say of a file.
+    """Facts of a file.
 
     Args:
         spec_id: How it is partitioned.
@@ -106,7 +106,7 @@ def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
 
 
 def inherited_values(manifest: ManifestFile) -> tuple[object, ...]:
-    """What entries take from the list that names their manifest; another list may say otherwise of the first row."""
+    """What entries take from the list that names their manifest; another list may have another first row."""
     numbers = (manifest.sequence_number, manifest.added_snapshot_id, manifest.partition_spec_id)
     return (*numbers, manifest[_ENTRY_FIRST_ROW_ID])
 

@@ -47,7 +47,7 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    # pyiceberg has large strings everywhere, and says the names of a list's elements and comments of fields.
+    # pyiceberg has large strings everywhere, and keeps the names of a list's elements and comments of fields.
     if pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_large_binary(kind):

@@ -32,7 +32,7 @@ class LiveFile:
     """A data file of a table.
 
     Attributes:
-        file: What there is to say of it.
+        file: Facts of it.
         own_deletes: Delete files about it alone; they go with it.
         shared_deletes: Delete files that may be about others too.
         sequence_number: Of the commit that wrote its rows; 0: it is not in the table yet.
@@ -55,7 +55,7 @@ class LiveFile:
 
     @property
     def marked_share(self) -> float:
-        """Rows of it that are not in the table any more, of all, as far as delete files about it alone say."""
+        """Rows of it that are not in the table any more, of all, as far as delete files about it alone name them."""
         return sum(one.record_count for one in self.own_deletes) / max(self.file.record_count, 1)
 
 

@@ -250,7 +250,7 @@ class TableWrite:
         Args:
             properties: Set with it.
             cleared: Properties that go, where they are there.
-            summary: What the snapshot says.
+            summary: Of the snapshot.
             is_step: Whether it is a step; else the rows stay as they are.
 
         Returns:

@@ -1,6 +1,6 @@
 """One Iceberg table as a target, without Spark: `IcebergTarget`; every step is one commit that carries its number.
 
-Each step is a snapshot. Batch and step stand in the table's properties, by the same commit, and in the snapshot's
+Each step is a snapshot. Batch and step are in the table's properties, by the same commit, and in the snapshot's
 summary too. The properties also name that snapshot: when it is not the current one, nor any before it, somebody set the
 table back by hand.
 """
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings import Sink
 
 SOMETIMES = (GTID_KEY, GTID_POSITION_KEY)
-"""What not every step says; it is not to stay from an earlier one."""
+"""Properties that not every step has; they must not stay from an earlier one."""
 
 _STEP_PROPERTIES = frozenset(
     {BATCH_KEY, STEP_KEY, POSITION_KEY, LAST_CHANGE_KEY, GTID_KEY, GTID_POSITION_KEY, SNAPSHOT_PROPERTY}
@@ -179,7 +179,7 @@ class IcebergTarget(Target):
         return number is not None
 
     def _held(self, commit_id: CommitId) -> Applied | None:
-        # What the snapshots say.
+        # What the snapshots record.
         snapshot = self.table.current_snapshot()
         while snapshot is not None:
             recorded = snapshot.summary.additional_properties if snapshot.summary is not None else {}

@@ -1,4 +1,4 @@
-"""Rows found by key: `KeyLookup` has the keys of a batch, and says which of them rows of a file have."""
+"""Rows found by key: `KeyLookup` has the keys of a batch, and tells which of them rows of a file have."""
 
 from __future__ import annotations
 

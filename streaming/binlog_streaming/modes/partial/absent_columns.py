@@ -1,4 +1,4 @@
-"""What is known of columns that row images leave out: `absent_facts`.
+"""Facts of columns that row images leave out: `absent_facts`.
 
 With `binlog_row_image=MINIMAL` or `NOBLOB` a server leaves columns out of row images. What such a column holds:
 
@@ -34,7 +34,7 @@ WHOLE_IMAGES_HINT = "Set binlog_row_image=FULL on the server, or use mode change
 
 @dataclass(frozen=True, slots=True)
 class AbsentFacts:
-    """What definitions say, by column name.
+    """Facts of definitions, by column name.
 
     Attributes:
         defaults: What an INSERT that leaves the column out puts there, where that is known.

@@ -1,4 +1,4 @@
-"""Kernel of partial row images: `fill_forward` says where the value of each column of each row comes from."""
+"""Kernel of partial row images: `fill_forward` tells where the value of each column of each row comes from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # In place of the number of the image that has the value:
-UNCHANGED = -1  # nothing is said: as it is in the target, in the row with this key
+UNCHANGED = -1  # as it is in the target, in the row with this key
 DEFAULT = -2  # an INSERT left it out
 MOVED = -3  # as it is in the target, in a row that had another key before the step
 COMPUTED = -4  # the server computed it anew, and did not log it
@@ -39,7 +39,7 @@ def fill_forward(
     """Follow the rows through the images.
 
     Args:
-        order: Images in log order; the two of an update stand together, in their numbers too.
+        order: Images in log order; the two of an update are together, in their numbers too.
         kinds: `ImageKind` of each image.
         key_ids: Number of each image's key.
         present: Shape (images, columns): whether the image has the column.

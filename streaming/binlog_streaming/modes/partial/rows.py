@@ -1,4 +1,4 @@
-"""Row images that lack columns: `fill_rows` says what a step makes of each row, `PartialRows` gives the values.
+"""Row images that lack columns: `fill_rows` tells what a step makes of each row, `PartialRows` gives the values.
 
 Per key and column the last image counts that has the column; an INSERT or a DELETE ends what was before it. A row that
 is known as a whole from the step alone takes the place of the one in the target; of others only the columns that some

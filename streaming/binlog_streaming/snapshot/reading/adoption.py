@@ -1,4 +1,4 @@
-"""A target that somebody else has filled, taken over at a place of the log: `plan_adoption`, then `adopt`.
+"""A target that somebody else has filled, adopted at a place of the log: `plan_adoption`, then `adopt`.
 
 Nothing of it is written anew: it gets the properties of a target that this job has written, once its columns and keys
 are those that the job would have given it.
@@ -48,7 +48,7 @@ _STEP = 3
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """A target that can be taken over.
+    """A target that can be adopted.
 
     Attributes:
         name: Of its source table.
@@ -66,7 +66,7 @@ class Adoption:
 
 
 def plan_adoption(job: Job, table: str, at: GtidPoint) -> Adoption:
-    """See whether a target can be taken over; nothing is changed.
+    """See whether a target can be adopted; nothing is changed.
 
     Args:
         job: Whose target it becomes.

@@ -2,7 +2,7 @@
 
 The job does not run meanwhile. It is brought to the place of the log that the tables are of, so that its next batch
 begins right there: no change is applied that they have, and none is left out. Until the batch has ended the job's
-record says that they are aside.
+record has them aside.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class BatchStep(StrEnum):
     """What has just been done; between any two of them the process may end."""
 
     ASIDE = "aside"
-    """The job's record says that the tables are aside."""
+    """The job's record has the tables aside."""
     QUERY_BEGUN = "query begun"
     """There is a checkpoint, without a batch."""
     FIRST_BATCH_BEGUN = "first batch begun"
@@ -53,9 +53,9 @@ class BatchStep(StrEnum):
     BATCH_BEGUN = "batch begun"
     """The batch that writes the tables has begun."""
     WRITTEN = "written"
-    """All targets are, and no record says so."""
+    """All targets are, and no record has it."""
     RECORDED = "recorded"
-    """The record says what is complete, and the batch has not ended."""
+    """The record has what is complete, and the batch has not ended."""
 
 
 def run_once(job: Job) -> None:

@@ -64,8 +64,8 @@ class ReadingPlan:
         complete: Names of tables that are complete already.
         unseen: Names of tables that the job has written, and that the server does not show.
         sessions: How many read at the same time.
-        at: Where in the job's log the server is, as it was given; None: the server says it.
-        is_known: The server itself confirms *at*, or says it.
+        at: Where in the job's log the server is, as it was given; None: the server reports it.
+        is_known: The server itself confirms *at*, or reports it.
     """
 
     server: str

@@ -2,7 +2,7 @@
 
 It is one batch of the job, in which nothing of the log is read (docs/decisions/0025): the job is brought to the point
 that the sessions see, the tables are put aside, written, and brought back. Wherever it is cut off, the job's record
-says of each table either that it is aside or that it is complete, and a later run does all of it anew.
+records of each table either that it is aside or that it is complete, and a later run does all of it anew.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def run_reading(
         OptionError: `INVALID_VALUE`: the job was cut off within a batch, or its settings have changed.
         StartError: The log does not reach the point, or the job is past it.
         SchemaError: `SCHEMA_CHANGED`: a table was altered meanwhile.
-        BinlogError: What the server, the log or a target says.
+        BinlogError: Of the server, the log or a target.
     """
     started = time.monotonic()
     with ExitStack() as opened:

@@ -1,6 +1,6 @@
 """The rows of one table at one point of a server, written into its targets by several sessions: `TableRows`.
 
-It stands in `apply_component` where a `Division` stands: so that who owns a target, its columns, keys, properties and
+It has the place of a `Division` in `apply_component`: so that who owns a target, its columns, keys, properties and
 commits are the business of the same code as for rows of a log.
 """
 

@@ -108,7 +108,7 @@ class HeldRows:
     def _out_of_changes(
         target: Target, wanted: Sequence[pa.Table], keys: Sequence[str], names: Sequence[str]
     ) -> pa.Table:
-        # First the keys that ever had the values, then all changes of these: the last one says what the row is.
+        # First the keys that ever had the values, then all changes of these: the last one is the row.
         candidates = target.select(_search(wanted), keys)
         changes = target.select(_search([candidates]), ["_change_type", *_PLACE, *names])
         emptying = target.select(Search(("_change_type",), _is_emptying), ["_commit_version"])

@@ -50,7 +50,7 @@ class LinkedRows:
         step: What is to be done.
         tables: Those that have targets.
         logged: What the log has of them, and of other parents.
-        facts: What definitions say.
+        facts: Of definitions.
         decoding: How rows become values.
         look: The target of a table in a mode.
         commit_id: What brings rows to one, given the number of the step.

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LinkedTable:
-    """What is known of a table when a step begins.
+    """A table's facts when a step begins.
 
     Attributes:
         name: In the log.
         logged: What the log has of the step.
         held: The rows before; None: the table has no target.
         decoding: How rows become values.
-        facts: What definitions say.
+        facts: Of definitions.
     """
 
     name: TableName

@@ -26,7 +26,7 @@ def fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema, position
         target: As it is.
         commit_id: Of the rows.
         schema: Their columns.
-        positions: What targets say of where they stand.
+        positions: The positions that targets record.
 
     Raises:
         SchemaError: `SCHEMA_CHANGED`: a column became one that does not hold its values, and there are some.

@@ -2,7 +2,7 @@
 
 What gh-ost and pt-online-schema-change build is the same table with other columns. So a target that keeps versions, or
 marked rows, is not replaced by the ghost's rows but compared with them: a row that the ghost has with the same values
-stays what it is, and gets what the ghost says in new columns; one with other values is a new version (or, where there
+stays what it is, and gets the ghost's values in new columns; one with other values is a new version (or, where there
 are no versions, gets these values); one that the ghost does not have is gone. What was gone before stays as it is.
 """
 
@@ -83,7 +83,7 @@ class _Columns:
         held: Those before the cut-over that stay, under their names then.
         schema: After it.
         live: Those of the table itself, after it.
-        compared: Those of them that the table had before as well: they say whether a row is another one now.
+        compared: Those of them that the table had before as well: they tell whether a row is another one now.
         dropped: Those that the table does not have any more.
     """
 

@@ -82,8 +82,8 @@ def origin_of(context: StatementContext, change: TableRenamed, old: SelectedTabl
     )
 
 
-def says_before_commit(origin: Origin | None, source: Target | None) -> bool:
-    """Whether what `replaced_by_rename` lets the target say is said before its commit; else it is said after it."""
+def records_before_commit(origin: Origin | None, source: Target | None) -> bool:
+    """Whether `replaced_by_rename` records properties before its commit; else after it."""
     return origin is None or (not origin.is_ghost and source is not None and source.properties() is not None)
 
 

@@ -64,7 +64,7 @@ class Work:
     Attributes:
         commit: The change of its rows and columns; None: they stay as they are.
         keys: Key columns after it.
-        recorded: What the target says about itself after it.
+        recorded: Properties that the target gets after it.
     """
 
     commit: CommitAction | None
@@ -81,7 +81,7 @@ class StatementContext:
         table: The source table.
         mode: What the target holds.
         decoding: How rows become values.
-        facts: What statements before it say.
+        facts: Of statements before it.
     """
 
     step: ChangeStep
@@ -101,7 +101,7 @@ class StatementContext:
     def settled(self, facts: Sequence[ColumnFacts]) -> tuple[ColumnFacts, ...]:
         """Columns that rows will have with the same type whether or not their table map is completed by a schema.
 
-        A UUID is text where the schema says so, and bytes where nobody does. Such a column comes with its first rows.
+        A UUID is text where the schema declares it, and bytes elsewhere. Such a column comes with its first rows.
         """
         bare = arrow_schema(self.layout([replace(fact.column, declared=None) for fact in facts]), self.decoding)
         return tuple(
@@ -143,7 +143,7 @@ class StatementContext:
 
     @property
     def dropped(self) -> dict[str, str]:
-        """What a target says whose source table is gone."""
+        """Properties of a target whose source table is gone."""
         position, event_no = self.step.place
         return {DROPPED_PROPERTY: f"{position}:{event_no}"}
 
@@ -156,7 +156,7 @@ def work_of(context: StatementContext, target: Target) -> Work | None:
         target: As it is now.
 
     Raises:
-        TableError: `STATEMENT_REFUSED`: the job says so.
+        TableError: `STATEMENT_REFUSED`: the job sets it so.
         SchemaError: `DDL_NOT_PARSED`: it may do anything to the table. `PARTITION_BOUNDS`: nobody can tell which rows
             go with a partition.
         BinlogError: What is wrong with new columns.
@@ -179,7 +179,7 @@ def work_of(context: StatementContext, target: Target) -> Work | None:
         raise SchemaError(
             "DDL_NOT_PARSED",
             f"{context.table.name}: {change.reason}",
-            hint='What it does to rows that are there is not known. Set unknown_values = "null" for this table to go '
+            hint='Its effect on existing rows is not known. Set unknown_values = "null" for this table to go '
             "on with what follows in the log, or leave the table out (option source.excludeTables)",
         )
     return None
@@ -365,8 +365,7 @@ def _check_known(context: StatementContext, target: Target, change: TableAltered
         name, reason = next(iter(reasons.items()))
         raise SchemaError(
             "SCHEMA_CHANGED",
-            f"{context.table.name}: column {name} is new, and the log does not say what the rows that are "
-            f"there hold in it: {reason}",
+            f"{context.table.name}: column {name} is new, and the log lacks its values in existing rows: {reason}",
             hint='Set unknown_values = "null" for this table to go on with null in these rows, or leave the table out '
             "(option source.excludeTables)",
         )

@@ -70,7 +70,7 @@ class TextSink:
         self._on_damage = on_damage
 
     def take(self, block: LogBlock) -> None:
-        """Write the events of a block; of one that cannot be written, what stands before the damage."""
+        """Write the events of a block; of one that cannot be written, what comes before the damage."""
         for lines in _lines(self._writer, block, self._on_damage):
             is_end = lines.damage is not None and self._on_damage is None
             write_output(lines.text if is_end or not len(lines.ends) else lines.text[: lines.ends[-1]])
