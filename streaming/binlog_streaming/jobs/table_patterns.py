@@ -24,7 +24,7 @@ def without_tables(select: str, names: Sequence[str]) -> str:
 def _as_one(pattern: str) -> str:
     if "|" not in _outside_groups(pattern):
         return pattern
-    match = _FLAGS.match(pattern)  # they stand at the start of an expression
+    match = _FLAGS.match(pattern)  # they are at the start of an expression
     assert match is not None
     return f"{match[0]}(?:{pattern[match.end() :]})"
 

@@ -68,7 +68,7 @@ class SharedKeys(NamedTuple):
         keys: One row for each.
         by: For each the number of the last part that has it.
         repeats: How often a key comes that an earlier part has.
-        whole: The parts with all that is known of them, if this task is to hand them on.
+        whole: The parts with all their facts, if this task is to hand them on.
     """
 
     parts: list[LogPart]
@@ -79,7 +79,7 @@ class SharedKeys(NamedTuple):
 
 
 def key_messages(part: LogPart, keys: pa.Table, count: int) -> Iterator[Shard]:
-    """Tell *count* tasks what *part* has of their keys; the first one gets all that is known of the part, too."""
+    """Tell *count* tasks what *part* has of their keys; the first one gets all facts of the part, too."""
     shards = shard_numbers(keys, count)
     brief = replace(part, written=replace(part.written, superseded=()))
     for shard in range(count):

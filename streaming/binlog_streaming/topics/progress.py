@@ -40,7 +40,7 @@ class Published:
         last_timestamp: Of the last group, seconds since 1970 UTC; None: there is none.
         records: What it brought into the topics.
         seconds: How long it took.
-        read_seconds: Of `seconds`, until its messages had been made and handed over.
+        read_seconds: Of `seconds`, until its messages had been made and passed on.
         attempts: How often it was begun; all but the last time it was not committed.
     """
 

@@ -101,7 +101,7 @@ class IcebergCommit:
 
         Raises:
             CommitFailedException: It is not any more what it was; or nobody knows whether the commit was made: a new
-                look says.
+                look shows.
         """
         metadata = table.metadata
         updates: list[TableUpdate] = []

@@ -121,7 +121,7 @@ def replaced_by_rename(context: StatementContext, target: Target, source: Target
 
 
 def begun_empty(context: StatementContext, target: Target) -> Work | None:
-    """What a RENAME does to the target of the new name, if nothing is known of the rows of the old one."""
+    """What a RENAME does to the target of the new name, if the rows of the old one are not known."""
     there = target.properties()
     if there is None or context.mode is Mode.CHANGELOG or context.table.is_aside:
         return None

@@ -287,7 +287,7 @@ def created_work(context: StatementContext, target: Target, change: TableCreated
 
 def _begun_anew(context: StatementContext, target: Target, wanted: pa.Schema | None, keys: tuple[str, ...]) -> Work:
     schema = target.schema()
-    # Where nothing is known of the new table, any column may have gone, or be another one of that name.
+    # Where the new table is not known, any column may have gone, or be another one of that name.
     dropped = tuple(schema.names) if context.keeps_rows else ()
     if wanted is not None:
         wanted = target.stored_schema(wanted)
