@@ -116,7 +116,7 @@ def _list_bytes(array: pa.Array) -> pa.Array:
     values = array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     held = pa.py_buffer(np.ascontiguousarray(values.to_numpy(zero_copy_only=False)))
-    edges = ((offsets - offsets[0]) * width).astype(np.int64)
-    whole = pa.Array.from_buffers(pa.large_binary(), len(array), [None, pa.py_buffer(edges), held])
+    byte_offsets = ((offsets - offsets[0]) * width).astype(np.int64)
+    whole = pa.Array.from_buffers(pa.large_binary(), len(array), [None, pa.py_buffer(byte_offsets), held])
     validity = fixed_array(pa.int8(), np.zeros(len(array), np.int8), valid).buffers()[0]
     return pa.Array.from_buffers(pa.large_binary(), len(array), [validity, *whole.buffers()[1:]])

@@ -133,7 +133,7 @@ class TableWrite:
     def files_with(self, keys: pa.Table, current: str | None = None, among: Sequence[Add] | None = None) -> list[Add]:
         """See `TableFiles`; statistics have nothing about *current*."""
         del current
-        return files_that_may_hold(list(self.log.files.values()) if among is None else among, self._edges, keys)
+        return files_that_may_hold(list(self.log.files.values()) if among is None else among, self._bounds, keys)
 
     def name_of(self, file: Add) -> str:
         """See `TableFiles`."""
@@ -249,16 +249,16 @@ class TableWrite:
             self.store.remove(add.place)
         reached(CrashPoint.COMMITTED)
 
-    def _edges(self, add: Add, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+    def _bounds(self, add: Add, names: Sequence[str]) -> dict[str, tuple[int, int]]:
         # Least and greatest values of columns of integers.
         statistics = statistics_of(add)
         least, greatest = statistics.get("minValues"), statistics.get("maxValues")
         assert isinstance(least, dict | None)
         assert isinstance(greatest, dict | None)
         held = ((name, self._columns.name(name)) for name in names)
-        edges = {name: ((least or {}).get(in_files), (greatest or {}).get(in_files)) for name, in_files in held}
+        bounds = {name: ((least or {}).get(in_files), (greatest or {}).get(in_files)) for name, in_files in held}
         return {
-            name: (low, high) for name, (low, high) in edges.items() if isinstance(low, int) and isinstance(high, int)
+            name: (low, high) for name, (low, high) in bounds.items() if isinstance(low, int) and isinstance(high, int)
         }
 
     def _publish(self, actions: list[Named]) -> bool:

@@ -102,8 +102,8 @@ class DataFiles:
             return
         ids, count = row_ids(rows.select(self._partitions))
         order = np.argsort(ids, kind="stable")
-        edges = np.searchsorted(ids[order], np.arange(count + 1))
-        for low, high in itertools.pairwise(edges):
+        starts = np.searchsorted(ids[order], np.arange(count + 1))
+        for low, high in itertools.pairwise(starts):
             own = rows.take(pa.array(order[low:high]))
             self._part(partition_texts(own, self._partitions)).write(own.select(self._schema.names))
 

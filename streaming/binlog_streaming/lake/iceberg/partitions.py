@@ -78,8 +78,8 @@ def partitioned(metadata: TableMetadata, rows: pa.Table, typed: pa.Table) -> Ite
     values = pa.Table.from_arrays(columns, names=[f"p{number}" for number in range(len(columns))])
     ids, count = row_ids(values)
     order = np.argsort(ids, kind="stable")
-    edges = np.searchsorted(ids[order], np.arange(count + 1))
-    for low, high in itertools.pairwise(edges):
+    starts = np.searchsorted(ids[order], np.arange(count + 1))
+    for low, high in itertools.pairwise(starts):
         own = pa.array(order[low:high])
         first = values.slice(int(order[low]), 1).to_pylist()[0]
         key = PartitionKey(

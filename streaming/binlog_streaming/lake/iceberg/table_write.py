@@ -134,15 +134,15 @@ class TableWrite:
             if isinstance(fields[name].field_type, (IntegerType, LongType))
         }
 
-        def edges(live: LiveFile, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-            found = {name: _edges(live.file, numbers[name]) for name in names if name in numbers}
+        def bounds(live: LiveFile, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+            found = {name: _bounds(live.file, numbers[name]) for name in names if name in numbers}
             return {name: pair for name, pair in found.items() if pair is not None}
 
         files = self.files() if among is None else among
         if current is not None:
             number = fields[current].field_id
             files = [live for live in files if (live.file.upper_bounds or {}).get(number) != _FALSE]
-        return files_that_may_hold(files, edges, keys)
+        return files_that_may_hold(files, bounds, keys)
 
     def name_of(self, file: LiveFile) -> str:
         """See `TableFiles`."""
@@ -274,7 +274,7 @@ class TableWrite:
         return table
 
 
-def _edges(file: DataFile, number: int) -> tuple[int, int] | None:
+def _bounds(file: DataFile, number: int) -> tuple[int, int] | None:
     # Least and greatest value of a column of integers. One that was widened has shorter ones in its old files.
     low, high = ((bounds or {}).get(number) for bounds in (file.lower_bounds, file.upper_bounds))
     if low is None or high is None:

@@ -21,25 +21,25 @@ RANGES_MAX = 16
 
 
 def files_that_may_hold(
-    files: Sequence[File], edges_of: Callable[[File, Sequence[str]], Mapping[str, tuple[int, int]]], keys: pa.Table
+    files: Sequence[File], bounds_of: Callable[[File, Sequence[str]], Mapping[str, tuple[int, int]]], keys: pa.Table
 ) -> list[File]:
     """Files that, by their statistics, may hold one of *keys*, by their least first key where that is known.
 
     Args:
         files: Of a table.
-        edges_of: Least and greatest value in a file of those of some columns that are integers, as far as it is known.
+        bounds_of: Least and greatest value in a file of those of some columns that are integers, as far as it is known.
         keys: Rows of the key columns.
     """
     names = keys.column_names
     covers = {name: cover for name in names if (cover := key_cover(keys.column(name))) is not None}
-    edges = [edges_of(file, names) for file in files]
+    bounds = [bounds_of(file, names) for file in files]
     admits = np.ones(len(files), np.bool_)
     for name, ranges in covers.items():
-        known = np.array([number for number, one in enumerate(edges) if name in one], np.int64)
-        low, high = (np.array([edges[number][name][side] for number in known], np.int64) for side in (0, 1))
+        known = np.array([number for number, one in enumerate(bounds) if name in one], np.int64)
+        low, high = (np.array([bounds[number][name][side] for number in known], np.int64) for side in (0, 1))
         admits[known] &= meeting(ranges, low, high)
     admitted = np.flatnonzero(admits).tolist()
-    admitted.sort(key=lambda number: edges[number].get(names[0], (0, 0))[0])
+    admitted.sort(key=lambda number: bounds[number].get(names[0], (0, 0))[0])
     return [files[number] for number in admitted]
 
 

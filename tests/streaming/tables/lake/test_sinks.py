@@ -322,7 +322,7 @@ def test_columns_change_between_two_merges_on_one_look(mirror_place: Place) -> N
     [
         (replace(COMMIT_ID, query_id="q-2"), r"OTHER_WRITER\] shop\.orders: .* written by query q-1; .* query q-2"),
         (replace(COMMIT_ID, source_table="shop.items"), r"SAME_TARGET\] shop\.items: .* holds shop\.orders"),
-        (replace(COMMIT_ID, mode=Mode.MIRROR), r"MODE_CHANGED\] .*made with mode changelog, the job now says mirror"),
+        (replace(COMMIT_ID, mode=Mode.MIRROR), r"MODE_CHANGED\] .*made with mode changelog, the job now sets mirror"),
         (replace(COMMIT_ID, keys=("id",)), r"KEYS_CHANGED\] "),
     ],
     ids=["checkpoint deleted", "two tables into one target", "mode changed", "keys changed"],
