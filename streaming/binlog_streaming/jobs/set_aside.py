@@ -64,7 +64,7 @@ def give_back(job: Job, replay_job: Job, record: ReplayRecord) -> int:
     owner = read_checkpoint(state_of(job))
     assert owner is not None, "a job that set tables aside has a checkpoint"
     tables, built = ReplayTables(replay_job, [TableName(*name) for name in record.tables]), RecordKeeper(replay_job)
-    tables.say_position(record.last, record.query_id)
+    tables.record_position(record.last, record.query_id)
     tables.transfer(tables.there(), owner.query_id)
     tables.go_on(owner.query_id)
     there = [(one.name.database, one.name.table, one.mode) for one in tables.there()]

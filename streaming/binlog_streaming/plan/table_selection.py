@@ -1,4 +1,4 @@
-"""Which tables a job keeps: `TableSelection(rules).find(name)`."""
+"""Which tables a job selects: `TableSelection(rules).find(name)`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings import TableRule
 
 ASIDE_DIRECTORY = ".binlog-stream/staging"
-"""In the sink's directory: tables that take the place of a kept one later on."""
+"""In the sink's directory: tables that take the place of a selected one later on."""
 _ASIDE_TARGET = "{database}/{table}/{mode}"
 
 
@@ -83,7 +83,7 @@ class TableSelection:
         self._not_excluded = TableFilter(None, exclude)
 
     def find(self, name: TableName) -> SelectedTable | None:
-        """The table, if it is kept."""
+        """The table, if it is selected, or the ghost of one that is."""
         rule = self.rule(name)
         if rule is not None:
             return SelectedTable(name, rule)

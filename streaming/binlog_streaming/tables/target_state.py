@@ -38,7 +38,7 @@ class TargetState:
     """Where a target is.
 
     Attributes:
-        owner: Id of the query that keeps it.
+        owner: Id of the query that owns it.
         gtid: What of the log it holds; None: it does not record it.
         batch_id: The last batch of its query in it; None: none is.
     """
@@ -77,9 +77,9 @@ def read_target_state(target: Target, table_format: TableFormat, source_table: s
 
 
 def transfer_target(target: Target, table_format: TableFormat, query_id: str) -> None:
-    """Let a target that is there be kept by another query, whose batches are counted from 0.
+    """Make another query, whose batches are counted from 0, the owner of an existing target.
 
-    Not for plain Parquet files, see `check_can_change_hands`.
+    Not for plain Parquet files, see `check_ownership_can_transfer`.
     """
     properties = target.properties()
     assert properties is not None
@@ -90,8 +90,8 @@ def transfer_target(target: Target, table_format: TableFormat, query_id: str) ->
         target.describe(commit_id_of(properties, query_id, source_table, mode))
 
 
-def check_can_change_hands(state: TargetState, table_format: TableFormat, told: str) -> None:
-    """See that a target can be kept by another query.
+def check_ownership_can_transfer(state: TargetState, table_format: TableFormat, told: str) -> None:
+    """See that another query can become the owner of a target.
 
     Args:
         state: Where it is.

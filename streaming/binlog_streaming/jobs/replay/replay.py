@@ -1,7 +1,7 @@
 """Tables as they were at a GTID: `plan_replay(ReplayRequest(...))` -> `Replay`, a job with a start and an end.
 
 A replay is the job itself over one part of the log, under a query id of its own. Before it runs, the targets that are
-where it begins are given to this id; those that hold all of the part are left out of it. What was found is kept beside
+where it begins become this id's; those that hold all of the part are left out of it. What was found is kept beside
 its checkpoint, so a replay that was cut off goes on with it.
 """
 
@@ -147,7 +147,7 @@ class Replay:
             if self.record.hand_over:
                 alone = set(self.record.left_alone)
                 tables.transfer((one for one in tables.there() if tuple(one.name) in alone), self.record.query_id)
-            count = tables.say_position(self.record.last, self.record.query_id)
+            count = tables.record_position(self.record.last, self.record.query_id)
             targets = [(one.name.database, one.name.table, one.mode) for one in tables.there()]
         if self.record.hand_over:
             transfer_checkpoint(self.request.job, self.job, self.record.tables, targets)
@@ -218,7 +218,7 @@ class _Planner:
         if not request.hand_over and self._names <= self._sorted.left_alone:
             self.is_empty = True
         taken = (*self._sorted.at_first, *(self._sorted.at_last if request.hand_over else ()))
-        self._tables(self._names).check_can_change_hands(taken)
+        self._tables(self._names).check_ownership_can_transfer(taken)
         asked_from, asked_to, hand_over = request.asked
         return ReplayRecord(
             asked_from=asked_from,

@@ -13,7 +13,7 @@ from binlog_streaming.lake.target import GTID_POSITION_KEY, SET_ASIDE_PROPERTY
 from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.tables.target_state import (
     TargetState,
-    check_can_change_hands,
+    check_ownership_can_transfer,
     commit_id_of,
     read_target_state,
     transfer_target,
@@ -141,22 +141,22 @@ class ReplayTables:
         self._check_are_together(at_last)
         return Sorted(tuple(own), tuple(at_first), tuple(at_last), tuple(elsewhere_))
 
-    def check_can_change_hands(self, targets: Iterable[ReplayTarget]) -> None:
+    def check_ownership_can_transfer(self, targets: Iterable[ReplayTarget]) -> None:
         """See that a replay can go on with *targets*.
 
         Raises:
             UnsupportedError: `FORMAT`: it cannot with one of them.
         """
         for one in targets:
-            check_can_change_hands(one.state, self._job.sink.format, f"{one.name}: {one.uri}")
+            check_ownership_can_transfer(one.state, self._job.sink.format, f"{one.name}: {one.uri}")
 
     def transfer(self, targets: Iterable[ReplayTarget], query_id: str) -> None:
-        """Let the replay keep *targets*."""
+        """Make the replay the owner of *targets*."""
         for one in targets:
             with self._looked_at(one.uri) as target:
                 transfer_target(target, self._job.sink.format, query_id)
 
-    def say_position(self, last: str, query_id: str) -> int:
+    def record_position(self, last: str, query_id: str) -> int:
         """Record in all targets of the replay that they hold *last*.
 
         Returns:
