@@ -265,7 +265,7 @@ def test_commit_whose_answer_does_not_say_what_became_of_it(lake: Lake, rest: Re
                 target.merge(change_of([(1, "y")], [2]), commit_id_of(1))
                 target.append(numbers(3).to_reader(), commit_id_of(2))
             else:
-                with pytest.raises(Exception, match="no reply that says") as caught:
+                with pytest.raises(Exception, match="no reply tells") as caught:
                     target.merge(change_of([(1, "y")], [2]), commit_id_of(1))
                 assert target.is_conflict(caught.value)
     assert fault.met == 1
