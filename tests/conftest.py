@@ -75,7 +75,7 @@ THOROUGH = (
     r"streaming/cli/test_pipes\.py::test_command_without_a_reader.*\[(-|mirror|init|files|groups|.*jsonl)",
     r"faults/test_live_writer\.py::test_tailer_of_late.*\[[12]-",
     r"truth/test_parts\.py::test_blocks_of_other_sizes.*(rotation|/ops|mysql-9/types|types_[mno]|json_full|20000).*",
-    r"truth/test_parts\.py::test_(parts_of|reading_behind).*(ops_[nm]|types_[mno]|json)",
+    r"truth/test_parts\.py::test_(parts_of|reading_after).*(ops_[nm]|types_[mno]|json)",
     r"test_peers_mistakes\.py::test_8_a_flipped_byte_never.*mariadb",
     r"format/classic/test_verify\.py::test_every_single_bit_flip",
     r"format/views/test_bounded\.py::test_changes_of_a_wide_table.*None",

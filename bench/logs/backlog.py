@@ -1,6 +1,6 @@
 """The log of a backlog: tables that are filled, then changed everywhere, in sysbench's shape: `backlog()`.
 
-Behind the load every transaction has, on one table, seven updates of the indexed column, seven of the text, and three
+After the load every transaction has, on one table, seven updates of the indexed column, seven of the text, and three
 rows deleted and inserted again, as `sysbench oltp_write_only --index-updates=7 --non-index-updates=7
 --delete-inserts=3` has them: 70, 15 and 15 of a hundred row changes. Each is of a row of its own, anywhere in the
 table. Rows that change are those that are there: played through, the log gives the tables.
@@ -55,7 +55,7 @@ _VERSION = 1
 
 # Marks in the templates that are looked for and replaced; no other bytes of a statement look like them.
 _ID, _ID_TEXT = 1_111_111_111, "7777777777"
-_K = (1_222_222_201, 1_222_222_202)  # before, behind
+_K = (1_222_222_201, 1_222_222_202)  # before, after
 _C = ("a" * 119, "b" * 119)
 _PAD = ("e" * 59, "f" * 59)
 
@@ -104,7 +104,7 @@ class _Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    # Before and behind a statement, of each.
+    # Before and after a statement, of each.
     k: tuple[Int32s, Int32s]
     c: tuple[Texts, Texts]
     pad: tuple[Texts, Texts]
@@ -155,7 +155,7 @@ class Shop:
         return gtid, encode_gtid(gtid, second), [statements, encode_xid(self._seqno, Origin(second, SERVER_ID))]
 
     def _changes(self, table: int, count: int) -> NDArray[np.uint8]:
-        # Statements of *count* transactions, a row each; one kind behind the other, as sysbench has them.
+        # Statements of *count* transactions, a row each; one kind after the other, as sysbench has them.
         draw = self._numbers.integers
         kinds = np.repeat(list(_Kind), (INDEX_UPDATES, TEXT_UPDATES, DELETE_INSERTS))
         rows = draw(0, self._rows, (count, len(kinds)))
@@ -201,7 +201,7 @@ class _Statements:
     def __init__(self, encoder: TableEncoder) -> None:
         origin = Origin(FIRST_SECOND, SERVER_ID)
         name = encoder.spec.table
-        before, behind = ((_ID, _K[i], _C[i], _PAD[i]) for i in range(2))
+        before, after = ((_ID, _K[i], _C[i], _PAD[i]) for i in range(2))
 
         def statement(text: str, events: Iterable[bytes]) -> bytes:
             return b"".join([encode_annotate_rows(text, origin), encoder.table_map(origin), *events])
@@ -217,7 +217,7 @@ class _Statements:
             _Kind.TEXT_UPDATE: update(
                 f"UPDATE {name} SET c='{_C[1]}' WHERE id={_ID_TEXT}", (_ID, _K[0], _C[1], _PAD[0])
             ),
-            _Kind.DELETE_INSERT: Template(delete + statement(insert, encoder.insert([behind], origin))),
+            _Kind.DELETE_INSERT: Template(delete + statement(insert, encoder.insert([after], origin))),
         }
         self._row = Template(encoder.pack_row(before))
         rows = encoder.insert([before] * INSERT_ROWS, origin)

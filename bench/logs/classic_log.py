@@ -1,4 +1,4 @@
-"""A classic binlog file with a CRC-32 behind each event, as a server writes it: `ClassicWriter`."""
+"""A classic binlog file with a CRC-32 after each event, as a server writes it: `ClassicWriter`."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def _add(found: Found, values: pa.Array, *, full: bool) -> None:
 
 
 def end_of(path: str, transactions: int) -> Position:
-    """Where the event group behind so many transactions begins."""
+    """Where the event group after so many transactions begins."""
     with open_log(path) as log:
         return _position(log, transactions)
 

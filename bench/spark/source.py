@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 WARM_UP = 10
 """Runs before those that count: the first starts the workers and loads the kernels, and the JVM compiles its code bit
-by bit (3 s of processor time, then 0.7 s in each of some runs, 0.2 s behind the tenth)."""
+by bit (3 s of processor time, then 0.7 s in each of some runs, 0.2 s after the tenth)."""
 RUNS = 5
 """The median counts."""
 ROW_TRANSACTIONS = 40_000

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LARGE_ROWS = 5_000_000
 LARGE_TRANSACTIONS = 20_000
-"""On one table of that many rows: 400,000 row changes behind a load of 1 GB."""
+"""On one table of that many rows: 400,000 row changes after a load of 1 GB."""
 WARM_UP_TRANSACTIONS = 2_000
 WARM_UP_ROWS = 2_000
 HOT_WARM_UP_ROWS = 1_000_000
@@ -152,7 +152,7 @@ def workers_memory() -> float:
 
 @benchmark("lake.half.workers.rss_mb", unit="MB")
 def half_workers_memory() -> float:
-    """The same for half of the backlog: the batch decides, not what is behind it."""
+    """The same for half of the backlog: the batch decides, not what comes after it."""
     return _peak_mb(Role.WORKERS, transactions=HALF)
 
 

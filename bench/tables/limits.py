@@ -39,10 +39,10 @@ def merge_seconds(folders: Sequence[Path], work: Path, key: str) -> float:
     for number, folder in enumerate(folders):
         version = _last_batch(DeltaTable(folder))
         before = _rows(DeltaTable(folder, version=version - 1))
-        behind = _rows(DeltaTable(folder, version=version))
+        after = _rows(DeltaTable(folder, version=version))
         copy = work / f"merge-{number}"
         write_deltalake(copy, before, writer_properties=COMPRESSED)
-        copies.append((copy, changed_rows(before, behind, key)))
+        copies.append((copy, changed_rows(before, after, key)))
 
     def merge(number: int) -> None:
         copy, changed = copies[number]
@@ -58,11 +58,11 @@ def merge_seconds(folders: Sequence[Path], work: Path, key: str) -> float:
     return _seconds(merge, len(copies))
 
 
-def changed_rows(before: pa.Table, behind: pa.Table, key: str) -> pa.Table:
-    """Rows of *behind* that are not so in *before*."""
-    names = behind.column_names
+def changed_rows(before: pa.Table, after: pa.Table, key: str) -> pa.Table:
+    """Rows of *after* that are not so in *before*."""
+    names = after.column_names
     there = before.append_column("there", pa.repeat(True, before.num_rows))
-    joined = behind.join(there, keys=names, join_type="left outer")
+    joined = after.join(there, keys=names, join_type="left outer")
     return joined.filter(joined.column("there").is_null()).select(names).sort_by(key)
 
 

@@ -88,7 +88,7 @@ class TableRun:
         cpu_s: Processor seconds, by role, from when the query was asked for to its end.
         peaks: Most memory in that time, in bytes, by role; none where it was not looked at.
         largest: The same of one process.
-        limit_s: Seconds that deltalake took for the same data without a log, behind the run: to append all of them in
+        limit_s: Seconds that deltalake took for the same data without a log, after the run: to append all of them in
             mode changelog, to merge those of the last batch in mode mirror. None: not for such tables.
     """
 
@@ -143,7 +143,7 @@ def run_here(plan: RunPlan) -> TableRun:
         before = cpu_seconds()
         with watch if plan.watches_memory else nullcontext():
             batches = _run(spark, plan, plan.log, work / "measured")
-        behind = cpu_seconds()
+        after = cpu_seconds()
         if plan.expected:
             compare_tables(work / "measured" / "tables", Path(plan.expected))
         limit_s = _limit(plan, work / "measured" / "tables", work) if plan.has_limit else None
@@ -156,7 +156,7 @@ def run_here(plan: RunPlan) -> TableRun:
             BatchRun(batch.changes, sum(table.updates for table in batch.tables), batch.finished_at - start)
             for batch, start in zip(batches, starts, strict=False)
         ),
-        cpu_s={role: behind[role] - before[role] for role in Role},
+        cpu_s={role: after[role] - before[role] for role in Role},
         peaks={role: watch.peaks[role] for role in Role} if plan.watches_memory else {},
         largest={role: watch.largest[role] for role in Role} if plan.watches_memory else {},
         limit_s=limit_s,

@@ -106,7 +106,7 @@ class Block:
         vendor: Whose server wrote it: some numbers in events mean different things.
         gtid_sources: What `gtid_source` in the group table counts.
         origins: `ORIGIN_DTYPE`, one row for each event, in blocks in which events have been expanded
-            (`binlog_format.events.compression.expansion`): the bytes of those stand in `data` behind all that is in the
+            (`binlog_format.events.compression.expansion`): the bytes of those stand in `data` after all that is in the
             files, and `extents` give them the place of the stored event. The bytes of events that have been joined from
             fragments have the extents of these. None: every event is as it is stored.
         path_of: Path of a file, by its number, for messages.

@@ -107,7 +107,7 @@ def clipped_extents(extents: Table, data_size: int, run_starts: Int64s, run_stop
         extents: `EXTENT_DTYPE`, of the whole buffer; those of size 0 stand for bytes that are not in the files as such.
         data_size: Bytes in the buffer.
         run_starts: First byte of each run, and
-        run_stops: the byte behind it.
+        run_stops: the byte after it.
         targets: Where each run is put; `data_start` of the result counts from there.
     """
     starts = extents["data_start"]

@@ -55,7 +55,7 @@ class Span:
     """What lies between a start and `end`, found without decoding rows.
 
     Attributes:
-        end: Where the next read starts; behind the last whole event group (or other whole record).
+        end: Where the next read starts; after the last whole event group (or other whole record).
         groups: Event groups in the span.
         size: Bytes that the span takes in the files.
         gtids: Last GTID of each domain in the span; of a MySQL log the set of all.
@@ -73,7 +73,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class GtidStart:
-    """Where reading goes on behind a GTID position or set.
+    """Where reading goes on after a GTID position or set.
 
     Attributes:
         position: The first group that it does not cover. Groups that it covers may follow.
@@ -138,9 +138,9 @@ class Log(ABC):
     def files(self) -> list[LogFile]:
         """The files that are there now, by number."""
 
-    def file_sizes(self, first: int, behind: int) -> dict[int, int]:
-        """Bytes on disk of the files with numbers in [*first*, *behind*), by number; files are not looked into."""
-        return {file.file_no: file.size for file in self.files() if first <= file.file_no < behind}
+    def file_sizes(self, first: int, stop: int) -> dict[int, int]:
+        """Bytes on disk of the files with numbers in [*first*, *stop*), by number; files are not looked into."""
+        return {file.file_no: file.size for file in self.files() if first <= file.file_no < stop}
 
     @abstractmethod
     def size_before(self, position: Position) -> int:
@@ -298,8 +298,8 @@ class Log(ABC):
             tables: Regular expressions on `database.table`, separated by commas; default: all tables.
             exclude_tables: The same, for what to leave out.
             table: One table by name; the images are then typed structs, not JSON texts.
-            start: A position, or GTIDs (`0-1-575`) behind which to start; default: the start of the log.
-            end: A position to stop before, or GTIDs to stop behind; default: the end of data.
+            start: A position, or GTIDs (`0-1-575`) after which to start; default: the start of the log.
+            end: A position to stop before, or GTIDs to stop after; default: the end of data.
             decoding: How rows become values, where the log leaves it open; default: `DEFAULT_DECODING`.
 
         Raises:

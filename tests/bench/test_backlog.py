@@ -61,10 +61,10 @@ def test_updates_change_what_they_say(log: Path) -> None:
         batches = list(ChangefeedView(table="sbtest.sbtest1").batches(opened.committed_blocks()))
     rows = pa.Table.from_batches(batches).to_pylist()
     before = [row for row in rows if row["_change_type"] == "update_preimage"]
-    behind = [row for row in rows if row["_change_type"] == "update_postimage"]
+    after = [row for row in rows if row["_change_type"] == "update_postimage"]
     ways = Counter(
         (new["k"] - old["k"], new["c"] != old["c"], new["pad"] != old["pad"])
-        for old, new in zip(before, behind, strict=True)
+        for old, new in zip(before, after, strict=True)
     )
     assert ways[(1, False, False)] == len(before) / 2
     # A text may be drawn that is there.

@@ -38,7 +38,7 @@ def test_both_formats_have_the_same_rows(path: Path, tmp_path: Path) -> None:
     assert found.text_size == 178 * (found.inserts + 2 * found.updates + found.deletes)
 
 
-def test_decoding_ends_behind_the_transactions_that_are_asked_for(path: Path) -> None:
+def test_decoding_ends_after_the_transactions_that_are_asked_for(path: Path) -> None:
     found = ours.decode(str(path), full=False, end=ours.end_of(str(path), 11))
     # The first group fills the table.
     assert (found.inserts, found.updates, found.deletes, found.byte_sum) == (110, 20, 10, 0)

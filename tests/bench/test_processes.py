@@ -18,8 +18,8 @@ _LARGE = f"import sys; kept = b'x' * {SIZE}; print('there', flush=True); sys.std
 def test_time_of_children_counts_also_when_they_have_ended() -> None:
     before = cpu_seconds()
     subprocess.run([sys.executable, "-c", _BUSY], check=True)
-    behind = cpu_seconds()
-    assert sum(behind.values()) - sum(before.values()) >= 0.45
+    after = cpu_seconds()
+    assert sum(after.values()) - sum(before.values()) >= 0.45
 
 
 def test_memory_of_children_is_that_of_workers() -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_rates_count_all_batches_or_those_behind_the_load() -> None:
+def test_rates_count_all_batches_or_those_after_the_load() -> None:
     batches = (BatchRun(60, 0, 0.5), BatchRun(40, 10, 0.5), BatchRun(40, 30, 2.0), BatchRun(20, 0, 2.0))
     run = TableRun(batches, {"driver": 1.0, "jvm": 3.0}, {}, {}, None)
     assert (run.rows_per_s, run.merged_rows_per_s, run.rows_per_cpu_s) == (32.0, 15.0, 40.0)

@@ -132,8 +132,8 @@ def test_torn_header_of_the_newest_file_is_not_there_yet(byte: int, size: int, t
         assert writer.position.file_no == 1
 
 
-def test_torn_header_is_damage_when_there_are_data_behind_it(tmp_path: Path) -> None:
-    """Then it had been whole: the pages of a file come behind its header."""
+def test_torn_header_is_damage_when_there_are_data_after_it(tmp_path: Path) -> None:
+    """Then it had been whole: the pages of a file come after its header."""
     path = _log_with_second_header(tmp_path)
     with BinlogWriter(tmp_path, WriterOptions(max_binlog_size=1 << 16, sync=False)) as writer:
         writer.raw_commit(b"x")

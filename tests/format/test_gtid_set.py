@@ -90,7 +90,7 @@ def test_text_is_the_one_that_the_server_prints() -> None:
     ("text", "said"),
     [
         ("abc:1", "UUID before the first colon, got 'abc'"),
-        (A, "has no numbers behind it"),
+        (A, "has no numbers after it"),
         (f"{A}:", "got ''"),
         (f"{A}:tag", "88ee60ec-e4d9-11f1-baee-02fc00000001:tag has no numbers"),
         (f"{A}:tag:other:1", ":tag has no numbers"),

@@ -70,7 +70,7 @@ def test_unknown_and_purged_gtids_are_told_apart(tmp_path: Path) -> None:
                 find_gtid(log, gtid)
 
 
-def test_first_group_at_or_behind_a_time_is_found(tmp_path: Path) -> None:
+def test_first_group_at_or_after_a_time_is_found(tmp_path: Path) -> None:
     times = timed_log(tmp_path / "log")
     with open_log(str(tmp_path / "log")) as log:
         positions = [group.position for group in read_groups(log)]

@@ -78,7 +78,7 @@ _TAGGED = with_header(EventType.GTID_TAGGED, TAGGED)
 
 
 def mysql_gtid(number: int, edits: list[Edit], count: int) -> None:
-    """Spoiled GTID events of MySQL, of all three types; no byte is there before or behind them."""
+    """Spoiled GTID events of MySQL, of all three types; no byte is there before or after them."""
     seeds = [_TAGGED, gtid_event(None), *(event[:-4] for event in classic_parts(number)[1] if event[4] in (33, 34, 42))]
     sources = GtidSources()
     groups = np.zeros(1, dtype=GROUP_DTYPE)

@@ -20,7 +20,7 @@ def bound(name: str, passed: Callable[[float], None]) -> Callable[[], None]:
 
     Args:
         name: Of the target.
-        passed: Called behind each input with the processor seconds that it took.
+        passed: Called after each input with the processor seconds that it took.
     """
     function, strategies = TARGETS[name]
 

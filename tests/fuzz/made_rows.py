@@ -115,7 +115,7 @@ COLUMNS: st.SearchStrategy[MadeColumn] = st.sampled_from(_CODES).flatmap(_OF_TYP
 
 
 class MadeTable(NamedTuple):
-    """A table map and a row event behind it, without checksums."""
+    """A table map and a row event after it, without checksums."""
 
     vendor: Vendor
     table_map: bytes

@@ -89,11 +89,11 @@ def _read_columns(block: Block, images: Images) -> None:
 
 
 def row_images(number: int, edits: list[Edit], map_edits: list[Edit], digits: int, decoding: Decoding) -> None:
-    """Real row events of either vendor, spoiled, behind table maps that may be spoiled, too."""
+    """Real row events of either vendor, spoiled, after table maps that may be spoiled, too."""
     seed = row_events()[number % len(row_events())]
     table_map = with_body(seed.table_map, spoiled(seed.table_map[EVENT_HEADER_SIZE:], map_edits))
     event = with_body(seed.event, spoiled(seed.event[EVENT_HEADER_SIZE:], edits))
-    # Nothing stands behind the event: a kernel that goes on there has nothing to read.
+    # Nothing comes after the event: a kernel that goes on there has nothing to read.
     _read_block(of_vendor(plain_block([[table_map, event]]), seed.vendor), digits, decoding)
 
 

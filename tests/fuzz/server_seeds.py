@@ -1,4 +1,4 @@
-"""Events of real servers to begin with: whole groups, and row events behind their table maps."""
+"""Events of real servers to begin with: whole groups, and row events after their table maps."""
 
 from __future__ import annotations
 

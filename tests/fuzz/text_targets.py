@@ -103,11 +103,11 @@ def texts(number: int, edits: list[Edit], soup: str, session: Session) -> None:
             read(text, session)
 
 
-def long_texts(before: str, repeated: str, behind: str, session: Session) -> None:
+def long_texts(before: str, repeated: str, after: str, session: Session) -> None:
     """The same again and again: the time that it takes grows with the text, not with its square."""
     if not repeated:
         return
-    text = before + repeated * (LONG_TEXT // len(repeated)) + behind
+    text = before + repeated * (LONG_TEXT // len(repeated)) + after
     for read in _READERS:
         started = time.process_time()
         read(text, session)

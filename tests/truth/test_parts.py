@@ -64,7 +64,7 @@ def test_blocks_of_other_sizes_give_the_same(name: str, block_size: int) -> None
 
 
 @pytest.mark.parametrize("name", [*NAMED, *NAMELESS])
-def test_reading_behind_a_gtid_gives_the_rest(name: str) -> None:
+def test_reading_after_a_gtid_gives_the_rest(name: str) -> None:
     truth = case(name)
     decoding = None if name in NAMED else decoding_of_log(truth.path)
     whole = json_changes(truth.path, decoding=decoding)

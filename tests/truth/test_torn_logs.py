@@ -26,11 +26,11 @@ def test_changes_before_the_tear_are_given_and_the_torn_group_is_not(name: str) 
 
 
 @pytest.mark.parametrize("name", TORN)
-def test_end_of_data_is_behind_the_last_whole_group(name: str) -> None:
+def test_end_of_data_is_after_the_last_whole_group(name: str) -> None:
     truth = case(name)
     with open_log(str(truth.path)) as log:
         span = log.span(log.start_position())
-    # Behind the group there may be events that are none's, such as a checkpoint.
+    # After the group there may be events that are none's, such as a checkpoint.
     assert truth.step_end(KILLED_STEP - 1) <= span.end
     assert (span.end.file_no, span.end.page, span.end.chunk) < (
         3,

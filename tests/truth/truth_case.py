@@ -173,7 +173,7 @@ class Case:
         return _position(self.steps[step]["pos"])
 
     def step_end(self, step: int) -> Position:
-        """Where the log ended behind a step."""
+        """Where the log ended after a step."""
         return _position(self.steps[step]["end"])
 
 

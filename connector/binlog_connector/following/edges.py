@@ -63,7 +63,7 @@ def start_of_file(watched: WatchedLog, file_no: int) -> SourceOffset:
 
 
 def end_of_log(watched: WatchedLog) -> SourceOffset:
-    """Behind the last event group that is wholly there; scans the last file that a group ends in."""
+    """After the last event group that is wholly there; scans the last file that a group ends in."""
     found = _last_span(watched)
     if found is None:
         return start_of_log(watched)

@@ -28,7 +28,7 @@ class PreparedHistory:
     Attributes:
         start: Where the range begins.
         prepared: At its start.
-        steps: Behind it, in order; None: they have not been looked at.
+        steps: After it, in order; None: they have not been looked at.
         kept: Prepared at the start, and still so at the end.
     """
 

@@ -101,7 +101,7 @@ def _compare_without_file(watched: WatchedLog, offset: SourceOffset, names: dict
     purged = go_on.gtid.without(offset.gtid) if offset.gtid and not offset.fingerprint else NO_GTIDS
     if file_no < lowest and purged:
         # Of that file nothing had been read: its GTIDs are all that is known of it.
-        what = f"the log begins at {names[lowest]} behind GTID {_said(go_on.gtid)}, read was up to {_said(offset.gtid)}"
+        what = f"the log begins at {names[lowest]} after GTID {_said(go_on.gtid)}, read was up to {_said(offset.gtid)}"
         return lost(
             "GTID_PURGED", f"{watched.log.path}: {what}: up to {purged} is missing", go_on=go_on, hint=_KEEP_FILES
         )
@@ -109,7 +109,7 @@ def _compare_without_file(watched: WatchedLog, offset: SourceOffset, names: dict
     if file_no < lowest:
         what = f"file {file_no} was purged before it had been read to its end, the earliest is {names[lowest]}"
     else:
-        what = f"file {file_no} is gone, but there are files before and behind it"
+        what = f"file {file_no} is gone, but there are files before and after it"
     return lost("FILE_PURGED", f"{watched.log.path}: {what}: {missing}", go_on=go_on, hint=_KEEP_FILES)
 
 

@@ -1,4 +1,4 @@
-"""One step of a log that is being followed: `Step`, rows and the offset behind them."""
+"""One step of a log that is being followed: `Step`, rows and the offset after them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ LOOKS_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Whole transactions, and where reading goes on behind them. Valid until the next step is asked for.
+    """Whole transactions, and where reading goes on after them. Valid until the next step is asked for.
 
     Attributes:
         watched: The log, as it was when the step was planned.
         start: Before it.
-        end: Behind it; to be kept with what was made of the rows.
+        end: After it; to be kept with what was made of the rows.
         group_count: Event groups in it. 0: the offset moves over what holds none, to the next file for example.
         size: Bytes of the files that it takes. Of a step that a fixed end cuts, these two may count more.
         last_timestamp: Of its last group, seconds since 1970 UTC; None without groups.

@@ -122,7 +122,7 @@ class Tailer:
         path: Of the log.
         format_name: Its format.
         has_log_events: Whether it is a structured log, whose steps have `entries`.
-        offset: Behind the last step that is done: one is, when the next one is asked for.
+        offset: After the last step that is done: one is, when the next one is asked for.
 
     Raises:
         StartError: The log or the start is not there.

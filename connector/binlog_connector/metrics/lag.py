@@ -75,10 +75,10 @@ class _Measured:
     """How far the log has been measured.
 
     Attributes:
-        position: Behind the last whole record.
+        position: After the last whole record.
         gtid: There.
         timestamp: Of the last group before it; None: not known.
-        group_end: Behind the last group that was found, at least; None: none was.
+        group_end: After the last group that was found, at least; None: none was.
     """
 
     position: Position
@@ -136,7 +136,7 @@ class LagMeter:
                 return self._between(consumed, self._measure(first))
 
     def size_between(self, start: Position, end: Position) -> int:
-        """Bytes of the files from *start* to *end*; 0 when *end* does not lie behind *start*."""
+        """Bytes of the files from *start* to *end*; 0 when *end* is not after *start*."""
         with self._lock:
             self._files.look()
             return self._distance(start, end)[0]
@@ -214,7 +214,7 @@ class LagMeter:
         return self._events.after(consumed.position) if consumed.position < measured.position else 0
 
     def _waiting_since(self, position: Position, *, is_needed: bool) -> int | None:
-        """Timestamp of the first group behind *position*."""
+        """Timestamp of the first group after *position*."""
         if self._first_waiting is None or self._first_waiting[0] != position:
             try:
                 self._first_waiting = position, self._log.span(position, size_max=1).last_timestamp

@@ -74,7 +74,7 @@ def altered(table: TableDefinition, alter: AlterTable, defaults: Defaults) -> Ta
         partitioning = alter.partitions.applied(partitioning)
     if table.columns is None:
         return replace(table, charset=charset, partitioning=partitioning)
-    # Implicit columns stay behind all others, new ones too: they are put there again at the end.
+    # Implicit columns stay after all others, new ones too: they are put there again at the end.
     columns = tuple(column for column in table.columns if not column.implicit)
     if alter.convert and charset is not None:
         columns = tuple(_converted(column, charset) for column in columns)
@@ -184,7 +184,7 @@ def _without_columns(keys: Iterable[KeyDefinition], names: set[str]) -> Iterable
 
 
 def _named(keys: Iterable[KeyDefinition], new: Iterable[KeySpec]) -> tuple[KeyDefinition, ...]:
-    """*keys* and *new* ones; one without a name gets that of its first column, with `_2` and so on behind it."""
+    """*keys* and *new* ones; one without a name gets that of its first column, with `_2` and so on after it."""
     result = list(keys)
     for spec in new:
         name, taken = spec.name, {key.name.casefold() for key in result}

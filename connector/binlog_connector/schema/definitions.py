@@ -59,7 +59,7 @@ class ColumnDefinition:
         invisible: `SELECT *` leaves it out; it is in the log.
         system_role: `start` or `end` of a system-versioned table's periods, else empty.
         implicit: It was not declared: WITH SYSTEM VERSIONING made it.
-        default: What stands behind DEFAULT, and AUTO_INCREMENT; None: nothing does.
+        default: What follows DEFAULT, and AUTO_INCREMENT; None: nothing does.
         generated: It is computed from other columns.
     """
 

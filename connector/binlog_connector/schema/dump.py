@@ -31,7 +31,7 @@ _HEAD = re.compile(r"^-- Host: .*\bDatabase: (\S+)[ \t]*$", re.MULTILINE)
 
 
 def read_schema_file(path: str, *, vendor: Vendor | None = None, ignore_case: bool = False) -> Catalog:
-    """Read a dump: `mariadb-dump --no-data`, `mysqldump --no-data`, SHOW CREATE TABLEs with a `;` behind each.
+    """Read a dump: `mariadb-dump --no-data`, `mysqldump --no-data`, SHOW CREATE TABLEs with a `;` after each.
 
     Views, triggers, routines, comments, settings and rows are passed over.
 

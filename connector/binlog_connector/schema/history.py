@@ -318,5 +318,5 @@ def _not_parsed(table: str, state: Unclear) -> SchemaError:
     return SchemaError(
         "DDL_NOT_PARSED",
         f"{table}: a statement about it is not understood, and the log has no column names: {state.reason}",
-        hint="Start behind the statement with a schema file made then, or set binlog_row_metadata=FULL on the server",
+        hint="Start after the statement with a schema file made then, or set binlog_row_metadata=FULL on the server",
     )

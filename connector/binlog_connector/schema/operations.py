@@ -26,7 +26,7 @@ class KeySpec:
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """Options behind the columns.
+    """Options after the columns.
 
     Attributes:
         charset: Default CHARACTER SET, or that of COLLATE; None: not said.

@@ -44,7 +44,7 @@ class BinlogMetricsListener(StreamingQueryListener):
         port: TCP port for Prometheus; 0: one that is free.
         host: Address to listen at.
         path: The log that all queries read, or the log of each query by its name. Of a query without one what it has
-            done is exported, not what lies behind.
+            done is exported, not what follows.
 
     Attributes:
         port: The port that it listens at.

@@ -187,7 +187,7 @@ class SourceOptions:
             OptionError: `INVALID_VALUE`.
         """
         if self.start is Edge.LATEST:
-            hint = "Behind latest there is nothing yet; readStream waits for it"
+            hint = "After latest there is nothing yet; readStream waits for it"
             raise invalid("startingOffsets", "latest", "earliest or an offset in a batch query", hint=hint)
         if self.end is Edge.EARLIEST:
             hint = "Before earliest there is nothing"

@@ -27,7 +27,7 @@ PARTITION_SIZE_MAX = 128 << 20
 much. A task costs 20 ms and more of processor time, however little it reads."""
 
 _REST_MAX = PARTITION_SIZE_MAX // 8
-"""What is over is read along up to this: a batch ends behind the transaction with which it is full, and would be a task
+"""What is over is read along up to this: a batch ends after the transaction with which it is full, and would be a task
 more than there are processors."""
 
 

@@ -1,4 +1,4 @@
-"""The layout behind the option `table`: `find_layout`, which reads no more of the log than it must."""
+"""The layout of the option `table`: `find_layout`, which reads no more of the log than it must."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _Range = tuple[Position, Position | None]
 def find_layout(watched: WatchedLog, table: str, start: Start, file: SchemaFile | None) -> TableLayout:
     """The layout of *table* that holds at *start*: that of its first rows there, else of its last rows before.
 
-    The file of the start is read first, then the files behind it, then those before it, the last ones first; the first
+    The file of the start is read first, then the files after it, then those before it, the last ones first; the first
     rows that are met end that. A table without any rows is what *file* says.
 
     Args:

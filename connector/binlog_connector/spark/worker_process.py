@@ -15,7 +15,7 @@ def settle() -> None:
 
     Once, and again when modules have been loaded since: the same worker reads the log and writes tables.
 
-    Spark has a worker collect all garbage behind each task. That looks at every object of every library, 150,000 with
+    Spark has a worker collect all garbage after each task. That looks at every object of every library, 150,000 with
     all kernels loaded: 0.08 s of processor time, a quarter of what it takes to read a partition of 128 MiB.
     """
     if WORKER_MODULE in sys.modules:

@@ -56,7 +56,7 @@ class ArchiveDirectory(Directory):
                 self.manifest = Manifest.from_bytes(content, self._storage.path_of(MANIFEST_NAME))
             except CorruptError:
                 # Of an object that an archiver replaces meanwhile, a store may give bytes of both, or bytes of neither
-                # behind the shorter one: its size comes first. What is damaged is the same the next time.
+                # after the shorter one: its size comes first. What is damaged is the same the next time.
                 if content == damaged:
                     raise
                 damaged = content

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @kernel
 def copy_detached(data: Bytes, starts: NDArray[np.int64], sizes: NDArray[np.int64], target: Bytes) -> int:
-    """Copy events to *target*, one behind the other: no checksums, end_log_pos 0, the size without the checksum.
+    """Copy events to *target*, one after the other: no checksums, end_log_pos 0, the size without the checksum.
 
     Returns:
         Bytes written; -1 when an event is not in *data*, or *target* is too small.

@@ -55,7 +55,7 @@ class ClassicFile:
     Attributes:
         description: None while the Format_description event is not there (yet).
         description_event: Its bytes, checksum included.
-        events_start: Byte behind it.
+        events_start: Byte after it.
         gtid_list: MariaDB: what the files before this one held; None while that is not there (yet).
         previous_gtids: The same of MySQL.
 
@@ -219,7 +219,7 @@ def check_incomplete_event(data: bytes, at: Place) -> None:
 
 
 def encrypted_by_mariadb(event: bytes, at: Place) -> UnsupportedError:
-    """The error for what stands behind a START_ENCRYPTION event.
+    """The error for what follows a START_ENCRYPTION event.
 
     Args:
         event: The event; a checksum may follow.
@@ -233,7 +233,7 @@ def encrypted_by_mariadb(event: bytes, at: Place) -> UnsupportedError:
         "ENCRYPTED",
         f"the binlog is encrypted from here on{said}",
         at=at,
-        hint="Turn binlog encryption off on the server (encrypt_binlog=OFF) and begin behind these files",
+        hint="Turn binlog encryption off on the server (encrypt_binlog=OFF) and begin after these files",
     )
 
 
@@ -254,7 +254,7 @@ def encrypted_by_mysql(head: bytes, at: Place) -> UnsupportedError:
         "ENCRYPTED",
         f"the binlog is encrypted{said}",
         at=at,
-        hint="Turn binlog encryption off on the server (binlog_encryption=OFF), FLUSH BINARY LOGS and begin behind "
+        hint="Turn binlog encryption off on the server (binlog_encryption=OFF), FLUSH BINARY LOGS and begin after "
         "these files",
     )
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from binlog_format.position import Place
 
 NO_LIMIT = 1 << 62
-"""A limit behind every byte of a file."""
+"""A limit after every byte of a file."""
 
 _EVENT_ROWS = 1 << 17
 _GROUP_ROWS = 1 << 16
@@ -88,7 +88,7 @@ class Piece:
         next_offset: Where the scan goes on.
         groups: `GROUP_DTYPE`.
         events: `EVENT_DTYPE`.
-        checksum_size: Bytes behind each event, which its size does not count.
+        checksum_size: Bytes after each event, which its size does not count.
         vendor: Whose server wrote the file.
         gtid_sources: What `gtid_source` counts.
         path: Path of the file, for messages.
@@ -112,7 +112,7 @@ class FileScan:
     Attributes:
         file: Its Format_description event is there.
         start: An event starts there.
-        limit: No group is begun there or behind it.
+        limit: No group is begun there or after it.
         scratch: Used by no other scan at the same time.
         verify: Compute checksums.
         stop: Why it ended, once `pieces` has ended.
@@ -236,7 +236,7 @@ class FileScan:
         size = self.scratch.read_size
         while True:
             data = self.file.read(walk.next_offset, size)
-            # No second group is begun: the limit is behind the first event of this one.
+            # No second group is begun: the limit is after the first event of this one.
             scan = self._scan(data, walk.next_offset, walk.open_group, walk.kind, verify=False, limit=group_offset + 1)
             if scan.error:
                 raise self._error(scan, walk.next_offset + scan.place_next)

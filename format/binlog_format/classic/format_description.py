@@ -47,7 +47,7 @@ class FormatDescription:
         timestamp: When the file was begun, seconds since 1970 UTC.
         created: Equal to `timestamp` in the first file after a server start, else 0.
         in_use: The file was not closed: it is being written, or its server was killed.
-        algorithm: What stands behind the other events.
+        algorithm: What follows the other events.
         post_header_sizes: Size of the fixed part by event type; index 0 is type 1.
     """
 
@@ -66,7 +66,7 @@ class FormatDescription:
 
     @property
     def checksum_size(self) -> int:
-        """Bytes behind every event."""
+        """Bytes after every event."""
         return EVENT_CHECKSUM_SIZE if self.algorithm is ChecksumAlgorithm.CRC32 else 0
 
 

@@ -1,7 +1,7 @@
 """Classic (version 4) binlog files on disk: names, magic numbers, the Format_description event, classes of events.
 
 A file is 4 bytes of magic and then events, one after the other, each with the header of `binlog_format.events.layout`
-and, when the Format_description event at the start says so, a CRC-32 behind it. That event (MariaDB
+and, when the Format_description event at the start says so, a CRC-32 after it. That event (MariaDB
 `sql/log_event.h`: `Format_description_log_event`):
 
     Offset  Size  Type    Field
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 MAGIC = b"\xfebin"
 MAGIC_ENCRYPTED = b"\xfdbin"
-"""MySQL encrypts whole files, magic and all; MariaDB encrypts event by event, behind START_ENCRYPTION."""
+"""MySQL encrypts whole files, magic and all; MariaDB encrypts event by event, after START_ENCRYPTION."""
 MAGIC_SIZE = 4
 
-# Behind MySQL's encrypted magic: version u8, then fields of type u8 and a body. The first one is the name of the key in
+# After MySQL's encrypted magic: version u8, then fields of type u8 and a body. The first one is the name of the key in
 # the keyring, with its size before it; the events follow at byte 512 (sql/basic_ostream.cc, rpl_log_encryption.h).
 MYSQL_ENCRYPTION_KEY_OFFSET = MAGIC_SIZE + 1
 MYSQL_ENCRYPTION_FIELD_KEY = 1
@@ -101,7 +101,7 @@ POST_HEADER_SIZES = {
 
 
 class ChecksumAlgorithm(IntEnum):
-    """What stands behind every event but the Format_description event, which always has a checksum."""
+    """What follows every event but the Format_description event, which always has a checksum."""
 
     NONE = 0
     CRC32 = 1
@@ -128,7 +128,7 @@ class GroupKind(IntEnum):
 
     TRANSACTION = 0  # by an event that says so
     STATEMENT = 1  # it is one statement, and ends with it
-    UNDECIDED = 2  # MySQL: the first event behind the GTID and prefixes will tell
+    UNDECIDED = 2  # MySQL: the first event after the GTID and prefixes will tell
 
 
 _COMMON_TYPES = {

@@ -43,7 +43,7 @@ class ClassicLog(Log):
     """Version 4 binlog files of a MariaDB server (10.0 and later) or a MySQL server (5.7 and later).
 
     The state of the log is what its directory lists. In the newest file an event or a group whose end is not there is
-    *not there yet*; in an older file it is what a killed server left behind, and never was a group.
+    *not there yet*; in an older file it is what a killed server left, and never was a group.
 
     Args:
         directory: Where the files are.
@@ -75,12 +75,12 @@ class ClassicLog(Log):
         newest = max(listing)
         return [self._describe(file_no, entry, is_newest=file_no == newest) for file_no, entry in listing.items()]
 
-    def file_sizes(self, first: int, behind: int) -> dict[int, int]:
+    def file_sizes(self, first: int, stop: int) -> dict[int, int]:
         """See `Log`."""
-        return {file_no: entry.size for file_no, entry in self._list().items() if first <= file_no < behind}
+        return {file_no: entry.size for file_no, entry in self._list().items() if first <= file_no < stop}
 
     def start_position(self) -> Position:
-        """The first byte behind the magic number of the oldest file."""
+        """The first byte after the magic number of the oldest file."""
         return position_of(min(self._list()), MAGIC_SIZE)
 
     def file_starts(self) -> list[Position]:
@@ -178,7 +178,7 @@ class ClassicLog(Log):
         return replace(span, end=max(scan.end, span.end))
 
     def split(self, start: Position, end: Position, count: int) -> list[Position]:
-        """Cut at the first group start behind each equal share of the bytes; walks the headers once."""
+        """Cut at the first group start after each equal share of the bytes; walks the headers once."""
         files: list[NDArray[np.int64]] = []
         offsets: list[NDArray[np.int64]] = []
         sizes: list[NDArray[np.int64]] = []
@@ -305,7 +305,7 @@ def _listed(file: ClassicFile) -> list[str] | None:
 
 
 def _group_ends(piece: Piece, ended: Table) -> NDArray[np.int64]:
-    """Byte in the file behind each group of *ended*, which are in *piece*."""
+    """Byte in the file after each group of *ended*, which are in *piece*."""
     last_events: Table = piece.events[ended["first_event"] + ended["event_count"] - 1]
     ends: NDArray[np.int64] = last_events["start"] + last_events["size"]
     return ends + (piece.checksum_size + piece.file_offset)

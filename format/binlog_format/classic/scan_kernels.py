@@ -69,7 +69,7 @@ class Scan(NamedTuple):
         done: All before this byte is done: ended groups, and events between groups.
         data_done: End of the last ended group, 0 without one.
         events: Events in the table, those of the group that does not end here included.
-        place_next: Behind the last whole event.
+        place_next: After the last whole event.
         size_next: Size of the event there, which is not whole; 0 when not even its header is.
         kind: `GroupKind` of the group that does not end here.
     """
@@ -141,7 +141,7 @@ def _query_ends_group(data: Bytes, p: int, size: int) -> bool:
 
 @kernel
 def _group_kind(data: Bytes, p: int, size: int, event_class: int) -> int:
-    # MySQL: what the first event of a group behind its GTID says of the group.
+    # MySQL: what the first event of a group after its GTID says of the group.
     if event_class == _PREFIX or event_class == _UNKNOWN_CLASS:
         return _UNDECIDED
     if event_class != _QUERY:
@@ -271,7 +271,7 @@ def scan_groups(
     """Fill the tables with what begins in `data[:size]`, up to the first event that is not whole.
 
     *file_offset* is the byte of the file where the data begins, and an event. No group is begun at byte *limit* of the
-    file or behind it. With *open_group* the data goes on with a group, whose row is the first one of *groups*, its
+    file or after it. With *open_group* the data goes on with a group, whose row is the first one of *groups*, its
     `event_no` that of the first event here; *kind* belongs to it. Scanning stops when a table is full. *keys*, *slots*
     and *counts* are those of `read_mysql_gtid`.
     """

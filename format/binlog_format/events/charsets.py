@@ -29,7 +29,7 @@ class CharsetTables(NamedTuple):
         singles: Shape (256,): code point of a byte; `INVALID`; or that the byte begins a character of more bytes:
             `LEAD_2`, `LEAD_3`, `LEAD_2_OR_4` (four where a digit follows).
         pairs: Shape (65536,), or (0,) without: code point of two bytes, the first one high, or `INVALID`.
-        triples: As `pairs`, of the two bytes behind a lead of three.
+        triples: As `pairs`, of the two bytes after a lead of three.
         quads: Code points of GB18030's characters of four bytes in the basic plane, in order, or `INVALID`.
         ascii: Whether the bytes below 0x80 are ASCII.
     """

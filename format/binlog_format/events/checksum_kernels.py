@@ -173,9 +173,9 @@ class _Code:
         arguments = [self.builder.bitcast(one, _BYTES) for one in (value, order)]
         return self.builder.bitcast(self.builder.call(self._shuffle, arguments), _WORDS)
 
-    def folded(self, state: Any, factors: Any, behind: Any) -> Any:
+    def folded(self, state: Any, factors: Any, after: Any) -> Any:
         products = self.builder.xor(self.product(state, factors, 0x00), self.product(state, factors, 0x11))
-        return self.builder.xor(products, behind)
+        return self.builder.xor(products, after)
 
     def low(self, value: Any) -> Any:
         return self.builder.and_(value, _words(0xFFFFFFFF, 0))
@@ -198,23 +198,23 @@ class _Code:
         return self.builder.lshr(word, _number(_DEGREE))
 
     def repeated(self, at: Any, end: Any, step: int, states: list[Any], body: _Body) -> tuple[Any, list[Any]]:
-        """*body* as long as *step* bytes lie between *at* and *end*; the place behind, and the last states."""
+        """*body* as long as *step* bytes lie between *at* and *end*; the place after it, and the last states."""
         builder = self.builder
         before = builder.block
-        test, work, behind = (builder.append_basic_block(name) for name in ("test", "work", "behind"))
+        test, work, after = (builder.append_basic_block(name) for name in ("test", "work", "after"))
         builder.branch(test)
         builder.position_at_end(test)
         place = builder.phi(_INT_64)
         now = [builder.phi(state.type) for state in states]
         following = builder.add(place, _number(step))
-        builder.cbranch(builder.icmp_signed("<=", following, end), work, behind)
+        builder.cbranch(builder.icmp_signed("<=", following, end), work, after)
         builder.position_at_end(work)
         made = body(place, now)
         for phi, first, again in zip([place, *now], [at, *states], [following, *made], strict=True):
             phi.add_incoming(first, before)
             phi.add_incoming(again, builder.block)
         builder.branch(test)
-        builder.position_at_end(behind)
+        builder.position_at_end(after)
         return place, now
 
 
@@ -264,7 +264,7 @@ def _write_start(code: _Code, pointer: Any, size: Any) -> tuple[Any, Any]:
 
 
 def _write_lanes(code: _Code, pointer: Any, size: Any, at: Any, state: Any) -> tuple[Any, Any]:
-    """Fold 64 bytes a round, and the lanes into one; the place behind, and the state."""
+    """Fold 64 bytes a round, and the lanes into one; the place after it, and the state."""
     builder = code.builder
     lanes = [state, *(code.load(pointer, builder.add(at, _number(lane * _BLOCK))) for lane in range(_LANES - 1))]
     factors = _words(*_fold_factors(_LANES_SIZE))
@@ -277,15 +277,15 @@ def _write_lanes(code: _Code, pointer: Any, size: Any, at: Any, state: Any) -> t
     def fold(place: Any, now: list[Any]) -> list[Any]:
         places = [builder.add(place, _number(lane * register_size)) for lane in range(len(now))]
         loaded = [code.load(pointer, one, factors.type) for one in places]
-        return [code.folded(one, factors, behind) for one, behind in zip(now, loaded, strict=True)]
+        return [code.folded(one, factors, after) for one, after in zip(now, loaded, strict=True)]
 
-    behind, lanes = code.repeated(builder.add(at, _number(_LANES_SIZE - _BLOCK)), size, _LANES_SIZE, lanes, fold)
+    after, lanes = code.repeated(builder.add(at, _number(_LANES_SIZE - _BLOCK)), size, _LANES_SIZE, lanes, fold)
     if register_size > _BLOCK:
         lanes = [half for lane in lanes for half in code.halves(lane)]
     joined = lanes[0]
     for lane in lanes[1:]:
         joined = code.folded(joined, _words(*_fold_factors(_BLOCK)), lane)
-    return behind, joined
+    return after, joined
 
 
 def _orders() -> list[int]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 EVENTS_DONE = 0
 """Everything up to the end has been cut into events."""
 EVENTS_CUT_OFF = 1
-"""The last event goes on behind the end; it has not been taken."""
+"""The last event goes on beyond the end; it has not been taken."""
 EVENTS_TABLE_FULL = 2
 """The event table has no row left."""
 EVENTS_BAD_SIZE = 3
@@ -47,15 +47,15 @@ def cut_events(
     Args:
         data: Event bytes.
         start: Byte where the first event's header is.
-        end: Byte behind the last one; at most the size of *data*.
-        checksum_size: Bytes behind every event that its size counts and the table's `size` does not; 0 in `.ibb` files.
+        end: Byte after the last one; at most the size of *data*.
+        checksum_size: Bytes after every event that its size counts and the table's `size` does not; 0 in `.ibb` files.
         events: `EVENT_DTYPE`.
         row: First row to write.
         group: Row of their group in the group table.
         event_no: Number of the first of them in its group.
 
     Returns:
-        Code (`EVENTS_DONE`, ...), row behind the last one written, and the byte reached: that of the first event not
+        Code (`EVENTS_DONE`, ...), row after the last one written, and the byte reached: that of the first event not
         taken.
     """
     column_start = events["start"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def query_text_start(data: Bytes, start: int) -> int:
     """The byte where the statement begins of the Query event at *start*, whose fixed part is there.
 
-    It may lie behind the event's end.
+    It may come after the event's end.
     """
     database = start + QUERY_FIXED_SIZE + load_u16(data, start + QUERY_STATUS_SIZE_OFFSET)
     return database + load_u8(data, start + QUERY_DATABASE_SIZE_OFFSET) + 1

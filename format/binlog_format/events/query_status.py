@@ -62,7 +62,7 @@ def parse_query_status(event: bytes) -> QueryStatus:
         event: Header and body, without a checksum; one that `parse_query` reads.
 
     Returns:
-        What is known; variables behind one that no server had when this was written are not read.
+        What is known; variables after one that no server had when this was written are not read.
 
     Raises:
         CorruptError: `BAD_EVENT`: a variable is longer than all of them.

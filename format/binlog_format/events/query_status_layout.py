@@ -1,7 +1,7 @@
 """Status variables of Query events on disk (MariaDB `sql/log_event.h`, MySQL `statement_events.h`): `StatusVariable`.
 
 Each is a code of 1 byte and its value. Texts of `Form.TEXT` have 1 byte of length before them, those of
-`Form.TEXT_ZERO` a zero behind them too; `Form.TEXTS` are a count (254: no texts) and texts that end in a zero.
+`Form.TEXT_ZERO` a zero after them too; `Form.TEXTS` are a count (254: no texts) and texts that end in a zero.
 """
 
 from __future__ import annotations
@@ -92,6 +92,6 @@ ALTER_START = 2
 ALTER_COMMIT = 4
 ALTER_ROLLBACK = 8
 ALTER_ID_SIZE = 8
-"""Behind the flags of COMMIT and ROLLBACK: number of the GTID of START."""
+"""After the flags of COMMIT and ROLLBACK: number of the GTID of START."""
 
 PAIR_SIZE = 4

@@ -149,10 +149,10 @@ class _Cursor:
         return self.take(self.varint())
 
     def name(self) -> str:
-        """A name of 1 length byte with 0x00 behind it."""
+        """A name of 1 length byte with 0x00 after it."""
         name = self.decoded(self.take(self.take(1)[0]), "utf-8")
         if self.take(1) != b"\0":
-            raise self.error(f"no 0x00 behind the name {name!r}")
+            raise self.error(f"no 0x00 after the name {name!r}")
         return name
 
     def decoded(self, text: bytes, codec: str) -> str:

@@ -1,12 +1,12 @@
 """Table map events on disk: `ColumnType`, `MetadataField`, places in the event, sizes of type metadata.
 
-Layout behind the 19-byte event header (MariaDB `sql/log_event.h`: `Table_map_log_event`; MySQL the same):
+Layout after the 19-byte event header (MariaDB `sql/log_event.h`: `Table_map_log_event`; MySQL the same):
 
     Size     Type      Field
     6        uint48    table_id
     2        uint16    flags
-    1 + n    text      database, with a 0x00 behind it
-    1 + n    text      table, with a 0x00 behind it
+    1 + n    text      database, with a 0x00 after it
+    1 + n    text      table, with a 0x00 after it
     1..9     varint    column count
     count    bytes     type of each column
     1..9     varint    size of the type metadata

@@ -112,7 +112,7 @@ class RowCutter:
         is_last = self._received == self._size
         end = rows_end(held.data, head.present, head.before, head.after, head.widths)
         if end < 0 or (is_last and end < len(held.data)):
-            raise self._error("its rows do not fit the table map, or end behind the event")
+            raise self._error("its rows do not fit the table map, or end beyond the event")
         if end:
             yield RowsPart(self._event(head, held.part(0, end), is_last=is_last), is_last)
         self._wanted = BLOCK_SIZE if end else 2 * self._wanted

@@ -1,4 +1,4 @@
-"""Kernels behind the joining of fragments: `finish_joined`, `rows_end`."""
+"""Kernels of the joining of fragments: `finish_joined`, `rows_end`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _UINT32 = 0xFFFF_FFFF
 
 @kernel
 def _are_compressed(data: Bytes, start: int, size: int, kind: int) -> bool:
-    # Whether the rows of an event of a compressed type are so: the mark, a length, and a zlib stream behind them.
+    # Whether the rows of an event of a compressed type are so: the mark, a length, and a zlib stream after them.
     head = rows_head_size(data, start, size, kind)
     if head < 0 or head + 1 > size:
         return False
@@ -133,7 +133,7 @@ def finish_joined(data: Bytes, events: Table, rows: Int64s, plain_types: Bytes, 
 
 @kernel
 def rows_end(data: Bytes, present: Int32s, before: int, after: int, widths: Int32s) -> int:
-    """The byte behind the last whole row of *data*, which begins with a row; -1: a row takes no bytes.
+    """The byte after the last whole row of *data*, which begins with a row; -1: a row takes no bytes.
 
     Args:
         data: Rows, the last one perhaps in part.

@@ -1,7 +1,7 @@
 """Fragments of row events on disk: PARTIAL_ROW_DATA events (MariaDB 12.3, `sql/log_event.h`: `Partial_rows_log_event`).
 
 A row event larger than `binlog_row_event_fragment_threshold` is not written; fragments of it stand in its place, one
-directly after the other. Behind the 19-byte header of each:
+directly after the other. After the 19-byte header of each:
 
     Offset  Size  Type    Field
     0       4     uint32  number of fragments in the group

@@ -77,8 +77,8 @@ class FragmentWalk:
 
     def findings(self, data: Bytes, events: Table, groups: Table, place: PlaceOf) -> Iterator[Finding]:
         """Check the fragments among *events*, past those that are wrong: of each event group the first fault."""
-        behind = groups["first_event"] + groups["event_count"]
-        first = int(behind[0]) if self._is_lost and not groups["begins"][0] else 0
+        after = groups["first_event"] + groups["event_count"]
+        first = int(after[0]) if self._is_lost and not groups["begins"][0] else 0
         self._is_lost = self._is_lost and first == len(events) and not groups["ends"][0]
         found = np.empty((len(events), kernels.FOUND_FIELDS), dtype=np.int64)
         while first < len(events):
@@ -91,7 +91,7 @@ class FragmentWalk:
             first += row
             if code == kernels.INTERRUPTED and first == groups["first_event"][group] and groups["begins"][group]:
                 continue  # the group before has ended; this one may be right
-            first = int(behind[group])
+            first = int(after[group])
             self._is_lost = not groups["ends"][group]
 
     def _walk(self, data: Bytes, events: Table, groups: Table, found: Int64s) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The loop behind `FragmentWalk`: `walk_fragments` checks each fragment against those before it."""
+"""The loop of `FragmentWalk`: `walk_fragments` checks each fragment against those before it."""
 
 from __future__ import annotations
 

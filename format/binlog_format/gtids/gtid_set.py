@@ -194,7 +194,7 @@ def gtids_purged(before: GtidPoint, start: GtidPoint, purged: GtidPoint) -> Data
     else:
         missing = f"what lies between has been purged, up to {str(purged).replace(',', ', ')}"
         hint = "Name a GTID of every domain, none older than where the log begins; or start at the earliest position"
-    reason = f"the log begins behind {before}, the start is {start or 'empty'}: {missing}"
+    reason = f"the log begins after {before}, the start is {start or 'empty'}: {missing}"
     return DataLossError("GTID_PURGED", reason, hint=hint)
 
 
@@ -218,7 +218,7 @@ def _parse_part(text: str) -> Iterable[tuple[GtidSource, Interval]]:
             break
         source, lacks_numbers = GtidSource(uuid, field), True
     if lacks_numbers:
-        raise ValueError(f"GTID set: {source} has no numbers behind it, as in {_EXAMPLE}")
+        raise ValueError(f"GTID set: {source} has no numbers after it, as in {_EXAMPLE}")
 
 
 def _parse_interval(text: str, within: str) -> Interval:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from binlog_format.kernels import Bytes
 
 INT_CUT_OFF = -1
-"""The integer goes on behind the end."""
+"""The integer goes on beyond the end."""
 INT_TOO_LARGE = -2
 """The integer has more than 64 bits, which no writer gives."""
 
@@ -38,7 +38,7 @@ def read_int(data: Bytes, at: int, end: int) -> tuple[int, np.uint64]:
     """Decode the integer at `data[at]`.
 
     Returns:
-        The byte behind it and its value; a negative code (`INT_CUT_OFF`, `INT_TOO_LARGE`) in place of the byte when it
+        The byte after it and its value; a negative code (`INT_CUT_OFF`, `INT_TOO_LARGE`) in place of the byte when it
         cannot be read from `data[at:end]`.
     """
     value = np.uint64(0)
@@ -64,7 +64,7 @@ def read_ints(data: Bytes, at: int, end: int, values: NDArray[np.uint64]) -> tup
     """Decode integers into *values* until it is full, or `data[at:end]` is used up.
 
     Returns:
-        The byte behind the last integer (or a negative code, see `read_int`) and how many there are.
+        The byte after the last integer (or a negative code, see `read_int`) and how many there are.
     """
     count = 0
     while count < len(values) and at < end:
@@ -92,7 +92,7 @@ def decode_compressed_int(data: bytes, at: int = 0) -> tuple[int, int]:
     """Decode the integer at *at*.
 
     Returns:
-        Its value and the byte behind it.
+        Its value and the byte after it.
 
     Raises:
         ValueError: *data* ends inside the integer, or it has more than 64 bits.

@@ -54,7 +54,7 @@ def used_size(reader: PageReader, file: OpenFile) -> int:
 
 
 def end_position(reader: PageReader, numbers: list[int]) -> Position:
-    """The place behind the last whole record: where `blocks` ends, found from behind.
+    """The place after the last whole record: where `blocks` ends, found from the end.
 
     Args:
         reader: Where pages come from.

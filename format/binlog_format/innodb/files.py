@@ -61,7 +61,7 @@ class OpenFile:
         return self.header.page_size
 
     def page_count(self) -> int:
-        """Whole pages that the file has now; a rest behind them does not count."""
+        """Whole pages that the file has now; a rest after them does not count."""
         return self.source.size() // self.page_size
 
     def place(self, page: int, byte_in_page: int = 0) -> Place:
@@ -160,7 +160,7 @@ class LogFiles:
         raise CorruptError("HEADER", "the file is empty, but it should hold data", at=Place(path, page=0, byte=0))
 
     def later_begun(self, file_no: int) -> int | None:
-        """Number of a file behind *file_no* + 1 that has been begun; None: there is none."""
+        """Number of a file after *file_no* + 1 that has been begun; None: there is none."""
         later = (number for number in reversed(self._listed()) if number > file_no + 1)
         return next((number for number in later if self.begun(number) is not None), None)
 
@@ -208,7 +208,7 @@ class LogFiles:
         return 0 if header is None else header.file_no
 
     def _read_header(self, source: SourceFile, file_no: int | None) -> FileHeader | None:
-        # Nearly always one page is enough; what is not good is looked at with what lies behind it.
+        # Nearly always one page is enough; what is not good is looked at with what follows it.
         head = empty_bytes(self._page_size or PAGE_SIZE_DEFAULT)
         if source.read_into(0, head) == len(head):
             with contextlib.suppress(BinlogError):
@@ -232,7 +232,7 @@ class LogFiles:
                 raise
 
     def _is_last(self, name: str) -> bool:
-        """Whether no file behind *name* has been begun; a header is written when all files before it are complete."""
+        """Whether no file after *name* has been begun; a header is written when all files before it are complete."""
         number = file_number(name)
         return number is not None and all(self.begun(later) is None for later in self._listed() if later > number)
 
@@ -248,7 +248,7 @@ def _is_unfinished_header(head: memoryview, error: BinlogError) -> bool:
     """Whether *head*, with *error* in it, may be a header page that is being written, or whose write was interrupted.
 
     Sector by sector a header page is zero up to the checksum at its end, apart from its first 512 bytes: either is
-    whole, or not there; and there is nothing behind it.
+    whole, or not there; and there is nothing after it.
     """
     first, rest = bytes(head[:HEADER_SIZE]), bytes(head[HEADER_SIZE:])
     if first.strip(b"\0"):
@@ -262,7 +262,7 @@ def _verified_header(head: memoryview, path: str, file_no: int | None) -> FileHe
     header = read_header(bytes(head[:HEADER_SIZE]), path, file_no)
     if header is None:
         if head.tobytes().strip(b"\0"):
-            reason = "the header is empty, but there are data behind it"
+            reason = "the header is empty, but there are data after it"
             raise CorruptError("HEADER", reason, at=Place(path, page=0, byte=0), hint=_HEADER_HINT)
         return None
     if len(head) < header.page_size:

@@ -81,9 +81,9 @@ class InnodbLog(Log):
             found.append(LogFile(file_no, file.name, size, state, size if is_full else used, _fields(file)))
         return found
 
-    def file_sizes(self, first: int, behind: int) -> dict[int, int]:
+    def file_sizes(self, first: int, stop: int) -> dict[int, int]:
         """See `Log`."""
-        sizes = {number: self._files.size(number) for number in self._files.numbers() if first <= number < behind}
+        sizes = {number: self._files.size(number) for number in self._files.numbers() if first <= number < stop}
         return {number: size for number, size in sizes.items() if size is not None}
 
     def size_before(self, position: Position) -> int:
@@ -142,7 +142,7 @@ class InnodbLog(Log):
         return iter(()) if scanner is None else read_heads(self._reader, scanner)
 
     def end_position(self) -> Position:
-        """Where `blocks` ends at present, found from behind."""
+        """Where `blocks` ends at present, found from the end."""
         self._files.refresh()
         end = end_position(self._reader, self._within_bound(self._numbers()))
         range_end = self._range_end()
@@ -261,9 +261,9 @@ class InnodbLog(Log):
         if file is None:
             return range(0)
         first = max(start.page, FIRST_DATA_PAGE) if file_no == start.file_no else FIRST_DATA_PAGE
-        behind = end.page + (1 if end.chunk > 0 else 0)
+        after = end.page + (1 if end.chunk > 0 else 0)
         count = file.page_count()
-        return range(first, min(behind, count) if file_no == end.file_no else count)
+        return range(first, min(after, count) if file_no == end.file_no else count)
 
 
 def _page_at(stretches: list[tuple[int, range]], index: int) -> Position:

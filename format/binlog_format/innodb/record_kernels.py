@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 WALK_DONE = 0
 """The record ends here."""
 WALK_MORE = 1
-"""The record goes on behind these pages."""
+"""The record goes on beyond these pages."""
 WALK_ENOUGH = 2
 """As many bytes as were asked for have been found."""
 WALK_TABLE_FULL = 3
@@ -119,7 +119,7 @@ def copy_pieces(pages: Bytes, pieces: Table, count: int, skip: int, size_max: in
         to: First byte there.
 
     Returns:
-        The byte behind the last one written.
+        The byte after the last one written.
     """
     column_start = pieces["start"]
     column_size = pieces["size"]
@@ -146,7 +146,7 @@ def append_pieces(
     extents: Table,
     extent: int,
 ) -> tuple[int, int, int]:
-    """Join *pieces* behind what *data* holds, and note where they come from.
+    """Join *pieces* after what *data* holds, and note where they come from.
 
     Args:
         pages: What the pieces point into.
@@ -184,7 +184,7 @@ def append_pieces(
 def append_record(
     pages: Pages, at: int, begun: bool, skip: int, joined: Joined, size: int, extent: int
 ) -> tuple[int, int, bool, int, int, int]:
-    """Join one out-of-band record behind what *joined* holds.
+    """Join one out-of-band record after what *joined* holds.
 
     Args:
         pages: Some pages.
@@ -257,7 +257,7 @@ def append_nodes(
     size_wanted: int,
     extent: int,
 ) -> tuple[int, int, int, bool, int, int, int]:
-    """Join the payload of out-of-band records behind what *joined* holds, as many as are in a run of pages.
+    """Join the payload of out-of-band records after what *joined* holds, as many as are in a run of pages.
 
     Args:
         pages: Pages of one file.
@@ -268,7 +268,7 @@ def append_nodes(
         skip: Bytes of it to leave out.
         joined: Where the bytes go.
         size: Bytes of its data in use.
-        size_wanted: Stop behind a record with which so many are in use.
+        size_wanted: Stop after a record with which so many are in use.
         extent: Rows of its extents in use.
 
     Returns:
@@ -294,7 +294,7 @@ def append_nodes(
 
 @kernel
 def pages_ahead(order: Table, row: int, page: int, page_size: int, gap_max: int, pages_max: int) -> int:
-    """How many pages from *page* on are worth reading at once for record *row* of *order* and those behind it.
+    """How many pages from *page* on are worth reading at once for record *row* of *order* and those after it.
 
     Args:
         order: `ORDER_DTYPE`.

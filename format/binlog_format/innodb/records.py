@@ -73,7 +73,7 @@ class RecordReader:
     def head(self, file_no: int, offset: int, kind: RecordKind, size: int, *, is_next: bool = False) -> Bytes:
         """The first *size* bytes of a record's data; fewer only when it has no more.
 
-        With *is_next* what lies behind is likely to be wanted soon.
+        With *is_next* what follows is likely to be wanted soon.
         """
         head = empty_bytes(size)
         taken = 0
@@ -124,7 +124,7 @@ class RecordReader:
     def run_at(self, file: OpenFile, page: int, *, begun: bool, ahead: int) -> PageRun:
         """The run that holds *page*, where a record starts, or, when *begun*, goes on.
 
-        Behind the end of the file that is the first page with data of the next one.
+        After the end of the file that is the first page with data of the next one.
         """
         run = self._runs.find(file.file_no, page)
         if run is None and page >= file.page_count():
@@ -140,7 +140,7 @@ class RecordReader:
         if following is None:
             raise DataLossError(
                 "TRUNCATED_TRANSACTION",
-                "a record goes on behind the end of the file, but the next file has not been begun",
+                "a record goes on beyond the end of the file, but the next file has not been begun",
                 at=file.place(page),
                 hint="The files were not copied together, or the next one is missing",
             )

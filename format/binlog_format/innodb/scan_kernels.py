@@ -123,7 +123,7 @@ def link_records(
 
     Returns:
         Code (`LINK_DONE`, ...); rows written; the record open at the end (biased kind, row of its first chunk or -1
-        when that lies before the table); row behind the last whole record of any kind (-1: none ended here, or only
+        when that lies before the table); row after the last whole record of any kind (-1: none ended here, or only
         states and dummies that may stand inside one that began before);
         *skipping* at the end; and the row reached (that of the offending chunk).
     """

@@ -52,7 +52,7 @@ CHUNKS_PER_WINDOW = 32768
 """Rows of the chunk table beside those that one page may need; a window of more chunks comes in parts."""
 
 OVERRUN_PAGES = 16
-"""Pages read at a time behind the end of a range, for the last chunks of a record that starts in it."""
+"""Pages read at a time after the end of a range, for the last chunks of a record that starts in it."""
 
 END_MARK_LOOKS_MAX = 3
 """A page with an end mark that later pages follow was read before it was complete; it is read so many times."""
@@ -84,8 +84,8 @@ class CommitWindow:
         chunks: `CHUNK_DTYPE`.
         records: `RECORD_DTYPE`: whole commit records in the range asked for, headers read.
         long_record: One that ended in this window, before all of *records*.
-        next_position: Behind the last whole record.
-        boundary: Row of *chunks* behind the last whole record of any kind; negative: none ends in this window.
+        next_position: After the last whole record.
+        boundary: Row of *chunks* after the last whole record of any kind; negative: none ends in this window.
     """
 
     pages: PageWindow
@@ -102,7 +102,7 @@ class _Step:
 
     Attributes:
         window: For the caller.
-        error: What is wrong behind it.
+        error: What is wrong after it.
         finished: It is the last one.
         page: Index of the page to go on with.
         chunk: First chunk there.
@@ -256,7 +256,7 @@ class CommitScanner:
         return scan_errors.early_end_mark(pages, page, byte)
 
     def _first_row_behind_end(self, pages: PageWindow, chunks: Table) -> int:
-        """Row of the first chunk at or behind the end of the range."""
+        """Row of the first chunk at or after the end of the range."""
         end = self._end
         if end is None or len(chunks) == 0:
             return len(chunks)

@@ -27,7 +27,7 @@ CHUNK_DTYPE = np.dtype(
 RECORD_DTYPE = np.dtype(
     [
         ("first", np.int64),  # its first chunk: row in the chunk table
-        ("end", np.int64),  # row behind its last chunk; chunks of other kinds may stand between
+        ("end", np.int64),  # row after its last chunk; chunks of other kinds may stand between
         ("size", np.int64),  # bytes of data: the header of integers, and event bytes
         ("header_size", np.int64),
         ("oob_records", np.int64),  # records of the first set of out-of-band data
@@ -57,7 +57,7 @@ NODE_DTYPE = np.dtype(
     [
         ("file_no", np.int64),  # where its first chunk is
         ("offset", np.int64),
-        ("end", np.int64),  # byte in that file behind the record; 0: not known, or in the next file
+        ("end", np.int64),  # byte in that file after the record; 0: not known, or in the next file
         ("index", np.int64),  # number in its set
         ("left_file_no", np.int64),  # left child; zeros in a leaf
         ("left_offset", np.int64),

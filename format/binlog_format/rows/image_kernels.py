@@ -1,4 +1,4 @@
-"""The loops behind `Images`: `fill_whole_images`, in one pass where every image has all columns; `pick_cells`."""
+"""The loops of `Images`: `fill_whole_images`, in one pass where every image has all columns; `pick_cells`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _has_all(data: Bytes, place: int, column_count: int) -> bool:
 
 @kernel
 def _fill_whole_image(data: Bytes, start: int, end: int, widths: Int32s, image: int, cells: Int32s) -> tuple[int, int]:
-    # The byte behind the image, and OK; else the column that does not fit, and the error.
+    # The byte after the image, and OK; else the column that does not fit, and the error.
     count = widths.size
     place = start + ((count + 7) >> 3)
     if place > end:
@@ -81,7 +81,7 @@ def _fill_whole_image(data: Bytes, start: int, end: int, widths: Int32s, image: 
 def _fill_whole_event(
     data: Bytes, place: int, end: int, row: int, action: int, widths: Int32s, images: int, table: Table, cells: Int32s
 ) -> tuple[int, int, int, int]:
-    # Images behind the event, code, number of the row, column.
+    # Images after the event, code, number of the row, column.
     image_event = table["event"]
     image_row = table["row_no"]
     image_kind = table["kind"]

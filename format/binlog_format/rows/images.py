@@ -270,7 +270,7 @@ def _reason(code: int, layout: TableLayout, detail: int) -> str:
         return f"{detail} columns, the table map has {len(layout.columns)}"
     if code == codes.VALUE_BEYOND_EVENT:
         where = "the null bitmap" if detail < 0 else f"the value of {column_name(layout, detail)}"
-        return f"{where} ends behind the event"
+        return f"{where} ends beyond the event"
     return {
         codes.SHORT_HEADER: "it ends before its first row",
         codes.EMPTY_ROWS: "rows take no bytes, and bytes are left",

@@ -1,4 +1,4 @@
-"""The loops behind `read_images` where images lack columns (`binlog_row_image` MINIMAL or NOBLOB), or parts of values.
+"""The loops of `read_images` where images lack columns (`binlog_row_image` MINIMAL or NOBLOB), or parts of values.
 
 `count_images` finds out how many images there are and which columns they have; `fill_images` notes where values start.
 
@@ -66,12 +66,12 @@ def _present(data: Bytes, place: int, column_count: int, present: Int32s) -> int
 
 @kernel
 def image_end(data: Bytes, start: int, end: int, present: Int32s, count: int, widths: Int32s) -> tuple[int, int]:
-    """The byte behind a row image, and `OK`; else the column that does not fit, and the error.
+    """The byte after a row image, and `OK`; else the column that does not fit, and the error.
 
     Args:
         data: The bytes that it is in.
         start: Where it begins.
-        end: Behind the last byte that it may have.
+        end: After the last byte that it may have.
         present: The columns that it has.
         count: How many these are.
         widths: Of `value_widths`.
@@ -185,7 +185,7 @@ def _count_after(
     no_partial: Int64s,
     partial: int,
 ) -> tuple[int, int, int]:
-    # The byte behind the image after an update (or the column that does not fit), code, number of partial values.
+    # The byte after the image after an update (or the column that does not fit), code, number of partial values.
     bitmap = -1
     if kind == PARTIAL_UPDATE:
         place, bitmap = _open_options(data, place, end, json_count)

@@ -18,7 +18,7 @@ ABSENT = -2
 OK = 0
 SHORT_HEADER = 1  # the event ends before its first row
 WRONG_COLUMN_COUNT = 2  # the event has another number of columns than the table map
-VALUE_BEYOND_EVENT = 3  # a value, or a null bitmap, ends behind the event
+VALUE_BEYOND_EVENT = 3  # a value, or a null bitmap, ends beyond the event
 EMPTY_ROWS = 4  # rows that take no bytes, and bytes left
 NOT_A_ROW_EVENT = 5
 EVENT_BEYOND_DATA = 6
@@ -27,7 +27,7 @@ NOT_WHOLE = 8  # an image does not have all columns, or may have parts of values
 
 BAD_JSON_DIFFS = 9  # options of a partial update that are unknown, or changes that do not fit
 
-# v0 and v1: behind table_id and flags, as in a table map. In v2 there are more data before it, which begin with their
+# v0 and v1: after table_id and flags, as in a table map. In v2 there are more data before it, which begin with their
 # size, the two bytes of the size included (MySQL libs/mysql/binlog/event/rows_event.h: `Rows_event`).
 _COLUMNS_OFFSET = TABLE_BODY_OFFSET
 _EXTRA_SIZE_MIN = 2
@@ -51,7 +51,7 @@ DELETE_KIND = 3
 
 @kernel
 def packed_number(data: Bytes, place: int, end: int) -> tuple[int, int]:
-    """A number in 1 to 3 bytes and the byte behind it; -1 where it does not fit or is larger than any column count."""
+    """A number in 1 to 3 bytes and the byte after it; -1 where it does not fit or is larger than any column count."""
     if place >= end:
         return -1, place
     first = load_u8(data, place)

@@ -1,4 +1,4 @@
-"""The loop behind `TableMaps.resolve`: which layout each row event has, without looking at a table map twice."""
+"""The loop of `TableMaps.resolve`: which layout each row event has, without looking at a table map twice."""
 
 from __future__ import annotations
 

@@ -71,9 +71,9 @@ class StructuredLog(EntryLog):
         begun = [self._describe(series, file, is_newest=file.file_no == newest) for file in series.begun.values()]
         return begun + [LogFile(file.file_no, file.name, file.size, "empty", 0, {}) for file in series.unwritten]
 
-    def file_sizes(self, first: int, behind: int) -> dict[int, int]:
+    def file_sizes(self, first: int, stop: int) -> dict[int, int]:
         """See `Log`."""
-        return {number: file.size for number, file in self._list().begun.items() if first <= number < behind}
+        return {number: file.size for number, file in self._list().begun.items() if first <= number < stop}
 
     def size_before(self, position: Position) -> int:
         """See `Log`."""

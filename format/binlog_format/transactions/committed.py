@@ -1,13 +1,13 @@
 """Committed changes alone: `committed(log, start, end, prepared)`.
 
 A block in which no statement takes rows back and no XA transaction is passes through as it is. Of a group that is
-larger than a block the statements that stand behind are not known yet when its first rows are given: then the group
+larger than a block the statements that follow are not known yet when its first rows are given: then the group
 is read ahead (`fate_at`), but only where it may take rows back:
 
 * A group that ends in an XID event has been committed: its last bytes are looked at (`Log.ends_committed`). (The flag
   TRANSACTIONAL in the GTID event of MariaDB does not say as much: groups with temporary tables have it, and end in
   ROLLBACK.) Another group is read ahead: of tables without transactions, or compressed by MySQL as a whole.
-* From the first SAVEPOINT on, or behind an XA START, every group is read ahead.
+* From the first SAVEPOINT on, or after an XA START, every group is read ahead.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class _Stage:
         return Fate()
 
     def _may_lose_rows(self, block: Block, group: int, found: list[Mark]) -> bool:
-        """Whether this piece of a group has to be given with a view to what stands behind it."""
+        """Whether this piece of a group has to be given with a view to what follows it."""
         if any(mark.statement is None or is_kind(mark, *_LOOKING_AHEAD) for mark in found):
             return True
         return bool(block.groups["begins"][group]) and not self._log.ends_committed(block.groups[group])

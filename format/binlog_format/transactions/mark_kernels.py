@@ -32,7 +32,7 @@ MARK_XA_PREPARE = 4
 MARK_PAYLOAD = 5
 """A transaction payload: there may be marks in it."""
 MARK_COMMENTED = 6
-"""A statement behind a comment: nothing is known about it yet."""
+"""A statement after a comment: nothing is known about it yet."""
 
 # Fields of a mark; the first three count as `Block` does.
 FIELD_EVENT = 0  # row of the event table

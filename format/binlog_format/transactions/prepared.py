@@ -47,7 +47,7 @@ class PreparedRows:
         self._positions: dict[XaId, Position] = {xa.xid: xa.position for xa in prepared}
         self._kept: dict[XaId, Block] = {}  # the oldest first
         self._kept_size = 0
-        self._ended: set[XaId] = set()  # behind the start: not to be looked for before it
+        self._ended: set[XaId] = set()  # after the start: not to be looked for before it
         self._earlier = _Earlier(log, start)
 
     def prepare(self, xid: XaId, block: Block, group: int, fate: Fate) -> None:
@@ -153,7 +153,7 @@ class _Earlier:
 
 
 _LOOK_SIZE = 64 << 20
-"""Bytes of one step of the search: not much behind the place that it leads up to is looked at."""
+"""Bytes of one step of the search: not much after the place that it leads up to is looked at."""
 
 
 def _event_rows(block: Block, group: int, fate: Fate) -> NDArray[np.int64]:
@@ -171,5 +171,5 @@ def _missing(log: Log, xid: XaId, reason: str) -> DataLossError:
         "XA_PREPARE_MISSING",
         f"XA COMMIT {xid}: {reason}: the rows of this transaction are lost",
         at=Place(log.path),
-        hint="Bring the files with its XA PREPARE back; or copy the tables that it changed anew, and start behind it",
+        hint="Bring the files with its XA PREPARE back; or copy the tables that it changed anew, and start after it",
     )

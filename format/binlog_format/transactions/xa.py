@@ -75,7 +75,7 @@ class XaStep:
 
 
 def pending_after(prepared: Iterable[PreparedXa], steps: Iterable[XaStep]) -> tuple[PreparedXa, ...]:
-    """What is prepared and has not ended behind *steps*, when *prepared* was so before them; by position."""
+    """What is prepared and has not ended after *steps*, when *prepared* was so before them; by position."""
     pending = {xa.xid: xa for xa in prepared}
     for step in steps:
         pending.pop(step.xid, None)

@@ -25,7 +25,7 @@ def rebuilt(block: Block, dropped: NDArray[np.bool_], insertions: Mapping[int, B
         block: Whole groups.
         dropped: Of each event.
         insertions: Events that come before an event of the block, by its row, and belong to its group. Their bytes
-            are put behind those of the block.
+            are put after those of the block.
     """
     if not insertions:
         return without_events(block, dropped) if dropped.any() else block
@@ -98,7 +98,7 @@ def _piece_of(own: Table, events: Table, *, begins: bool | None = None) -> Table
 
 
 def _renumber(events: Table, row: int, inserted: Table) -> None:
-    """Count on behind *inserted* in the rest of the group of event *row*."""
+    """Count on after *inserted* in the rest of the group of event *row*."""
     stop = int(np.searchsorted(events["group"], events["group"][row], side="right"))
     events["event_no"][row:stop] += inserted["event_no"][-1] + 1 - events["event_no"][row]
 

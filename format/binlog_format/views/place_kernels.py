@@ -1,4 +1,4 @@
-"""Kernels behind the columns that say where a change is: `fill_places`, `pair_changes`, `spread_texts`."""
+"""Kernels of the columns that say where a change is: `fill_places`, `pair_changes`, `spread_texts`."""
 
 from __future__ import annotations
 

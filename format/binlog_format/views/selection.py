@@ -205,7 +205,7 @@ def first_position(block: Block, touched: TableEvents) -> Position:
 
 
 def _first_group_at(block: Block, edge: Position) -> int:
-    """The first group at *edge* or behind it; groups ascend."""
+    """The first group at *edge* or after it; groups ascend."""
     low, high = 0, len(block.groups)
     while low < high:
         middle = (low + high) // 2

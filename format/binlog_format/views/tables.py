@@ -77,7 +77,7 @@ PROBLEM_TYPE = pa.struct(
 TABLES_SCHEMA = pa.schema(
     [
         ("start", POSITION_TYPE),  # of the first group in the range
-        ("end", POSITION_TYPE),  # where reading goes on behind the range
+        ("end", POSITION_TYPE),  # where reading goes on after the range
         ("database", pa.string()),  # this and all below: null in the row of the statements
         ("table", pa.string()),
         ("layout", pa.string()),  # digest of the table's layout

@@ -30,7 +30,7 @@ SECOND = 1_767_225_600
 
 
 def write_log(directory: Path, seed: int) -> None:
-    """Groups of three domains and two servers, some longer than a file, some of them right behind a file's start."""
+    """Groups of three domains and two servers, some longer than a file, some of them right after a file's start."""
     numbers = random.Random(seed)
     origin = Origin(SECOND, 1)
     start = encode_format_description("12.3.1-MariaDB-log", SECOND, origin)

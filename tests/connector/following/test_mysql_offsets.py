@@ -49,7 +49,7 @@ def test_micro_batches_count_up_the_set_and_go_on_from_a_checkpoint(path: Path) 
         assert str(offset.to_json()["gtid"]).startswith(f"{A}:1-")
 
 
-def test_start_behind_a_set_leaves_out_what_it_covers() -> None:
+def test_start_after_a_set_leaves_out_what_it_covers() -> None:
     with WatchedLog(str(ROTATION)) as watched:
         offset = initial_offset(watched, parse_gtids(f"{A}:1-8"))
         assert (str(offset.gtid), str(offset.skip_gtid)) == (f"{A}:1-8", "")
@@ -94,7 +94,7 @@ def test_file_purged_before_it_was_read_names_the_missing_sets(tmp_path: Path) -
 def test_starting_gtid_is_read_as_a_set() -> None:
     options = SourceOptions.parse({"path": str(ROTATION), "startingGtid": f"{A.upper()}:1-3"})
     assert options.start == GtidSet.parse(f"{A}:1-3")
-    with pytest.raises(OptionError, match="has no numbers behind it"):
+    with pytest.raises(OptionError, match="has no numbers after it"):
         SourceOptions.parse({"path": str(ROTATION), "startingGtid": A})
 
 

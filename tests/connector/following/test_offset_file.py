@@ -46,7 +46,7 @@ class Steps:
 
     Args:
         monkeypatch: Of the test.
-        last: Calls that are made; the one behind them is not.
+        last: Calls that are made; the one after them is not.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, last: int) -> None:

@@ -57,7 +57,7 @@ def test_log_that_only_grew_is_the_same(tmp_path: Path) -> None:
             assert decide(tmp_path, offset).loss is None
 
 
-def test_restarted_server_goes_on_behind_what_was_consumed(tmp_path: Path) -> None:
+def test_restarted_server_goes_on_after_what_was_consumed(tmp_path: Path) -> None:
     with Shop(tmp_path) as shop:
         shop.sell(3)
     offset = end(tmp_path)
@@ -106,7 +106,7 @@ def test_missing_file_in_the_middle_is_a_purged_one(tmp_path: Path) -> None:
     (tmp_path / "binlog-000001.ibb").unlink()
     name, text = loss(tmp_path, offset)
     assert (name, offset.position.file_no) == ("FILE_PURGED", 1)
-    assert "file 1 is gone, but there are files before and behind it" in text
+    assert "file 1 is gone, but there are files before and after it" in text
 
 
 @pytest.mark.parametrize("file_no", [0, 2])

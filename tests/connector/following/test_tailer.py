@@ -293,7 +293,7 @@ def _group_data(step: Step) -> list[bytes]:
 
 
 def test_data_of_an_open_transaction_are_passed_once(tmp_path: Path) -> None:
-    """Out-of-band data lie in the log long before their transaction ends; each look begins behind those seen."""
+    """Out-of-band data lie in the log long before their transaction ends; each look begins after those seen."""
     driver = Driver(tmp_path, WriterOptions(max_binlog_size=1 << 20, sync=False))
     driver.do(("group", 0, 40, 0))
     driver.writer.checkpoint()
@@ -379,7 +379,7 @@ def test_last_page_that_stays_torn_is_damage(tmp_path: Path) -> None:
     assert raised.value.condition == "BINLOG_CORRUPT.PAGE_CHECKSUM"
 
 
-def test_torn_page_behind_which_the_log_goes_on_is_damage(tmp_path: Path) -> None:
+def test_torn_page_after_which_the_log_goes_on_is_damage(tmp_path: Path) -> None:
     with Shop(tmp_path) as shop:
         shop.sell(3)
         with tail(tmp_path) as tailer:
@@ -398,7 +398,7 @@ def test_torn_page_behind_which_the_log_goes_on_is_damage(tmp_path: Path) -> Non
     assert len(rows) > 30
 
 
-def test_reset_is_a_loss_and_can_be_gone_on_behind(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_reset_is_a_loss_and_can_be_gone_on_after(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Shop(tmp_path) as shop:
         shop.sell(3)
         skipping = Following(poll_interval=0.01, fail_on_data_loss=False)

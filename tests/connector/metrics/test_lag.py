@@ -83,7 +83,7 @@ def test_lag_is_what_lies_behind(shop: Shop) -> None:
         assert found.seconds == newest - timestamp == 149 - number
         assert (found.gtid, found.end) == (end.gtid, end.position)
         assert found.oldest_file_no == offset.position.file_no
-        # Up to the last transaction; behind it lies that one itself.
+        # Up to the last transaction; after it lies that one itself.
         last = offsets[-2][0].position
         expected = byte_distance(shop.directory, offset.position, last)
         assert 0 < found.size - expected < 2000

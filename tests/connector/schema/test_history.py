@@ -198,7 +198,7 @@ def test_statement_that_is_not_understood_is_an_error_for_its_table_alone() -> N
         names(history, 3, INT, INT)
     assert str(raised.value) == (
         "[BINLOG_SCHEMA.DDL_NOT_PARSED] shop.t: a statement about it is not understood, and the log has no column "
-        "names: character 25: ',' expected, got the end: ALTER TABLE t ADD (b INT. Start behind the statement with a "
+        "names: character 25: ',' expected, got the end: ALTER TABLE t ADD (b INT. Start after the statement with a "
         "schema file made then, or set binlog_row_metadata=FULL on the server"
     )
     with pytest.raises(SchemaError, match="DDL_NOT_PARSED"):

@@ -144,7 +144,7 @@ def test_what_makes_names_mean_others_is_read() -> None:
 
 
 def test_a_long_statement_costs_no_more_than_its_head() -> None:
-    """The lexer is asked for what stands before the values alone: a quote without its end behind them is not met."""
+    """The lexer is asked for what stands before the values alone: a quote without its end after them is not met."""
     assert changed("INSERT INTO t VALUES (1), (2), 'open") == ["shop.t"]
 
 

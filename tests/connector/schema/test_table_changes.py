@@ -83,7 +83,7 @@ def test_alter_gives_all_its_actions_in_one_change() -> None:
     assert (m.existing, m.unknown) == (None, "what they held before, in its new type")
 
 
-def test_rename_stands_behind_the_columns() -> None:
+def test_rename_stands_after_the_columns() -> None:
     assert changes("ALTER TABLE t ADD x INT, RENAME TO other.u")[1:] == [TableRenamed(T, TableName("other", "u"))]
     (only,) = changes("ALTER TABLE t ENGINE=InnoDB, RENAME u")
     assert only == TableRenamed(T, TableName("shop", "u"))

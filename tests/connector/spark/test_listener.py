@@ -30,7 +30,7 @@ QUERY = str(uuid.uuid4())
 
 
 def event(start: str, end: str, rows: int, *, name: str | None = "orders") -> QueryProgressEvent:
-    """What Spark says behind a batch."""
+    """What Spark reports after a batch."""
     source = {
         "description": "a source",
         "startOffset": start,

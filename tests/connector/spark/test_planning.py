@@ -135,7 +135,7 @@ def test_layout_of_a_table_is_found_in_the_first_file(many: Path, monkeypatch: p
     assert len(reads.numbers()) < FILES // 5, "what a block takes, and what is read ahead"
 
 
-def test_end_of_available_now_is_found_from_behind(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_end_of_available_now_is_found_from_the_end(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = stream_of(many)
     begin = reader.initialOffset()
     reads = Reads(monkeypatch)
@@ -182,10 +182,10 @@ def test_ending_offsets_are_exclusive(small: Path) -> None:
     cut = parts[1].start
     offset = f'{{"file_no": {cut.file_no}, "page": {cut.page}, "chunk": {cut.chunk}}}'
     before, _ = plan(small, endingOffsets=offset)
-    behind, _ = plan(small, startingOffsets=offset)
-    assert before + behind == rows
+    after, _ = plan(small, startingOffsets=offset)
+    assert before + after == rows
     assert before
-    assert behind
+    assert after
 
 
 @pytest.mark.parametrize("options", [{"ignoreDomainIds": "0,9"}, {"ignoreServerIds": "11"}])
@@ -218,7 +218,7 @@ def test_edge_that_is_not_there_is_named(small: Path, options: dict[str, str], c
     assert raised.value.condition == condition
 
 
-def test_time_behind_the_end_is_an_error_in_a_stream_too(small: Path) -> None:
+def test_time_after_the_end_is_an_error_in_a_stream_too(small: Path) -> None:
     with pytest.raises(StartError, match="startingOffsets=latest waits for what comes next"):
         stream_of(small, startingTimestamp="2027-01-01").initialOffset()
 

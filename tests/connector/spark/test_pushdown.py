@@ -136,7 +136,7 @@ def test_rows_are_those_of_a_read_without_filters(every: dict[str, list[Row]], v
     assert found == [row for row in every[view] if all(is_true(one, row) for one in filters)]
 
 
-def test_files_before_and_behind_a_position_are_not_read(tmp_path: Path) -> None:
+def test_files_before_and_after_a_position_are_not_read(tmp_path: Path) -> None:
     with Shop(tmp_path, files_of=8 * 16384) as shop:
         shop.sell(1000)
     reader = reader_of(str(tmp_path), "changes", FilteringBatchReader)

@@ -202,7 +202,7 @@ def test_lost_data_ends_a_stream_with_one_readable_line(spark: SparkSession, tmp
 
 
 def assert_is_first_line(error: PySparkException, line: str) -> None:
-    """Our line follows Spark's own condition, and no traceback of Python stands before or behind it."""
+    """Our line follows Spark's own condition, and no traceback of Python stands before or after it."""
     text = str(error).strip()
     assert "Traceback" not in text
     assert text.index(line) < 400

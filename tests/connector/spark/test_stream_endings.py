@@ -39,7 +39,7 @@ def rows_between(reader: BinlogStreamReader, begin: dict[str, int | str], end: d
 
 
 @pytest.mark.parametrize("available_now", [True, False])
-def test_stream_ends_behind_the_gtid_exactly_and_stays_there(small: Path, available_now: bool) -> None:
+def test_stream_ends_after_the_gtid_exactly_and_stays_there(small: Path, available_now: bool) -> None:
     options = {"startingGtid": "0-11-100", "endingGtid": "0-11-177"}
     reader = stream_of(small, **options)
     offset = begin = reader.initialOffset()
@@ -53,12 +53,12 @@ def test_stream_ends_behind_the_gtid_exactly_and_stays_there(small: Path, availa
     assert offset["gtid"] == "0-11-177"
     whole = reader.latestOffset(begin, ReadAllAvailable())
     assert whole == offset
-    # What follows lies right behind it: nothing was passed over.
-    behind = stream_of(
+    # What follows comes right after it: nothing was passed over.
+    after = stream_of(
         small, startingOffsets=f'{{"file_no":{end["file_no"]},"page":{end["page"]},"chunk":{end["chunk"]}}}'
     )
-    first = behind.initialOffset()
-    assert rows_between(behind, first, behind.latestOffset(first)) == list(range(178, 301))
+    first = after.initialOffset()
+    assert rows_between(after, first, after.latestOffset(first)) == list(range(178, 301))
     # Started again in the middle, or at its end.
     again = stream_of(small, **options)
     assert again.latestOffset(begin, ReadAllAvailable()) == whole

@@ -105,8 +105,8 @@ def test_idle_log_gives_back_the_same_offset(tmp_path: Path) -> None:
         _, offset = drain(watching)
         assert json.dumps(watching.latestOffset(offset, ReadAllAvailable())) == json.dumps(offset)
         shop.writer.flush_logs()
-        _, behind = drain(watching, offset)
-        assert json.dumps(watching.latestOffset(behind, ReadAllAvailable())) == json.dumps(behind)
+        _, after = drain(watching, offset)
+        assert json.dumps(watching.latestOffset(after, ReadAllAvailable())) == json.dumps(after)
 
 
 def test_limit_of_the_engine_wins_over_the_option(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_older_pyspark_gives_no_start_and_no_limit(tmp_path: Path) -> None:
     assert restarted.latestOffset() == start
 
 
-def test_latest_begins_behind_everything(tmp_path: Path) -> None:
+def test_latest_begins_after_everything(tmp_path: Path) -> None:
     with Shop(tmp_path) as shop:
         shop.sell(20)
         watching = reader(tmp_path, startingOffsets="latest")
@@ -183,7 +183,7 @@ def test_reported_end_is_not_before_the_offset(tmp_path: Path) -> None:
     assert Position(stands.file_no, stands.page, 0) < ends <= Position(stands.file_no, stands.page + 1, 0)
 
 
-def test_starting_gtid_begins_behind_it(tmp_path: Path) -> None:
+def test_starting_gtid_begins_after_it(tmp_path: Path) -> None:
     with Shop(tmp_path, files_of=4 * 16384) as shop:
         shop.sell(300)
     batches, _ = drain(reader(tmp_path, startingGtid="0-11-250"))
@@ -191,7 +191,7 @@ def test_starting_gtid_begins_behind_it(tmp_path: Path) -> None:
 
 
 def test_starting_gtid_of_two_domains_leaves_out_what_each_has(tmp_path: Path) -> None:
-    """Domain 1 is further than domain 0: its transactions behind the start are left out until it is passed."""
+    """Domain 1 is further than domain 0: its transactions after the start are left out until it is passed."""
     with Shop(tmp_path) as shop:
         for _ in range(10):
             shop.domain = 0
@@ -229,7 +229,7 @@ def test_starting_gtid_in_a_purged_file(tmp_path: Path) -> None:
         reader(tmp_path, startingGtid="0-11-3").initialOffset()
 
 
-def test_starting_position_behind_the_end(tmp_path: Path) -> None:
+def test_starting_position_after_the_end(tmp_path: Path) -> None:
     with Shop(tmp_path) as shop:
         shop.sell(3)
     with pytest.raises(BinlogError, match=r"POSITION_NOT_FOUND.*startingOffsets: the log ends at 0:1:5, before 0:40:0"):

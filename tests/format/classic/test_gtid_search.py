@@ -43,7 +43,7 @@ class CountingDirectory(MemoryDirectory):
 def _file(number: int) -> bytes:
     first = number * GROUPS_PER_FILE + 1
     description = bytearray(encode_format_description("10.11.19-MariaDB-log", NOW, ORIGIN))
-    description[-5] = 1  # CRC-32; its own checksum stands behind
+    description[-5] = 1  # CRC-32; its own checksum follows
     known = struct.pack("<IIIQ", 1, 0, 1, first - 1) if number else struct.pack("<I", 0)
     events = [bytes(description[:-4]), encode_event(EventType.MARIADB_GTID_LIST, known, ORIGIN)]
     for seqno in range(first, first + GROUPS_PER_FILE):

@@ -188,7 +188,7 @@ def taken_from(log: ClassicLog, gtids: GtidPoint) -> list[str]:
     return found
 
 
-def test_reading_goes_on_behind_any_set() -> None:
+def test_reading_goes_on_after_any_set() -> None:
     log, groups = whole_log("mysql-9/rotation")
     gtids = [group.gtid for group in groups]
     for i in range(len(gtids) + 1):
@@ -257,7 +257,7 @@ def test_ranges_are_given_as_sets_and_end_with_them() -> None:
     for edges in (("0-1-5", None), (None, "0-1-5")):
         with pytest.raises(OptionError, match="GTID position of MariaDB"):
             ReadRange.of(log, *edges)
-    with pytest.raises(OptionError, match="has no numbers behind it"):
+    with pytest.raises(OptionError, match="has no numbers after it"):
         ReadRange.of(log, A, None)
 
 
@@ -272,7 +272,7 @@ def test_what_is_passed_adds_up_to_the_set_of_the_next_file() -> None:
 
 
 def test_killed_server_s_file_is_cut_back_by_its_recovery() -> None:
-    """The group that the crash tore has no end; read before the recovery or behind it, it was never there."""
+    """The group that the crash tore has no end; read before the recovery or after it, it was never there."""
     _, before = whole_log("mysql-9/torn")
     _, after = whole_log("mysql-9/torn/after_recovery")
     assert after[:5] == before

@@ -262,7 +262,7 @@ def in_use(content: bytes) -> bytes:
     return content[: IN_USE_BIT // 8] + b"\1" + content[IN_USE_BIT // 8 + 1 :]
 
 
-def test_torn_end_with_groups_behind_it_is_damage(head: list[bytes]) -> None:
+def test_torn_end_with_groups_after_it_is_damage(head: list[bytes]) -> None:
     """The next file knows what the torn one must hold."""
     first = raw_events((ROTATION / "mysql-bin.000001").read_bytes())
     torn = in_use(file_of(first[:-1]))
@@ -304,7 +304,7 @@ def test_gtid_that_comes_twice_is_noted(small_file: bytes) -> None:
     assert found.reason.endswith("is there a second time")
 
 
-def test_check_goes_on_behind_damage() -> None:
+def test_check_goes_on_after_damage() -> None:
     content = bytearray((OPS / "mysql-bin.000001").read_bytes())
     offsets, offset = [], 4
     for part in raw_events(bytes(content)):

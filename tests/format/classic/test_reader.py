@@ -99,7 +99,7 @@ def test_torn_group_is_not_there_and_its_gtid_comes_again() -> None:
 
 
 @pytest.mark.corpus
-def test_torn_end_with_groups_behind_it_is_damage(tmp_path: Path) -> None:
+def test_torn_end_with_groups_after_it_is_damage(tmp_path: Path) -> None:
     """A damaged size in a killed server's file cannot hide groups: the next file knows of them."""
     folder = copied(case_path("mariadb-10.11/torn/after_recovery"), tmp_path / "log")
     data = bytearray((folder / "mysql-bin.000003").read_bytes())

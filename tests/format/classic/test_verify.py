@@ -72,7 +72,7 @@ def test_every_single_bit_flip_is_found() -> None:
     assert missed == [IN_USE_BIT]
 
 
-def test_check_goes_on_behind_damage() -> None:
+def test_check_goes_on_after_damage() -> None:
     """In several groups, and in two events of one group."""
     events = raw_events((OLTP_SMALL / NAME).read_bytes())
     content = bytearray(file_of(events))

@@ -148,7 +148,7 @@ SQL = b"INSERT INTO t VALUES (1)" * 40
         (_with_stream(len(SQL) - 1, zlib.compress(SQL)), "more of 959 bytes"),
         (_with_stream(len(SQL) + 1, zlib.compress(SQL)), "960 of 961 bytes"),
         (_with_stream(len(SQL), zlib.compress(SQL)[:-1]), "does not end"),
-        (_with_stream(len(SQL), zlib.compress(SQL) + b"x"), "behind its zlib stream"),
+        (_with_stream(len(SQL), zlib.compress(SQL) + b"x"), "after its zlib stream"),
         (_with_stream(len(SQL), zlib.compress(SQL)[:-4] + bytes(4)), "incorrect data check"),
         (_with_stream(len(SQL), zlib.compress(SQL), mark=0), "does not begin as one"),
         (_with_stream(len(SQL), zlib.compress(SQL), mark=0x90), "unknown algorithm"),

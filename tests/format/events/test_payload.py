@@ -138,8 +138,8 @@ def test_frames_of_any_kind_are_read() -> None:
         (_stored(b"", (2, 0), (3, SIZE)), "cut off"),
         (_stored(FRAME, (2, 0), (3, SIZE), (1, 5)), "not as long as it claims"),
         (_stored(PLAIN, (2, 255), (3, SIZE + 1)), "2076 are possible"),
-        (_stored(PLAIN[:-1], (2, 255)), "goes on behind"),
-        (_stored(PLAIN + bytes(3), (2, 255)), "goes on behind"),
+        (_stored(PLAIN[:-1], (2, 255)), "goes on beyond"),
+        (_stored(PLAIN + bytes(3), (2, 255)), "goes on beyond"),
         (_stored(PLAIN[:9] + bytes(4) + PLAIN[13:], (2, 255)), "a size that no event has"),
         (encode_payload([encode_payload(EVENTS, ORIGIN)], ORIGIN), "stands in no payload"),
         (encode_event(EventType.TRANSACTION_PAYLOAD, b"\x02", ORIGIN), "ends within its fields"),
@@ -188,7 +188,7 @@ def test_inner_event_that_claims_more_than_there_is_takes_no_memory() -> None:
     event[9:13] = (1 << 30).to_bytes(4, "little")
     payload = _payload(encode_payload([bytes(event)], ORIGIN))
     tracemalloc.start()
-    with pytest.raises(CorruptError, match="goes on behind"):
+    with pytest.raises(CorruptError, match="goes on beyond"):
         list(payload_pieces(payload, 50))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

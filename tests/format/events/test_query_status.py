@@ -66,7 +66,7 @@ def test_time_of_the_statement_is_read_from_both_servers(
     assert (found.time_zone, found.microseconds, found.explicit_timestamps) == expected
 
 
-def test_nothing_is_read_behind_a_variable_that_is_not_known() -> None:
+def test_nothing_is_read_after_a_variable_that_is_not_known() -> None:
     assert parse_query_status(_event(bytes.fromhex("7f" + ANSI_QUOTES))) == QueryStatus()
     assert parse_query_status(_event(b"")) == QueryStatus()
 

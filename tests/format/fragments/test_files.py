@@ -142,7 +142,7 @@ def test_verify_finds_nothing_wrong_with_good_fragments(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [0, 1, -1])
 def test_missing_fragment_is_named_by_readers_and_by_verify(number: int, tmp_path: Path) -> None:
-    """Each checksum is right: only the fragments themselves tell. What comes behind it is checked as well."""
+    """Each checksum is right: only the fragments themselves tell. What comes after it is checked as well."""
     missing = _fragment_numbers()[number]
     events = _without(EVENTS, missing)
     openers: list[Callable[[], Log]] = [

@@ -279,7 +279,7 @@ def test_row_larger_than_a_part_stays_whole() -> None:
     [
         ([], "no table map for its table id"),
         ([TableEncoder(LOG, 5).table_map(ORIGIN)], "its columns are not those of the table map of audit.log"),
-        ([TableEncoder(ITEMS, 5).table_map(ORIGIN)], "its rows do not fit the table map, or end behind the event"),
+        ([TableEncoder(ITEMS, 5).table_map(ORIGIN)], "its rows do not fit the table map, or end beyond the event"),
     ],
 )
 def test_large_event_that_does_not_fit_its_table_map_is_named(events: list[bytes], reason: str) -> None:

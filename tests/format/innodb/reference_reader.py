@@ -69,7 +69,7 @@ class Log:
 
 
 def compressed_int(data: bytes, at: int) -> tuple[int, int]:
-    """The number at *at*, and the byte behind it."""
+    """The number at *at*, and the byte after it."""
     tag = data[at] & 7
     size = tag + 1 if tag < 7 else 9
     if at + size > len(data):
@@ -78,7 +78,7 @@ def compressed_int(data: bytes, at: int) -> tuple[int, int]:
 
 
 def compressed_ints(data: bytes, at: int, count: int) -> tuple[list[int], int]:
-    """*count* numbers, and the byte behind them."""
+    """*count* numbers, and the byte after them."""
     numbers = []
     for _ in range(count):
         number, at = compressed_int(data, at)
@@ -232,7 +232,7 @@ def _state(chunks: list[_Chunk], groups_before: int) -> State:
         (domain, server, seqno), at = compressed_ints(data, at, 3)
         gtids.append((domain, server, seqno))
     if at != len(data):
-        raise Damaged("bytes behind a GTID state")
+        raise Damaged("bytes after a GTID state")
     return State(chunks[0].file_no, chunks[0].page, groups_before, xa - 1 if xa else None, gtids)
 
 

@@ -79,11 +79,11 @@ def test_gtid_search_stays_within_the_bound(tmp_path: Path) -> None:
     with open_log(str(tmp_path / "log"), bound="sealed") as log:
         groups = read_groups(log)
         assert log.position_of(GtidPosition.parse("0-1-5")).position == groups[5].position
-        behind = log.position_of(GtidPosition.parse("0-1-99"))
-        assert list(log.blocks(behind.position)) == []
-        assert str(behind.before) == groups[-1].gtid
+        after = log.position_of(GtidPosition.parse("0-1-99"))
+        assert list(log.blocks(after.position)) == []
+        assert str(after.before) == groups[-1].gtid
     with open_log(str(tmp_path / "log")) as log:
-        assert read_groups(log, behind.position)[0].gtid == f"0-1-{len(groups) + 1}"
+        assert read_groups(log, after.position)[0].gtid == f"0-1-{len(groups) + 1}"
 
 
 def test_one_file_is_sealed_by_those_beside_it(tmp_path: Path) -> None:

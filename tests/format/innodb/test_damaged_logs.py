@@ -37,7 +37,7 @@ def whole_log(name: str) -> tuple[Path, list[ReadGroup]]:
 
 @pytest.mark.parametrize("name", ["small", "mixed", "oltp", "xa"])
 def test_flipped_bit_is_named_with_its_page(name: str, tmp_path: Path) -> None:
-    """Every file but the last: what lies behind shows that the page is final."""
+    """Every file but the last: what follows shows that the page is final."""
     path, whole = whole_log(name)
     random_source = random.Random(f"flip {name}")
     for attempt in range(12):

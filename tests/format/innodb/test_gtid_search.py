@@ -1,4 +1,4 @@
-"""Where reading goes on behind GTIDs, and where the log ends: found with few reads, whatever the states leave out."""
+"""Where reading goes on after GTIDs, and where the log ends: found with few reads, whatever the states leave out."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_every_gtid_of_the_corpus_is_found(name: str) -> None:
 
 @pytest.mark.corpus
 @pytest.mark.parametrize("name", DATA_SETS)
-def test_end_of_data_is_found_from_behind(name: str) -> None:
+def test_end_of_data_is_found_from_the_end(name: str) -> None:
     with open_log(str(data_set(name)[0])) as log:
         assert log.end_position() == log.span(log.start_position()).end
 
@@ -223,7 +223,7 @@ def test_interval_in_bytes_and_empty_first_state_of_a_fresh_server(tmp_path: Pat
 @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_gtids_of_any_log_are_found(data: st.DataObject, tmp_path_factory: object) -> None:
-    """Domains, servers, restarts and FLUSH in any order: never a group behind the first one that is needed."""
+    """Domains, servers, restarts and FLUSH in any order: never a group after the first one that is needed."""
     assert isinstance(tmp_path_factory, pytest.TempPathFactory)
     directory = tmp_path_factory.mktemp("log")
     numbers = random.Random(data.draw(st.integers(0, 1 << 32)))

@@ -50,9 +50,9 @@ def test_known_integers(value: int, coded: str) -> None:
 
 
 @given(UINT64, st.binary(max_size=12))
-def test_integer_round_trip(value: int, behind: bytes) -> None:
+def test_integer_round_trip(value: int, after: bytes) -> None:
     coded = encode_compressed_int(value)
-    assert decode_compressed_int(b"x" + coded + behind, 1) == (value, 1 + len(coded))
+    assert decode_compressed_int(b"x" + coded + after, 1) == (value, 1 + len(coded))
     for size in range(len(coded)):
         assert read_int(as_bytes(coded), 0, size)[0] == INT_CUT_OFF
 

@@ -95,8 +95,8 @@ def test_record_without_its_end_is_not_given(tmp_path: Path) -> None:
         if group.position.file_no == 3 and after.position.page > group.position.page
     )
     directory = copy_log(path, tmp_path / "log")
-    behind = (crossing.position.page + 1) * PAGE_SIZE
-    edit(directory, 3, behind, bytes(16 * PAGE_SIZE - behind))
+    after = (crossing.position.page + 1) * PAGE_SIZE
+    edit(directory, 3, after, bytes(16 * PAGE_SIZE - after))
     with open_log(str(directory)) as log:
         found, position = tail(log, log.start_position())
     assert found == whole[: whole.index(crossing)]

@@ -40,8 +40,8 @@ def test_any_group_can_be_read_alone(name: str) -> None:
     with open_log(str(data_set(name)[0])) as log:
         for group in read_groups(log):
             start = group.position
-            behind = Position(start.file_no, start.page, start.chunk + 1)
-            assert read_groups(log, start, behind) == [group]
+            after = Position(start.file_no, start.page, start.chunk + 1)
+            assert read_groups(log, start, after) == [group]
             assert read_groups(log, start, start) == []
 
 
@@ -120,7 +120,7 @@ def test_position_that_is_not_there_is_refused(position: Position, condition: st
     assert raised.value.condition == condition
 
 
-def test_start_behind_end_is_refused() -> None:
+def test_start_after_end_is_refused() -> None:
     with open_log(str(data_set("oltp")[0])) as log, pytest.raises(StartError) as raised:
         list(log.blocks(Position(2, 1, 0), Position(1, 1, 0)))
     assert raised.value.condition == "BINLOG_START.START_AFTER_END"

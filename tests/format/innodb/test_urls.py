@@ -1,4 +1,4 @@
-"""Logs behind URLs and other file systems are read as those in a local directory."""
+"""Logs at URLs and other file systems are read as those in a local directory."""
 
 from __future__ import annotations
 

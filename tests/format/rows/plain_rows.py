@@ -45,7 +45,7 @@ def varint(number: int) -> bytes:
 
 
 def bitmap(bits: Sequence[bool], *, unused: bool = False) -> bytes:
-    """Bits, lowest first; those behind the last one are set where *unused* says so."""
+    """Bits, lowest first; those after the last one are set where *unused* says so."""
     padded = [*bits, *([unused] * (-len(bits) % 8))]
     return bytes(sum(bit << k for k, bit in enumerate(padded[i : i + 8])) for i in range(0, len(padded), 8))
 

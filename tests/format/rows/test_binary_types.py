@@ -230,7 +230,7 @@ def test_plain_bytes_are_bounded_before_they_are_unpacked(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("column", [UUID, INET4, INET6, GEOMETRY, VECTOR, compressed_column()])
-def test_value_that_ends_behind_the_data_is_damage(column: Any) -> None:
+def test_value_that_ends_after_the_data_is_damage(column: Any) -> None:
     with pytest.raises(CorruptError, match="value 0: "):
         read(column, [b"\x0a\x00\x00\x00"])
     with pytest.raises(CorruptError, match="value 0: "):

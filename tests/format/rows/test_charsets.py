@@ -155,7 +155,7 @@ def test_replaced_utf8mb3_has_no_character_of_four_bytes() -> None:
     assert read_texts("utf8mb3", ["a😀é".encode(), b"ok"], REPLACING) == ["a\ufffdé", "ok"]
 
 
-def test_a_quote_behind_a_lost_lead_byte_stays() -> None:
+def test_a_quote_after_a_lost_lead_byte_stays() -> None:
     assert read_texts("gbk", [b'\x81" and more'], REPLACING) == ['\ufffd" and more']
 
 

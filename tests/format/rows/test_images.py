@@ -198,11 +198,11 @@ def test_every_event_that_is_cut_off_is_damage() -> None:
                 read(columns, [_cut(whole, size)])
 
 
-def test_value_that_ends_behind_the_event_names_column_row_and_place() -> None:
+def test_value_that_ends_after_the_event_names_column_row_and_place() -> None:
     row = [encoded(INT, 1), encoded(VARCHAR, "text")]
     bad = [encoded(INT, 1), b"\xffshort"]
     for present in ([True, True], None):
-        with pytest.raises(CorruptError, match=r"byte 0x\w+: shop\.orders: .* row 2: .* shop\.orders\.c1 ends behind"):
+        with pytest.raises(CorruptError, match=r"byte 0x\w+: shop\.orders: .* row 2: .* shop\.orders\.c1 ends beyond"):
             read([INT, VARCHAR], [rows_event(WRITE, [row, row, bad], 2, present=present)])
 
 
@@ -212,7 +212,7 @@ def test_event_of_another_table_is_damage() -> None:
 
 
 @pytest.mark.parametrize("present", [[False], [True]])
-def test_bytes_behind_rows_that_take_none_are_damage(present: list[bool]) -> None:
+def test_bytes_after_rows_that_take_none_are_damage(present: list[bool]) -> None:
     null_type = PlainColumn(ColumnType.NULL)
     body = (42).to_bytes(6, "little") + b"\x01\x00" + b"\x01" + bitmap(present)
     if present == [True]:  # one null bitmap byte for each row: the rest are rows

@@ -201,7 +201,7 @@ _ARRAY = bytes([SMALL_ARRAY])
         _ARRAY + struct.pack("<HHBH", 1, 7, STRING, 7),
         _ARRAY + struct.pack("<HHBH", 1, 7, STRING, 6),
         _ARRAY + struct.pack("<HHBHBB", 1, 9, STRING, 4, 1, 65),  # in its own entry
-        _ARRAY + struct.pack("<HHBHBB", 1, 8, STRING, 7, 1, 65),  # behind the array's end
+        _ARRAY + struct.pack("<HHBHBB", 1, 8, STRING, 7, 1, 65),  # after the array's end
         b"\0" + struct.pack("<HHHHBH", 1, 11, 10, 1, LITERAL, 0) + b"a",  # a key before the first one
         b"\0" + struct.pack("<HHHHBH", 1, 12, 11, 2, LITERAL, 0) + b"a",
     ],

@@ -75,7 +75,7 @@ def test_block_without_marks_passes_as_it_is() -> None:
     assert passed is block
 
 
-def test_events_behind_the_savepoint_are_undone() -> None:
+def test_events_after_the_savepoint_are_undone() -> None:
     assert _undone("row", "SAVEPOINT `a`", "row", "row", "ROLLBACK TO `a`", "row") == [3, 4]
 
 

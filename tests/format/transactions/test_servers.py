@@ -20,7 +20,7 @@ XA_GTIDS = {
 
 
 def _rows(case: str, **options: object) -> list[tuple[int, str | None]]:
-    """Id and GTID of each row of `t.many` behind a change."""
+    """Id and GTID of each row of `t.many` after a change."""
     rows = []
     with open_log(str(SERVER_CASES / case)) as log:
         for batch in log.changes(tables=r"t\.many", **options):  # type: ignore[arg-type]

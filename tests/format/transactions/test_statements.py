@@ -97,7 +97,7 @@ def test_any_bytes_are_looked_at_without_failing(text: bytes) -> None:
         b"XA COMMIT '" + b"\\'" * 250_000,
         b"SAVEPOINT `" + b"``" * 250_000,
     ],
-    ids=["blanks behind", "blanks before", "comments", "escapes", "quotes"],
+    ids=["blanks after", "blanks before", "comments", "escapes", "quotes"],
 )
 def test_statements_are_read_in_linear_time(text: bytes) -> None:
     """A square of half a million takes minutes; a log may hold statements of a gigabyte."""

@@ -90,7 +90,7 @@ class MadeLog(Log):
         return extents
 
     def position(self, group: int) -> Position:
-        """Where a group starts; behind the last one: the end of the log."""
+        """Where a group starts; after the last one: the end of the log."""
         start = self._starts[group] if group < len(self.groups) else len(self.file)
         return Position(0, start // self._page_size, start % self._page_size)
 

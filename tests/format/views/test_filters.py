@@ -117,11 +117,11 @@ def test_what_the_log_has_not_come_to_is_refused() -> None:
 def test_start_in_the_purged_part_is_data_loss() -> None:
     log = _log(purged_to=4)
     assert ReadRange.of(log, "0-1-4", None).skip == DomainStarts({0: log.start_position()})
-    with pytest.raises(BinlogError, match=r"GTID_PURGED\] the log begins behind 0-1-4, the start is 0-1-3"):
+    with pytest.raises(BinlogError, match=r"GTID_PURGED\] the log begins after 0-1-4, the start is 0-1-3"):
         ReadRange.of(log, "0-1-3", None)
 
 
-def test_reading_ends_behind_the_last_gtid() -> None:
+def test_reading_ends_after_the_last_gtid() -> None:
     log = _log()
     read_range = ReadRange.of(log, None, "0-1-3")
     seen = [block.groups["seqno"].tolist() for block in read_range.blocks(log)]

@@ -99,7 +99,7 @@ def test_schema_of_a_table_that_is_not_wanted_is_not_asked_for() -> None:
 @pytest.mark.parametrize("decoding", [Decoding(), Decoding(Schemas([]))])
 def test_table_map_that_is_not_read_stops_only_those_who_want_its_table(decoding: Decoding) -> None:
     (block,) = MadeLog([_group(1, LOG, ITEMS)]).blocks()
-    # The type of the one column: behind id, flags, two names with their lengths and zeros, and the number of columns.
+    # The type of the one column: after id, flags, two names with their lengths and zeros, and the number of columns.
     at = int(block.events["start"][1]) + 19 + 8 + 2 + len("shop") + 2 + len("log") + 1
     assert block.data[at] == 3
     block.data[at] = 99

@@ -76,7 +76,7 @@ class ColumnSpec:
     Attributes:
         name: Of the column.
         type: Name of the type in lower case, aliases resolved.
-        numbers: In the parentheses behind it.
+        numbers: In the parentheses after it.
         values: Of ENUM and SET; None where one of them is not text.
         unsigned: Whether UNSIGNED, ZEROFILL or SERIAL stands there.
         charset: CHARACTER SET, or that of COLLATE; None: the table's default.
@@ -85,7 +85,7 @@ class ColumnSpec:
         invisible: INVISIBLE.
         system_role: `start`, `end` or empty.
         versioned: WITH SYSTEM VERSIONING, which makes its table versioned.
-        default: What stands behind DEFAULT, and AUTO_INCREMENT; None: nothing does.
+        default: What follows DEFAULT, and AUTO_INCREMENT; None: nothing does.
         generated: It is computed from other columns.
         reference: REFERENCES.
         json_check: There is a CHECK of `json_valid` on itself alone: how MariaDB shows a JSON column.
@@ -201,7 +201,7 @@ def _values(tokens: list[Token]) -> tuple[str, ...] | None:
 
 
 def _attribute(reader: TokenReader, spec: ColumnSpec, session: Session) -> ColumnSpec:
-    if reader.at_symbol("("):  # arguments of a function behind ON UPDATE
+    if reader.at_symbol("("):  # arguments of a function after ON UPDATE
         reader.group()
         return spec
     word = reader.peek().word

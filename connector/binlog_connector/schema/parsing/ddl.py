@@ -44,7 +44,7 @@ DDL_WORDS = frozenset({"CREATE", "ALTER", "DROP", "RENAME"})
 TRUNCATE = "TRUNCATE"
 """First keyword of a statement that empties a table and leaves it as it looks."""
 
-# CREATE OR REPLACE DEFINER=... SQL SECURITY ... AGGREGATE FUNCTION: what they make comes behind all that.
+# CREATE OR REPLACE DEFINER=... SQL SECURITY ... AGGREGATE FUNCTION: what they make comes after all that.
 _MADE = frozenset(
     [
         "TABLE",

@@ -1,4 +1,4 @@
-"""What stands behind DEFAULT in a statement: `parse_default`."""
+"""What follows DEFAULT in a statement: `parse_default`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TRUTHS = {"TRUE": "1", "FALSE": "0"}
 
 
 def parse_default(reader: TokenReader, session: Session) -> DeclaredDefault:
-    """Read a default, from behind its keyword.
+    """Read a default, from after its keyword.
 
     Raises:
         DdlSyntaxError: A `(` has no end.

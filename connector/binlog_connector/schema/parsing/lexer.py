@@ -126,7 +126,7 @@ class Lexer:
         self._open_comments = 0
 
     def tokens(self) -> list[Token]:
-        """All tokens, with an END behind them.
+        """All tokens, with an END after them.
 
         Raises:
             DdlSyntaxError: A quote without its end.
@@ -201,7 +201,7 @@ class Lexer:
         content = text[1:-1].replace(quote * 2, quote)
         if not backslash or "\\" not in content:
             return content
-        # `\'` and `''` never overlap in a whole string: a doubled quote behind a backslash would have ended it.
+        # `\'` and `''` never overlap in a whole string: a doubled quote after a backslash would have ended it.
         return _ESCAPE.sub(lambda match: _ESCAPES.get(match.group(1), match.group(1)), content)
 
 

@@ -1,4 +1,4 @@
-"""CREATE TABLE and ALTER TABLE: `parse_create_table`, `parse_alter_table`, from behind the keyword TABLE."""
+"""CREATE TABLE and ALTER TABLE: `parse_create_table`, `parse_alter_table`, from after the keyword TABLE."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Elements:
 
 
 def parse_create_table(reader: TokenReader, session: Session) -> CreateTable:
-    """Read what stands behind CREATE TABLE.
+    """Read what follows CREATE TABLE.
 
     Raises:
         DdlSyntaxError: It is not understood.
@@ -153,7 +153,7 @@ def parse_default_charset(reader: TokenReader) -> str | None:
 
 
 def parse_alter_table(reader: TokenReader, session: Session) -> AlterTable:
-    """Read what stands behind ALTER TABLE.
+    """Read what follows ALTER TABLE.
 
     Raises:
         DdlSyntaxError: It is not understood.

@@ -136,7 +136,7 @@ def expand_streams(
         if len(content) != size or not stream.eof or stream.unused_data:
             reason = f"its zlib stream gives {'more' if len(content) > size else len(content)} of {size} bytes claimed"
             if len(content) == size:
-                reason = "there are bytes behind its zlib stream" if stream.eof else "its zlib stream does not end"
+                reason = "there are bytes after its zlib stream" if stream.eof else "its zlib stream does not end"
             raise _error(compressed, number, reason, place)
         plain[to:to_end] = content
 

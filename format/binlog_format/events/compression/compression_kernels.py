@@ -1,4 +1,4 @@
-"""Kernels behind the expansion of compressed events: `stored_form`, `locate_streams`, `write_heads`."""
+"""Kernels of the expansion of compressed events: `stored_form`, `locate_streams`, `write_heads`."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def write_heads(
     """Copy what precedes the compressed part of each event; type and size become those of the plain event.
 
     Returns:
-        False: something is outside of *data* or *target*; nothing behind that has been written.
+        False: something is outside of *data* or *target*; nothing after that has been written.
     """
     for i in range(len(starts)):
         start, head, to = starts[i], head_sizes[i], target_starts[i]

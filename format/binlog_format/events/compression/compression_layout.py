@@ -1,7 +1,7 @@
 """Compressed events on disk: MariaDB's single ones, MySQL's compressed transactions.
 
 MariaDB (`log_bin_compress`; `sql/log_event.cc`: `query_event_uncompress`, `row_log_event_uncompress`): an event begins
-as its plain form does, up to the text of a statement (behind the database name's zero), or up to the rows (behind the
+as its plain form does, up to the text of a statement (after the database name's zero), or up to the rows (after the
 column bitmaps). From there on:
 
     Offset  Size  Type    Field
@@ -11,7 +11,7 @@ column bitmaps). From there on:
 
 MySQL (`binlog_transaction_compression`; `libs/mysql/binlog/event/codecs/binary.cpp`): the body of TRANSACTION_PAYLOAD
 is a list of fields, each `type, size, content`, where type and size are packed integers (one byte up to 250, else 252,
-253, 254 and 2, 3, 8 bytes, little endian), and the content is one too. Behind the field of type 0, which has neither
+253, 254 and 2, 3, 8 bytes, little endian), and the content is one too. After the field of type 0, which has neither
 size nor content, stands the payload: whole events without checksums, compressed together.
 """
 

@@ -121,7 +121,7 @@ class _Expander:
                 yield self._payload_block(block, first, piece)
 
     def _block(self, block: Block, stored: _Stored, first: int, end: int) -> Block:
-        # The events [first, end) of *block*: their stored bytes, and behind them the plain bytes of the expanded ones.
+        # The events [first, end) of *block*: their stored bytes, and after them the plain bytes of the expanded ones.
         events = block.events[first:end]
         low = int(events["start"].min())
         stored_size = int((events["start"] + events["size"]).max()) - low

@@ -191,7 +191,7 @@ def payload_pieces(payload: Payload, size_max: int) -> Iterator[PayloadPiece]:
             size = min(max(2 * len(buffer), size_max), len(buffer) + source.left, _first_size(buffer))
             rest = buffer
         if reached < len(buffer) and not source.left:
-            raise payload.error(f"its last event goes on behind the {payload.plain_size} bytes of events")
+            raise payload.error(f"its last event goes on beyond the {payload.plain_size} bytes of events")
         yield PayloadPiece(buffer[:reached], events, number, is_last=not source.left)
         number += len(events)
         rest = buffer[reached:].copy()
@@ -204,7 +204,7 @@ def read_payloads(payloads: Sequence[Payload], target: Bytes, starts: Int64s, en
         payloads: Of which each becomes whole.
         target: Gets the events.
         starts: Byte of *target* where those of each payload begin, and
-        ends: end; just its `plain_size` behind that.
+        ends: end; just its `plain_size` after that.
 
     Returns:
         `EVENT_DTYPE`, pointing into *target* (`group` and `event_no` are 0), and the number of events of each payload.
@@ -228,7 +228,7 @@ def read_payloads(payloads: Sequence[Payload], target: Bytes, starts: Int64s, en
     events, counts, reached = _cut(target, starts, ends, payloads)
     if len(payloads) and reached < ends[-1]:
         payload = payloads[int(np.searchsorted(starts, reached, side="right")) - 1]
-        raise payload.error(f"its last event goes on behind the {payload.plain_size} bytes of events")
+        raise payload.error(f"its last event goes on beyond the {payload.plain_size} bytes of events")
     return events, counts
 
 

@@ -1,4 +1,4 @@
-"""Kernels behind the expansion of MySQL's compressed transactions: `locate_payloads`, `cut_inner_events`."""
+"""Kernels of the expansion of MySQL's compressed transactions: `locate_payloads`, `cut_inner_events`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ PAYLOAD_LIE = 8
 
 CUT_DONE = 0
 CUT_OFF = 1
-"""The last event goes on behind the end; it has not been taken."""
+"""The last event goes on beyond the end; it has not been taken."""
 CUT_TABLE_FULL = 2
 CUT_BAD_SIZE = 3
 CUT_NOT_PLAIN = 4
@@ -92,7 +92,7 @@ FOUND_FIELDS = 5
 
 @kernel
 def _packed(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    # A packed integer and the byte behind it; that is -1 where none stands.
+    # A packed integer and the byte after it; that is -1 where none stands.
     if at >= end:
         return 0, -1
     first = load_u8(data, at)
@@ -112,7 +112,7 @@ def _packed(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @kernel
 def _frame_head(data: Bytes, at: int, end: int) -> tuple[int, int, int]:
-    # Byte behind the head of a frame (-1: there is none), size of its content (-1: it does not say), its descriptor.
+    # Byte after the head of a frame (-1: there is none), size of its content (-1: it does not say), its descriptor.
     if end - at < ZSTD_MAGIC_SIZE + 1 or load_u32(data, at) != ZSTD_MAGIC:
         return -1, -1, 0
     descriptor = load_u8(data, at + ZSTD_MAGIC_SIZE)
@@ -168,7 +168,7 @@ def _walk_frames(data: Bytes, start: int, end: int) -> tuple[int, int, int]:
 
 @kernel
 def _fields(data: Bytes, start: int, end: int) -> tuple[int, int, int, int, int]:
-    # Code, byte behind the fields, compression, plain size (-1: not said), size of the payload (-1: not said).
+    # Code, byte after the fields, compression, plain size (-1: not said), size of the payload (-1: not said).
     compression, plain_size, size_said = PAYLOAD_COMPRESSION_NONE, -1, -1
     at = start
     for _ in range(FIELDS_MAX):
@@ -182,8 +182,8 @@ def _fields(data: Bytes, start: int, end: int) -> tuple[int, int, int, int, int]
             return PAYLOAD_CUT_OFF, 0, 0, 0, 0
         # What is not known may be passed over: every field says how long it is.
         if kind == PAYLOAD_FIELD_SIZE or kind == PAYLOAD_FIELD_COMPRESSION or kind == PAYLOAD_FIELD_PLAIN_SIZE:
-            number, behind = _packed(data, at, at + size)
-            if behind != at + size:
+            number, after = _packed(data, at, at + size)
+            if after != at + size:
                 return PAYLOAD_BAD_NUMBER, 0, 0, 0, 0
             if kind == PAYLOAD_FIELD_SIZE:
                 size_said = number
@@ -255,7 +255,7 @@ def cut_inner_events(
     Args:
         data: Event bytes.
         starts: Byte of each first event's header.
-        ends: Byte behind the last one that is there.
+        ends: Byte after the last one that is there.
         forms: `STORED_FORMS`.
         events: `EVENT_DTYPE`; `group` and `event_no` are left alone.
         counts: Gets the number of events of each range.
@@ -263,7 +263,7 @@ def cut_inner_events(
         row: First row to write.
 
     Returns:
-        Code (`CUT_DONE`, ...), the range that it is about, row behind the last event of a range that is done, and the
+        Code (`CUT_DONE`, ...), the range that it is about, row after the last event of a range that is done, and the
         byte of the first event not taken; with `CUT_OFF` the events before that are in the table, too.
     """
     column_start = events["start"]

@@ -44,7 +44,7 @@ class EventNumbers:
         Args:
             block: As it is stored.
             first: Row of the first event that is replaced.
-            end: Row behind the last one.
+            end: Row after the last one.
             plain: What comes in place of these events; `group` counts the groups of *block* when it is given, and
                 those of the result afterwards.
             is_first: *plain* begins with what comes in place of the first event, and
@@ -74,7 +74,7 @@ class EventNumbers:
 
 
 def next_position(block: Block, end: int) -> Position:
-    """Where reading goes on behind the events before row *end*: at the next group, or at the one that is cut there."""
+    """Where reading goes on after the events before row *end*: at the next group, or at the one that is cut there."""
     if end == len(block.events):
         return block.next_position
     group = block.groups[int(block.events["group"][end])]

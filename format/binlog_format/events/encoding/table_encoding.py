@@ -132,7 +132,7 @@ class TableEncoder:
         return self._row_events(EventType.UPDATE_ROWS_V1, images, origin)
 
     def _row_events(self, event_type: EventType, images: Iterable[bytes], origin: Origin) -> Iterator[bytes]:
-        # As the server: a row that does not fit behind the others begins a new event, alone it may be of any size.
+        # As the server: a row that does not fit after the others begins a new event, alone it may be of any size.
         bitmaps = self._present * (2 if event_type == EventType.UPDATE_ROWS_V1 else 1)
         prefix_size = TABLE_ID_SIZE + ROWS_FLAGS_STRUCT.size + len(self._count) + len(bitmaps)
         rows: list[bytes] = []

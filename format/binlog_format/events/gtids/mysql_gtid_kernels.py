@@ -40,7 +40,7 @@ _TYPE_TAGGED = int(EventType.GTID_TAGGED)
 
 @kernel
 def _varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    # The number and the byte behind it; that byte is -1 when it is not in data[at:end], or has more than 63 bits.
+    # The number and the byte after it; that byte is -1 when it is not in data[at:end], or has more than 63 bits.
     if at < 0 or at >= end:
         return 0, -1
     first = load_u8(data, at)
@@ -65,13 +65,13 @@ def _signed_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
     if 0 <= at <= end - 9 and load_u8(data, at) == 0xFF:
         low, high = load_u32(data, at + 1), load_u32(data, at + 5)
         return (low >> 1) | (high << 31), -1 if low & 1 else at + 9
-    doubled, behind = _varint(data, at, end)
-    return doubled >> 1, -1 if doubled & 1 else behind
+    doubled, after = _varint(data, at, end)
+    return doubled >> 1, -1 if doubled & 1 else after
 
 
 @kernel
 def _field(data: Bytes, at: int, end: int, number: int) -> int:
-    # The byte behind a field's number; -1 when another field stands there.
+    # The byte after a field's number; -1 when another field stands there.
     found, at = _varint(data, at, end)
     return at if found == number else -1
 
@@ -132,7 +132,7 @@ def rehash_sources(keys: Bytes, slots: NDArray[np.int32], count: int) -> None:
 
 @kernel
 def _find_source(keys: Bytes, slots: NDArray[np.int32], counts: NDArray[np.int64]) -> int:
-    # The number of the source whose key stands behind the known ones; it becomes known. -1: there is no room.
+    # The number of the source whose key comes after the known ones; it becomes known. -1: there is no room.
     count = int(counts[0])
     new = count * SOURCE_KEY_SIZE
     last = int(counts[1])

@@ -12,7 +12,7 @@ GTID_TAGGED (`Gtid_event` in the format of the library `mysql::serialization`), 
     serialization version, 1
     size of the whole message
     number of the last field that a reader has to know
-    then fields, each behind its number, ascending:
+    then fields, each after its number, ascending:
         0   flags
         1   UUID: 16 integers, one for each byte
         2   transaction number, signed
@@ -20,7 +20,7 @@ GTID_TAGGED (`Gtid_event` in the format of the library `mysql::serialization`), 
         4.. logical clock, times, versions: not needed here
 
 An integer of variable length takes one byte more for each 1 bit at the low end of its first byte; these bits and the 0
-behind them do not belong to the number, which is little endian. Of 9 bytes (the first one 0xff) the last 8 are the
+after them do not belong to the number, which is little endian. Of 9 bytes (the first one 0xff) the last 8 are the
 number. A signed one is doubled; of a negative number, -1 - n is doubled and 1 added.
 
 PREVIOUS_GTIDS (`Previous_gtids_event`), all integers little endian:
@@ -30,7 +30,7 @@ PREVIOUS_GTIDS (`Previous_gtids_event`), all integers little endian:
         16                UUID
         ..                only with tags: size of the tag as an integer of variable length, 0: none; then the tag
         8         uint64  number of intervals
-        16 each           first number, and the one behind the last (int64)
+        16 each           first number, and the one after the last (int64)
 """
 
 from __future__ import annotations
@@ -63,6 +63,6 @@ INTERVAL_COUNT_STRUCT = struct.Struct("<Q")
 INTERVAL_STRUCT = struct.Struct(
     "<"
     "q"  # first number
-    "q"  # the number behind the last one
+    "q"  # the number after the last one
 )
 """A signed number: MySQL's numbers end at 2^63 - 2."""

@@ -67,11 +67,11 @@ def _intervals(event: bytes) -> Iterator[tuple[GtidSource, Interval]]:
         (interval_count,) = INTERVAL_COUNT_STRUCT.unpack_from(event, at)
         at += INTERVAL_COUNT_STRUCT.size
         for _ in range(interval_count):
-            first, behind = INTERVAL_STRUCT.unpack_from(event, at)
+            first, after = INTERVAL_STRUCT.unpack_from(event, at)
             at += INTERVAL_STRUCT.size
-            if not 1 <= first < behind:
-                raise CorruptError("BAD_EVENT", f"a PREVIOUS_GTIDS event with an interval from {first} to {behind - 1}")
-            yield GtidSource(server, tag.decode("ascii", "replace")), (first, behind - 1)
+            if not 1 <= first < after:
+                raise CorruptError("BAD_EVENT", f"a PREVIOUS_GTIDS event with an interval from {first} to {after - 1}")
+            yield GtidSource(server, tag.decode("ascii", "replace")), (first, after - 1)
     if at != len(event):
         raise CorruptError("BAD_EVENT", f"a PREVIOUS_GTIDS event of {len(event)} bytes, its sources take {at}")
 

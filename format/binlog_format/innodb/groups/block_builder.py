@@ -80,7 +80,7 @@ class BlockBuilder:
         self._used = np.zeros(4, dtype=np.int64)
         self._data: Bytes = empty_bytes(0)
         self._position = Position(0, 0, 0)  # of the group under construction
-        self._group_start = 0  # byte where it, or the piece of it, begins; its row is the one behind the others
+        self._group_start = 0  # byte where it, or the piece of it, begins; its row is the one after the others
         self._wanted = 0  # size of data with which the first event of the piece is whole
 
     @property
@@ -250,7 +250,7 @@ class BlockBuilder:
         return self._take(self.size, next_position)
 
     def _cut_events(self) -> tuple[int, int, int]:
-        """Cut what the group under construction has; give the code, the row behind the last event, and the byte."""
+        """Cut what the group under construction has; give the code, the row after the last event, and the byte."""
         row = self._groups[self.group_count]
         while True:
             code, event_end, at = cut_events(
@@ -285,7 +285,7 @@ class BlockBuilder:
         self._used[_EVENTS] = event_end
 
     def _take(self, end: int, next_position: Position) -> Block:
-        """Give away `data[:end]` with all finished groups; what lies behind begins the next block."""
+        """Give away `data[:end]` with all finished groups; what follows begins the next block."""
         group_count, event_count, extent_count = (int(self._used[i]) for i in (_GROUPS, _EVENTS, _EXTENTS))
         data, size = self._data, self.size
         extents = self._extents[:extent_count]

@@ -46,7 +46,7 @@ _KIND_COMMIT = int(RecordKind.COMMIT)
 def _copy_record(
     pages: Bytes, chunks: Table, first: int, end: int, skip: int, size_max: int, data: Bytes, to: int
 ) -> int:
-    """Join up to *size_max* bytes of a commit record, without the first *skip*; return the byte behind the last."""
+    """Join up to *size_max* bytes of a commit record, without the first *skip*; return the byte after the last."""
     chunk_type = chunks["type"]
     chunk_start = chunks["start"]
     chunk_size = chunks["size"]

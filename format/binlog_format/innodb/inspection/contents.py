@@ -199,7 +199,7 @@ def _oob(head: Bytes) -> tuple[dict[str, object], str] | None:
     for name, place in (("left", header.left), ("right", header.right)):
         fields[name] = None if place == NO_PLACE else {"file_no": place[0], "file_offset": place[1]}
     if is_leaf:
-        link = "" if header.right == NO_PLACE else f", behind the tree at {place_text(header.right)}"
+        link = "" if header.right == NO_PLACE else f", after the tree at {place_text(header.right)}"
         return fields, f"record {header.index}{link}"
     return fields, f"record {header.index}, over {place_text(header.left)} and {place_text(header.right)}"
 
@@ -221,7 +221,7 @@ def _xa_complete(head: Bytes) -> tuple[dict[str, object], str] | None:
 
 
 def _read_xid(data: Bytes) -> tuple[int, str, int] | None:
-    """First byte, XID as text, and the byte behind it."""
+    """First byte, XID as text, and the byte after it."""
     if len(data) < XA_HEADER_STRUCT.size:
         return None
     first, format_id, gtrid_size, bqual_size = XA_HEADER_STRUCT.unpack_from(data.data)

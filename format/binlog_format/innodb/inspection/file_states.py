@@ -61,7 +61,7 @@ def _states(reader: PageReader, file: OpenFile, used_size: int) -> FileStates:
     interval = file.header.state_interval
     used_pages = -(-used_size // file.page_size)
     page = (used_pages - 1) // interval * interval if interval > 0 else 0
-    # The last one may be left out, where no page would remain behind it.
+    # The last one may be left out, where no page would remain after it.
     while page > FIRST_DATA_PAGE:
         state = read_state(reader, file, page)
         if state is not None:

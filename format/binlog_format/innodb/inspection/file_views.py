@@ -136,7 +136,7 @@ def _check_page(view: FileView, head: Bytes) -> None:
     page = head[: view.page_size]
     if view.state is HeaderState.EMPTY:
         if page.any():
-            reason = "the header is empty, but there are data behind it"
+            reason = "the header is empty, but there are data after it"
             view.problems = [CorruptError("HEADER", reason, at=view.place(0), hint=_DAMAGED_HINT)]
         return
     if len(page) < view.page_size:
@@ -153,7 +153,7 @@ def _check_page(view: FileView, head: Bytes) -> None:
         view.problems.append(CorruptError("HEADER", reason, at=view.place(0, 16)))
     reserved = page[HEADER_FIELDS_SIZE:HEADER_CHECKSUM_OFFSET].any() or page[HEADER_SIZE:-PAGE_CHECKSUM_SIZE].any()
     if reserved and not view.problems:
-        reason = "bytes behind the header's fields are not zero"
+        reason = "bytes after the header's fields are not zero"
         view.problems.append(CorruptError("HEADER", reason, at=view.place(0, HEADER_FIELDS_SIZE)))
 
 

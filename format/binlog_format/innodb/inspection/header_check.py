@@ -61,7 +61,7 @@ def _check_size(file: FileView, is_last: bool) -> Iterator[Finding]:
     rest = file.size % file.page_size
     if rest == 0:
         return
-    reason = f"{rest} bytes behind the last whole page"
+    reason = f"{rest} bytes after the last whole page"
     at = file.place(file.page_count)
     if is_last:
         yield Finding.remark(NOT_YET, at, reason)
@@ -70,7 +70,7 @@ def _check_size(file: FileView, is_last: bool) -> Iterator[Finding]:
 
 
 def missing_files(files: list[FileView], directory: Directory) -> Iterator[tuple[int, Finding]]:
-    """Gaps between the numbers of *files*, which are in *directory*, each with the number behind it."""
+    """Gaps between the numbers of *files*, which are in *directory*, each with the number after it."""
     for before, file in pairwise(files):
         if file.file_no == before.file_no + 1:
             continue
@@ -81,7 +81,7 @@ def missing_files(files: list[FileView], directory: Directory) -> Iterator[tuple
             Finding.of(
                 DataLossError(
                     "FILE_PURGED",
-                    f"the file is not there{said}, but those before and behind it are",
+                    f"the file is not there{said}, but those before and after it are",
                     at=Place(directory.path_of(file_name(before.file_no + 1))),
                     hint="The files were not copied together; a server removes only the first ones",
                 )

@@ -43,7 +43,7 @@ PROBLEM_STRAY_CONTINUATION = 2
 PROBLEM_EMPTY = 3
 """The chunk holds no data, which no server writes."""
 PROBLEM_EARLY_END = 4
-"""The record goes on in the next page, though there is room behind the chunk."""
+"""The record goes on in the next page, though there is room after the chunk."""
 
 # What is open where a page begins: of the outer record, then of the state or dummy that stands inside it.
 STATE_SKIPPING = 0

@@ -186,7 +186,7 @@ class InnodbCheck(LogCheck):
         return is_behind_start and (self._end is None or Position(file.file_no, 0, 0) < self._end)
 
     def _pages_of(self, file: FileView) -> tuple[int, int | None]:
-        """The first page to look at and the one behind the last; None: all."""
+        """The first page to look at and the one after the last; None: all."""
         first = FIRST_DATA_PAGE
         if self._start is not None and self._start.file_no == file.file_no:
             first = max(first, self._start.page)

@@ -50,13 +50,13 @@ if TYPE_CHECKING:
 
 _DAMAGED = "The page has a good checksum, but not what a server writes; restore the file"
 _STATE_PAGES_MAX = 16
-"""Pages that a state may need: it is left out where no page would remain behind it."""
+"""Pages that a state may need: it is left out where no page would remain after it."""
 
 _PROBLEMS = {
     PROBLEM_MISSING_END: "a record should go on here, but another one begins",
     PROBLEM_STRAY_CONTINUATION: "a record goes on here, but none has begun",
     PROBLEM_EMPTY: "the chunk holds no data",
-    PROBLEM_EARLY_END: "the record goes on in another page, though there is room behind this chunk",
+    PROBLEM_EARLY_END: "the record goes on in another page, though there is room after this chunk",
 }
 
 
@@ -66,7 +66,7 @@ class PageCheck:
 
     Attributes:
         file: The file.
-        records: Reads records that go on behind a batch.
+        records: Reads records that go on after a batch.
         commits: Page and chunk of each commit record, a table for each batch.
         states: Pages that begin with a GTID state record.
         prepared: Out-of-band sets that XA prepare records refer to, and the byte of the record.
@@ -261,7 +261,7 @@ class PageCheck:
             "PAGE_CHECKSUM",
             f"page CRC-32C: stored {stored:#010x}, computed {computed:#010x}",
             at=self.file.place(page),
-            hint="The page is damaged; take the file from a backup, or start behind it",
+            hint="The page is damaged; take the file from a backup, or start after it",
         )
 
     def _bad_chunk(self, offset: int, reason: str) -> BinlogError:

@@ -162,14 +162,14 @@ class _Lister:
             text = f"page CRC-32C: stored {stored_checksum(data):#010x}, computed {page_checksum(data):#010x}"
             yield self._page_row(page, 1, "damaged", text=text, is_wrong=True)
             return
-        first, behind = np.searchsorted(batch.chunks["page"], [index, index + 1]).tolist()
-        for row in range(first, behind):
+        first, after = np.searchsorted(batch.chunks["page"], [index, index + 1]).tolist()
+        for row in range(first, after):
             yield self._chunk_row(batch, row, page)
         offset = int(batch.end_bytes[index])
         if batch.ends[index] == PageEnd.BAD_LENGTH:
             text = f"the chunk at byte {page * self._file.page_size + offset:#x} does not fit into its page"
             yield self._page_row(page, 1, "good", text=text, is_wrong=True)
-        elif first == behind:
+        elif first == after:
             yield self._page_row(page, 1, "good", text="no chunks")
 
     def _chunk_row(self, batch: PageBatch, row: int, page: int) -> PageRow:
@@ -181,7 +181,7 @@ class _Lister:
         content = Content(kind_name(kind), {}, f"goes on from {record}" if record is not None else "goes on")
         if begins:
             head = record_head(batch, row, self._records, HEAD_SIZE)
-            content = Content(kind_name(kind), {}, "goes on behind what can be read")
+            content = Content(kind_name(kind), {}, "goes on after what can be read")
             if head is not None:
                 content = describe(kind, head)
         is_wrong = int(batch.links["problem"][row]) != PROBLEM_NONE

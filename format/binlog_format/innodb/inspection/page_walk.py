@@ -39,7 +39,7 @@ BATCH_SIZE = 1 << 20
 
 
 class PageEnd(IntEnum):
-    """What stands behind the last chunk of a good page."""
+    """What follows the last chunk of a good page."""
 
     FULL = 0  # nothing, or filler
     END_MARK = 1  # the end of data
@@ -56,7 +56,7 @@ class PageBatch:
         data: The pages.
         states: `PageState` of each page.
         ends: `PageEnd` of each page; meaningless unless it is good.
-        end_bytes: For each page the byte, in the page, behind its last whole chunk.
+        end_bytes: For each page the byte, in the page, after its last whole chunk.
         chunks: `CHUNK_DTYPE`: chunks of the good pages.
         links: `LINK_DTYPE`, a row for each chunk.
     """
@@ -118,7 +118,7 @@ class PageWalk:
 
     @property
     def open_record(self) -> tuple[int, Position] | None:
-        """Kind and position of the record that goes on behind what has been walked through."""
+        """Kind and position of the record that goes on after what has been walked through."""
         kind, file_no, page, chunk = self._state[STATE_OUTER : STATE_OUTER + 4].tolist()
         return None if kind == NO_RECORD else (kind - KIND_BIAS, Position(file_no, page, chunk))
 
@@ -205,12 +205,12 @@ class PageWalk:
             if states[page] != PageState.GOOD:
                 page += 1
                 continue
-            behind = page + 1
-            while behind < count and states[behind] == PageState.GOOD:
-                behind += 1
-            run = data[page * page_size : behind * page_size]
+            after = page + 1
+            while after < count and states[after] == PageState.GOOD:
+                after += 1
+            run = data[page * page_size : after * page_size]
             table = self._chunks[rows:]
-            code, found, reached, _, _ = scan_chunks(run, behind - page, page_size, 0, table)
+            code, found, reached, _, _ = scan_chunks(run, after - page, page_size, 0, table)
             table["page"][:found] += page
             table["start"][:found] += page * page_size
             rows += found

@@ -22,7 +22,7 @@ def record_head(batch: PageBatch, row: int, records: RecordReader, size: int) ->
     Args:
         batch: Where the record begins.
         row: Its first chunk.
-        records: For what lies behind the batch.
+        records: For what follows the batch.
         size: Bytes wanted; fewer come only when the record has no more.
 
     Returns:

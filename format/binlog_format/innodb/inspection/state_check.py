@@ -24,7 +24,7 @@ class StateCheck:
     """Follows the GTIDs of a log, file by file.
 
     The full state of page 1 sets the base; a state further on lists what has changed since (writing specification,
-    section 10). A state may know of the group that begins directly behind it.
+    section 10). A state may know of the group that begins directly after it.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class StateCheck:
         self._has_restarted = False
 
     def forget(self) -> None:
-        """What lies behind could not be read in full: the next full state is the base again."""
+        """What follows could not be read in full: the next full state is the base again."""
         self._history.forget()
 
     def take(self, file: FileView, states: list[tuple[int, GtidState]], groups: Table) -> Iterator[Finding]:
@@ -45,10 +45,10 @@ class StateCheck:
         """
         taken = 0
         for page, state in states:
-            behind = int(np.searchsorted(groups["page"], page))
-            yield from self._apply(file, groups[taken:behind])
-            taken = behind
-            following = _gtid(groups[behind]) if behind < len(groups) and groups["has_gtid"][behind] else None
+            after = int(np.searchsorted(groups["page"], page))
+            yield from self._apply(file, groups[taken:after])
+            taken = after
+            following = _gtid(groups[after]) if after < len(groups) and groups["has_gtid"][after] else None
             for reason in self._problems(file, page, state, following):
                 yield _wrong(file, page, reason)
             if page == FIRST_DATA_PAGE:

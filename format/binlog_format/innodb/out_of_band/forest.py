@@ -122,7 +122,7 @@ class Forest:
         while True:
             code, written = walk_forest(walk._replace(order=order))
             if code == FOREST_UNKNOWN:
-                # What has been put in order so far stays; the walk goes on behind it.
+                # What has been put in order so far stays; the walk goes on after it.
                 self._read(self._top())
                 order = order[written:]
                 continue

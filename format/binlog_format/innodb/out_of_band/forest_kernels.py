@@ -58,7 +58,7 @@ _KIND_OOB = int(RecordKind.OOB)
 
 @kernel
 def _read_header(data: Bytes, at: int, end: int, values: NDArray[np.uint64]) -> int:
-    """Decode the five integers of an out-of-band record; the byte behind them, or a negative number."""
+    """Decode the five integers of an out-of-band record; the byte after them, or a negative number."""
     for number in range(OOB_HEADER_INTS):
         at, value = read_int(data, at, end)
         if at < 0:
@@ -113,7 +113,7 @@ def collect_nodes(
         chunks: `CHUNK_DTYPE`.
         nodes: `NODE_DTYPE`, with room for a row more per chunk.
         count: Rows of it in use.
-        is_open: The last of them goes on behind the window before.
+        is_open: The last of them goes on after the window before.
         head: Scratch, `OOB_HEADER_SIZE_MAX` bytes.
         values: Scratch, five integers.
 

@@ -91,7 +91,7 @@ def append_oob_sets(
     size: int,
     extent: int,
 ) -> tuple[int, int, int]:
-    """Join a group's out-of-band data behind what *joined* holds.
+    """Join a group's out-of-band data after what *joined* holds.
 
     Args:
         pages: The window.

@@ -126,7 +126,7 @@ class PageWindow:
         """The position of a chunk.
 
         Args:
-            page: Index in the window; `count`: the page behind it.
+            page: Index in the window; `count`: the page after it.
             chunk: Number of the chunk in the page.
         """
         if page >= self.count:
@@ -189,7 +189,7 @@ class PageWindow:
         return found
 
     def next_is_empty(self) -> bool:
-        """Whether the page behind the window is there and zero (and not merely torn)."""
+        """Whether the page after the window is there and zero (and not merely torn)."""
         page = empty_bytes(self.page_size)
         size = self._file.source.read_into(self._next_page * self.page_size, page)
         return size < self.page_size or not page.any()

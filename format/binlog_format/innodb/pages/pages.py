@@ -1,7 +1,7 @@
 """Verified pages of a log, in order: `PageReader`.
 
 Nothing in a page is believed before its checksum is verified. What is not there yet is told from damage by what lies
-behind: the server writes pages strictly in order, so a page is final once a later one, or the next file's header, is
+after: the server writes pages strictly in order, so a page is final once a later one, or the next file's header, is
 on disk (writing specification, section 3).
 """
 
@@ -119,7 +119,7 @@ class PageReader:
                 self._whole_files.discard(known)
         return is_whole
 
-    def has_data_behind(self, file: OpenFile, page: int) -> str | None:
+    def has_data_after(self, file: OpenFile, page: int) -> str | None:
         """What is known to have been written after *page* of *file*, for a message; None: nothing."""
         if page + 1 < file.page_count():
             following = self._page[: file.page_size]
@@ -134,31 +134,31 @@ class PageReader:
         return None if later is None else self.files.name(later)
 
     def _judge(self, file: OpenFile, page: int, target: Bytes) -> tuple[int, Stop]:
-        """Decide about a page that is not good: read it again, look behind it, and read it once more."""
+        """Decide about a page that is not good: read it again, look after it, and read it once more."""
         for _ in range(READ_ATTEMPTS):
             if self.reread(file, page, target):
                 return 1, Stop.FULL
             if page >= file.page_count():
                 return 0, Stop.FILE_END
-        behind = self.has_data_behind(file, page)
-        if behind is None:
+        after = self.has_data_after(file, page)
+        if after is None:
             return 0, Stop.NOT_YET
-        # Now that something lies behind it the page is final; it may have become so between the two looks.
+        # Now that something follows it the page is final; it may have become so between the two looks.
         if self.reread(file, page, target):
             return 1, Stop.FULL
         if page >= file.page_count():
             return 0, Stop.FILE_END
-        if not target.any() and not behind.startswith("page"):
+        if not target.any() and not after.startswith("page"):
             raise DataLossError(
                 "TRUNCATED_TRANSACTION",
-                f"nothing has been written from here on, though {behind} was made after it",
+                f"nothing has been written from here on, though {after} was made after it",
                 at=file.place(page),
                 hint="The file was cut off or copied before it was complete; copy it again",
             )
         stored, computed = stored_checksum(target.data), page_checksum(target.data)
         raise CorruptError(
             "PAGE_CHECKSUM",
-            f"page CRC-32C: stored {stored:#010x}, computed {computed:#010x}; {behind} was written after it",
+            f"page CRC-32C: stored {stored:#010x}, computed {computed:#010x}; {after} was written after it",
             at=file.place(page),
-            hint="The page is damaged; take the file from a backup, or start behind it",
+            hint="The page is damaged; take the file from a backup, or start after it",
         )

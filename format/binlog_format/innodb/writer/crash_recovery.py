@@ -20,10 +20,10 @@ _ZEROED_PAGES = 64
 def recover(directory: Path, redo: RedoLog, page_size: int) -> None:
     """Make the files end where the durable part of *redo* ends.
 
-    Every page that it knows is written whole, the last one with zeros behind the data; all later pages of that file are
+    Every page that it knows is written whole, the last one with zeros after the data; all later pages of that file are
     zeroed, and it gets the length that its header says, even if FLUSH had cut it; all later files are deleted.
 
-    A server does nothing when there is no redo behind the last checkpoint (section 9, rule 7, not certain); here the
+    A server does nothing when there is no redo after the last checkpoint (section 9, rule 7, not certain); here the
     files end at the checkpoint then.
 
     Args:
@@ -52,7 +52,7 @@ def recover(directory: Path, redo: RedoLog, page_size: int) -> None:
 
 
 def _zero_rest(file: OpenFile, directory: Path, redo: RedoLog, page_size: int) -> None:
-    """Zero what lies behind the end of the log in its last file, and give the file back its full size."""
+    """Zero what follows the end of the log in its last file, and give the file back its full size."""
     _, page_no, page_offset = redo.end
     first = page_no + (page_offset > 0)
     for start in range(first, file.page_count, _ZEROED_PAGES):

@@ -11,5 +11,5 @@ if TYPE_CHECKING:
 
 
 def encode_compressed_ints(numbers: Iterable[int]) -> bytes:
-    """The shortest forms of *numbers*, one behind the other."""
+    """The shortest forms of *numbers*, one after the other."""
     return b"".join(map(encode_compressed_int, numbers))

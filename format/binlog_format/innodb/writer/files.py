@@ -38,7 +38,7 @@ class OpenFile:
         self.page_count = os.fstat(self._descriptor).st_size // page_size
 
     def write_pages(self, first_page_no: int, pages: Sequence[bytearray]) -> None:
-        """Write whole pages that lie one behind the other, and put the checksum into each."""
+        """Write whole pages that lie one after the other, and put the checksum into each."""
         for page in pages:
             set_page_checksum(page)
         for start in range(0, len(pages), _PAGES_PER_CALL):
@@ -53,7 +53,7 @@ class OpenFile:
                 done += os.pwrite(self._descriptor, rest[done:], file_offset + done)
 
     def shorten_page(self, page_no: int, data: bytes) -> None:
-        """Put zeros behind *data*, the first bytes of a page.
+        """Put zeros after *data*, the first bytes of a page.
 
         The checksum goes first: when the rest is interrupted, it says how much of the page is right.
         """

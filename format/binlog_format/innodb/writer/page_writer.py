@@ -153,7 +153,7 @@ class PageWriter:
             self._redo.checkpoint(self._place(), self._page_bytes())
 
     def finish_file(self, new_gtids: list[Gtid] | None = None) -> None:
-        """Cut the file behind the current page, fill that with a dummy, go on to the next file (section 5).
+        """Cut the file after the current page, fill that with a dummy, go on to the next file (section 5).
 
         The next file's full state is *new_gtids*, if given.
 
@@ -287,7 +287,7 @@ class PageWriter:
         )
         page_count = -(-len(state) // self._data_size)
         if self._page_no + page_count >= self._file.page_count:
-            return  # no page would be left behind it (section 10, rule 5)
+            return  # no page would be left after it (section 10, rule 5)
         rest = memoryview(state)
         type_byte = int(RecordKind.GTID_STATE)
         while rest:

@@ -68,7 +68,7 @@ class RecordScan:
         page_size: In bytes.
 
     Attributes:
-        end: Behind the last chunk, and behind filler.
+        end: After the last chunk, and after filler.
         page: The page there, as far as it can be trusted; None when nothing of it is written.
         open_start: First chunk of a record whose end is not there.
         is_anchored: A record starts or ends in these files: nothing before them can be incomplete.
@@ -112,8 +112,8 @@ class RecordScan:
                     page = batch[start : start + size]
                     if page_checksum(page) != stored_checksum(page):
                         is_empty = page == zero
-                        behind = batch[start + size : start + 2 * size] or file.read(size)
-                        if file_no != self._last or behind.strip(b"\0"):
+                        after = batch[start + size : start + 2 * size] or file.read(size)
+                        if file_no != self._last or after.strip(b"\0"):
                             raise self._bad_page(file_no, page_no, page, is_empty=is_empty)
                         if not is_empty:
                             self.is_torn = True
@@ -170,7 +170,7 @@ class RecordScan:
         return False
 
     def _before_torn_write(self, file_no: int, page_no: int, page: bytes) -> bytes:
-        """The page as it was written before: a page is only ever written again with more data behind the same bytes.
+        """The page as it was written before: a page is only ever written again with more data after the same bytes.
 
         The stored checksum is still the old one, so it says how far the old data went.
         """

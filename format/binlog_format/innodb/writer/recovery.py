@@ -1,7 +1,7 @@
 """What a writer finds when it starts on a directory that has a log: `find_end` (section 8).
 
-Without redo log, as a model of what matters to a reader: the log goes on behind its last whole record, and what a
-killed writer left behind that is zeroed (section 9, rule 3). Transactions that were only in memory are gone; their
+Without redo log, as a model of what matters to a reader: the log goes on after its last whole record, and what a
+killed writer left after that is zeroed (section 9, rule 3). Transactions that were only in memory are gone; their
 GTIDs are free again.
 """
 
@@ -50,11 +50,11 @@ class LogEnd:
     Attributes:
         header: Of the file to go on with.
         place: Where the next record starts.
-        page: The begun page there, with zeros behind the data; None: it is to be begun.
+        page: The begun page there, with zeros after the data; None: it is to be begun.
         is_clean: The files end exactly there; else they have to be repaired.
         gtids: GTID state.
         prepared: XA transactions that are prepared, with their out-of-band data, and the file of their record.
-        lsn: A log sequence number behind all that the log has seen.
+        lsn: A log sequence number after all that the log has seen.
     """
 
     header: FileHeader
@@ -91,7 +91,7 @@ def find_end(directory: Path, page_size: int) -> LogEnd | None:
         if scan.is_anchored or first == min(headers):
             break
         first -= 1  # a record that begins there may run over everything seen so far
-    # An XA complete record and the commit record behind it are written together, or not at all.
+    # An XA complete record and the commit record after it are written together, or not at all.
     place = content.complete_start or scan.open_start or scan.end
     page = scan.page if place == scan.end else _read_page(directory, place, page_size)
     header = headers[place.file_no]
@@ -198,7 +198,7 @@ def _read_page(directory: Path, place: PagePlace, page_size: int) -> bytes:
 
 
 def _ints(data: bytes, at: int, count: int) -> tuple[list[int], int]:
-    """Decode *count* integers; also gives the byte behind them."""
+    """Decode *count* integers; also gives the byte after them."""
     values = []
     for _ in range(count):
         value, at = decode_compressed_int(data, at)
@@ -233,7 +233,7 @@ def _state_gtids(state: bytes) -> list[Gtid]:
 
 
 def _xid_of(record: bytes) -> tuple[Xid, int]:
-    """The XID of an XA record, and the byte behind it."""
+    """The XID of an XA record, and the byte after it."""
     _, format_id, gtrid_size, bqual_size = XA_HEADER_STRUCT.unpack_from(record)
     gtrid_end = XA_HEADER_STRUCT.size + gtrid_size
     end = gtrid_end + bqual_size

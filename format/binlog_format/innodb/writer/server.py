@@ -21,7 +21,7 @@ Example:
 
     Events carry no checksum and `end_log_pos` 0, the Format_description event (its own checksum) excepted. Until
     `checkpoint`, `flush_logs` or `close`, the last, partial page is not in the file, as with a real server. Opening a
-    directory that holds a log goes on behind its last whole record, whether it was closed or the writer was killed;
+    directory that holds a log goes on after its last whole record, whether it was closed or the writer was killed;
     `gtids()` then says what is in the log.
 """
 
@@ -227,7 +227,7 @@ class BinlogWriter(Sessions):
     def crash(self, format_description: bytes | None = None) -> None:
         """The server crashes and starts again: the log goes on where the durable part of its redo log ends (section 9).
 
-        What was written behind that is zeroed or deleted, even if it was on disk and readers have seen it; open
+        What was written after that is zeroed or deleted, even if it was on disk and readers have seen it; open
         transactions are gone; the GTIDs of lost transactions are free again. Interrupted, it can be called again.
 
         Raises:

@@ -125,7 +125,7 @@ class TransactionCache:
         self._size = 0
 
     def write_piece(self, data: bytes) -> None:
-        """Write *data* as one out-of-band record, behind what the buffer holds."""
+        """Write *data* as one out-of-band record, after what the buffer holds."""
         self.spill()
         if self._marks and self._spilled in self._marks.values():
             self._tree_marks[self._spilled] = self._forest.mark()

@@ -30,7 +30,7 @@ class ColumnCompletion:
         charset: Of a text, ENUM or SET column, `binary` for binary strings; None for others, and where the schema
             does not say which one the table got.
         enum_values: Texts of an ENUM or SET column.
-        default: What stands behind DEFAULT; None: nothing, or nothing is said of the column but its name.
+        default: What follows DEFAULT; None: nothing, or nothing is said of the column but its name.
         generated: It is computed from other columns.
     """
 
@@ -158,7 +158,7 @@ def apply_completion(layout: TableLayout, text: str, source: str = "the schema")
 
 
 _HINT = (
-    "Give a schema file that was true where the reading starts, or start behind the change; "
+    "Give a schema file that was true where the reading starts, or start after the change; "
     "binlog_row_metadata=FULL on the server makes schemas needless"
 )
 

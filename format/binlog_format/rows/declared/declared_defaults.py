@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class DefaultKind(StrEnum):
-    """What stands behind DEFAULT."""
+    """What follows DEFAULT."""
 
     NULL = "null"
     TEXT = "text"  # '...', DATE'...', and bytes in a character set

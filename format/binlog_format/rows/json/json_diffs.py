@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Leg = str | int
 
-# One step of a path: a key, in quotes where it is no identifier, or a number, from the end behind the word `last`.
+# One step of a path: a key, in quotes where it is no identifier, or a number, from the end after the word `last`.
 _LEG = re.compile(
     r"\s*(?:\.\s*(?:\"(?P<quoted>(?:[^\"\\]|\\.)*)\"|(?P<key>[^\s.\[\]\"*]+))"
     r"|\[\s*(?:(?P<number>\d{1,10})|(?P<last>last)(?:\s*-\s*(?P<back>\d{1,10}))?)\s*\])",
@@ -102,7 +102,7 @@ def _apply(parent: JsonNode, leg: Leg, operation: JsonOperation, value: JsonNode
             raise BadJsonError(f"the key {leg!r}, to be inserted, is there already")
         parent.keys.insert(index, key)
     elif parent.is_array and isinstance(leg, int):
-        index = max(0, len(members) + leg) if leg < 0 else leg  # behind the end: at the end
+        index = max(0, len(members) + leg) if leg < 0 else leg  # after the end: at the end
     else:
         raise BadJsonError(f"there is no place for {leg!r}")
     members.insert(index, value)
@@ -145,7 +145,7 @@ def _changes(changes: bytes) -> Iterator[tuple[JsonOperation, str, JsonNode | No
 
 
 def _sized(content: bytes, place: int) -> tuple[bytes, int]:
-    # What stands behind its size, and the byte behind it.
+    # What follows its size, and the byte after that.
     first = content[place] if place < len(content) else None
     size_bytes = VARINT_SIZES.get(first, 0) if first is not None else 0
     start = place + 1 + size_bytes

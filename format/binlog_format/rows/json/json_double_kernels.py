@@ -25,7 +25,7 @@ _PLUS = 43
 _EXPONENT = 101  # "e"
 
 DIGITS_MAX = 32
-"""More than a number in shortest digits has, zeros before and behind them included."""
+"""More than a number in shortest digits has, zeros before and after them included."""
 
 DOUBLE_TEXT_MAX = len("-0.") + _FRACTION_DIGITS_MAX + _SIGNIFICANT_DIGITS_MAX + len(".0")
 """More than the longest text of a double; `insert_doubles` wants as much room for each."""
@@ -88,7 +88,7 @@ def _write_plain(digits: Bytes, first: int, size: int, point: int, out: Bytes, a
 
 @kernel
 def _write_double(text: Bytes, start: int, end: int, digits: Bytes, out: Bytes, at: int) -> int:
-    # A double in shortest digits, in whatever notation, as the server writes it; the byte behind it.
+    # A double in shortest digits, in whatever notation, as the server writes it; the byte after it.
     if text[start] == MINUS:
         at = _fill(out, at, MINUS, 1)
         start += 1
@@ -137,7 +137,7 @@ def insert_doubles(
         out_offsets: As *source_offsets*, for the result.
 
     Returns:
-        The byte behind the last text.
+        The byte after the last text.
     """
     read = 0
     at = 0

@@ -1,7 +1,7 @@
 """Scalars of MySQL's binary JSON as the server prints them: what `json_text_kernels` is made of.
 
-Every writer takes where to write and gives the byte behind what it has written, `NO_ROOM`, or `BAD_VALUE`. None reads
-behind the bytes that it is told to read; the bytes are checked by the caller to be in the data.
+Every writer takes where to write and gives the byte after what it has written, `NO_ROOM`, or `BAD_VALUE`. None reads
+beyond the bytes that it is told to read; the bytes are checked by the caller to be in the data.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _BASE64_LINE = 57  # bytes in a line of 76 characters
 
 @kernel
 def json_size(data: Bytes, place: int, end: int) -> tuple[int, int]:
-    """The size before a string or an opaque value, and the byte behind it; -1 where it does not fit."""
+    """The size before a string or an opaque value, and the byte after it; -1 where it does not fit."""
     size = 0
     for k in range(JSON_SIZE_BYTES_MAX):
         if place + k >= end:
@@ -166,7 +166,7 @@ def _decimal_size(digits: int) -> int:
 
 @kernel
 def _write_decimal(data: Bytes, start: int, size: int, out: Bytes, at: int) -> int:
-    # The digits of a DECIMAL column, nine to four bytes from the point outwards, behind precision and scale.
+    # The digits of a DECIMAL column, nine to four bytes from the point outwards, after precision and scale.
     if size < JSON_DECIMAL_HEAD_SIZE:
         return BAD_VALUE
     precision, scale = load_u8(data, start), load_u8(data, start + 1)

@@ -1,4 +1,4 @@
-"""The loop behind `json_columns`: documents of MySQL's binary JSON to the text that the server prints, `json_texts`.
+"""The loop of `json_columns`: documents of MySQL's binary JSON to the text that the server prints, `json_texts`.
 
 A document is walked without recursion. Whatever it claims, the work and the text stay in proportion to its size: every
 part is charged to the document, and one whose parts take more bytes than it has (because they overlap, which no server
@@ -125,7 +125,7 @@ def _write_fixed(data: Bytes, kind: int, place: int, out: Bytes, at: int) -> int
 
 @kernel
 def _write_sized(data: Bytes, kind: int, place: int, end: int, left: int, out: Bytes, at: int) -> tuple[int, int]:
-    # A string or an opaque value: the byte behind what is written or an error, and what is left of the document.
+    # A string or an opaque value: the byte after what is written or an error, and what is left of the document.
     first = place
     if kind == _OPAQUE:
         place += 1
@@ -173,7 +173,7 @@ def _open_container(
 
 @kernel
 def _write_key(data: Bytes, container: Int64s, number: int, left: int, out: Bytes, at: int) -> tuple[int, int]:
-    # A key and the colon behind it.
+    # A key and the colon after it.
     start = container[_START]
     count = container[_COUNT]
     word = 4 if container[_TYPE] == _LARGE_OBJECT else 2
@@ -217,7 +217,7 @@ def _value_place(data: Bytes, container: Int64s, number: int) -> tuple[int, int,
 def _write_document(
     data: Bytes, start: int, end: int, index: int, out: Bytes, at: int, doubles: Int64s, count: int, stack: Int64s
 ) -> tuple[int, int, int]:
-    # Code, the byte behind the text, the number of doubles then.
+    # Code, the byte after the text, the number of doubles then.
     left = end - start - 1
     kind = load_u8(data, start)
     place = start + 1
@@ -258,7 +258,7 @@ def _write_document(
                 return BAD_DOCUMENT, at, count
             if at < 0:
                 return GROW if at == NO_ROOM else BAD_DOCUMENT, at, count
-        # What comes behind it: the ends of containers that have no more members, then the next member.
+        # What comes after it: the ends of containers that have no more members, then the next member.
         while depth and stack[depth - 1, _NEXT] == stack[depth - 1, _COUNT]:
             depth -= 1
             if at == out.size:

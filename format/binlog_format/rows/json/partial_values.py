@@ -41,7 +41,7 @@ class PartialValueError(Exception):
 def with_whole_values(images: Images, partial: NDArray[np.int64]) -> Images:
     """*images* with every value whole: changes applied to the value in the image before.
 
-    Whole values that the log does not have are put behind a copy of the data. Where the image before lacks the column
+    Whole values that the log does not have are put after a copy of the data. Where the image before lacks the column
     (`binlog_row_image` MINIMAL, or NOBLOB), nobody can say what the value is: the image after lacks it then, too.
 
     Args:

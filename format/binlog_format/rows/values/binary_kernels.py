@@ -1,4 +1,4 @@
-"""The loops behind `addresses` and `geometry`: UUID and INET to text, and the parts of a geometry."""
+"""The loops of `addresses` and `geometry`: UUID and INET to text, and the parts of a geometry."""
 
 from __future__ import annotations
 

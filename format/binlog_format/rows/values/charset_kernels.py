@@ -1,4 +1,4 @@
-"""The loops behind `text` that turn other character sets into UTF-8: `write_characters`, `write_units`.
+"""The loops of `text` that turn other character sets into UTF-8: `write_characters`, `write_units`.
 
 Both need room for three bytes of UTF-8 for each byte of text (`UTF8_GROWTH_MAX`), which no character set exceeds.
 """
@@ -38,7 +38,7 @@ _SUPPLEMENTARY_LEAD = 0x90
 
 @kernel
 def put_utf8(out: Bytes, at: int, point: int) -> int:
-    """Put a code point as UTF-8; the place behind it."""
+    """Put a code point as UTF-8; the place after it."""
     if point < 0x80:
         out[at] = point
         return at + 1
@@ -150,7 +150,7 @@ def write_characters(
                 if point < 0:
                     if not replace:
                         return i
-                    # What may be a character of its own stays: a quote behind a lost lead byte, for example.
+                    # What may be a character of its own stays: a quote after a lost lead byte, for example.
                     size = 2 if size == 2 and load_u8(data, place + 1) >= 0x80 else 1
                     point = _REPLACEMENT
                 at = put_utf8(out, at, point)

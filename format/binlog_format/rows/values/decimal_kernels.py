@@ -1,4 +1,4 @@
-"""The loops behind `decimals`: packed decimal digits to 128-bit numbers, or to text where there are more than 38.
+"""The loops of `decimals`: packed decimal digits to 128-bit numbers, or to text where there are more than 38.
 
 A value is split at the point, and each side into groups of nine digits from the point outwards, four bytes each; the
 outermost group may be smaller. Numbers are big-endian; the highest bit of all is inverted; a negative value has all its

@@ -1,4 +1,4 @@
-"""The loops behind `enums`: texts of SET values."""
+"""The loops of `enums`: texts of SET values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loops behind `temporal` for columns made with `mysql56_temporal_format=OFF` (MariaDB `sql/field.cc`).
+"""The loops of `temporal` for columns made with `mysql56_temporal_format=OFF` (MariaDB `sql/field.cc`).
 
 Without a fraction of a second values are decimal digits or seconds, little-endian. With one, they are a big-endian
 number of the last digit's units: of the time with a bias, or of a date and time with mixed bases.
@@ -131,7 +131,7 @@ def gather_old_datetimes(data: Bytes, offsets: Int32s, digits: int, width: int, 
 
 @kernel
 def gather_old_timestamps(data: Bytes, offsets: Int32s, digits: int, width: int, out: Int64s, valid: Mask) -> int:
-    """TIMESTAMP: seconds since 1970 UTC in 4 bytes; with a fraction big-endian, and its digits behind.
+    """TIMESTAMP: seconds since 1970 UTC in 4 bytes; with a fraction big-endian, then its digits.
 
     Args:
         data: As for `gather_old_datetimes`, and so on.

@@ -1,4 +1,4 @@
-"""The loops behind `temporal`: dates and times to days and microseconds since 1970, or to text."""
+"""The loops of `temporal`: dates and times to days and microseconds since 1970, or to text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loops behind `text`: copy texts out of row images, and check them; `charset_kernels` converts them."""
+"""The loops of `text`: copy texts out of row images, and check them; `charset_kernels` converts them."""
 
 from __future__ import annotations
 

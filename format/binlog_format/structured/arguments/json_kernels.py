@@ -1,4 +1,4 @@
-"""The loops behind `json_texts`: `write_arguments` of events without floats, `insert_floats`."""
+"""The loops of `json_texts`: `write_arguments` of events without floats, `insert_floats`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop over one value behind `json_texts`: `write_value`, of any type, without recursion."""
+"""The loop over one value of `json_texts`: `write_value`, of any type, without recursion."""
 
 from __future__ import annotations
 

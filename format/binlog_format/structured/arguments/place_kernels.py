@@ -1,4 +1,4 @@
-"""The loop behind `source_decoder`: where the values of events are, `find_places`."""
+"""The loop of `source_decoder`: where the values of events are, `find_places`."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def index_events(
 
 @kernel
 def _extent_of(data_starts: Int64s, start: int, near: int) -> int:
-    # The last extent that begins at *start* or before; mostly it is *near*, or the one behind it. -1: none does.
+    # The last extent that begins at *start* or before; mostly it is *near*, or the one after it. -1: none does.
     low, high = 0, len(data_starts)
     if near < high and data_starts[near] <= start:
         low = near + 1

@@ -94,7 +94,7 @@ def test_flipped_bit_is_found_with_its_page(byte: int) -> None:
     assert (found[0].at.name, found[0].at.page) == (name, byte // PAGE_SIZE)
 
 
-def test_check_goes_on_behind_damage() -> None:
+def test_check_goes_on_after_damage() -> None:
     """Damage in several files, each found once."""
     files = dict(mixed())
     names = [name for name in list(files)[:-1] if len(files[name]) > 9 * PAGE_SIZE]
@@ -160,7 +160,7 @@ def test_wrong_header_field_is_found(change: dict[str, int], condition: str) -> 
     assert condition in conditions({**tiny(), SECOND: content})
 
 
-def test_bytes_behind_the_header_fields_are_found() -> None:
+def test_bytes_after_the_header_fields_are_found() -> None:
     assert "BINLOG_CORRUPT.HEADER" in conditions(forged(tiny(), FIRST, 100, b"\1"))
 
 
@@ -196,7 +196,7 @@ def test_file_that_was_emptied_is_found() -> None:
     [
         ((1, b"\xff\x7f"), "does not fit"),  # length
         ((0, b"\x81"), "none has begun"),
-        ((0, b"\x01"), "room behind"),  # the last chunk, but not the record's
+        ((0, b"\x01"), "room after"),  # the last chunk, but not the record's
         ((0, b"\x00"), "the rest of the page is not zero"),
     ],
 )
@@ -264,7 +264,7 @@ def test_wrong_gtid_state_is_found() -> None:
         seqno = int(str(row.holds["gtids"]).strip("[]'").split("-")[2])
         start = row.file_offset + 3 + 4
         size = len(encode_compressed_int(seqno))
-        for other in (seqno - 1, seqno + 3):  # a state may know of the group behind it
+        for other in (seqno - 1, seqno + 3):  # a state may know of the group after it
             if len(encode_compressed_int(other)) == size:
                 found = errors(forged(files, row.file, start, encode_compressed_int(other)))
                 assert "BINLOG_CORRUPT.GTID_STATE" in {finding.condition for finding in found}

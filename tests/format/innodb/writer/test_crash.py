@@ -136,8 +136,8 @@ def _fill_file(writer: BinlogWriter) -> None:
         writer.raw_commit(b"f" * 100)
 
 
-def test_recovery_zeroes_what_is_behind_and_deletes_later_files(tmp_path: Path) -> None:
-    """Section 9, rule 3: zeros behind the data of the last page, and in all later pages of the file."""
+def test_recovery_zeroes_what_is_after_and_deletes_later_files(tmp_path: Path) -> None:
+    """Section 9, rule 3: zeros after the data of the last page, and in all later pages of the file."""
     writer = BinlogWriter(tmp_path, SMALL)
     writer.raw_commit(b"a" * 700)
     writer.sync_redo()
@@ -182,7 +182,7 @@ def test_file_that_flush_had_cut_grows_back(tmp_path: Path) -> None:
     assert _groups(tmp_path) == [b"a" * 70]
 
 
-def test_recovery_never_reaches_behind_the_last_two_files(tmp_path: Path) -> None:
+def test_recovery_never_reaches_after_the_last_two_files(tmp_path: Path) -> None:
     """Section 9, rule 2: a third file makes the first one durable, whether it was asked for or not."""
     writer = BinlogWriter(tmp_path, SMALL)
     writer.sync_redo()
@@ -227,8 +227,8 @@ def test_lost_gtids_are_given_out_again(tmp_path: Path) -> None:
     assert _groups(tmp_path)[1:] == [b"f" * 90, second]
 
 
-def test_xa_commit_behind_the_durable_point_has_not_happened(tmp_path: Path) -> None:
-    """It is prepared again, and can be committed; one that was prepared behind that point is gone."""
+def test_xa_commit_after_the_durable_point_has_not_happened(tmp_path: Path) -> None:
+    """It is prepared again, and can be committed; one that was prepared after that point is gone."""
     writer = BinlogWriter(tmp_path, SMALL)
     early, late, gtid = Xid(1, b"early"), Xid(1, b"late"), Gtid(0, 1, 1)
     writer.event(1, b"x" * 300)

@@ -56,7 +56,7 @@ def test_a_live_log_shows_a_prefix_and_all_of_it_after_a_checkpoint(
 
 @slow_examples
 @given(options(), operations_with_kills)
-def test_a_killed_writer_goes_on_behind_what_it_had_written(options: WriterOptions, work: list[Operation]) -> None:
+def test_a_killed_writer_goes_on_after_what_it_had_written(options: WriterOptions, work: list[Operation]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         driver = Driver(Path(folder), options)
         for operation in [*work, ("kill", 0, 0, 0)]:

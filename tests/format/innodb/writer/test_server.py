@@ -291,7 +291,7 @@ def test_fresh_server_may_write_its_interval_in_bytes(tmp_path: Path) -> None:
 
 
 def test_header_keeps_a_file_that_was_counted_and_not_released(tmp_path: Path) -> None:
-    """Section 16: a first out-of-band record behind the end of a full file is counted in one, released in the next."""
+    """Section 16: a first out-of-band record after the end of a full file is counted in one, released in the next."""
     with BinlogWriter(tmp_path, SMALL) as writer:
         while writer.position.file_offset // PAGE < PAGES:
             _fill(writer, 0)

@@ -170,7 +170,7 @@ def _behind_a_full_buffer(writer: BinlogWriter) -> None:
         (_at_commit, [BUFFER, 808, 200]),
         (_behind_a_full_buffer, [BUFFER, BUFFER, 10]),
     ],
-    ids=["statement starts", "savepoints", "same place", "set again", "at commit", "behind a full buffer"],
+    ids=["statement starts", "savepoints", "same place", "set again", "at commit", "after a full buffer"],
 )
 def test_savepoints_and_statement_starts_cut_pieces(
     run: Run, work: Callable[[BinlogWriter], None], expected: list[int]
