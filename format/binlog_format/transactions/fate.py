@@ -38,7 +38,7 @@ class Fate:
     """What becomes of the rows of a group.
 
     Attributes:
-        undone: Ranges of `event_no`, first and one after the last, of events that the group itself takes back; ascending.
+        undone: Ranges of `event_no`, first and one after the last, of events the group takes back; ascending.
         prepared: The XA transaction that the group prepares: all of its rows wait.
         committed: The prepared XA transaction that the group commits.
         rolled_back: The prepared XA transaction that the group takes back.
