@@ -1,4 +1,4 @@
-"""The line that says what a number was measured on: `machine_line`; memory of this process: `peak_bytes`."""
+"""The line that states what a number was measured on: `machine_line`; memory of this process: `peak_bytes`."""
 
 from __future__ import annotations
 

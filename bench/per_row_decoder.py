@@ -29,7 +29,7 @@ Image = dict[str, object]
 
 
 class Table(NamedTuple):
-    """What a table map says: names, and of each column its type and the bytes that a text's length takes."""
+    """What a table map contains: names, and of each column its type and the bytes that a text's length takes."""
 
     database: str
     table: str

@@ -34,7 +34,7 @@ class ClassicWriter:
     Args:
         directory: Made if it is not there.
         origin: Of the events that the server itself writes.
-        server_version: What the file says of its server.
+        server_version: What the file contains of its server.
 
     Attributes:
         size: Bytes of the file so far.
@@ -61,7 +61,7 @@ class ClassicWriter:
 
     def write_group(self, gtid: Gtid, gtid_event: bytes, events: Sequence[bytes]) -> None:
         """Append a group; events have no checksums, and may be joined."""
-        del gtid  # the event says it
+        del gtid  # the event records it
         self._append(gtid_event)
         for joined in events:
             self._append(joined)

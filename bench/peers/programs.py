@@ -50,7 +50,7 @@ class Peer(ABC):
         """Make it ready.
 
         Raises:
-            PeerError: What it needs is not here; the message says what.
+            PeerError: What it needs is not here; the message names it.
         """
 
     @abstractmethod

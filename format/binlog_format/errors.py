@@ -126,7 +126,7 @@ class CorruptError(BinlogError):
 
 
 class SchemaError(BinlogError):
-    """The log does not say, or contradicts, what a table looks like."""
+    """The log does not record, or contradicts, what a table looks like."""
 
     FAMILY = "BINLOG_SCHEMA"
     SUBCLASSES = frozenset(
@@ -214,7 +214,7 @@ class ArgumentError(BinlogError):
 
 
 class TableError(BinlogError):
-    """A target table cannot take what the log says."""
+    """A target table cannot take what the log records."""
 
     FAMILY = "BINLOG_TABLE"
     SUBCLASSES = frozenset(

@@ -44,7 +44,7 @@ def read_extents(extents: Table, open_file: Callable[[int], AbstractContextManag
         open_file: Gives a file by number.
 
     Raises:
-        DataLossError: `TRUNCATED_TRANSACTION`: a file is shorter than its extents say.
+        DataLossError: `TRUNCATED_TRANSACTION`: a file is shorter than its extents need.
     """
     sizes = np.ascontiguousarray(extents["size"])
     starts = np.ascontiguousarray(extents["file_offset"])

@@ -148,7 +148,7 @@ class LiveFiles(ABC):
 
     @abstractmethod
     def oldest_reference(self, file_no: int) -> int:
-        """The oldest file that groups of this file, or of later ones, may have data in, as its start says."""
+        """The oldest file that groups of this file, or of later ones, may have data in, as its start records."""
 
     def final_file(self, file_no: int) -> FinalFile | None:
         """The final bytes of a file that is there now; None: nothing has been written into it yet, or it has gone.

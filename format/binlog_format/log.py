@@ -129,7 +129,7 @@ class Log(ABC):
 
     format_name: ClassVar[str]
     is_indexed: ClassVar[bool] = False
-    """Whether the log itself says, without a scan, where its data ends and which GTIDs lie before a file."""
+    """Whether the log itself records, without a scan, where its data ends and which GTIDs lie before a file."""
 
     path: str
     bound: Bound = Bound.VISIBLE
@@ -157,7 +157,7 @@ class Log(ABC):
 
     @abstractmethod
     def gtid_position_at(self, position: Position) -> GtidPoint:
-        """The last GTID of each domain before *position*, as far as the log itself says; of a MySQL log the set."""
+        """The last GTID of each domain before *position*, as far as the log itself records; of a MySQL log the set."""
 
     def position_of(self, gtids: GtidPoint) -> GtidStart:
         """Where reading goes on after *gtids*: no group before it is needed.

@@ -65,7 +65,7 @@ def open_log(path: str, *, format_name: str | None = None, bound: Bound | str = 
     Args:
         path: The directory that holds them, one file of it, or a URL (`s3://...`). Of `structured` logs also a pattern
             for one program's files: `/var/log/app.blog*`.
-        format_name: `innodb`, `classic` or `structured`; default: what the files say.
+        format_name: `innodb`, `classic` or `structured`; default: what the files contain.
         bound: How far reading may go: `visible`, or, of `innodb` logs, `sealed`.
 
     Raises:

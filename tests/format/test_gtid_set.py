@@ -1,4 +1,4 @@
-"""GTID sets against plain sets of numbers; texts as the server has them; errors that say what is wrong."""
+"""GTID sets against plain sets of numbers; texts as the server has them; errors that state what is wrong."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 DATA_MAX = 1 << 20
 """Bytes of events that a log of a few KiB may give, wherever its references lead."""
 
-_HEAD_MAX = 64  # bytes at the start of a record that say what it is
+_HEAD_MAX = 64  # bytes at the start of a record that state what it is
 _NAMES = sorted(small_log())
 
 

@@ -45,7 +45,7 @@ _BYTES_OF_TEXT = 64
 
 
 def completed(layout: TableLayout, digits: int) -> TableLayout:
-    """*layout* with what a schema says where a table map leaves it open; of old temporal columns the digits."""
+    """*layout* with what a schema states where a table map leaves it open; of old temporal columns the digits."""
     columns = []
     for column in layout.columns:
         if column.type in OLD_TEMPORAL_TYPES and column.declared is None:
@@ -72,7 +72,7 @@ def _read_block(block: Block, digits: int, decoding: Decoding) -> None:
 
 
 def _read_columns(block: Block, images: Images) -> None:
-    """Each value starts in its own event, or is empty and stands at its end; or is in what partial values became."""
+    """Each value starts in its own event, or is empty and is at its end; or is in what partial values became."""
     events = block.events[images.table["event"]]
     ends = events["start"] + events["size"]
     for column in range(len(images.layout.columns)):

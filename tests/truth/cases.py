@@ -32,7 +32,7 @@ NAMELESS = (
     "mariadb-10.11/ops_nochecksum",
     "mariadb-10.11/ops_minimal",
 )
-"""Row by row; the log does not say all about the columns."""
+"""Row by row; the log does not record all about the columns."""
 
 TORN = ("mariadb-10.11/torn", "mysql-9/torn")
 """The server was killed inside a write."""

@@ -65,7 +65,7 @@ def test_json_lines_with_the_ddl_of_the_log(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["mariadb-10.11/ops_nochecksum", "mariadb-10.11/ops_minimal"])
 def test_json_lines_from_the_middle_know_what_tables_were_there(name: str) -> None:
-    """DDL before the start says what the columns are after it."""
+    """DDL before the start states what the columns are after it."""
     path = case(name).path
     wanted = json_changes(path, start="0-1011-100", decoding=decoding_of_log(path))
     assert lines(path, "--start", "0-1011-100") == wanted

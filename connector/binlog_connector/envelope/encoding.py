@@ -169,7 +169,7 @@ class MessageEncoding(Protocol):
         """The value of the message about a TRUNCATE, which has no key; None: there is none."""
 
     def heartbeat(self, now_ns: int) -> tuple[bytes, bytes]:
-        """Key and value of the message that says that nothing has happened.
+        """Key and value of the message that states that nothing has happened.
 
         Args:
             now_ns: Nanoseconds since 1970 UTC.

@@ -1,4 +1,4 @@
-"""The message that says that nothing has happened: `heartbeat`."""
+"""The message that states that nothing has happened: `heartbeat`."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class UnsignedBigintHandling(StrEnum):
 
 
 class BinaryHandling(StrEnum):
-    """What binary columns become; in JSON `bytes` are base64 too, but the schema says that they are bytes."""
+    """What binary columns become; in JSON `bytes` are base64 too, but the schema states that they are bytes."""
 
     BYTES = "bytes"
     BASE64 = "base64"

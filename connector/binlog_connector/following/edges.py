@@ -72,7 +72,7 @@ def end_of_log(watched: WatchedLog) -> SourceOffset:
 
 
 def end_position(watched: WatchedLog) -> Position:
-    """The place of `end_of_log`, without a scan where the log itself says it."""
+    """The place of `end_of_log`, without a scan where the log itself records it."""
     if watched.log.is_indexed:
         return watched.log.end_position()
     found = _last_span(watched)

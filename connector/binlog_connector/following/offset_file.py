@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KIND = "binlog-stream offset"
-"""What the file says that it is, so that no other JSON file is taken for one, or written over."""
+"""The kind that the file names, so that no other JSON file is taken for one, or written over."""
 
 FILE_SIZE_MAX = 16 << 20
 """An offset is a few hundred bytes; more of a MySQL log with many sources, and of a large program's structured log."""

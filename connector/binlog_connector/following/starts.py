@@ -198,8 +198,8 @@ def advance(
 def _behind_whole_files(watched: WatchedLog, start: SourceOffset, end: Position | None) -> tuple[Position, GtidPoint]:
     """Where to look for the end of a batch without limits, and what is consumed there.
 
-    Where files say which GTIDs were committed before them, only the last one has to be scanned. All files up to it must
-    be there: what lacks is found by scanning.
+    Where files state which GTIDs were committed before them, only the last one has to be scanned. All files up to it
+    must be there: what lacks is found by scanning.
     """
     first = start.position.file_no
     # A server makes the next file before it needs it; where there is no more than that, hardly anything can be skipped.

@@ -12,7 +12,7 @@ topic. A consumer that reads with `read_committed` sees all of them or none; a p
 newest record. Nothing else says how far it has come.
 
 After an error nobody knows whether a transaction was committed: brokers may commit it and their answer is lost. So
-there is one way out of all errors: a new producer, whose beginning ends what was open; then the newest record says
+there is one way out of all errors: a new producer, whose beginning ends what was open; then the newest record states
 whether the transaction is there. If not, its messages are asked for and sent again.
 
 The newest record also names the session that wrote it. Who finds another one has lost its name to another publisher

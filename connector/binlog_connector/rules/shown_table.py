@@ -127,7 +127,7 @@ def shown_table(rule: BoundRule, layout: TableLayout, decoding: Decoding) -> Sho
 
     Raises:
         OptionError: `INVALID_VALUE`: the rule does not fit the table.
-        SchemaError: `NO_COLUMN_METADATA`: nobody says what the columns are called.
+        SchemaError: `NO_COLUMN_METADATA`: nobody states what the columns are called.
         BinlogError: A masked column, or one of the predicate, has a type that is not read.
     """
     names = [column.name for column in layout.columns]

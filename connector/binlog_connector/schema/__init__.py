@@ -1,1 +1,1 @@
-"""What tables look like where the log does not say it: schema files, and DDL in the log (`history.SchemaHistory`)."""
+"""Table definitions that the log does not contain: schema files, and DDL in the log (`history.SchemaHistory`)."""

@@ -160,7 +160,7 @@ class SchemaHistory:
         """`observed`, for a read that starts in the middle of a log.
 
         The DDL before *start* is looked for when a table map first leaves something open, and not at all in a log whose
-        table maps say everything.
+        table maps contain everything.
 
         Args:
             blocks: Of plain events, in order, from *start* on.

@@ -87,12 +87,12 @@ class DdlStatement:
         text: The statement.
         database: The session's current one.
         sql_mode: Of the session.
-        server_charset: Default for new databases; None: the log does not say.
+        server_charset: Default for new databases; None: the log does not record it.
         vendor: Whose server ran it.
         commit_time: When it began, seconds since 1970 UTC.
-        microseconds: Beyond those; None: the log does not say.
-        time_zone: Of the session; None: the log does not say.
-        explicit_timestamps: `explicit_defaults_for_timestamp`; None: the log does not say.
+        microseconds: Beyond those; None: the log does not record it.
+        time_zone: Of the session; None: the log does not record it.
+        explicit_timestamps: `explicit_defaults_for_timestamp`; None: the log does not record it.
         gtid: Of its event group; None: it has none.
         thread_id: Of the session, on the server that ran it; None: of any, which has no temporary tables.
         server_id: Of that server.

@@ -29,7 +29,7 @@ class TableOptions:
     """Options after the columns.
 
     Attributes:
-        charset: Default CHARACTER SET, or that of COLLATE; None: not said.
+        charset: Default CHARACTER SET, or that of COLLATE; None: not given.
         versioned: WITH SYSTEM VERSIONING.
         selects: AS SELECT: columns come from a query.
         like: The columns of this table.
@@ -187,7 +187,7 @@ class TruncateTable:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRows:
-    """A statement that changes rows, logged as text: no row event says which rows they are.
+    """A statement that changes rows, logged as text: no row event states which rows they are.
 
     Attributes:
         names: Tables whose rows it may change; None: any table.

@@ -182,7 +182,7 @@ def mark_statement(mark: Mapping[str, Any]) -> DdlStatement:
 
 
 def mark_change(mark: Mapping[str, Any], decoding: Decoding) -> SnapshotChange | None:
-    """What a mark says; None: nothing about rows.
+    """What a mark contains; None: nothing about rows.
 
     Args:
         mark: As for `mark_statement`.

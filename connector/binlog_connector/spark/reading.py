@@ -318,7 +318,7 @@ def planned_blocks(log: Log, partition: RangePartition, *, stored: bool = False)
 
 
 def gap_batch(partition: RangePartition) -> pa.RecordBatch:
-    """A row of view `events` that says what is missing before *partition*."""
+    """A row of view `events` that states what is missing before *partition*."""
     from binlog_format.views.events.view import EVENTS_SCHEMA
 
     start = partition.start

@@ -102,7 +102,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = _offset(start) if start is not None else self._planned_end
         with self._open(begin) as watched:
             if begin is None:
-                # PySpark before 4.2, restarted: where the checkpoint stands is not said, so no limit can be kept.
+                # PySpark before 4.2, restarted: where the checkpoint stands is not given, so no limit can be kept.
                 stop = self._stop(watched).position
                 if stop is None:
                     return end_of_log(watched).to_json()

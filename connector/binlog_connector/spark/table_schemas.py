@@ -3,7 +3,7 @@
 The same row must have the same types in whatever partition it is read, so nothing may depend on which DDL a partition
 happens to hold:
 
-* a table map that says everything is taken as it is; what a schema file says of its table is put on top;
+* a table map that says everything is taken as it is; what a schema file contains of its table is put on top;
 * one that leaves something open needs all DDL before it. That is looked for when the first such table is met, up to
   the start of the part, and kept in the process: the next part on the same worker goes on from there.
 """
@@ -74,7 +74,7 @@ class RangeSchemas:
     Args:
         watched: The log.
         start: Where the part begins.
-        file: What a schema file says; None: there is none.
+        file: What a schema file contains; None: there is none.
     """
 
     def __init__(self, watched: WatchedLog, start: Position, file: SchemaFile | None) -> None:
@@ -139,7 +139,7 @@ class RangeSchemas:
         return self._history.definition_before(name, statement)
 
     def _completed_by_file(self, layout: TableLayout, position: Position) -> TableLayout | None:
-        """A layout that is whole, with what the file says; None: the table may have been altered since it was made."""
+        """A whole layout, with what the file contains; None: the table may have been altered since the file was made."""
         if self._file is None or self._file.base.key(TableName(layout.database, layout.table)) not in self._tables:
             return layout
         try:

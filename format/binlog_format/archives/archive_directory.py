@@ -163,7 +163,7 @@ class ArchiveFile:
 
         Raises:
             DataLossError: `FILE_PURGED`: retention has removed the file meanwhile.
-            CorruptError: `ARCHIVE`: a part is shorter than the manifest says, or gone.
+            CorruptError: `ARCHIVE`: a part is shorter than in the manifest, or gone.
         """
         wanted = max(0, min(len(buffer), self._size - offset))
         done = 0

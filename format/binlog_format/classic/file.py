@@ -46,7 +46,7 @@ _END_LOG_POS_MASK = 0xFFFFFFFF
 
 
 class ClassicFile:
-    """A binlog file and what its first events say.
+    """A binlog file and what its first events contain.
 
     Args:
         source: The file; this object closes it.

@@ -39,7 +39,7 @@ _CHECKSUMS_SINCE: dict[Vendor, Version] = {Vendor.MARIADB: (5, 3, 0), Vendor.MYS
 
 @dataclass(frozen=True, slots=True)
 class FormatDescription:
-    """What the first event of a file says about the rest of it.
+    """What the first event of a file contains about the rest of it.
 
     Attributes:
         server_version: For example `10.11.19-MariaDB-log`.

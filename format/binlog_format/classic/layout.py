@@ -1,7 +1,7 @@
 """Classic (version 4) binlog files on disk: names, magic numbers, the Format_description event, classes of events.
 
 A file is 4 bytes of magic and then events, one after the other, each with the header of `binlog_format.events.layout`
-and, when the Format_description event at the start says so, a CRC-32 after it. That event (MariaDB
+and, when the Format_description event at the start states it, a CRC-32 after it. That event (MariaDB
 `sql/log_event.h`: `Format_description_log_event`):
 
     Offset  Size  Type    Field
@@ -110,7 +110,7 @@ class ChecksumAlgorithm(IntEnum):
 class EventClass(IntEnum):
     """What an event type means for the borders of event groups."""
 
-    UNKNOWN = 0  # an error, unless the event says that it may be ignored
+    UNKNOWN = 0  # an error, unless the event states that it may be ignored
     CONTROL = 1  # about files, never in a group: passed over
     GTID = 2  # begins a group
     PREFIX = 3  # of a statement in a group: a standalone group does not end with it
@@ -118,7 +118,7 @@ class EventClass(IntEnum):
     QUERY = 5  # the text COMMIT or ROLLBACK ends a group
     END = 6  # ends a group
     PART = 7  # of a group; a standalone one ends with it
-    INCIDENT = 8  # the server says that it lost events: a group of its own, in MySQL with a GTID
+    INCIDENT = 8  # the server states that it lost events: a group of its own, in MySQL with a GTID
     FORMAT = 9  # first event of a file, nowhere else
     ENCRYPTION = 10  # what follows cannot be read
 
@@ -126,7 +126,7 @@ class EventClass(IntEnum):
 class GroupKind(IntEnum):
     """How the end of a group is known."""
 
-    TRANSACTION = 0  # by an event that says so
+    TRANSACTION = 0  # by an event that states it
     STATEMENT = 1  # it is one statement, and ends with it
     UNDECIDED = 2  # MySQL: the first event after the GTID and prefixes will tell
 

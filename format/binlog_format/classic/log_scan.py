@@ -174,7 +174,7 @@ class LogScan:
             raise _cut_off(str(missing), at)
 
     def _head_after(self, file_no: int) -> ClassicFile | None:
-        """The first file after *file_no* that says what the files before it held; closed already."""
+        """The first file after *file_no* that states what the files before it held; closed already."""
         for later in sorted(number for number in self._listing if number > file_no):
             with closing(self._open(later)) as file:
                 if file.gtid_list is not None or file.previous_gtids is not None:

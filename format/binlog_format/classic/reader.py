@@ -130,7 +130,7 @@ class ClassicLog(Log):
         return f"{self._base()}.{position.file_no:06}:{byte_of(position)}"
 
     def gtid_position_at(self, position: Position) -> GtidPoint:
-        """What lies before *position*, by GTID: what the file's start says, and a scan from there.
+        """What lies before *position*, by GTID: what the file's start records, and a scan from there.
 
         Of a MySQL log a `GtidSet`, of a MariaDB log a `GtidPosition`.
         """
@@ -298,7 +298,7 @@ class ClassicLog(Log):
 
 
 def _listed(file: ClassicFile) -> list[str] | None:
-    """What the file's start says of the files before it: a text for each source, or for each server's UUID."""
+    """What the file's start records of the files before it: a text for each source, or for each server's UUID."""
     if file.previous_gtids is not None:
         return str(file.previous_gtids).split(",") if file.previous_gtids else []
     return None if file.gtid_list is None else [str(gtid) for gtid in file.gtid_list]

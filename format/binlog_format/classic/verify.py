@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from binlog_format.findings import CheckScope
 
 _BETWEEN_GROUPS = frozenset({EventClass.GTID, EventClass.CONTROL})
-"""Events that stand at the start of a group or between groups: reading can begin there."""
+"""Events that are at the start of a group or between groups: reading can begin there."""
 
 
 class ClassicCheck(LogCheck):
@@ -152,7 +152,7 @@ class ClassicCheck(LogCheck):
         return None
 
     def _check_gtid_list(self, file: ClassicFile) -> Iterator[Finding]:
-        """What a file's start says of the files before it is what their groups say."""
+        """What a file's start records of the files before it is what their groups contain."""
         at = file.place(file.events_start)
         if file.previous_gtids is not None:
             if lacking := self._set_history.lacking(file.previous_gtids):
@@ -185,7 +185,7 @@ class ClassicCheck(LogCheck):
             yield from self._fragments.findings(piece.data, piece.events, piece.groups, place)
 
     def _forget(self) -> None:
-        """Something could not be read: GTIDs say nothing until a file's start says them anew."""
+        """Something could not be read: GTIDs say nothing until a file's start records them anew."""
         self._history.forget()
         self._set_history.forget()
 

@@ -35,7 +35,7 @@ EVENT_END_LOG_POS_OFFSET = 13
 EVENT_FLAGS_OFFSET = 17
 
 EVENT_CHECKSUM_SIZE = 4
-"""CRC-32 (zlib's polynomial) after an event, where the Format_description event says so."""
+"""CRC-32 (zlib's polynomial) after an event, where the Format_description event states it."""
 
 EVENT_SIZE_MAX = 1 << 30
 """MariaDB and MySQL refuse larger events (`MAX_MAX_ALLOWED_PACKET`); a larger number is damage."""

@@ -1,4 +1,4 @@
-"""What Query events say of the session: `parse_query_status`."""
+"""What Query events contain of the session: `parse_query_status`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class QueryStatus:
     """The session variables that decide how a statement reads.
 
     Attributes:
-        sql_mode: Bits; 0 when the event does not say.
-        client_charset: Of the statement's text; None when the event does not say.
-        server_charset: Default for new databases; None when the event does not say.
+        sql_mode: Bits; 0 when the event does not record it.
+        client_charset: Of the statement's text; None when the event does not record it.
+        server_charset: Default for new databases; None when the event does not record it.
         alter_flags: Phases of a MariaDB two-phase ALTER.
-        time_zone: `+02:00`, a name, `SYSTEM`; None when the event does not say.
+        time_zone: `+02:00`, a name, `SYSTEM`; None when the event does not record it.
         microseconds: Of the time at which the statement began, beyond the second in the event's header; None when the
-            event does not say.
-        explicit_timestamps: `explicit_defaults_for_timestamp`; None when the event does not say.
+            event does not record it.
+        explicit_timestamps: `explicit_defaults_for_timestamp`; None when the event does not record it.
     """
 
     sql_mode: int = 0

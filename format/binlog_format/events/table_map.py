@@ -1,4 +1,4 @@
-"""Table map events: `parse_table_map` gives a `TableLayout`, what the log says about a table's columns."""
+"""Table map events: `parse_table_map` gives a `TableLayout`, what the log records about a table's columns."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column, as far as the log says.
+    """One column, as far as the log records it.
 
     Attributes:
         name: None without `binlog_row_metadata=FULL`.
         type: Type code; the real type for ENUM and SET, which the log wraps into STRING.
         metadata: The two bytes of type metadata, the first one in the low byte.
         nullable: Whether it can be NULL.
-        unsigned: Of a numeric column; None where the log does not say (`binlog_row_metadata=NO_LOG`).
+        unsigned: Of a numeric column; None where the log does not record it (`binlog_row_metadata=NO_LOG`).
         charset: Server's name of the character set of a text, ENUM or SET column, `binary` for binary strings; None
-            for other types and where the log does not say.
-        enum_values: Texts of an ENUM or SET column; None where the log does not say, or in a character set that is
-            not read.
+            for other types and where the log does not record it.
+        enum_values: Texts of an ENUM or SET column; None where the log does not record them, or in a character set that
+            is not read.
         declared: Type as the table was declared with, in lower case (`uuid`, `inet6`, `datetime(3)`, `json`), where a
-            schema says it; the log never does.
-        visible: False for INVISIBLE columns; None where the log does not say (MariaDB never does).
+            schema contains it; the log never does.
+        visible: False for INVISIBLE columns; None where the log does not record it (MariaDB never does).
         geometry_type: Of a geometry column (0 any, 1 point, ... 7 collection, as in WKB); None where the log does not
-            say.
-        dimensions: Numbers in a value of a VECTOR column of MySQL, at most; None where the log does not say.
+            record it.
+        dimensions: Numbers in a value of a VECTOR column of MySQL, at most; None where the log does not record it.
     """
 
     name: str | None
@@ -104,7 +104,7 @@ class TableLayout:
 
     @property
     def has_names(self) -> bool:
-        """Whether the log says what the columns are called."""
+        """Whether the log states what the columns are called."""
         return all(column.name is not None for column in self.columns)
 
     @property

@@ -1,4 +1,4 @@
-"""What the groups of a log have passed by, to compare with what the log says of itself: `GtidHistory`, `SetHistory`."""
+"""GTIDs of the groups passed, to compare with those that the log records: `GtidHistory`, `SetHistory`."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class GtidHistory:
 
 
 class SetHistory:
-    """MySQL: follows the set of all GTIDs of a log from what a file's start says on, the base."""
+    """MySQL: follows the set of all GTIDs of a log from what a file's start records on, the base."""
 
     def __init__(self) -> None:
         self._passed: GtidSet | None = None

@@ -163,7 +163,7 @@ def check_kind(known: GtidPoint, given: GtidPoint) -> None:
     """See that *given* can be of a log.
 
     Args:
-        known: What the log says of itself; a MySQL log says a `GtidSet`, be it empty.
+        known: What the log records of itself; a MySQL log records a `GtidSet`, be it empty.
         given: What a user gave.
 
     Raises:

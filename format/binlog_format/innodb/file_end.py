@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def check_file_end(reader: PageReader, file: OpenFile, following: OpenFile) -> bool:
     """Tell a file that FLUSH made shorter from one that was cut off: nothing in its pages would say so.
 
-    A file is as long as its header says, or ends with a dummy record (writing specification, section 5). A crash
+    A file has the length in its header, or ends with a dummy record (writing specification, section 5). A crash
     during FLUSH can leave a short file without one, which is then filled to its end: only there the GTIDs have to
     be compared, those of the file with the state at the start of the next one.
 

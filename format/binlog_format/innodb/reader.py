@@ -131,7 +131,7 @@ class InnodbLog(Log):
         interval = 0 if file is None else file.header.state_interval
         if file is None or interval == 0:
             return ()
-        # A fresh server says bytes where pages are meant: then there is no such page in the file.
+        # A fresh server reports bytes where pages are meant: then there is no such page in the file.
         return [Position(start.file_no, page, 0) for page in range(interval, written_page_count(file), interval)]
 
     def heads(self, start: Position, end: Position | None) -> Iterator[Heads]:

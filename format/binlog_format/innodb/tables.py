@@ -126,9 +126,9 @@ class Walk(NamedTuple):
     Attributes:
         nodes: `NODE_DTYPE`, ascending by place: the records that are known.
         given: One row more, for a record that is not among them.
-        stack: `VISIT_DTYPE`; its rows say how deep a walk may go.
+        stack: `VISIT_DTYPE`; its rows state how deep a walk may go.
         state: Where the walk is: `STATE_...` of `forest_kernels`.
-        wanted: What the commit record says: `WANTED_...` of `forest_kernels`.
+        wanted: What the commit record contains: `WANTED_...` of `forest_kernels`.
         order: `ORDER_DTYPE`: the records put in order.
     """
 

@@ -23,7 +23,7 @@ def arrow_schema(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> 
     Every field can be null: a column may be absent from a row image, and zero dates are null.
 
     Raises:
-        SchemaError: `NO_COLUMN_METADATA`: the log does not say what the columns are called, or how to understand one.
+        SchemaError: `NO_COLUMN_METADATA`: the log does not state what the columns are called, or how to understand one.
         UnsupportedError: `COLUMN_TYPE`: a column has a type, or a character set, that is not read.
         BinlogError: The layout's `problem`.
     """

@@ -42,7 +42,7 @@ _OLD_TEMPORAL_WIDTHS = {
     ColumnType.DATETIME: (8, 6, 6, 7, 7, 7, 8),
     ColumnType.TIMESTAMP: (4, 5, 5, 6, 6, 7, 7),
 }
-_LABEL_WIDTHS = {ColumnType.ENUM: 2, ColumnType.SET: 8}  # at most; the metadata say how many
+_LABEL_WIDTHS = {ColumnType.ENUM: 2, ColumnType.SET: 8}  # at most; the metadata state how many
 
 TEXT_SIZE_MAX = (1 << 31) - 1  # offsets of Arrow's string type are 32-bit numbers
 
@@ -162,7 +162,7 @@ def old_digits(layout: TableLayout, index: int) -> int:
     """Digits of the fraction of a second of a TIME, DATETIME or TIMESTAMP column with `mysql56_temporal_format=OFF`.
 
     Raises:
-        SchemaError: `NO_COLUMN_METADATA`: no schema says how many.
+        SchemaError: `NO_COLUMN_METADATA`: no schema states how many.
     """
     column = layout.columns[index]
     name, numbers = split_declared(column.declared or "")
@@ -210,7 +210,7 @@ def size_prefix(column: Column) -> int:
 
 
 def no_metadata(layout: TableLayout, index: int, what: str) -> SchemaError:
-    """The error for a column whose table map does not say *what*."""
+    """The error for a column whose table map does not record *what*."""
     return SchemaError(
         "NO_COLUMN_METADATA",
         f"{column_name(layout, index)}: the log does not say {what}",

@@ -78,7 +78,7 @@ def arrow_type(layout: TableLayout, column: int, decoding: Decoding = DEFAULT_DE
     """The Arrow type of a column, as *decoding* wants it.
 
     Raises:
-        SchemaError: `NO_COLUMN_METADATA`: the log does not say how to understand the bytes.
+        SchemaError: `NO_COLUMN_METADATA`: the log does not state how to understand the bytes.
         UnsupportedError: `COLUMN_TYPE`: a type, or a character set, that is not read.
     """
     return _family(layout, column).arrow_type(layout, column, decoding)

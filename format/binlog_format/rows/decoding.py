@@ -73,7 +73,7 @@ class Decoding:
     """Choices of the reader.
 
     Attributes:
-        schemas: Names, signs and types where the log does not say them; None: the log alone counts.
+        schemas: Names, signs and types where the log does not record them; None: the log alone counts.
         zero_dates: See `ZeroDates`.
         time_type: See `TimeType`.
         replace_invalid_text: Bytes that are no text in their character set become U+FFFD; else they are an error.

@@ -101,7 +101,7 @@ class Images:
 
         Raises:
             CorruptError: `BAD_EVENT`: a value that no server writes.
-            SchemaError: `NO_COLUMN_METADATA`: the log does not say how to understand the bytes.
+            SchemaError: `NO_COLUMN_METADATA`: the log does not state how to understand the bytes.
             UnsupportedError: `COLUMN_TYPE`: a type that is not read.
         """
         return column_array(self.layout, column, self.data, self.column_offsets(column), decoding=self.decoding)

@@ -118,7 +118,7 @@ class _Stage:
             yield _part(block, first, len(block.groups), dropped, insertions)
 
     def _decide(self, block: Block, marks: Marks, group: int, dropped: NDArray[np.bool_]) -> tuple[int, XaId] | None:
-        """Mark what a group loses; the prepared transaction that it commits, and the event that says so."""
+        """Mark what a group loses; the prepared transaction that it commits, and the event that states it."""
         row = block.groups[group]
         found = list(marks.of_group(group))
         is_whole = bool(row["begins"] and row["ends"])

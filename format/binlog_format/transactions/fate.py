@@ -1,7 +1,7 @@
 """What becomes of the rows of a group: `FateReader` -> `Fate`; of one that is not at hand as a whole: `fate_at`.
 
 A server normally cuts what is rolled back out of the log. Where it cannot (a table without transactions was changed
-meanwhile, a temporary table was made), rows stay and a statement says that they never happened: `ROLLBACK TO` a
+meanwhile, a temporary table was made), rows stay and a statement states that they never happened: `ROLLBACK TO` a
 savepoint, or `ROLLBACK` as the group's end. And the rows of an XA transaction that is only prepared are decided upon by
 another group.
 """

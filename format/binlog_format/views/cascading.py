@@ -103,9 +103,9 @@ def first_cascading(
         blocks: Of the range, committed ones, in order.
         table: `database.table`.
         deletes: Whether deletes are.
-        columns: Updates are that change one of these, upper and lower case are the same; where nobody says what the
+        columns: Updates are that change one of these, upper and lower case are the same; where nobody states what the
             columns are called, all updates.
-        decoding: Its schemas say what columns are called where table maps do not.
+        decoding: Its schemas state what columns are called where table maps do not.
         groups: Which event groups are looked at; default: all.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Columns that say where and when a change happened: `PlaceColumns`; and which images make a change: `pair_images`."""
+"""Where and when a change happened, as columns: `PlaceColumns`; and which images make a change: `pair_images`."""
 
 from __future__ import annotations
 

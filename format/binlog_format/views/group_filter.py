@@ -59,7 +59,7 @@ class GroupFilter:
             is_of_domain = groups["has_gtid"] & (groups["gtid_source"] < 0)
             masks.append(~(is_of_domain & np.isin(groups["domain"], self.ignored_domains)))
         if self.ignored_servers:
-            # The header of the first event says it of groups without GTID too.
+            # The header of the first event records it of groups without GTID too.
             servers = block.events["server_id"][groups["first_event"]]
             masks.append(~np.isin(servers, self.ignored_servers))
         if self.first_second is not None:

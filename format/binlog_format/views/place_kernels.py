@@ -1,4 +1,4 @@
-"""Kernels of the columns that say where a change is: `fill_places`, `pair_changes`, `spread_texts`."""
+"""Kernels of the columns that state where a change is: `fill_places`, `pair_changes`, `spread_texts`."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def fill_places(
     micros: Int64s,
     server_id: Int64s,
 ) -> int:
-    """Bring together what the groups and events of some rows say.
+    """Bring together what the groups and events of some rows contain.
 
     Args:
         events: `EVENT_DTYPE`.

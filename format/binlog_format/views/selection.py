@@ -54,7 +54,7 @@ class Selection:
         groups: Which groups are wanted.
         table: The one table (`database.table`) that is wanted; None: all that *tables* accepts.
         event_types: Only row events of these types (`EventType`), unless rules choose rows; None: of all.
-        decoding: Its schemas say what table maps leave open, its rules what is shown.
+        decoding: Its schemas state what table maps leave open, its rules what is shown.
         on_problem: Called for events that are left out because of an error of `OF_ONE_TABLE`; default: it is raised.
     """
 

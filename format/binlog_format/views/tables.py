@@ -62,7 +62,7 @@ STATEMENT_TYPE = pa.struct(
         ("rows", ROW_STATEMENT_TYPE),  # of a statement that changes rows; `text` is then its beginning
     ]
 )
-"""A statement that changes tables as a whole, or rows without row events; null is what the log does not say."""
+"""A statement that changes tables as a whole, or rows without row events; null is what the log does not record."""
 
 PROBLEM_TYPE = pa.struct(
     [
@@ -122,7 +122,7 @@ class TablesView:
         find_statements: Finds the statements; None: they are not looked for.
         counts_others: Tables that are not wanted have a row, too, when foreign keys apply to updates or deletes in
             them: of their columns the names and the numbers of those events alone.
-        tells_problems: A table that cannot be understood has a row that says so, and ends nothing.
+        tells_problems: A table that cannot be understood has a row that states it, and ends nothing.
     """
 
     def __init__(

@@ -359,7 +359,7 @@ _TYPES = {
 
 
 def _check_schema(schema: dict[str, Any], payload: Any) -> None:
-    """A payload is what its schema says: what Kafka Connect's JSON converter looks at."""
+    """A payload is what its schema describes: what Kafka Connect's JSON converter looks at."""
     if payload is None:
         assert schema["optional"], schema
         return

@@ -49,7 +49,7 @@ def incident(message: bytes) -> bytes:
 
 
 def typed(block: Block) -> Block:
-    """*block*, whose events say their types themselves."""
+    """*block*, whose events state their types themselves."""
     block.events["type"] = block.data[block.events["start"] + 4]
     return block
 

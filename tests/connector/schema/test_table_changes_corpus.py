@@ -1,4 +1,4 @@
-"""Statements and table maps of real logs: what statements say of columns is what table maps say."""
+"""Statements and table maps of real logs: what statements contain of columns is what table maps contain."""
 
 from __future__ import annotations
 

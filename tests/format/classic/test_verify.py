@@ -55,7 +55,7 @@ def test_committed_log_has_no_findings() -> None:
 
 
 def test_every_single_bit_flip_is_found() -> None:
-    """All bits but the one that says that the file is in use, which a server changes without a new checksum."""
+    """All bits but the one that states that the file is in use, which a server changes without a new checksum."""
     content = small_file()
     assert findings({NAME: content}) == []
     damaged = bytearray(content)

@@ -1,4 +1,4 @@
-"""What the log says about a table's columns."""
+"""What the log records about a table's columns."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def layouts(case: Path) -> Iterator[TableLayout]:
 
 
 def _differs(layout: TableLayout, schema: dict[str, Any], *, names: bool, enums: bool) -> str:
-    # What the server says otherwise in information_schema.
+    # What the server reports otherwise in information_schema.
     for column, truth in zip(layout.columns, schema["columns"], strict=True):
         said = {
             "name": column.name if names else truth["name"],

@@ -15,7 +15,7 @@ ROW_TYPES = frozenset({23, 24, 25, 166, 167, 168})
 
 
 def has_checksums(content: bytes) -> bool:
-    """Whether the Format_description event of a file says so."""
+    """Whether the Format_description event of a file states it."""
     return raw_events(content)[0][-5] == 1
 
 

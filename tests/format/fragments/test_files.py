@@ -29,7 +29,7 @@ NAME = "mysql-bin.000001"
 FRAGMENT = 172
 GTID = 162
 IN_USE = 4 + 17
-"""Where a file's header says that its server has not closed it."""
+"""Where a file's header states that its server has not closed it."""
 
 
 def _events() -> list[bytes]:

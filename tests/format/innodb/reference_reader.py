@@ -59,7 +59,7 @@ class State:
 
 @dataclass
 class Log:
-    """All that a log says."""
+    """All that a log records."""
 
     headers: dict[int, Header] = field(default_factory=dict)
     groups: list[Group] = field(default_factory=list)

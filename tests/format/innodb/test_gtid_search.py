@@ -134,7 +134,7 @@ def test_gtid_in_a_thousand_files_is_found_with_few_reads(tmp_path: Path) -> Non
 def test_gtid_in_a_large_file_is_found_with_few_reads(tmp_path: Path) -> None:
     """Between two states only: pages of 16 KiB, a state every 16 pages, 6,000 pages.
 
-    Not so in the newest file: no list says that it has no group of a domain that is not named.
+    Not so in the newest file: no list states that it has no group of a domain that is not named.
     """
     options = WriterOptions(max_binlog_size=128 << 20, state_interval=16 << 14, preallocate=True, sync=False)
     with BinlogWriter(tmp_path / "log", options) as writer:

@@ -1,4 +1,4 @@
-"""The tests' own reader must itself be right: it reads every data set as its manifest says."""
+"""The tests' own reader must itself be right: it reads every data set as its manifest describes it."""
 
 from __future__ import annotations
 

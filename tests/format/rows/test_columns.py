@@ -305,7 +305,7 @@ def test_enums(metadata: bytes, size: int) -> None:
 
 
 def test_labels_that_no_server_has_take_no_memory() -> None:
-    """A table map says what a byte of a row becomes: here each of them a mebibyte, three gigabytes in all."""
+    """A table map states what a byte of a row becomes: here each of them a mebibyte, three gigabytes in all."""
     column = make_column(ColumnType.ENUM, b"\xf7\1", charset="utf8mb4", enum_values=("x" * (1 << 20),))
     with pytest.raises(UnsupportedError, match="ROW_IMAGE"):
         read(column, [b"\1"] * 3000)

@@ -1,4 +1,4 @@
-"""What a schema says, put into the layout of a table map."""
+"""What a schema contains, put into the layout of a table map."""
 
 from __future__ import annotations
 

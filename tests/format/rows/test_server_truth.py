@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from binlog_format.rows.images import Images
 
 ABSENT = object()
-# Tables with periods and versions: the log says with an update and inserts what SELECT shows as other changes.
+# Tables with periods and versions: the log records with an update and inserts what SELECT shows as other changes.
 PERIOD_TABLES = {"t.per", "t.sv2"}
 OLD_TYPES = {ColumnType.TIME, ColumnType.DATETIME, ColumnType.TIMESTAMP}
 OPS = {ImageKind.INSERT: "insert", ImageKind.DELETE: "delete", ImageKind.UPDATE_BEFORE: "update"}

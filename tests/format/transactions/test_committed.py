@@ -104,7 +104,7 @@ def test_spans_tell_the_steps_of_xa_transactions(made: TransactionLog, block_siz
 @settings(max_examples=examples(40))
 @given(LOGS, BLOCK_SIZES)
 def test_blocks_keep_their_shape(made: TransactionLog, block_size: int) -> None:
-    """Groups follow one another as before, and their rows say where their events are."""
+    """Groups follow one another as before, and their rows state where their events are."""
     log = made.open(block_size)
     seen: list[Position] = []
     is_open = False

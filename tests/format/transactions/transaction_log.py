@@ -62,7 +62,7 @@ class Transaction:
         actions: `("row", size of its text)`, `("save", name)` and `("back", name)`.
         end: `commit`, `rollback`, `prepare`, `one phase`, `xa commit` or `xa rollback`.
         xid: Of an XA transaction.
-        is_safe: What a MariaDB server says of it: the flag TRANSACTIONAL.
+        is_safe: What a MariaDB server reports of it: the flag TRANSACTIONAL.
     """
 
     actions: list[tuple[str, int]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Columns that say where a change is: texts spread over rows."""
+"""Columns that state where a change is: texts spread over rows."""
 
 from __future__ import annotations
 

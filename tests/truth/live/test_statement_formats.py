@@ -164,7 +164,7 @@ def test_each_statement_is_named_with_its_tables_or_logged_row_by_row(
 
 
 def test_statement_that_a_rollback_cannot_take_back_is_named(mariadb_server: MariaDbServer) -> None:
-    """One about a table without transactions; the log does not say which tables are."""
+    """One about a table without transactions; the log does not state which tables are."""
     with mariadb_server.connect() as connection, connection.cursor() as cursor:
         for statement in (
             *SETUP,

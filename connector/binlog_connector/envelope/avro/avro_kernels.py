@@ -1,7 +1,7 @@
 """Kernels that put values as Avro has them (https://avro.apache.org/docs/1.12.0/specification/), at one cursor a row.
 
 As in `json_kernels` sizes are computed first, from the same input, and a row is written part by part: each kernel puts
-its value at the row's cursor and moves the cursor on. Of each value a state says whether it is in a union with null.
+its value at the row's cursor and moves the cursor on. Of each value a state sets whether it is in a union with null.
 """
 
 from __future__ import annotations

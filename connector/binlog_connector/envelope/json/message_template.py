@@ -1,4 +1,4 @@
-"""What messages say beside their rows: `MessageTemplate`, filled in for the events of a block by `EventTexts`."""
+"""What messages contain beside their rows: `MessageTemplate`, filled in for the events of a block by `EventTexts`."""
 
 from __future__ import annotations
 

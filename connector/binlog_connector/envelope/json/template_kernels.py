@@ -1,4 +1,4 @@
-"""Kernels that fill in what messages say beside their rows: once an event, and then once a message.
+"""Kernels that fill in what messages contain beside their rows: once an event, and then once a message.
 
 A template is a row of literals with a field after each. Fields of the event are filled in once for each event; where a
 field of the message comes, the text is cut, so that an event's text is some segments.

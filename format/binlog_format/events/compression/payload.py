@@ -40,7 +40,7 @@ _REASONS = {
 
 
 class Payload(NamedTuple):
-    """What a TRANSACTION_PAYLOAD event says of itself.
+    """What a TRANSACTION_PAYLOAD event records of itself.
 
     Attributes:
         content: The compressed bytes.

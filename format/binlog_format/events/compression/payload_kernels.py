@@ -168,7 +168,7 @@ def _walk_frames(data: Bytes, start: int, end: int) -> tuple[int, int, int]:
 
 @kernel
 def _fields(data: Bytes, start: int, end: int) -> tuple[int, int, int, int, int]:
-    # Code, byte after the fields, compression, plain size (-1: not said), size of the payload (-1: not said).
+    # Code, byte after the fields, compression, plain size (-1: not given), size of the payload (-1: not given).
     compression, plain_size, size_said = PAYLOAD_COMPRESSION_NONE, -1, -1
     at = start
     for _ in range(FIELDS_MAX):
@@ -180,7 +180,7 @@ def _fields(data: Bytes, start: int, end: int) -> tuple[int, int, int, int, int]
         size, at = _packed(data, at, end)
         if at < 0 or size > end - at:
             return PAYLOAD_CUT_OFF, 0, 0, 0, 0
-        # What is not known may be passed over: every field says how long it is.
+        # What is not known may be passed over: every field states how long it is.
         if kind == PAYLOAD_FIELD_SIZE or kind == PAYLOAD_FIELD_COMPRESSION or kind == PAYLOAD_FIELD_PLAIN_SIZE:
             number, after = _packed(data, at, at + size)
             if after != at + size:

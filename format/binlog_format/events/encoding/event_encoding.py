@@ -80,7 +80,7 @@ def encode_gtid(gtid: Gtid, timestamp: int, *, flags: int = TRANSACTION_FLAGS, c
 
 @dataclass(frozen=True, slots=True)
 class QueryContext:
-    """What a Query event says beside its SQL.
+    """What a Query event records beside its SQL.
 
     Attributes:
         database: The current database; empty for none.

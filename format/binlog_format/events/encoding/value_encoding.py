@@ -143,7 +143,7 @@ def _floating(name: str, unsigned: bool) -> ValueCodec:
 
 
 def _decimal_cuts(digits: int, *, short_first: bool) -> list[tuple[int, int]]:
-    # (digits, bytes) of each group; the group that is not full stands at the end away from the point.
+    # (digits, bytes) of each group; the group that is not full is at the end away from the point.
     full = [(DECIMAL_GROUP_DIGITS, DECIMAL_GROUP_SIZE)] * (digits // DECIMAL_GROUP_DIGITS)
     rest = digits % DECIMAL_GROUP_DIGITS
     short = [(rest, DECIMAL_PART_SIZES[rest])] if rest else []

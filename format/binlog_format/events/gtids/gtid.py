@@ -1,4 +1,4 @@
-"""GTID events, which open a group: `parse_gtid_event`, `encode_gtid_event`; and what XA_prepare events say."""
+"""GTID events, which open a group: `parse_gtid_event`, `encode_gtid_event`; and what XA_prepare events contain."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class XaName:
 
 @dataclass(frozen=True, slots=True)
 class GtidEvent:
-    """What a GTID event says.
+    """What a GTID event records.
 
     Attributes:
         gtid: Its server is the one in the event's header.
@@ -136,7 +136,7 @@ def parse_gtid_event(event: bytes) -> GtidEvent:
 
 
 def encode_gtid_event(event: GtidEvent) -> bytes:
-    """The bytes of *event*, without a checksum and with an end_log_pos of 0; fields are written as its flags say.
+    """The bytes of *event*, without a checksum and with an end_log_pos of 0; fields are written as its flags set.
 
     Raises:
         ValueError: A flag announces a field that is None.

@@ -5,7 +5,7 @@ GTID (`Gtid_log_event`), filled up with zeros to 19 bytes:
     Offset  Size  Type    Field
     0       8     uint64  seqno
     8       4     uint32  domain
-    12      1     uint8   flags (`GTID_FLAG_...` in layout.py); the fields below are there as these flags say
+    12      1     uint8   flags (`GTID_FLAG_...` in layout.py); the fields below are there as these flags set
             8     uint64  commit id                        GROUP_COMMIT_ID
             6+n           XA name: format id i32, sizes of gtrid and bqual u8, both strings   PREPARED_XA, COMPLETED_XA
             1     uint8   more flags (`GTID_EXTRA_...`); 0 or absent: nothing follows

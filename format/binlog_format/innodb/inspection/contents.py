@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from binlog_format.kernels import Bytes
 
 HEAD_SIZE = 512
-"""Bytes of a record that say what it holds; of a GTID state that is the beginning."""
+"""Bytes of a record that state what it holds; of a GTID state that is the beginning."""
 
 _STATE_HEADER_INTS = 2
 _GTID_INTS = 3

@@ -40,7 +40,7 @@ class HeaderState(StrEnum):
 
 @dataclass(slots=True)
 class FileView:
-    """One file and what its header page says.
+    """One file and what its header page contains.
 
     Attributes:
         file_no: Number in its name.

@@ -68,7 +68,7 @@ class GroupCheck:
 
     def _next(self, position: Position, last: Position | None, end: Position) -> Position | None:
         """The first commit record that has not been tried yet; None: all have."""
-        # What stands at the place that was read from has been tried; so has the last group given.
+        # What is at the place that was read from has been tried; so has the last group given.
         tried = position if last is None else last
         if last is None and position.chunk == 0 and not self._is_commit(position):
             row = self._row_behind(Position(position.file_no, position.page, -1))

@@ -50,7 +50,7 @@ class PageRow:
         ends: It is the record's last chunk.
         length: Bytes of its data.
         record: Position of the record's first chunk; None when that was not read.
-        holds: What the record holds, of its first chunk; what the header page says.
+        holds: What the record holds, of its first chunk; what the header page contains.
         text: The same for people.
         is_wrong: Something is wrong with it.
     """

@@ -59,7 +59,7 @@ NO_PLACE: FilePlace = (0, 0)
 
 @dataclass(frozen=True, slots=True)
 class OobSet:
-    """What a commit record says about one set of out-of-band data.
+    """What a commit record contains about one set of out-of-band data.
 
     Attributes:
         count: Records in it.

@@ -41,7 +41,7 @@ FOREST_TOO_MANY = 6
 FOREST_BAD_FIRST = 7
 FOREST_NOT_ASCENDING = 8
 FOREST_BAD_COUNT = 9
-"""The walk has come to its end before it found as many records as the commit record says."""
+"""The walk has come to its end before it found as many records as the commit record names."""
 
 NUMBER_BITS_MAX = 62
 """Numbers of more bits are in no table."""
@@ -49,7 +49,7 @@ NUMBER_BITS_MAX = 62
 # Rows of `Walk.state`: entries on the stack; records put in order; the last of them.
 STATE_DEPTH, STATE_COUNT, STATE_FILE_NO, STATE_OFFSET = range(4)
 STATE_SIZE = 4
-# Rows of `Walk.wanted`: what the commit record says.
+# Rows of `Walk.wanted`: what the commit record contains.
 WANTED_COUNT, WANTED_FILE_NO, WANTED_OFFSET = range(3)
 WANTED_SIZE = 3
 

@@ -21,7 +21,7 @@ def recover(directory: Path, redo: RedoLog, page_size: int) -> None:
     """Make the files end where the durable part of *redo* ends.
 
     Every page that it knows is written whole, the last one with zeros after the data; all later pages of that file are
-    zeroed, and it gets the length that its header says, even if FLUSH had cut it; all later files are deleted.
+    zeroed, and it gets the length that its header contains, even if FLUSH had cut it; all later files are deleted.
 
     A server does nothing when there is no redo after the last checkpoint (section 9, rule 7, not certain); here the
     files end at the checkpoint then.

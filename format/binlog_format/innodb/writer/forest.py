@@ -38,7 +38,7 @@ NO_MARK = ForestMark((), NO_NODE)
 
 
 class OobReference(NamedTuple):
-    """What a commit record says about one set of out-of-band records (section 13)."""
+    """What a commit record contains about one set of out-of-band records (section 13)."""
 
     record_count: int
     first: Node
@@ -81,7 +81,7 @@ class Forest:
             trees.append(_Tree(node, number, 1))
 
     def reference(self) -> OobReference:
-        """What the commit record says about these records."""
+        """What the commit record contains about these records."""
         if not self._trees:
             return NO_OOB
         return OobReference(self.next_number, self._first, self._trees[-1].root)

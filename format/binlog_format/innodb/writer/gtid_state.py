@@ -1,4 +1,4 @@
-"""Which GTIDs a log holds, as its state records say it: `GtidState` (section 10)."""
+"""Which GTIDs a log holds, as its state records contain them: `GtidState` (section 10)."""
 
 from __future__ import annotations
 

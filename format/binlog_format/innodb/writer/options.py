@@ -85,7 +85,7 @@ class WriterOptions:
 
     @property
     def state_interval_pages(self) -> int:
-        """Pages between GTID state records, as new files say in their header."""
+        """Pages between GTID state records, as new files contain in their header."""
         return self.state_interval // self.page_size
 
     @property

@@ -46,8 +46,8 @@ class PageWriter:
 
     Args:
         files: Has its active file open.
-        gtids: Takes in the GTID of each commit record, and is what the state records say.
-        references: What the headers of new files say.
+        gtids: Takes in the GTID of each commit record, and is what the state records contain.
+        references: What the headers of new files contain.
         options: Page size and intervals.
         lsn: Log sequence number to go on with.
     """
@@ -86,7 +86,7 @@ class PageWriter:
         """Begin the first file: its header is written and synced before anything else (section 2, rule 5).
 
         Args:
-            state_interval: In pages; what the header says and this file uses.
+            state_interval: In pages; what the header contains and this file uses.
         """
         self._state_interval = state_interval
         self._begin_file()

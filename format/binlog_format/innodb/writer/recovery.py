@@ -129,7 +129,7 @@ def repair(directory: Path, end: LogEnd, page_size: int) -> None:
 
 @dataclass(slots=True)
 class _Content:
-    """What the records of a scan say, all together."""
+    """What the records of a scan contain, all together."""
 
     gtids: GtidState = field(default_factory=GtidState)
     prepared: dict[Xid, tuple[OobReference, int]] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class _Content:
         if record.kind == RecordKind.COMMIT:
             self._take_commit(record)
         elif record.kind == RecordKind.GTID_STATE:
-            if self._records == 1:  # in page 1 of the first file, so the full one; commit records say the rest
+            if self._records == 1:  # in page 1 of the first file, so the full one; commit records contain the rest
                 self.gtids.replace(_state_gtids(record.data))
         elif record.kind == RecordKind.XA_PREPARE:
             xid, at = _xid_of(record.data)

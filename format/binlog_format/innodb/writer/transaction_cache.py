@@ -182,7 +182,7 @@ class TransactionCache:
         return self._parts
 
     def reference(self) -> OobReference:
-        """What the commit record says about the records out of band."""
+        """What the commit record contains about the records out of band."""
         return self._forest.reference()
 
     def detach(self) -> int | None:

@@ -1,1 +1,1 @@
-"""What statements declare of columns, where the log does not say it: types, layouts, defaults."""
+"""What statements declare of columns, where the log does not record it: types, layouts, defaults."""

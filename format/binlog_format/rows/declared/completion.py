@@ -1,4 +1,4 @@
-"""What a schema says about a table beyond its table map: `LayoutCompletion`, put in by `apply_completion`."""
+"""What a schema contains about a table beyond its table map: `LayoutCompletion`, put in by `apply_completion`."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _SIZED = frozenset({ColumnType.STRING, ColumnType.VARCHAR, ColumnType.VAR_STRING
 
 @dataclass(frozen=True, slots=True)
 class ColumnCompletion:
-    """What a schema says about one column.
+    """What a schema contains about one column.
 
     Attributes:
         name: Of the column.
         declared: Type name and numbers in lower case, as the server spells them (`int(11)`, `datetime(3)`, `uuid`);
-            None: nothing is said of the column but its name.
+            None: nothing is known of the column but its name.
         unsigned: Of a numeric column; None for others.
         charset: Of a text, ENUM or SET column, `binary` for binary strings; None for others, and where the schema
-            does not say which one the table got.
+            does not state which one the table got.
         enum_values: Texts of an ENUM or SET column.
-        default: What follows DEFAULT; None: nothing, or nothing is said of the column but its name.
+        default: What follows DEFAULT; None: nothing, or nothing is known of the column but its name.
         generated: It is computed from other columns.
     """
 
@@ -45,7 +45,7 @@ class ColumnCompletion:
 
 @dataclass(frozen=True, slots=True)
 class LayoutCompletion:
-    """What a schema says about a table, its columns in the order of the table map.
+    """What a schema contains about a table, its columns in the order of the table map.
 
     Attributes:
         columns: All columns, those too that SELECT * hides.
@@ -105,7 +105,7 @@ class LayoutCompletion:
 def apply_completion(layout: TableLayout, text: str, source: str = "the schema") -> TableLayout:
     """*layout* with what its table map leaves open.
 
-    Where the table map says something, it stays: character sets, texts of ENUM and SET, the primary key.
+    Where the table map contains something, it stays: character sets, texts of ENUM and SET, the primary key.
 
     Args:
         layout: As `parse_table_map` gave it.

@@ -63,8 +63,8 @@ class Moment:
 
     Attributes:
         seconds: Since 1970 UTC.
-        microseconds: Beyond those; None: the log does not say.
-        time_zone: Of the session: `+02:00`, a name, `SYSTEM`; None: the log does not say.
+        microseconds: Beyond those; None: the log does not record it.
+        time_zone: Of the session: `+02:00`, a name, `SYSTEM`; None: the log does not record it.
     """
 
     seconds: int

@@ -28,7 +28,7 @@ def declared_layout(database: str, table: str, said: LayoutCompletion, vendor: V
         vendor: Whose server writes the log.
 
     Raises:
-        SchemaError: `NO_COLUMN_METADATA`: a column has a type that is not known here, or its character set is not said.
+        SchemaError: `NO_COLUMN_METADATA`: a column has a type that is not known here, or no character set is given.
     """
     try:
         columns = tuple(column_of(column, vendor) for column in said.columns)
@@ -46,13 +46,13 @@ def column_of(said: ColumnCompletion, vendor: Vendor, *, nullable: bool = True) 
     """A column as a table map has it.
 
     Args:
-        said: All that a schema says of it.
+        said: All that a schema contains of it.
         vendor: Whose server writes the log. Types are those that servers write today; a COMPRESSED column is one of the
             same type that is not.
         nullable: Whether it can be NULL.
 
     Raises:
-        SchemaError: `NO_COLUMN_METADATA`: it has a type that is not known here, or its character set is not said.
+        SchemaError: `NO_COLUMN_METADATA`: it has a type that is not known here, or its character set is not given.
     """
     declared = said.declared or ""
     labels = None if said.enum_values is None else len(said.enum_values)

@@ -1,4 +1,4 @@
-"""Types as tables are declared with, beside what a table map says: `fits(column, declared, ...)`."""
+"""Types as tables are declared with, beside what a table map contains: `fits(column, declared, ...)`."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def fits(column: Column, declared: str, charset: str | None, label_count: int | 
     Args:
         column: As the table map has it.
         declared: Type name and numbers, in lower case, as the server spells them (`int(11)`, `varchar(50)`).
-        charset: Of the declared column, where known; what the table map says goes first.
+        charset: Of the declared column, where known; what the table map contains goes first.
         label_count: Of an ENUM or SET, where known.
         vendor: Whose server wrote the log.
 
@@ -161,7 +161,7 @@ def _varchar_fits(column: Column, numbers: tuple[int, ...], charset: str | None,
     if not numbers:
         return column.type in _VARCHARS or column.type is ColumnType.VARCHAR_COMPRESSED
     if column.type is ColumnType.VARCHAR_COMPRESSED:
-        return _size_fits(column.size_max - 1, numbers[0], charset)  # a byte that says how it is compressed
+        return _size_fits(column.size_max - 1, numbers[0], charset)  # a byte that states how it is compressed
     return column.type in _VARCHARS and _size_fits(column.size_max, numbers[0], charset)
 
 

@@ -15,7 +15,7 @@ Of an object, whose offsets count from its first byte; n is 2 for small, 4 for l
     1 + n    entry     for each value: its type, its offset, or the value itself where that is no larger than n
     rest     bytes     keys, sorted by size, then by their bytes; values
 
-An array is the same without keys. A string is its size in bytes, 7 bits to a byte, lowest first, the highest bit says
+An array is the same without keys. A string is its size in bytes, 7 bits to a byte, lowest first, the highest bit states
 that more follow, then UTF-8. An opaque value is the type code of a column, a size as before a string, and bytes.
 
 Layout of a list of changes to a document (MySQL `sql/json_diff.h`); sizes are those of the client protocol:

@@ -1,6 +1,6 @@
 """MariaDB's UUID, INET4 and INET6 to Arrow: `UUIDS`, `INET4S`, `INET6S`.
 
-In the log they are BINARY(16) and BINARY(4), without the zeros at their end: only a schema says what they are.
+In the log they are BINARY(16) and BINARY(4), without the zeros at their end: only a schema states what they are.
 """
 
 from __future__ import annotations

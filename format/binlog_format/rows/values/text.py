@@ -73,7 +73,7 @@ def text_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataTyp
     """`string` or, for the character set `binary`, `binary`.
 
     Raises:
-        SchemaError: `NO_COLUMN_METADATA`: the log does not say which character set.
+        SchemaError: `NO_COLUMN_METADATA`: the log does not state which character set.
         UnsupportedError: `COLUMN_TYPE`: a character set that is not known.
     """
     charset = layout.columns[index].charset

@@ -1,6 +1,6 @@
 """VECTOR to Arrow: `VECTORS`, lists of floats.
 
-MySQL has a type for it; MariaDB's VECTOR(n) is VARBINARY(4n) in the log, and only a schema says what it is.
+MySQL has a type for it; MariaDB's VECTOR(n) is VARBINARY(4n) in the log, and only a schema states what it is.
 """
 
 from __future__ import annotations

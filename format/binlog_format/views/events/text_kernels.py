@@ -1,4 +1,4 @@
-"""Kernel that finds what events say in plain text: `find_texts`."""
+"""Kernel that finds what events contain in plain text: `find_texts`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What events say in plain text, as Arrow columns: `texts_at`, `event_texts`; and of rows, `StatementTexts`."""
+"""What events contain in plain text, as Arrow columns: `texts_at`, `event_texts`; and of rows, `StatementTexts`."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class StatementTexts:
         """Which statement made each row event of *block*.
 
         Returns:
-            For each event: its statement's row in the second array, -1 where the log does not say; and the texts.
+            For each event: its statement's row in the second array, -1 where the log does not record it; and the texts.
         """
         events = block.events
         count = len(events)

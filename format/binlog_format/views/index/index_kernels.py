@@ -67,7 +67,7 @@ def index_events(
             inner_no = inner_nos[row]
             if origin_start != start or inner_no < NOT_INNER:
                 plain_size = size
-            # A payload larger than a block is not in the block's data: the event's own, empty extent says where it is.
+            # A payload larger than a block is not in the block's data: the event's own, empty extent has its place.
             is_elsewhere = origin_start < 0
             if not is_elsewhere:
                 start = origin_start

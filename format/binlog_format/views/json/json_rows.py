@@ -117,7 +117,7 @@ def json_column(name: str, values: pa.Array, *, style: JsonStyle = _PLAIN, absen
         name: Key of the column in every object.
         values: Whole numbers, floats, booleans, decimal128, string, binary, date32, timestamp('us'), lists of strings
             or floats, or a struct of such.
-        style: What the type does not say.
+        style: What the type does not record.
         absent: True where the key is to be left out.
     """
     if pa.types.is_dictionary(values.type):

@@ -168,7 +168,7 @@ def test_partial_page_that_was_never_written_is_recovered_from_redo(tmp_path: Pa
 
 
 def test_file_that_flush_had_cut_grows_back(tmp_path: Path) -> None:
-    """Section 9, rule 3: the file gets the length that its header says."""
+    """Section 9, rule 3: the file gets the length that its header contains."""
     writer = BinlogWriter(tmp_path, SMALL)
     writer.raw_commit(b"a" * 70)
     writer.sync_redo()

@@ -1,4 +1,4 @@
-"""Whatever sessions do, the files say exactly what was committed, in that order."""
+"""Whatever sessions do, the files contain exactly what was committed, in that order."""
 
 from __future__ import annotations
 
