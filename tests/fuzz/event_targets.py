@@ -29,7 +29,7 @@ from binlog_format.gtids.gtid_set import GtidSet
 from binlog_format.gtids.gtid_sources import GtidSources
 from binlog_format.kernels import as_bytes
 from binlog_format.log import BLOCK_SIZE
-from binlog_format.transactions.marks import read_marks
+from binlog_format.transactions.control_statements import read_control_statements
 from binlog_format.vendor import Vendor
 from tests.format.events.test_mysql_gtid import TAGGED, gtid_event, with_header
 from tests.format.rows.plain_blocks import plain_block
@@ -113,7 +113,7 @@ def query_events(number: int, edits: list[Edit], vendor: Vendor) -> None:
         for statement in history.statements:
             history.edges(statement.database, "t")
     with contextlib.suppress(BinlogError):
-        assert len(list(read_marks(block).of_group(0))) <= 1
+        assert len(list(read_control_statements(block).of_group(0))) <= 1
 
 
 def _check_expanded(block: Block) -> int:

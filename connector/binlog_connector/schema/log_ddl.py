@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from binlog_format.block import Block
     from binlog_format.events.query import QueryEvent
     from binlog_format.events.query_status import QueryStatus
-    from binlog_format.transactions.marks import Marks
+    from binlog_format.transactions.control_statements import ControlStatements
 
 DELETE = "DELETE"
 
@@ -204,20 +204,21 @@ def all_statements(block: Block, server_runs: ServerRuns | None = None) -> Itera
     Raises:
         CorruptError: `BAD_EVENT`: an event is damaged.
     """
-    marks: Marks | None = None
+    control_statements: ControlStatements | None = None
     for row, word, statement in _statements(block, None, _MAY_CHANGE_ROWS):
         if server_runs is not None:
             statement = replace(statement, server_run=server_runs.of(statement.position.file_no))
         if word == DELETE:
-            from binlog_format.transactions.marks import read_marks  # compiled code, for logs that are not ROW
+            # Compiled code, for logs that are not ROW.
+            from binlog_format.transactions.control_statements import read_control_statements
 
-            marks = marks or read_marks(block)
-            statement = replace(statement, may_be_undone=_may_be_undone(block, row, marks))
+            control_statements = control_statements or read_control_statements(block)
+            statement = replace(statement, may_be_undone=_may_be_undone(block, row, control_statements))
         yield row, word, statement
 
 
-def _may_be_undone(block: Block, row: int, marks: Marks) -> bool:
-    from binlog_format.transactions.marks import is_kind
+def _may_be_undone(block: Block, row: int, control_statements: ControlStatements) -> bool:
+    from binlog_format.transactions.control_statements import is_kind
     from binlog_format.transactions.statements import StatementKind
 
     number = int(block.events["group"][row])
@@ -225,7 +226,7 @@ def _may_be_undone(block: Block, row: int, marks: Marks) -> bool:
     if not (group["begins"] and group["ends"]):
         return True
     kinds = (StatementKind.ROLLBACK, StatementKind.ROLLBACK_TO)
-    return any(is_kind(mark, *kinds) for mark in marks.of_group(number))
+    return any(is_kind(control, *kinds) for control in control_statements.of_group(number))
 
 
 def _statements(

@@ -139,7 +139,7 @@ class RangeSchemas:
         return self._history.definition_before(name, statement)
 
     def _completed_by_file(self, layout: TableLayout, position: Position) -> TableLayout | None:
-        """A whole layout, with what the file contains; None: the table may have been altered since the file was made."""
+        """A whole layout, with what the file contains; None: the table may have been altered since."""
         if self._file is None or self._file.base.key(TableName(layout.database, layout.table)) not in self._tables:
             return layout
         try:

@@ -2,7 +2,7 @@
 
 A block in which no statement takes rows back and no XA transaction is passes through as it is. Of a group that is
 larger than a block the statements that follow are not known yet when its first rows are given: then the group
-is read ahead (`fate_at`), but only where it may take rows back:
+is read ahead (`outcome_at`), but only where it may take rows back:
 
 * A group that ends in an XID event has been committed: its last bytes are looked at (`Log.ends_committed`). (The flag
   TRANSACTIONAL in the GTID event of MariaDB does not say as much: groups with temporary tables have it, and end in
@@ -22,10 +22,10 @@ from binlog_format.errors import CorruptError
 from binlog_format.events.compression.expansion import expanded
 from binlog_format.events.layout import EventType
 from binlog_format.opening import INNODB
-from binlog_format.transactions import mark_kernels as kernels
-from binlog_format.transactions.fate import Fate, fate_at, fate_of
-from binlog_format.transactions.marks import is_kind, read_marks
+from binlog_format.transactions import control_statement_kernels as kernels
+from binlog_format.transactions.control_statements import is_kind, read_control_statements
 from binlog_format.transactions.prepared import PreparedRows
+from binlog_format.transactions.rollbacks import GroupOutcome, outcome_at, outcome_of
 from binlog_format.transactions.slicing import group_position, select_groups
 from binlog_format.transactions.statements import StatementKind
 from binlog_format.transactions.xa_commit import rebuilt, xa_pieces
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from binlog_format.block import Block
     from binlog_format.log import Log
     from binlog_format.position import Position
-    from binlog_format.transactions.marks import Mark, Marks
+    from binlog_format.transactions.control_statements import ControlStatement, ControlStatements
     from binlog_format.transactions.xa import PreparedXa, XaId
 
-_UNDOING = (kernels.MARK_ROLLBACK, kernels.MARK_COMMENTED)
-_DECIDING = (*_UNDOING, kernels.MARK_XA, kernels.MARK_XA_PREPARE)
+_UNDOING = (kernels.KIND_ROLLBACK, kernels.KIND_COMMENTED)
+_DECIDING = (*_UNDOING, kernels.KIND_XA, kernels.KIND_XA_PREPARE)
 _LOOKING_AHEAD = (StatementKind.SAVEPOINT, StatementKind.XA_START)
 
 
@@ -60,10 +60,10 @@ class _Large:
     """A group that comes in pieces.
 
     Attributes:
-        fate: What becomes of it; None while nothing speaks against its rows.
+        outcome: What becomes of it; None while nothing speaks against its rows.
     """
 
-    fate: Fate | None = None
+    outcome: GroupOutcome | None = None
 
 
 class _Stage:
@@ -80,24 +80,24 @@ class _Stage:
         if len(block.groups) == 0:
             yield block
             return
-        marks = read_marks(block)
-        touched = set(marks.groups_with(*self._kinds)) if len(marks.table) else set()
+        control_statements = read_control_statements(block)
+        touched = set(control_statements.groups_with(*self._kinds)) if len(control_statements.table) else set()
         if self._large is not None:
             touched.add(0)
         if not block.groups["ends"][-1]:
             touched.add(len(block.groups) - 1)
         if touched:
-            yield from self._changed(block, marks, sorted(touched))
+            yield from self._changed(block, control_statements, sorted(touched))
         else:
             yield block
 
-    def _changed(self, block: Block, marks: Marks, touched: list[int]) -> Iterator[Block]:
+    def _changed(self, block: Block, control_statements: ControlStatements, touched: list[int]) -> Iterator[Block]:
         """The block, cut where rows of an XA transaction come that are larger than a block."""
         dropped = np.zeros(len(block.events), dtype=np.bool_)
         insertions: dict[int, Block] = {}
         first = 0
         for group in touched:
-            commit = self._decide(block, marks, group, dropped)
+            commit = self._decide(block, control_statements, group, dropped)
             if commit is None:
                 continue
             event, xid = commit
@@ -117,58 +117,60 @@ class _Stage:
         if first < len(block.groups):
             yield _part(block, first, len(block.groups), dropped, insertions)
 
-    def _decide(self, block: Block, marks: Marks, group: int, dropped: NDArray[np.bool_]) -> tuple[int, XaId] | None:
-        """Mark what a group loses; the prepared transaction that it commits, and the event that states it."""
+    def _decide(
+        self, block: Block, control_statements: ControlStatements, group: int, dropped: NDArray[np.bool_]
+    ) -> tuple[int, XaId] | None:
+        """Note what a group loses; the prepared transaction that it commits, and the event that states it."""
         row = block.groups[group]
-        found = list(marks.of_group(group))
+        found = list(control_statements.of_group(group))
         is_whole = bool(row["begins"] and row["ends"])
-        fate = fate_of(found, block) if is_whole else self._fate_of_piece(block, group, found)
+        outcome = outcome_of(found, block) if is_whole else self._outcome_of_piece(block, group, found)
         first = int(row["first_event"])
         events = block.events[first : first + int(row["event_count"])]
         lost = dropped[first : first + len(events)]
-        if fate.undone:
-            lost |= fate.loses(events)
+        if outcome.undone:
+            lost |= outcome.loses(events)
         if not self._reads_xa:
             return None
-        if fate.prepared is not None:
+        if outcome.prepared is not None:
             lost |= (events["event_no"] > 0) & (events["type"] != EventType.XA_PREPARE)
             if is_whole:
-                self._prepared.prepare(fate.prepared, block, group, fate)
+                self._prepared.prepare(outcome.prepared, block, group, outcome)
             elif row["ends"]:
-                self._prepared.prepare_at(fate.prepared, group_position(block.groups, group))
+                self._prepared.prepare_at(outcome.prepared, group_position(block.groups, group))
         commit = None
-        for mark in found:
-            if mark.statement is None or mark.statement.xid is None:
+        for control in found:
+            if control.statement is None or control.statement.xid is None:
                 continue
-            if mark.statement.kind is StatementKind.XA_ROLLBACK:
-                self._prepared.end(mark.statement.xid)
-            elif mark.statement.kind is StatementKind.XA_COMMIT:
-                commit = mark.event, mark.statement.xid
+            if control.statement.kind is StatementKind.XA_ROLLBACK:
+                self._prepared.end(control.statement.xid)
+            elif control.statement.kind is StatementKind.XA_COMMIT:
+                commit = control.event, control.statement.xid
         return commit
 
-    def _fate_of_piece(self, block: Block, group: int, found: list[Mark]) -> Fate:
+    def _outcome_of_piece(self, block: Block, group: int, found: list[ControlStatement]) -> GroupOutcome:
         row = block.groups[group]
         if row["begins"] or self._large is None:
             self._large = _Large()
         large = self._large
-        if large.fate is None and self._may_lose_rows(block, group, found):
-            large.fate = fate_at(self._log, group_position(block.groups, group))
+        if large.outcome is None and self._may_lose_rows(block, group, found):
+            large.outcome = outcome_at(self._log, group_position(block.groups, group))
         if row["ends"]:
             self._large = None
-        if large.fate is not None:
-            return large.fate
-        for mark in found:
-            if is_kind(mark, StatementKind.ROLLBACK, StatementKind.ROLLBACK_TO):
+        if large.outcome is not None:
+            return large.outcome
+        for control in found:
+            if is_kind(control, StatementKind.ROLLBACK, StatementKind.ROLLBACK_TO):
                 raise CorruptError(
                     "BAD_EVENT",
                     "an event group takes back rows, though it begins as one that does not",
-                    at=block.place(int(block.events["start"][mark.event])),
+                    at=block.place(int(block.events["start"][control.event])),
                 )
-        return Fate()
+        return GroupOutcome()
 
-    def _may_lose_rows(self, block: Block, group: int, found: list[Mark]) -> bool:
+    def _may_lose_rows(self, block: Block, group: int, found: list[ControlStatement]) -> bool:
         """Whether this piece of a group has to be given with a view to what follows it."""
-        if any(mark.statement is None or is_kind(mark, *_LOOKING_AHEAD) for mark in found):
+        if any(control.statement is None or is_kind(control, *_LOOKING_AHEAD) for control in found):
             return True
         return bool(block.groups["begins"][group]) and not self._log.ends_committed(block.groups[group])
 

@@ -10,8 +10,8 @@ from binlog_format.errors import DataLossError
 from binlog_format.events.compression.expansion import expanded
 from binlog_format.events.layout import EventType
 from binlog_format.position import Place
-from binlog_format.transactions.fate import fate_at, fate_of
-from binlog_format.transactions.marks import read_marks
+from binlog_format.transactions.control_statements import read_control_statements
+from binlog_format.transactions.rollbacks import outcome_at, outcome_of
 from binlog_format.transactions.slicing import blocks_of_group, extract, group_position, without_events
 from binlog_format.transactions.xa import XaKind
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from binlog_format.block import Block
     from binlog_format.log import Log
     from binlog_format.position import Position
-    from binlog_format.transactions.fate import Fate
+    from binlog_format.transactions.rollbacks import GroupOutcome
     from binlog_format.transactions.xa import PreparedXa, XaId, XaStep
 
 KEPT_SIZE_MAX = 8 << 20
@@ -50,10 +50,10 @@ class PreparedRows:
         self._ended: set[XaId] = set()  # after the start: not to be looked for before it
         self._earlier = _Earlier(log, start)
 
-    def prepare(self, xid: XaId, block: Block, group: int, fate: Fate) -> None:
+    def prepare(self, xid: XaId, block: Block, group: int, outcome: GroupOutcome) -> None:
         """A prepared group that is wholly in *block*."""
         self.prepare_at(xid, group_position(block.groups, group))
-        rows = _event_rows(block, group, fate)
+        rows = _event_rows(block, group, outcome)
         if int(block.events["size"][rows].sum()) <= KEPT_SIZE_MAX:
             self._kept[xid] = extract(block, rows)
             self._kept_size += self._kept[xid].data.size
@@ -96,14 +96,18 @@ class PreparedRows:
     def _read_again(self, xid: XaId, position: Position) -> Iterator[Block]:
         if position.file_no < self._log.start_position().file_no:
             raise _missing(self._log, xid, f"its XA PREPARE at {position} has been purged")
-        fate: Fate | None = None
+        outcome: GroupOutcome | None = None
         for block in blocks_of_group(expanded(self._log.blocks(position)), position):
-            if fate is None:
+            if outcome is None:
                 whole = bool(block.groups["ends"][0])
-                fate = fate_of(read_marks(block).of_group(0), block) if whole else fate_at(self._log, position)
-                if fate.prepared != xid:
+                outcome = (
+                    outcome_of(read_control_statements(block).of_group(0), block)
+                    if whole
+                    else outcome_at(self._log, position)
+                )
+                if outcome.prepared != xid:
                     raise _missing(self._log, xid, f"the group at {position} does not prepare it")
-            rows = _event_rows(block, 0, fate)
+            rows = _event_rows(block, 0, outcome)
             if len(rows) == len(block.events):
                 yield block
             else:
@@ -156,13 +160,13 @@ _LOOK_SIZE = 64 << 20
 """Bytes of one step of the search: not much after the place that it leads up to is looked at."""
 
 
-def _event_rows(block: Block, group: int, fate: Fate) -> NDArray[np.int64]:
+def _event_rows(block: Block, group: int, outcome: GroupOutcome) -> NDArray[np.int64]:
     """What an XA COMMIT brings: neither the GTID event, nor the event that says prepared, nor what was undone."""
     first = int(block.groups["first_event"][group])
     events = block.events[first : first + int(block.groups["event_count"][group])]
     kept = (events["event_no"] > 0) & (events["type"] != EventType.XA_PREPARE)
-    if fate.undone:
-        kept &= ~fate.loses(events)
+    if outcome.undone:
+        kept &= ~outcome.loses(events)
     return first + np.flatnonzero(kept)
 
 

@@ -12,9 +12,9 @@ from binlog_format.block import EXTENT_DTYPE
 from binlog_format.events.compression.compression_layout import PAYLOAD_COMPRESSION_NONE
 from binlog_format.events.compression.payload import find_payloads, payload_pieces
 from binlog_format.log import BLOCK_SIZE
-from binlog_format.transactions import mark_kernels as kernels
-from binlog_format.transactions.fate import FateReader
-from binlog_format.transactions.marks import read_marks
+from binlog_format.transactions import control_statement_kernels as kernels
+from binlog_format.transactions.control_statements import read_control_statements
+from binlog_format.transactions.rollbacks import OutcomeReader
 from binlog_format.transactions.slicing import group_position
 from binlog_format.transactions.statements import StatementKind
 from binlog_format.transactions.xa import XaKind, XaStep
@@ -22,8 +22,8 @@ from binlog_format.transactions.xa import XaKind, XaStep
 if TYPE_CHECKING:
     from binlog_format.block import Block
     from binlog_format.events.compression.payload import Payload, PayloadPiece
-    from binlog_format.transactions.fate import Fate
-    from binlog_format.transactions.marks import Marks
+    from binlog_format.transactions.control_statements import ControlStatements
+    from binlog_format.transactions.rollbacks import GroupOutcome
 
 _HEAD_SIZE = 1024
 """Bytes of a compressed transaction in which its first statement is."""
@@ -32,7 +32,7 @@ _XA_START = b"XA START "
 _WINDOW_SIZE_MAX = 128 << 20
 """What Zstandard itself takes as the limit."""
 
-_XA_MARKS = (kernels.MARK_XA, kernels.MARK_XA_PREPARE, kernels.MARK_COMMENTED)
+_XA_KINDS = (kernels.KIND_XA, kernels.KIND_XA_PREPARE, kernels.KIND_COMMENTED)
 
 
 def xa_steps(block: Block, group_count: int) -> tuple[XaStep, ...]:
@@ -43,60 +43,62 @@ def xa_steps(block: Block, group_count: int) -> tuple[XaStep, ...]:
     Raises:
         CorruptError: `BAD_EVENT`.
     """
-    marks = read_marks(block)
-    if len(marks.table) == 0:
+    control_statements = read_control_statements(block)
+    if len(control_statements.table) == 0:
         return ()
-    fates = {group: _fate(marks, group) for group in marks.groups_with(*_XA_MARKS)}
-    fates |= _payload_fates(marks, group_count)
+    outcomes = {group: _outcome(control_statements, group) for group in control_statements.groups_with(*_XA_KINDS)}
+    outcomes |= _payload_outcomes(control_statements, group_count)
     steps: list[XaStep] = []
-    for group in sorted(fates):
+    for group in sorted(outcomes):
         if group < group_count and block.groups["ends"][group]:
-            steps += steps_of(fates[group], block, group)
+            steps += steps_of(outcomes[group], block, group)
     return tuple(steps)
 
 
-def steps_of(fate: Fate, block: Block, group: int) -> list[XaStep]:
+def steps_of(outcome: GroupOutcome, block: Block, group: int) -> list[XaStep]:
     """The steps of one group."""
     position = group_position(block.groups, group)
     named = (
-        (XaKind.PREPARED, fate.prepared),
-        (XaKind.COMMITTED, fate.committed),
-        (XaKind.ROLLED_BACK, fate.rolled_back),
+        (XaKind.PREPARED, outcome.prepared),
+        (XaKind.COMMITTED, outcome.committed),
+        (XaKind.ROLLED_BACK, outcome.rolled_back),
     )
     return [XaStep(position, xid, kind) for kind, xid in named if xid is not None]
 
 
-def _fate(marks: Marks, group: int) -> Fate:
+def _outcome(control_statements: ControlStatements, group: int) -> GroupOutcome:
     # Savepoints are left out: of a group that comes in pieces, the first ones are not here.
-    reader = FateReader()
+    reader = OutcomeReader()
     savepoints = (StatementKind.SAVEPOINT, StatementKind.ROLLBACK_TO)
-    for mark in marks.of_group(group):
-        if mark.statement is None or mark.statement.kind not in savepoints:
-            reader.take(mark, marks.block)
-    return reader.fate()
+    for control in control_statements.of_group(group):
+        if control.statement is None or control.statement.kind not in savepoints:
+            reader.take(control, control_statements.block)
+    return reader.outcome()
 
 
-def _payload_fates(marks: Marks, group_count: int) -> dict[int, Fate]:
+def _payload_outcomes(control_statements: ControlStatements, group_count: int) -> dict[int, GroupOutcome]:
     """Of the compressed XA transactions, by group."""
-    block = marks.block
-    rows = marks.table[marks.table[:, kernels.FIELD_KIND] == kernels.MARK_PAYLOAD, kernels.FIELD_EVENT]
+    block = control_statements.block
+    rows = control_statements.table[
+        control_statements.table[:, kernels.FIELD_KIND] == kernels.KIND_PAYLOAD, kernels.FIELD_EVENT
+    ]
     rows = rows[block.events["group"][rows] < group_count]
     if len(rows) == 0:
         return {}
     events = block.events[rows]
     payloads = find_payloads(block.data, events["start"], events["size"], place=block.place)
     decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_SIZE_MAX)
-    fates = {}
+    outcomes = {}
     for payload, group in zip(payloads, events["group"].tolist(), strict=True):
         if _XA_START not in _head(payload, decompressor):
             continue
-        reader = FateReader()
+        reader = OutcomeReader()
         for piece in payload_pieces(payload, BLOCK_SIZE):
             inner = _inner(block, group, piece)
-            for mark in read_marks(inner).of_group(0):
-                reader.take(mark, inner)
-        fates[group] = reader.fate()
-    return fates
+            for control in read_control_statements(inner).of_group(0):
+                reader.take(control, inner)
+        outcomes[group] = reader.outcome()
+    return outcomes
 
 
 def _head(payload: Payload, decompressor: zstandard.ZstdDecompressor) -> bytes:

@@ -1,4 +1,4 @@
-"""What becomes of the rows of a group: `FateReader` -> `Fate`; of one that is not at hand as a whole: `fate_at`.
+"""What becomes of the rows of a group: `OutcomeReader` -> `GroupOutcome`; of one larger than a block: `outcome_at`.
 
 A server normally cuts what is rolled back out of the log. Where it cannot (a table without transactions was changed
 meanwhile, a temporary table was made), rows stay and a statement states that they never happened: `ROLLBACK TO` a
@@ -16,7 +16,7 @@ import numpy as np
 from binlog_format.errors import CorruptError
 from binlog_format.events.compression.expansion import expanded
 from binlog_format.events.layout import EventType
-from binlog_format.transactions.marks import Mark, read_marks
+from binlog_format.transactions.control_statements import ControlStatement, read_control_statements
 from binlog_format.transactions.slicing import blocks_of_group
 from binlog_format.transactions.statements import StatementKind
 
@@ -34,7 +34,7 @@ _STATEMENTS = (EventType.QUERY, EventType.EXECUTE_LOAD_QUERY)
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class GroupOutcome:
     """What becomes of the rows of a group.
 
     Attributes:
@@ -64,8 +64,8 @@ class Fate:
         return self.is_undone(events["event_no"]) & ~np.isin(events["type"], _STATEMENTS)
 
 
-class FateReader:
-    """Follows a group's marks in order; keeps one entry for each savepoint there is, and for each range undone."""
+class OutcomeReader:
+    """Follows a group's control statements in order; keeps one entry for each savepoint, and for each range undone."""
 
     def __init__(self) -> None:
         self._points: dict[str, int] = {}  # event_no by name, ascending
@@ -74,41 +74,41 @@ class FateReader:
         self._committed: XaId | None = None
         self._rolled_back: XaId | None = None
 
-    def take(self, mark: Mark, block: Block) -> None:
-        """The next mark, of *block*.
+    def take(self, control: ControlStatement, block: Block) -> None:
+        """The next control statement, of *block*.
 
         Raises:
             CorruptError: `BAD_EVENT`: a rollback to a savepoint that the group does not have.
         """
-        statement = mark.statement
+        statement = control.statement
         if statement is None:
-            self._prepared = None if mark.one_phase else mark.prepared
+            self._prepared = None if control.one_phase else control.prepared
         elif statement.kind is StatementKind.SAVEPOINT:
             self._points.pop(statement.name, None)  # a later one of the same name takes its place
-            self._points[statement.name] = mark.event_no
+            self._points[statement.name] = control.event_no
         elif statement.kind is StatementKind.ROLLBACK_TO:
-            self._roll_back_to(statement.name, mark, block)
+            self._roll_back_to(statement.name, control, block)
         elif statement.kind is StatementKind.ROLLBACK:
-            self._undo(1, mark.event_no)
+            self._undo(1, control.event_no)
         elif statement.kind is StatementKind.XA_COMMIT:
             self._committed = statement.xid
         elif statement.kind is StatementKind.XA_ROLLBACK:
             self._rolled_back = statement.xid
 
-    def fate(self) -> Fate:
-        """What the marks so far say."""
-        return Fate(tuple(self._undone), self._prepared, self._committed, self._rolled_back)
+    def outcome(self) -> GroupOutcome:
+        """The outcome by the control statements so far."""
+        return GroupOutcome(tuple(self._undone), self._prepared, self._committed, self._rolled_back)
 
-    def _roll_back_to(self, name: str, mark: Mark, block: Block) -> None:
+    def _roll_back_to(self, name: str, control: ControlStatement, block: Block) -> None:
         if name not in self._points:
             raise CorruptError(
                 "BAD_EVENT",
                 f"a rollback to the savepoint {name}, which the event group does not have",
-                at=block.place(int(block.events["start"][mark.event])),
+                at=block.place(int(block.events["start"][control.event])),
             )
         while (last := next(reversed(self._points))) != name:
             del self._points[last]
-        self._undo(self._points[name] + 1, mark.event_no)
+        self._undo(self._points[name] + 1, control.event_no)
 
     def _undo(self, first: int, stop: int) -> None:
         while self._undone and self._undone[-1][0] >= first:
@@ -117,22 +117,22 @@ class FateReader:
             self._undone.append((first, stop))
 
 
-def fate_of(marks: Iterable[Mark], block: Block) -> Fate:
-    """The fate of a group that is wholly in *block*."""
-    reader = FateReader()
-    for mark in marks:
-        reader.take(mark, block)
-    return reader.fate()
+def outcome_of(control_statements: Iterable[ControlStatement], block: Block) -> GroupOutcome:
+    """The outcome of a group that is wholly in *block*."""
+    reader = OutcomeReader()
+    for control in control_statements:
+        reader.take(control, block)
+    return reader.outcome()
 
 
-def fate_at(log: Log, position: Position) -> Fate:
-    """The fate of the group at *position*, which comes in pieces: a read of its own, that keeps no rows.
+def outcome_at(log: Log, position: Position) -> GroupOutcome:
+    """The outcome of the group at *position*, which comes in pieces: a read of its own, that keeps no rows.
 
     Raises:
-        CorruptError: As `FateReader.take`.
+        CorruptError: As `OutcomeReader.take`.
     """
-    reader = FateReader()
+    reader = OutcomeReader()
     for block in blocks_of_group(expanded(log.blocks(position)), position):
-        for mark in read_marks(block).of_group(0):
-            reader.take(mark, block)
-    return reader.fate()
+        for control in read_control_statements(block).of_group(0):
+            reader.take(control, block)
+    return reader.outcome()

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EVENT_TYPE_OFFSET, GTID_FLAG_TRANSACTIONAL, EventType
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.transactions.fate import fate_of
-from binlog_format.transactions.marks import read_marks
+from binlog_format.transactions.control_statements import read_control_statements
+from binlog_format.transactions.rollbacks import outcome_of
 from tests.format.classic.logs import file_of, raw_events, with_checksum
 from tests.format.transactions.transaction_log import Transaction, TransactionLog, Vendor, reported
 from tests.format.views.made_log import MadeGroup, MadeLog, query, xid
@@ -52,8 +52,8 @@ def _undone(*statements: str) -> list[int]:
     """Numbers of the events that a transaction takes back; event 0 is the GTID."""
     log = _log(list(statements))
     (block,) = log.blocks()
-    fate = fate_of(read_marks(block).of_group(0), block)
-    undone = np.flatnonzero(fate.is_undone(block.events["event_no"])).tolist()
+    outcome = outcome_of(read_control_statements(block).of_group(0), block)
+    undone = np.flatnonzero(outcome.is_undone(block.events["event_no"])).tolist()
     is_row = block.events["type"] == EventType.WRITE_ROWS_V1
     expected = [number for number in range(len(block.events)) if number not in undone or not is_row[number]]
     assert [number for _, number in _kept(log)] == expected
@@ -68,7 +68,7 @@ def test_nothing_is_undone_without_a_rollback() -> None:
 
 def test_block_without_marks_passes_as_it_is() -> None:
     (block,) = _log(["row"], ["SAVEPOINT `a`", "row"]).blocks()
-    assert len(read_marks(block).table) == 1
+    assert len(read_control_statements(block).table) == 1
     log = _log(["row"], ["SAVEPOINT `a`", "row"])
     log.blocks = lambda start=None, end=None: iter([block])  # type: ignore[method-assign]
     (passed,) = log.committed_blocks()
@@ -168,7 +168,7 @@ def test_query_event_that_is_too_short_is_damage() -> None:
     (block,) = _log(["SAVEPOINT `a`"]).blocks()
     block.events["size"][1] = 25
     with pytest.raises(CorruptError, match="BAD_EVENT"):
-        read_marks(block)
+        read_control_statements(block)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["row", "save", "back"]), st.integers(0, 2)), max_size=25))
@@ -202,5 +202,5 @@ def test_damaged_query_events_never_make_a_kernel_read_past_them(junk: bytes, pl
     place = min(place, len(block.data) - 1)
     block.data[place : place + len(junk)] = np.frombuffer(junk, np.uint8)[: len(block.data) - place]
     with contextlib.suppress(CorruptError):
-        fate = fate_of(read_marks(block).of_group(0), block)
-        assert all(0 < first < stop <= len(block.events) for first, stop in fate.undone)
+        outcome = outcome_of(read_control_statements(block).of_group(0), block)
+        assert all(0 < first < stop <= len(block.events) for first, stop in outcome.undone)

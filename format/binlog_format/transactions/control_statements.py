@@ -1,4 +1,4 @@
-"""The statements of a block that take rows back or say XA, read: `read_marks(block)`."""
+"""The statements of a block that take rows back or control XA, read: `read_control_statements(block)`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from binlog_format.errors import CorruptError
 from binlog_format.events.gtids.gtid import parse_xa_prepare_event
 from binlog_format.events.layout import EventType
-from binlog_format.transactions import mark_kernels as kernels
+from binlog_format.transactions import control_statement_kernels as kernels
 from binlog_format.transactions.statements import Statement, StatementKind, parse_statement
 from binlog_format.transactions.xa import XaId
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     Int64s = NDArray[np.int64]
 
-_MAY_BE_MARK = np.zeros(256, dtype=np.bool_)
-_MAY_BE_MARK[[EventType.QUERY, EventType.XA_PREPARE, EventType.TRANSACTION_PAYLOAD]] = True
-_NO_MARKS = np.empty((0, kernels.MARK_FIELDS), dtype=np.int64)
+_MAY_BE_CONTROL = np.zeros(256, dtype=np.bool_)
+_MAY_BE_CONTROL[[EventType.QUERY, EventType.XA_PREPARE, EventType.TRANSACTION_PAYLOAD]] = True
+_NO_STATEMENTS = np.empty((0, kernels.STATEMENT_FIELDS), dtype=np.int64)
 
 
-class Mark(NamedTuple):
+class ControlStatement(NamedTuple):
     """A statement, or an XA_prepare event.
 
     Attributes:
@@ -47,27 +47,27 @@ class Mark(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
-    """The marks of one block, most of them unread.
+class ControlStatements:
+    """The control statements of one block, most of them unread.
 
     Attributes:
         block: The block.
-        table: Shape (marks, `MARK_FIELDS`).
+        table: Shape (control statements, `STATEMENT_FIELDS`).
     """
 
     block: Block
     table: Int64s
 
     def groups_with(self, *kinds: int) -> list[int]:
-        """Groups in which there are marks of these kinds, ascending."""
+        """Groups in which there are control statements of these kinds, ascending."""
         wanted = np.isin(self.table[:, kernels.FIELD_KIND], kinds)
         if not wanted.any():
             return []
         found: list[int] = np.unique(self.block.events["group"][self.table[wanted, kernels.FIELD_EVENT]]).tolist()
         return found
 
-    def of_group(self, group: int) -> Iterator[Mark]:
-        """Read the marks of one group, in order.
+    def of_group(self, group: int) -> Iterator[ControlStatement]:
+        """Read the control statements of one group, in order.
 
         Raises:
             CorruptError: `BAD_EVENT`: an XA_prepare event is too short.
@@ -76,44 +76,46 @@ class Marks:
         stop = first + int(self.block.groups["event_count"][group])
         low, high = np.searchsorted(self.table[:, kernels.FIELD_EVENT], (first, stop))
         for event, kind, text in self.table[low:high].tolist():
-            mark = self._read(event, kind, text)
-            if mark is not None:
-                yield mark
+            control = self._read(event, kind, text)
+            if control is not None:
+                yield control
 
-    def _read(self, event: int, kind: int, text: int) -> Mark | None:
+    def _read(self, event: int, kind: int, text: int) -> ControlStatement | None:
         row = self.block.events[event]
         start, event_no = int(row["start"]), int(row["event_no"])
         end = start + int(row["size"])
-        if kind == kernels.MARK_XA_PREPARE:
+        if kind == kernels.KIND_XA_PREPARE:
             try:
                 name, one_phase = parse_xa_prepare_event(self.block.data[start:end].tobytes())
             except CorruptError as error:
                 raise CorruptError(error.subclass, error.reason, at=self.block.place(start)) from error
-            return Mark(event, event_no, None, XaId(name.gtrid, name.bqual, name.format_id & 0xFFFFFFFF), one_phase)
-        if kind == kernels.MARK_PAYLOAD:
+            return ControlStatement(
+                event, event_no, None, XaId(name.gtrid, name.bqual, name.format_id & 0xFFFFFFFF), one_phase
+            )
+        if kind == kernels.KIND_PAYLOAD:
             return None
         statement = parse_statement(self.block.data[text:end].tobytes())
-        return None if statement is None else Mark(event, event_no, statement)
+        return None if statement is None else ControlStatement(event, event_no, statement)
 
 
-def read_marks(block: Block) -> Marks:
-    """Find the marks of *block*; most blocks have none, and that costs one look at the types of its events.
+def read_control_statements(block: Block) -> ControlStatements:
+    """Find the control statements of *block*; most blocks have none: that costs one look at the events' types.
 
     Raises:
         CorruptError: `BAD_EVENT`: a Query event is too short.
     """
-    count = int(np.count_nonzero(_MAY_BE_MARK[block.events["type"]]))
+    count = int(np.count_nonzero(_MAY_BE_CONTROL[block.events["type"]]))
     if count == 0:
-        return Marks(block, _NO_MARKS)
-    table = np.empty((count, kernels.MARK_FIELDS), dtype=np.int64)
-    code, found = kernels.find_marks(block.data, block.events, table)
-    if code != kernels.MARKS_DONE:
+        return ControlStatements(block, _NO_STATEMENTS)
+    table = np.empty((count, kernels.STATEMENT_FIELDS), dtype=np.int64)
+    code, found = kernels.find_control_statements(block.data, block.events, table)
+    if code != kernels.STATEMENTS_DONE:
         size = int(block.events["size"][found])
         at = block.place(int(block.events["start"][found]))
         raise CorruptError("BAD_EVENT", f"Query event of {size} bytes: it is too short", at=at)
-    return Marks(block, table[:found])
+    return ControlStatements(block, table[:found])
 
 
-def is_kind(mark: Mark, *kinds: StatementKind) -> bool:
-    """Whether *mark* is a statement of one of *kinds*."""
-    return mark.statement is not None and mark.statement.kind in kinds
+def is_kind(control: ControlStatement, *kinds: StatementKind) -> bool:
+    """Whether *control* is a statement of one of *kinds*."""
+    return control.statement is not None and control.statement.kind in kinds

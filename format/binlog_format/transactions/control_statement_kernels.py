@@ -1,4 +1,4 @@
-"""Kernel that finds the statements by which a transaction takes rows back or says XA: `find_marks`."""
+"""Kernel that finds the statements by which a transaction takes rows back or controls XA: `find_control_statements`."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
     Int64s = NDArray[np.int64]
 
-MARKS_DONE = 0
-MARKS_BAD_EVENT = 1
+STATEMENTS_DONE = 0
+STATEMENTS_BAD_EVENT = 1
 
-MARK_SAVEPOINT = 1
-MARK_ROLLBACK = 2
+KIND_SAVEPOINT = 1
+KIND_ROLLBACK = 2
 """`ROLLBACK`, or `ROLLBACK TO` a savepoint."""
-MARK_XA = 3
+KIND_XA = 3
 """`XA START`, `XA END`, `XA COMMIT` or `XA ROLLBACK`."""
-MARK_XA_PREPARE = 4
+KIND_XA_PREPARE = 4
 """An XA_prepare event."""
-MARK_PAYLOAD = 5
-"""A transaction payload: there may be marks in it."""
-MARK_COMMENTED = 6
+KIND_PAYLOAD = 5
+"""A transaction payload: there may be control statements in it."""
+KIND_COMMENTED = 6
 """A statement after a comment: nothing is known about it yet."""
 
-# Fields of a mark; the first three count as `Block` does.
+# Fields of a control statement; the first three count as `Block` does.
 FIELD_EVENT = 0  # row of the event table
 FIELD_KIND = 1
 FIELD_TEXT = 2  # byte of the data where the statement begins, blanks in front of it left out
-MARK_FIELDS = 3
+STATEMENT_FIELDS = 3
 
 _QUERY = int(EventType.QUERY)
 _XA_PREPARE = int(EventType.XA_PREPARE)
@@ -83,27 +83,29 @@ def _kind(data: Bytes, start: int, end: int) -> int:
         return 0
     first = load_u8(data, start)
     if first == _SLASH or first == _DASH or first == _HASH:
-        return MARK_COMMENTED
+        return KIND_COMMENTED
     if _is_word(data, start, end, _SAVEPOINT):
-        return MARK_SAVEPOINT
+        return KIND_SAVEPOINT
     if _is_word(data, start, end, _ROLLBACK):
-        return MARK_ROLLBACK
+        return KIND_ROLLBACK
     if _is_word(data, start, end, _XA):
-        return MARK_XA
+        return KIND_XA
     return 0
 
 
 @kernel
-def find_marks(data: Bytes, events: Table, marks: Int64s) -> tuple[int, int]:
-    """List the events that take rows back or say XA, or may do so.
+def find_control_statements(data: Bytes, events: Table, table: Int64s) -> tuple[int, int]:
+    """List the events that take rows back or control XA, or may do so.
 
     Args:
         data: The block's bytes.
         events: `EVENT_DTYPE`.
-        marks: Shape (Query, XA_prepare and payload events at least, `MARK_FIELDS`): filled here, in the events' order.
+        table: Shape (Query, XA_prepare and payload events at least, `STATEMENT_FIELDS`): filled here, in the events'
+            order.
 
     Returns:
-        `MARKS_DONE` and the number of marks; or `MARKS_BAD_EVENT` and the row of a Query event that is too short.
+        `STATEMENTS_DONE` and the number of control statements; or `STATEMENTS_BAD_EVENT` and the row of a Query event
+        that is too short.
     """
     starts = events["start"]
     sizes = events["size"]
@@ -115,22 +117,22 @@ def find_marks(data: Bytes, events: Table, marks: Int64s) -> tuple[int, int]:
             continue
         start = starts[row]
         size = sizes[row]
-        if start < 0 or size < EVENT_HEADER_SIZE or start + size > data.size or count == len(marks):
-            return MARKS_BAD_EVENT, row
-        kind = MARK_XA_PREPARE if event_type == _XA_PREPARE else MARK_PAYLOAD
+        if start < 0 or size < EVENT_HEADER_SIZE or start + size > data.size or count == len(table):
+            return STATEMENTS_BAD_EVENT, row
+        kind = KIND_XA_PREPARE if event_type == _XA_PREPARE else KIND_PAYLOAD
         text = start
         if event_type == _QUERY:
             if size < QUERY_FIXED_SIZE:
-                return MARKS_BAD_EVENT, row
+                return STATEMENTS_BAD_EVENT, row
             text = query_text_start(data, start)
             if text > start + size:
-                return MARKS_BAD_EVENT, row
+                return STATEMENTS_BAD_EVENT, row
             text = _statement(data, text, start + size)
             kind = _kind(data, text, start + size)
             if kind == 0:
                 continue
-        marks[count, FIELD_EVENT] = row
-        marks[count, FIELD_KIND] = kind
-        marks[count, FIELD_TEXT] = text
+        table[count, FIELD_EVENT] = row
+        table[count, FIELD_KIND] = kind
+        table[count, FIELD_TEXT] = text
         count += 1
-    return MARKS_DONE, count
+    return STATEMENTS_DONE, count
