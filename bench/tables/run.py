@@ -176,7 +176,7 @@ def compare_tables(tables: Path, expected: Path) -> None:
         rows = pa.table(QueryBuilder().register("t", DeltaTable(folder)).execute("SELECT * FROM t"))
         wanted = pq.read_table(file)
         rows = rows.select(wanted.column_names).cast(wanted.schema).sort_by(wanted.column_names[0])
-        assert rows.combine_chunks().equals(wanted.combine_chunks()), f"{folder} does not hold what {file} says"
+        assert rows.combine_chunks().equals(wanted.combine_chunks()), f"{folder} does not hold what {file} contains"
 
 
 def _limit(plan: RunPlan, tables: Path, work: Path) -> float:

@@ -78,7 +78,7 @@ def detect_format(directory: Directory, only: str | None) -> str:
             "NO_LOG_FILES",
             f"{directory.path}: there are no binlog files",
             hint="They are named binlog-NNNNNN.ibb or <name>.NNNNNN; the server's variables binlog_directory and "
-            "log_bin_basename say where they are. Structured logs are told by their first entry; option "
+            "log_bin_basename show where they are. Structured logs are told by their first entry; option "
             "format=structured reads one of which nothing is there yet",
         )
     encrypted = [name for base, name in classic.items() if classic_heads[base][1] == MAGIC_ENCRYPTED]

@@ -135,7 +135,7 @@ def shown_table(rule: BoundRule, layout: TableLayout, decoding: Decoding) -> Sho
     if len(known) < len(names):
         raise SchemaError(
             "NO_COLUMN_METADATA",
-            f"{layout.full_name}: the log does not say what the columns are called, and a rule names some",
+            f"{layout.full_name}: the log does not record what the columns are called, and a rule names some",
             hint=NO_METADATA_HINT,
         )
     _check_names(rule.rule, layout, known)

@@ -42,7 +42,7 @@ def read_schema_file(path: str, *, vendor: Vendor | None = None, ignore_case: bo
 
     Raises:
         OptionError: `INVALID_VALUE`: there is no such file, it holds no CREATE TABLE, or names are not UTF-8.
-        SchemaError: `DDL_NOT_PARSED`: nothing says in which database a table is.
+        SchemaError: `DDL_NOT_PARSED`: nothing names the database of a table.
     """
     try:
         # A dump of rows may hold bytes that are no text; what is read here never does.
@@ -71,7 +71,7 @@ def parse_dump(
                 session = Session(operation.database, vendor=vendor)
             elif isinstance(operation, CreateTable) and not operation.name.database:
                 line = text.count("\n", 0, start + keyword) + 1
-                reason = f"{source}: line {line}: nothing says in which database the table {operation.name.table} is"
+                reason = f"{source}: line {line}: nothing names the database of the table {operation.name.table}"
                 raise SchemaError("DDL_NOT_PARSED", reason, hint=_HINT)
             else:
                 catalog.apply(operation, vendor)

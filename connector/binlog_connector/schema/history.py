@@ -98,7 +98,7 @@ class SchemaHistory:
 
         Raises:
             OptionError: `INVALID_VALUE`.
-            SchemaError: `DDL_NOT_PARSED`: nothing says in which database a table is.
+            SchemaError: `DDL_NOT_PARSED`: nothing names the database of a table.
         """
         return cls(read_schema_file(path, vendor=vendor, ignore_case=ignore_case), base_source=path)
 

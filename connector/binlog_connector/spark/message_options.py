@@ -33,7 +33,7 @@ MESSAGE_OPTIONS = (
     "timePrecision",
 )
 """Options that count beside `kafkaValue` alone."""
-_NOT_BESIDE_MESSAGES = {"table": "Name it in option tables", "timeType": "Option timePrecision says what TIME becomes"}
+_NOT_BESIDE_MESSAGES = {"table": "Name it in option tables", "timeType": "Option timePrecision sets what TIME becomes"}
 _PLACES = ("prefix", "database", "table")
 
 

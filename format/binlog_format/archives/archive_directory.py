@@ -130,7 +130,7 @@ class ArchiveDirectory(Directory):
             while done < part.size:
                 data = buffer[: source.read_into(done, buffer[: part.size - done])]
                 if len(data) == 0:
-                    return f"the part has {done} bytes, the manifest says {part.size}"
+                    return f"the part has {done} bytes, the manifest records {part.size}"
                 computed = crc_of(data, offset + done, self.manifest.unstable_byte, computed)
                 done += len(data)
         finally:
@@ -200,7 +200,7 @@ class ArchiveFile:
         if self._open[1].read_into(offset, buffer) < len(buffer):
             raise CorruptError(
                 "ARCHIVE",
-                f"{part.name} ends before byte {part.size}, which the manifest says that it has",
+                f"{part.name} ends before byte {part.size}, which the manifest records",
                 at=Place(self.path),
                 hint=_GONE_HINT,
             )

@@ -46,7 +46,7 @@ def find_files(directory: Directory, only: str | None = None) -> dict[int, FileE
         raise StartError(
             "NO_LOG_FILES",
             f"{directory.path}: there are no binlog files",
-            hint="They are named <base>.NNNNNN and are where the server's variable log_bin_basename says",
+            hint="They are named <base>.NNNNNN and are in the directory of the server variable log_bin_basename",
         )
     if len(found) > 1:
         names = " and ".join(f"{base}.*" for base in sorted(found))

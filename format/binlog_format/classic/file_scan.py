@@ -292,7 +292,7 @@ class FileScan:
             return UnsupportedError(
                 "EVENT_TYPE",
                 f"an event of type {name}: it is not known in files of {self._vendor.label} (server "
-                f"{self._server_version}), and says that it may not be passed over",
+                f"{self._server_version}), and is marked as one that may not be passed over",
                 at=at,
                 hint="A later version of this program may know it",
             )

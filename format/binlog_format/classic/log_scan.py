@@ -198,6 +198,6 @@ class LogScan:
 def _cut_off(gtids: str, at: Place) -> CorruptError:
     return CorruptError(
         "BAD_EVENT",
-        f"an event group is cut off here, but the file after this one says that {gtids} was logged",
+        f"an event group is cut off here, but the file after this one records that {gtids} was logged",
         at=at,
     )

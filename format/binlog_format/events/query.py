@@ -48,7 +48,7 @@ def parse_query(event: bytes) -> QueryEvent:
         event: Header and body, without a checksum.
 
     Raises:
-        CorruptError: `BAD_EVENT`: it is too short for what it says.
+        CorruptError: `BAD_EVENT`: it is too short for its contents.
     """
     fixed_size = query_fixed_size(event)
     if len(event) < fixed_size:

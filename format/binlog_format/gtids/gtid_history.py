@@ -79,7 +79,7 @@ class GtidHistory:
             known = last.get((gtid.domain, gtid.server))
             if gtid.seqno != known and gtid != following:
                 found = "no such GTID" if known is None else str(Gtid(gtid.domain, gtid.server, known))
-                yield f"it says {gtid}, the groups before it {found}"
+                yield f"it records {gtid}, the groups before it {found}"
 
     def lacking(self, said: Iterable[Gtid], among: Iterable[Source] | None = None) -> Iterator[str]:
         """What a list lacks, for messages.

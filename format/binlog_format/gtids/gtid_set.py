@@ -173,10 +173,10 @@ def check_kind(known: GtidPoint, given: GtidPoint) -> None:
         return
     if isinstance(known, GtidSet):
         reason = f"{given} is a GTID position of MariaDB, the log is of a MySQL server"
-        hint = f"Its GTIDs are sets like {_EXAMPLE}, as gtid_executed says them"
+        hint = f"Its GTIDs are sets like {_EXAMPLE}, as in gtid_executed"
     else:
         reason = f"{given} is a GTID set of MySQL, the log is of a MariaDB server"
-        hint = "Its GTIDs are like 0-1-575,1-2-7, as gtid_binlog_pos says them"
+        hint = "Its GTIDs are like 0-1-575,1-2-7, as in gtid_binlog_pos"
     raise OptionError("INVALID_VALUE", reason, hint=hint)
 
 
@@ -190,7 +190,7 @@ def gtids_purged(before: GtidPoint, start: GtidPoint, purged: GtidPoint) -> Data
     """
     if isinstance(purged, GtidSet):
         missing = f"{purged} has been purged"
-        hint = "Give all that has been taken, as gtid_executed says it; or start at the earliest position"
+        hint = "Give all that has been taken, as in gtid_executed; or start at the earliest position"
     else:
         missing = f"what lies between has been purged, up to {str(purged).replace(',', ', ')}"
         hint = "Name a GTID of every domain, none older than where the log begins; or start at the earliest position"

@@ -127,7 +127,7 @@ def read_header(head: bytes, path: str, file_no: int | None = None) -> FileHeade
     if not PAGE_SIZE_LOG2_MIN <= page_size_log2 <= PAGE_SIZE_LOG2_MAX:
         raise _bad_header(path, 4, f"log2 of the page size: expected 9 to 16, got {page_size_log2}")
     if file_no is not None and number != file_no:
-        raise _bad_header(path, 16, f"file number: the name says {file_no}, the header says {number}")
+        raise _bad_header(path, 16, f"file number: the name has {file_no}, the header has {number}")
     xa_file = None if xa_reference == NO_XA_REFERENCE else xa_reference
     return FileHeader(number, page_count, lsn, interval, oob_reference, xa_file, page_size_log2, major, minor)
 

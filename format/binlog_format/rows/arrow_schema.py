@@ -35,7 +35,7 @@ def arrow_schema(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> 
         if column.name is None:
             raise SchemaError(
                 "NO_COLUMN_METADATA",
-                f"{layout.full_name}: the log does not say what the columns are called",
+                f"{layout.full_name}: the log does not record what the columns are called",
                 hint=NO_METADATA_HINT,
             )
         fields.append(pa.field(column.name, arrow_type(layout, index, decoding)))

@@ -170,7 +170,7 @@ def old_digits(layout: TableLayout, index: int) -> int:
     if name != column.type.name.lower() or digits > FRACTION_DIGITS_MAX:
         raise SchemaError(
             "NO_COLUMN_METADATA",
-            f"{column_name(layout, index)}: the log does not say how many digits a {column.type.name} of "
+            f"{column_name(layout, index)}: the log does not record how many digits a {column.type.name} of "
             "mysql56_temporal_format=OFF has",
             hint="Give a schema file (option schemaFile); or set mysql56_temporal_format=ON and ALTER TABLE ... FORCE",
         )
@@ -213,7 +213,7 @@ def no_metadata(layout: TableLayout, index: int, what: str) -> SchemaError:
     """The error for a column whose table map does not record *what*."""
     return SchemaError(
         "NO_COLUMN_METADATA",
-        f"{column_name(layout, index)}: the log does not say {what}",
+        f"{column_name(layout, index)}: the log does not record {what}",
         hint=NO_METADATA_HINT,
     )
 

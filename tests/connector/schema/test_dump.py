@@ -94,7 +94,7 @@ def test_table_without_a_database_is_an_error() -> None:
     with pytest.raises(SchemaError) as raised:
         parse_dump("-- by hand\n\nCREATE TABLE t (a INT);", source="schema.sql")
     assert str(raised.value).startswith(
-        "[BINLOG_SCHEMA.DDL_NOT_PARSED] schema.sql: line 3: nothing says in which database the table t is"
+        "[BINLOG_SCHEMA.DDL_NOT_PARSED] schema.sql: line 3: nothing names the database of the table t"
     )
 
 

@@ -437,7 +437,7 @@ def test_times_are_those_of_the_statement(declaration: str, session: dict[str, A
 @pytest.mark.parametrize(
     ("declaration", "session", "reason"),
     [
-        ("DATETIME DEFAULT NOW()", {}, "a time in a time zone that the log does not say"),
+        ("DATETIME DEFAULT NOW()", {}, "a time in a time zone that the log does not record"),
         ("DATETIME DEFAULT NOW()", {"time_zone": "SYSTEM"}, "a time in the time zone SYSTEM"),
         ("TIMESTAMP DEFAULT '2024-01-01'", {"time_zone": "Europe/Rome"}, "a time in the time zone Europe/Rome"),
         ("TIMESTAMP(6) DEFAULT NOW(6)", {}, "CURRENT_TIMESTAMP, of which the log has no microseconds"),
@@ -482,7 +482,7 @@ def test_definitions_keep_defaults() -> None:
     assert default_facts(found["b"], Vendor.MARIADB, nullable=False).existing == pa.scalar(0, pa.int32())
     assert default_facts(found["id"], Vendor.MARIADB).unknown == "AUTO_INCREMENT"
     assert default_facts(found["w"], Vendor.MARIADB).generated == "virtual"
-    assert default_facts(found["ts"], Vendor.MARIADB).unknown == "a time in a time zone that the log does not say"
+    assert default_facts(found["ts"], Vendor.MARIADB).unknown == "a time in a time zone that the log does not record"
 
 
 SOME_WORDS = """

@@ -274,7 +274,7 @@ def test_torn_end_with_groups_after_it_is_damage(head: list[bytes]) -> None:
         return file_of([head[0], said, GTID, query("DROP TABLE t")])
 
     assert [group.gtid for group in read(cut, next_file(f"{A}:1-2"))] == [f"{A}:1", f"{A}:2", ""]
-    with pytest.raises(CorruptError, match=f"cut off here, but the file after this one says that {A}:3 was logged"):
+    with pytest.raises(CorruptError, match=f"cut off here, but the file after this one records that {A}:3 was logged"):
         read(cut, next_file(f"{A}:1-3"))
     with pytest.raises(CorruptError, match="its server closed"):
         read(cut[: IN_USE_BIT // 8] + b"\0" + cut[IN_USE_BIT // 8 + 1 :], next_file(f"{A}:1-2"))

@@ -103,7 +103,8 @@ def test_gtid_list_that_does_not_follow_is_found() -> None:
     assert errors({NAME: first, NEXT: next_file(seqno)}) == []
     found = errors({NAME: first, NEXT: next_file(seqno + 1)})
     assert [finding.condition for finding in found] == ["BINLOG_CORRUPT.GTID_STATE"]
-    assert f"it says {domain}-{server}-{seqno + 1}, the groups before it {domain}-{server}-{seqno}" in found[0].reason
+    listed = f"{domain}-{server}-{seqno + 1}"
+    assert f"it records {listed}, the groups before it {domain}-{server}-{seqno}" in found[0].reason
 
 
 def test_missing_file_is_found() -> None:

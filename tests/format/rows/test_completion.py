@@ -82,7 +82,7 @@ def test_completion_says_what_columns_hold_that_rows_leave_out() -> None:
     assert (seven.value, seven.unknown) == (pa.scalar(7, pa.int64()), None)
     assert (null.value, null.unknown) == (pa.scalar(None, pa.string()), None)
     assert (computed.value, computed.generated) == (None, "stored")
-    assert (unsaid.value, unsaid.unknown) == (None, "the log has no statement that says its default")
+    assert (unsaid.value, unsaid.unknown) == (None, "the log has no statement that sets its default")
     assert all(one.value is None and one.unknown for one in layout_defaults(LAYOUT))
 
 

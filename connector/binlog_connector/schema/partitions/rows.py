@@ -260,7 +260,7 @@ def _column_part(definition: ColumnDefinition, array: pa.Array) -> _Part:
     if kind in _BINARY_TYPES:
         return _BinaryPart(array)
     if kind in _TEXT_TYPES:
-        kind += ": which texts are equal, and which come first, its collation says"
+        kind += ": which texts are equal, and which come first, its collation decides"
     raise NotEvaluatedError(f"column {definition.name} is a {kind}")
 
 

@@ -149,7 +149,7 @@ def _check_page(view: FileView, head: Bytes) -> None:
     if header is None:
         return
     if header.file_no != view.file_no:
-        reason = f"file number: the name says {view.file_no}, the header says {header.file_no}"
+        reason = f"file number: the name has {view.file_no}, the header has {header.file_no}"
         view.problems.append(CorruptError("HEADER", reason, at=view.place(0, 16)))
     reserved = page[HEADER_FIELDS_SIZE:HEADER_CHECKSUM_OFFSET].any() or page[HEADER_SIZE:-PAGE_CHECKSUM_SIZE].any()
     if reserved and not view.problems:

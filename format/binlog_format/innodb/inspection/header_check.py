@@ -38,7 +38,7 @@ def check_header(file: FileView, before: FileView | None, is_last: bool) -> Iter
     header = file.header
     # FLUSH can add one page to a file that is full (writing specification, section 5).
     if file.page_count > header.page_count + 1:
-        yield _wrong(file, 24, f"page count: the header says {header.page_count}, the file has {file.page_count}")
+        yield _wrong(file, 24, f"page count: the header has {header.page_count}, the file has {file.page_count}")
     # A fresh server writes the interval of its first file in bytes: a power of two as well.
     if header.state_interval & (header.state_interval - 1):
         yield _wrong(file, 40, f"GTID state interval: expected a power of two or 0, got {header.state_interval}")

@@ -176,7 +176,7 @@ class PageCheck:
         for file_no in first_files:
             if file_no < lowest:
                 reason = (
-                    f"reference to out-of-band data in file {file_no}; the header says that none lie before {lowest}"
+                    f"reference to out-of-band data in file {file_no}; the header states that none lie before {lowest}"
                 )
                 yield Finding.of(self._error("OOB_REFERENCE", batch.chunk_offset(row), reason))
 

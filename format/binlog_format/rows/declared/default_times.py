@@ -137,7 +137,7 @@ def zone_offset(time_zone: str | None) -> int:
         UnknownDefaultError: It is another one, or None: not known.
     """
     if time_zone is None:
-        raise UnknownDefaultError("a time in a time zone that the log does not say")
+        raise UnknownDefaultError("a time in a time zone that the log does not record")
     if time_zone.casefold() in _UTC_NAMES:
         return 0
     match = _OFFSET.fullmatch(time_zone)

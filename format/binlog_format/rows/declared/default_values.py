@@ -49,7 +49,7 @@ _TIMES = DATE_TYPES | DATETIME_TYPES | TIMESTAMP_TYPES | TIME_TYPES
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _DIGITS = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
 _EMPTY_ADDRESSES = {"uuid": str(uuid.UUID(int=0)), "inet4": "0.0.0.0", "inet6": "::"}
-_UNSAID = "the log has no statement that says its default"
+_UNSAID = "the log has no statement that sets its default"
 _NO_DEFAULT = "NOT NULL, without a default that its type would have"
 
 

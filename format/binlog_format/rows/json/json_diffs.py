@@ -120,7 +120,7 @@ def _found(parent: JsonNode, leg: Leg) -> int:
         count = len(parent.members())
         if -count <= leg < count:
             return leg % count
-    raise BadJsonError(f"there is no {leg!r} where a path says")
+    raise BadJsonError(f"there is no {leg!r} where a path leads")
 
 
 def _changes(changes: bytes) -> Iterator[tuple[JsonOperation, str, JsonNode | None]]:

@@ -50,7 +50,7 @@ def find_texts(data: Bytes, events: Table, databases: Int64s, tables: Int64s, te
         texts: The same.
 
     Returns:
-        The row of the first event that is too short for what it says; -1 when all are fine.
+        The row of the first event that is too short for its contents; -1 when all are fine.
     """
     starts = events["start"]
     sizes = events["size"]

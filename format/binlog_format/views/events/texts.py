@@ -74,7 +74,7 @@ def text_places(block: Block) -> Int64s:
         start, size = int(events["start"][damaged]), int(events["size"][damaged])
         raise CorruptError(
             "BAD_EVENT",
-            f"an event of type {events['type'][damaged]} with {size} bytes is too short for what it says",
+            f"an event of type {events['type'][damaged]} with {size} bytes is too short for its contents",
             at=block.place(start),
         )
     return places

@@ -223,7 +223,7 @@ def test_unix_timestamps_are_in_utc_and_literals_in_the_time_zone_of_the_session
     )
     times = {"a": pa.array([1704067199_000000, 1704067200_000000], pa.timestamp("us", "UTC"))}
     assert rows(create, times, "x", session=Session("shop", time_zone="+02:00")) == [0]
-    for zone, reason in ((None, "a time zone that the log does not say"), ("SYSTEM", "the time zone SYSTEM")):
+    for zone, reason in ((None, "a time zone that the log does not record"), ("SYSTEM", "the time zone SYSTEM")):
         with pytest.raises(SchemaError, match=rf"UNIX_TIMESTAMP of a time in {reason}"):
             rows(create, times, "x", session=Session("shop", time_zone=zone))
     later = after(create, session=Session("shop", time_zone="+02:00"))
@@ -234,7 +234,7 @@ def test_unix_timestamps_are_in_utc_and_literals_in_the_time_zone_of_the_session
 @pytest.mark.parametrize(
     ("create", "reason"),
     [
-        ("(v VARCHAR(9)) PARTITION BY LIST COLUMNS (v) (PARTITION p VALUES IN ('a'))", "its collation says"),
+        ("(v VARCHAR(9)) PARTITION BY LIST COLUMNS (v) (PARTITION p VALUES IN ('a'))", "its collation decides"),
         ("(a INT) PARTITION BY RANGE (CEILING(a)) (PARTITION p VALUES LESS THAN (3))", "CEILING is not worked out"),
         ("(a DATETIME) PARTITION BY RANGE (YEARWEEK(a)) (PARTITION p VALUES LESS THAN (3))", "YEARWEEK is not"),
         ("(a TIMESTAMP(3)) PARTITION BY RANGE (UNIX_TIMESTAMP(a) * 2) (PARTITION p VALUES LESS THAN (3))", "fractions"),
