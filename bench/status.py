@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.registry import benchmark, share
-from binlog_connector.following.edges import end_of_log
+from binlog_connector.following.log_end import end_of_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.events.encoding.event_encoding import Origin, encode_gtid, encode_xid
 from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec

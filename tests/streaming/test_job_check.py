@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from binlog_connector.following.edges import end_of_log, start_of_log
+from binlog_connector.following.log_end import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import DataLossError, OptionError, StartError
 from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec

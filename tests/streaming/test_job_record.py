@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from binlog_connector.following.edges import start_of_log
+from binlog_connector.following.log_end import start_of_log
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.definitions import TableName

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from binlog_connector.following.edges import end_of_log, end_position, offset_at, start_of_log
 from binlog_connector.following.entry_marks import EntryMarks, marks_after
+from binlog_connector.following.log_end import end_of_log, end_position, offset_at, start_of_log
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import compare
 from binlog_connector.following.skipping import Skip, skip_after, skip_at

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from binlog_connector.following.ends import check_reached
 from binlog_connector.following.entry_marks import state_of
+from binlog_connector.following.reached import check_reached
 from binlog_connector.following.skipping import taken_in
 from binlog_format.block import Block
 from binlog_format.entries.entry_log import EntryLog, LogBlock

@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from binlog_connector.following.edges import end_of_log, offset_at
 from binlog_connector.following.entry_marks import marks_after
+from binlog_connector.following.log_end import end_of_log, offset_at
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import compare
 from binlog_connector.following.skipping import skip_after

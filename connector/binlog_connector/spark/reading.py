@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from binlog_connector.following.ends import check_reached
+from binlog_connector.following.reached import check_reached
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.spark.options import SourceOptions, View
 from binlog_connector.spark.pushdown.wanted import ALL_WANTED, Wanted

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
-from binlog_connector.following.edges import end_of_log, end_position, offset_at
+from binlog_connector.following.log_end import end_of_log, end_position, offset_at
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.prepared import PreparedHistory
 from binlog_connector.following.resume import compare

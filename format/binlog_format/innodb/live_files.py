@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_format.innodb.end_of_data import written_page_count
 from binlog_format.innodb.files import LogFiles
 from binlog_format.innodb.final_file import InnodbFinalFile
 from binlog_format.innodb.layout import (
@@ -20,6 +19,7 @@ from binlog_format.innodb.layout import (
     PAGE_CHECKSUM_SIZE,
     PAGE_SIZE_DEFAULT,
 )
+from binlog_format.innodb.log_end import written_page_count
 from binlog_format.innodb.pages.checksum import page_checksum, stored_checksum
 from binlog_format.kernels import empty_bytes
 from binlog_format.live_files import EndMark, LiveFiles

@@ -9,7 +9,6 @@ from binlog_format.errors import DataLossError, StartError
 from binlog_format.events.xid import ends_in_xid
 from binlog_format.extents import read_extents
 from binlog_format.gtids.gtid import GtidPosition
-from binlog_format.innodb.end_of_data import end_position, used_size, written_page_count
 from binlog_format.innodb.file_end import check_file_end
 from binlog_format.innodb.files import LogFiles
 from binlog_format.innodb.groups.group_heads import read_heads
@@ -18,6 +17,7 @@ from binlog_format.innodb.groups.group_tail import group_tail
 from binlog_format.innodb.groups.measure import measure
 from binlog_format.innodb.gtid_state import read_state
 from binlog_format.innodb.layout import FIRST_DATA_PAGE, PAGE_SIZE_DEFAULT
+from binlog_format.innodb.log_end import end_position, used_size, written_page_count
 from binlog_format.innodb.pages.pages import PageReader
 from binlog_format.innodb.scanner import CommitScanner
 from binlog_format.log import BLOCK_SIZE, Bound, Log, LogFile, Span

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from binlog_connector.following.ends import check_reached
 from binlog_connector.following.entry_marks import state_of
+from binlog_connector.following.reached import check_reached
 from binlog_connector.following.resume import compare
 from binlog_connector.following.tailer import Following, Tailer
 from binlog_connector.following.watched import WatchedLog

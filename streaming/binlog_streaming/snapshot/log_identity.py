@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_connector.following.edges import end_of_log
+from binlog_connector.following.log_end import end_of_log
 from binlog_connector.following.watched import WatchedLog, file_start
 from binlog_format.errors import ServerError
 from binlog_format.gtids.gtid import Gtid, GtidPosition

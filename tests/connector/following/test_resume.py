@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_connector.following.decision import Decision
-from binlog_connector.following.edges import end_of_log
+from binlog_connector.following.log_end import end_of_log
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import compare
 from binlog_connector.following.watched import WatchedLog

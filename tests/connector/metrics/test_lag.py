@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.following.edges import end_of_log, start_of_log
+from binlog_connector.following.log_end import end_of_log, start_of_log
 from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import Following, Tailer
 from binlog_connector.following.watched import WatchedLog

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.following.edges import start_of_file
+from binlog_connector.following.log_end import start_of_file
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.source_file import with_archive
 from binlog_streaming.archive.archiver import Archiver

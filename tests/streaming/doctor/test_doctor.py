@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from binlog_connector.following.edges import end_of_log
+from binlog_connector.following.log_end import end_of_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_streaming.doctor import machine
 from binlog_streaming.doctor.findings import Health

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.following.edges import end_of_log, start_of_log
+from binlog_connector.following.log_end import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.metrics.lag import Consumed
 from binlog_format.source_file import with_archive

@@ -16,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from binlog_connector.following.edges import end_of_log, start_of_log
+from binlog_connector.following.log_end import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import AccessError, OptionError
 from binlog_streaming.status.model import PurgeRisk, PurgeStatus

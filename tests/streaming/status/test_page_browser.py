@@ -234,7 +234,7 @@ def test_a_quiet_page_in_good_order(browser: Chrome, tmp_path: Path) -> None:
 
 
 def test_the_file_is_drawn_when_it_is_asked_for(browser: Chrome, tmp_path: Path) -> None:
-    from binlog_connector.following.edges import end_of_log
+    from binlog_connector.following.log_end import end_of_log
     from binlog_connector.following.watched import WatchedLog
     from binlog_streaming.status.page.serving import serving
     from binlog_streaming.status.recorder import StatusRecorder

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from binlog_connector.following.edges import end_of_log, start_of_log
+from binlog_connector.following.log_end import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_streaming.cli.status.status_view import render
 from binlog_streaming.status.model import JobStatus, Phase, TableStatus

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.following.ends import check_reached
 from binlog_connector.following.entry_marks import state_of
+from binlog_connector.following.reached import check_reached
 from binlog_connector.following.starts import Moment
 from binlog_format.entries.entry_log import EntryLog, EventSource
 from binlog_format.errors import OptionError, SchemaError

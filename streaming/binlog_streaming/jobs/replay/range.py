@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.following.edges import end_of_log
+from binlog_connector.following.log_end import end_of_log
 from binlog_connector.following.starts import Edge, Ending, advance, ending, initial_offset
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.spark.options import SourceOptions
