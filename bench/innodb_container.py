@@ -38,7 +38,7 @@ SPLIT_READS = 2
 """How often each process reads its part in one run."""
 
 Logs = list[tuple[Path, int]]
-"""Directories, and the bytes up to the end of data."""
+"""Directories, and the bytes up to the end of the log."""
 
 
 def _small() -> Logs:

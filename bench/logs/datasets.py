@@ -57,7 +57,7 @@ class KeptLog:
     Attributes:
         path: Directory of the files.
         changes: Row changes.
-        size: Bytes of the files up to the end of data.
+        size: Bytes of the files up to the end of the log.
     """
 
     path: Path
@@ -87,7 +87,7 @@ def kept_log(name: str, form: Form, write: Callable[[GroupWriter], int]) -> Kept
 
 
 def write_log(directory: Path, form: Form, write: Callable[[GroupWriter], int]) -> tuple[int, int]:
-    """Write a log into *directory*; its row changes, and its size up to the end of data."""
+    """Write a log into *directory*; its row changes, and its size up to the end of the log."""
     if form is Form.CLASSIC:
         with ClassicWriter(directory, Origin(FIRST_SECOND, SERVER_ID)) as classic:
             changes = write(classic)

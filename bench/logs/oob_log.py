@@ -31,7 +31,7 @@ class OobLog:
         path: Directory of the files.
         groups: Event groups.
         events: Events in them.
-        size: Bytes of the files up to the end of data.
+        size: Bytes of the files up to the end of the log.
     """
 
     path: Path

@@ -37,8 +37,8 @@ class LogFile:
         file_no: Number in the file's name.
         name: File name.
         size: Size on disk in bytes.
-        state: `empty` (pre-allocated, nothing written), `active` (the end of data is in it) or `full`.
-        used_size: Bytes up to the end of data; equals `size` for a full file.
+        state: `empty` (pre-allocated, nothing written), `active` (the end of the log is in it) or `full`.
+        used_size: Bytes up to the end of the log; equals `size` for a full file.
         header: The format's own header fields by name, plain values; empty for an empty file.
     """
 
@@ -207,12 +207,12 @@ class Log(ABC):
 
         Args:
             start: Of a group, or of a file, or one of `places_of_lists`.
-            end: None: the end of data.
+            end: None: the end of the log.
         """
 
     @abstractmethod
     def end_position(self) -> Position:
-        """The end of data: where `blocks` ends at present; costs a look at the newest file at most."""
+        """The end of the log: where `blocks` ends at present; costs a look at the newest file at most."""
 
     @abstractmethod
     def can_start_at(self, position: Position) -> bool:
@@ -230,13 +230,13 @@ class Log(ABC):
 
     @abstractmethod
     def span(self, start: Position, *, end: Position | None = None, size_max: int | None = None) -> Span:
-        """Measure what is there from *start* to the end of data, or until *size_max* bytes in the files are passed.
+        """Measure what is there from *start* to the end of the log, or until *size_max* bytes in the files are passed.
 
         At least one group is taken when there is one. Costs a scan of those bytes, never of what lies before.
 
         Args:
             start: Where to begin.
-            end: Groups from there on do not count; default: the end of data.
+            end: Groups from there on do not count; default: the end of the log.
             size_max: Bytes.
         """
 
@@ -253,7 +253,7 @@ class Log(ABC):
 
         Args:
             start: Default: `start_position()`.
-            end: Default: the end of data when that place is reached.
+            end: Default: the end of the log when that place is reached.
 
         Raises:
             CorruptError: Bytes on disk cannot be right.
@@ -270,7 +270,7 @@ class Log(ABC):
 
         Args:
             start: Default: `start_position()`.
-            end: Default: the end of data when that place is reached.
+            end: Default: the end of the log when that place is reached.
             prepared: XA transactions that lie before *start* and have not ended there (`classic`), as far as they are
                 known; the log before *start* is searched for others when their XA COMMIT comes.
 
@@ -299,7 +299,7 @@ class Log(ABC):
             exclude_tables: The same, for what to leave out.
             table: One table by name; the images are then typed structs, not JSON texts.
             start: A position, or GTIDs (`0-1-575`) after which to start; default: the start of the log.
-            end: A position to stop before, or GTIDs to stop after; default: the end of data.
+            end: A position to stop before, or GTIDs to stop after; default: the end of the log.
             decoding: How rows become values, where the log leaves it open; default: `DEFAULT_DECODING`.
 
         Raises:

@@ -24,7 +24,7 @@ def verify_log(
 ) -> Iterator[Finding]:
     """Check every checksum, header, chunk, reference, event boundary and GTID state of a log, past all damage.
 
-    The log is taken as it lies there: a damaged page is a finding at the end of data too. What is merely not there yet
+    The log is taken as it lies there: a damaged page is a finding at the log end too. What is merely not there yet
     is a remark.
 
     Args:

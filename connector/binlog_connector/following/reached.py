@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def check_reached(log: Log, reached: Position, end: Position) -> None:
     """See that a read which came to *reached* has read everything before *end*.
 
-    What was planned was on disk, so an early end of data is no waiting.
+    What was planned was on disk, so a log that ends earlier is an error.
 
     Raises:
         DataLossError: `TRUNCATED_TRANSACTION`: the log ends before *end* now.

@@ -95,7 +95,7 @@ class Ending(NamedTuple):
     """Where a query ends.
 
     Attributes:
-        position: The first place that is not read; None: the end of data.
+        position: The first place that is not read; None: the end of the log.
         until: The last GTIDs that are wanted; None: all.
         wanted: Which groups these cover.
     """
@@ -181,7 +181,7 @@ def advance(
         start: Where the batch begins.
         size_max: Bytes; at least one group is taken when there is one.
         files_max: Files that it may begin groups of; more only to reach the first group.
-        end: Groups from there on are not for this batch; None: up to the end of data.
+        end: Groups from there on are not for this batch; None: up to the end of the log.
     """
     begin, gtid = start.position, start.gtid
     if size_max is None and files_max is None:
@@ -283,7 +283,7 @@ def _after_last(watched: WatchedLog, wanted: GtidPoint, start: Position) -> Endi
         raise StartError(
             "GTID_NOT_FOUND",
             f"{log.path}: option endingGtid: {end.missing} has not been logged",
-            hint="Leave it away to read up to the end of data",
+            hint="Leave it away to read up to the end of the log",
         )
     if end.position < start and wanted != _of_the_same(log.gtid_position_at(start), wanted):
         raise StartError(

@@ -188,7 +188,7 @@ class SchemaHistory:
         Args:
             log: Is read from front to back.
             start: Default: up to where DDL is known already (`known_to`), or the start of the log.
-            end: Default: the end of data.
+            end: Default: the end of the log.
 
         Raises:
             BinlogError: As `Log.blocks`.

@@ -75,7 +75,7 @@ class SourceOptions:
         counts_others: Rows of `tables` for tables that are left out, too, where foreign keys apply to their changes.
         tells_problems: Rows of `tables` for tables that cannot be understood, instead of an error.
         start: Where a new query begins.
-        end: Where a query ends; `Edge.LATEST`: a batch query at the end of data, a streaming query never.
+        end: Where a query ends; `Edge.LATEST`: a batch query at the end of the log, a streaming query never.
         bytes_per_trigger_max: Bytes of the files that one micro-batch reads; None: all that is there.
         files_per_trigger_max: Files that one micro-batch reads from; None: all that are there.
         partitions_min: Least number of partitions to cut a read into; None: by size.

@@ -292,7 +292,7 @@ class RangeReader:
 
 
 def planned_blocks(log: Log, partition: RangePartition, *, stored: bool = False) -> Iterator[Block]:
-    """The blocks of *partition*, all of it: what was planned was on disk, so an early end of data is no waiting.
+    """The blocks of *partition*, all of it: what was planned was on disk, so a log that ends earlier is an error.
 
     Args:
         log: Where they are.

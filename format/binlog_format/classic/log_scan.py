@@ -50,7 +50,7 @@ class LogScan:
         directory: Where the files are.
         listing: What was in it before reading starts: the end of a file that is not the newest one is final.
         start: Where an event starts.
-        end: None: the end of data.
+        end: None: the end of the log.
         scratch: Used by no other scan at the same time.
         verify: Compute checksums.
 

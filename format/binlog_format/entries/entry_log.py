@@ -46,7 +46,7 @@ class EntryLog(Log):
 
         Args:
             start: Default: `start_position()`.
-            end: Default: the end of data when that place is reached.
+            end: Default: the end of the log when that place is reached.
             state: What is in force at *start*; None: what `state_at` gives, which reads all that lies before.
 
         Raises:

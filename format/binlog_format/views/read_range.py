@@ -33,7 +33,7 @@ class ReadRange:
 
     Attributes:
         start: Where reading starts; None: where the log does.
-        end: The first position that is not read; None: the end of data.
+        end: The first position that is not read; None: the end of the log.
         skip: Groups that are left out, because they have been taken.
         until: Groups that this does not cover are left out.
     """
@@ -72,7 +72,7 @@ class ReadRange:
                 raise StartError(
                     "GTID_NOT_FOUND",
                     f"{log.path}: end: {stop.missing} has not been logged",
-                    hint="Leave it away to read up to the end of data",
+                    hint="Leave it away to read up to the end of the log",
                 )
             last, until = stop.position, stop.taken
         if first is not None and last is not None and last < first:

@@ -147,7 +147,7 @@ class _Walk:
         self._number = 0
 
     def next(self) -> _Chunk | None:
-        """The next chunk; None at the end of data."""
+        """The next chunk; None at the end of the log."""
         data_size = self._files.page_size - 4
         while True:
             if self._file_no not in self._files.data:
@@ -182,7 +182,7 @@ class _Walk:
 
 
 def read_log(directory: Path) -> Log:
-    """Read all of *directory*, from its first file to the end of data.
+    """Read all of *directory*, from its first file to the end of the log.
 
     Raises:
         Damaged: A rule of the format is broken; an incomplete last record breaks none.

@@ -27,7 +27,7 @@ class SeriesScan(Generic[Made]):
         series: The files, as they were listed before reading starts: the end of one that is not the newest is final.
         cutter: Has come to *start*.
         start: Where an entry begins.
-        end: None: the end of data.
+        end: None: the end of the log.
         block_size: Bytes to read at a time.
         on_damage: See `FileScan`.
 
