@@ -1,6 +1,6 @@
 """Events as a server writes them into an `.ibb` log: `detached_events`, `detached_format_description`.
 
-No checksums, an end_log_pos of 0 (writing specification, section 14), no XA in GTID events.
+No checksums, an end_log_pos of 0, no XA in GTID events.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def detached_events(block: Block) -> tuple[bytes, NDArray[np.int64]]:
 
 
 def detached_gtid_event(event: bytes) -> bytes:
-    """A GTID event without XA name, XA flags and count of further engines (section 14, rule 5).
+    """A GTID event without XA name, XA flags and count of further engines.
 
     Args:
         event: Header and body, without checksum, end_log_pos 0.
@@ -65,7 +65,7 @@ def detached_gtid_event(event: bytes) -> bytes:
 def detached_format_description(event: bytes) -> bytes:
     """A Format_description event not in use, checksums off.
 
-    The checksum at its end stays there and is valid, as in every Format_description event (section 8, rule 4).
+    The checksum at its end stays there and is valid, as in every Format_description event.
 
     Args:
         event: Header and body, with checksum.

@@ -1,6 +1,6 @@
 """Compressed integers: `encode_compressed_int`, `decode_compressed_int`, and the kernels `read_int`, `read_ints`.
 
-Reading specification, section 4.5; `layout.py` says how they are coded.
+`layout.py` describes how they are coded.
 """
 
 from __future__ import annotations

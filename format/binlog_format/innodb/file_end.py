@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 
 
 def check_file_end(reader: PageReader, file: OpenFile, following: OpenFile) -> bool:
-    """Tell a file that FLUSH made shorter from one that was cut off: nothing in its pages would say so.
+    """Tell a file that FLUSH made shorter from one that was cut off: nothing in its pages would show it.
 
-    A file has the length in its header, or ends with a dummy record (writing specification, section 5). A crash
-    during FLUSH can leave a short file without one, which is then filled to its end: only there the GTIDs have to
-    be compared, those of the file with the state at the start of the next one.
+    A file has the length in its header, or ends with a dummy record. A crash during FLUSH can leave a short file
+    without one, which is then filled to its end: only there the GTIDs have to be compared, those of the file with the state at the start of the next one.
 
     Args:
         reader: Where pages come from.

@@ -1,7 +1,7 @@
 """The `.ibb` files of a directory: `LogFiles` opens them by number and verifies their headers.
 
-A live server makes files before it uses them, cuts the last one, purges the first ones and may begin anew
-(writing specification, sections 2 to 7). Each file is looked up again whenever it is needed.
+A live server makes files before it uses them, cuts the last one, purges the first ones and may begin anew.
+Each file is looked up again whenever it is needed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The pages of an `.ibb` file that the server will not write again: `InnodbFinalFile`.
 
-A page is final once a later one, or the next file's header, is on the disk (writing specification, section 3).
+A page is final once a later one, or the next file's header, is on the disk.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """GTID state records: `GtidState`, `read_state`.
 
-Page 1 of every file begins with the full state, pages at the header's interval with what has changed since page 1
-(reading specification, section 6; writing specification, section 10).
+Page 1 of every file begins with the full state, pages at the header's interval with what has changed since page 1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The header page of an `.ibb` file: `FileHeader`, `read_header`, `encode_header_page`; and file names.
-
-Reading specification, sections 1 and 2.
-"""
+"""The header page of an `.ibb` file: `FileHeader`, `read_header`, `encode_header_page`; and file names."""
 
 from __future__ import annotations
 

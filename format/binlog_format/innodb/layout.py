@@ -1,7 +1,7 @@
 """The `.ibb` container on disk: page sizes, header fields, chunk types; every constant and struct of the format.
 
 A file is an array of pages. Page 0 is the header page; the last 4 bytes of every written page are the CRC-32C of the
-bytes before them (reading specification, sections 2 to 4). Everything is little endian. A header page:
+bytes before them. Everything is little endian. A header page:
 
     Offset  Size  Type    Field
     0       4     uint32  magic 0x010DFEFE
@@ -118,7 +118,7 @@ assert CHUNK_SPACE_MIN == CHUNK_HEADER_SIZE + 1
 
 DUMMY_DATA_BYTE = 0xFF
 
-# Compressed integers (section 4.5): the low 3 bits of the first byte say how many bytes follow, 7 means 8; the number
+# Compressed integers: the low 3 bits of the first byte say how many bytes follow, 7 means 8; the number
 # is what the bytes contain, little endian, shifted right by 3.
 COMPRESSED_INT_TAG_BITS = 3
 COMPRESSED_INT_TAG_MASK = 0x07
@@ -137,7 +137,7 @@ OOB_HEADER_SIZE_MAX = OOB_HEADER_INTS * COMPRESSED_INT_SIZE_MAX
 OOB_DATA_MAX = 512 << 10
 """Largest payload that the server gives one out-of-band record (`BINLOG_SPILL_MAX`)."""
 
-# XA records (section 4.4), in front of the two strings of the XID; all integers of an XA prepare record follow them.
+# XA records, in front of the two strings of the XID; all integers of an XA prepare record follow them.
 XA_HEADER_STRUCT = struct.Struct(
     "<"
     "B"  # prepare: number of engines; complete: 0 commit, 1 rollback

@@ -1,7 +1,6 @@
 """Where a log ends, without reading it: `written_page_count`, `used_size`, `end_position`.
 
-Pages are written in order and never begin with a zero byte, so that the last one is found by halving (writing
-specification, section 8).
+Pages are written in order and never begin with a zero byte, so that the last one is found by halving.
 """
 
 from __future__ import annotations

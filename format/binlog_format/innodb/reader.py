@@ -98,8 +98,7 @@ class InnodbLog(Log):
     def gtid_position_at(self, position: Position) -> GtidPoint:
         """The last GTID of each domain before *position*: the full state of its file, and what was committed since.
 
-        The differential states are not used: after a restart of the server they are incomplete (writing specification,
-        section 10.6).
+        The differential states are not used: after a restart of the server they are incomplete.
         """
         self._files.refresh()
         for file_no in reversed([number for number in self._numbers() if number <= position.file_no]):
@@ -245,7 +244,7 @@ class InnodbLog(Log):
         if self._files.only is not None:
             ends.append(Position(self._files.only + 1, 0, 0))
         if self.bound is Bound.SEALED:
-            # The server makes file N+2 when N is on disk and cannot be taken back (writing specification, section 2).
+            # The server makes file N+2 when N is on disk and cannot be taken back.
             last = self._files.last_number()
             ends.append(Position(max(last - SEALED_BEHIND + 1, 0), FIRST_DATA_PAGE, 0))
         return min(ends, default=None)

@@ -1,7 +1,7 @@
 """Pages to chunks to records: `scan_chunks` and `link_records`.
 
-Reading specification, sections 3 and 4: chunks stand back to back from byte 0 of a page; a record is a chunk and its
-continuations, and only chunks of GTID states and dummies may stand between them.
+Chunks follow one another from byte 0 of a page; a record is a chunk and its continuations, and only chunks of GTID
+states and dummies may be between them.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ def test_purged_gtid_is_named(tmp_path: Path) -> None:
 
 
 def test_domain_forgotten_by_the_states_of_a_restarted_server_is_found(tmp_path: Path) -> None:
-    """Section 10, rule 6: after the restart the states of the file say nothing of domain 1, which went on before it."""
+    """After the restart the states of the file say nothing of domain 1, which went on before it."""
     options = WriterOptions(page_size=512, max_binlog_size=1 << 20, state_interval=1024, preallocate=False, sync=False)
     with BinlogWriter(tmp_path / "log", options, format_description=FORMAT_DESCRIPTION) as writer:
         for seqno in range(1, 5):
@@ -200,7 +200,7 @@ def test_domain_forgotten_by_the_states_of_a_restarted_server_is_found(tmp_path:
 
 
 def test_interval_in_bytes_and_empty_first_state_of_a_fresh_server(tmp_path: Path) -> None:
-    """Section 10, rules 10 and 11: the header of file 0 names an interval that is longer than the file."""
+    """The header of file 0 names an interval that is longer than the file."""
     options = WriterOptions(
         page_size=512,
         max_binlog_size=65536,

@@ -22,7 +22,7 @@ from binlog_format.kernels import as_bytes
 
 UINT64 = st.integers(0, 2**64 - 1)
 
-# Reading specification, section 4.5.
+# Integers and their compressed form.
 KNOWN_INTS = {
     0: "00",
     0x1F: "f8",
@@ -77,7 +77,7 @@ def test_header_round_trip(
 
 
 def test_header_checksum_is_that_of_the_specification() -> None:
-    """Section 2: the header in MariaDB's own test suite has the checksum 0x81c60910; see also the check value."""
+    """The header in MariaDB's own test suite has the checksum 0x81c60910; see also the check value."""
     assert crc32c(b"123456789") == 0xE3069283
     page = encode_header_page(FileHeader(3, 16, 50_000, 4, 2))
     assert int.from_bytes(page[508:512], "little") == crc32c(page[:508])

@@ -1,6 +1,6 @@
 """Commit records to event groups: `read_commit_headers`, `read_first_events`, `append_groups`.
 
-Reading specification, section 4.1: a commit record begins with 1, 6 or 10 compressed integers, then come event bytes.
+A commit record begins with 1, 6 or 10 compressed integers, then come event bytes.
 """
 
 from __future__ import annotations

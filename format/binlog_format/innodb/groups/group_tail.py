@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def group_tail(reader: PageReader, file_no: int, file_offset: int) -> bytes:
     """The data of the record in which the group ends whose commit record is at that place; empty: it is damaged.
 
-    The last record of out-of-band data comes last (reading specification, section 4.1); the commit record, where there
+    The last record of out-of-band data comes last; the commit record, where there
     is none. The record's own header is in front.
     """
     records = RecordReader(reader, PageRuns(reader))

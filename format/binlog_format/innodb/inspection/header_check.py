@@ -36,7 +36,7 @@ def check_header(file: FileView, before: FileView | None, is_last: bool) -> Iter
             yield Finding.of(CorruptError("HEADER", reason, at=file.place(0)))
         return
     header = file.header
-    # FLUSH can add one page to a file that is full (writing specification, section 5).
+    # FLUSH can add one page to a file that is full.
     if file.page_count > header.page_count + 1:
         yield _wrong(file, 24, f"page count: the header has {header.page_count}, the file has {file.page_count}")
     # A fresh server writes the interval of its first file in bytes: a power of two as well.

@@ -195,7 +195,7 @@ class PageCheck:
             reason = "the out-of-band record refers to one that does not lie before it"
             yield Finding.of(self._error("OOB_REFERENCE", offset, reason))
             return
-        # Whatever the shape of the trees, the record on the right is the one before (writing specification, 12.3).
+        # Whatever the shape of the trees, the record on the right is the one before.
         if (header.right == NO_PLACE) != (header.index == 0) or (header.index == 0 and header.left != NO_PLACE):
             reason = f"out-of-band record {header.index} refers to {place_text(header.right)}"
             yield Finding.of(self._error("OOB_REFERENCE", offset, reason))

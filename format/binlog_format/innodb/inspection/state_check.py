@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class StateCheck:
     """Follows the GTIDs of a log, file by file.
 
-    The full state of page 1 sets the base; a state further on lists what has changed since (writing specification,
-    section 10). A state may know of the group that begins directly after it.
+    The full state of page 1 sets the base; a state further on lists what has changed since. A state may
+    know of the group that begins directly after it.
     """
 
     def __init__(self) -> None:

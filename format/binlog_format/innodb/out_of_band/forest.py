@@ -1,8 +1,8 @@
 """Out-of-band data in order: `Forest.nodes` finds the records that a commit record refers to.
 
 A transaction that outgrows its cache is written in parts, each a record, before its commit record. The records form a
-list of perfect binary trees (reading specification, section 5; writing specification, section 12): an inner node comes
-after its two children, the first leaf of a tree links to the root of the tree before it.
+list of perfect binary trees: an inner node comes after its two children, the first leaf of a tree links to the root of
+the tree before it.
 """
 
 from __future__ import annotations

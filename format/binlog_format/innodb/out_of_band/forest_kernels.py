@@ -1,7 +1,4 @@
-"""Out-of-band records, noted while a scan passes them, and put in order: `collect_nodes`, `walk_forest`.
-
-Reading specification, section 5; writing specification, section 12.
-"""
+"""Out-of-band records, noted while a scan passes them, and put in order: `collect_nodes`, `walk_forest`."""
 
 from __future__ import annotations
 

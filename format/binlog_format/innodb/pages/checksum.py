@@ -1,7 +1,7 @@
 """Page checksums: `page_checksum`, `set_page_checksum`, `verify_pages`.
 
 The last 4 bytes of a written page are the CRC-32C (Castagnoli) of the bytes before them, little endian; a page that
-was never written is zero throughout and has none (reading specification, sections 2 and 3).
+was never written is zero throughout and has none.
 """
 
 from __future__ import annotations

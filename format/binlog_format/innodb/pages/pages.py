@@ -2,7 +2,7 @@
 
 Nothing in a page is believed before its checksum is verified. What is not there yet is told from damage by what lies
 after: the server writes pages strictly in order, so a page is final once a later one, or the next file's header, is
-on disk (writing specification, section 3).
+on disk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a server does to its binlog files when it starts after a crash: `recover` (writing specification, section 9)."""
+"""What a server does to its binlog files when it starts after a crash: `recover`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def recover(directory: Path, redo: RedoLog, page_size: int) -> None:
     Every page that it knows is written whole, the last one with zeros after the data; all later pages of that file are
     zeroed, and it gets the length that its header contains, even if FLUSH had cut it; all later files are deleted.
 
-    A server does nothing when there is no redo after the last checkpoint (section 9, rule 7, not certain); here the
+    A server does nothing when there is no redo after the last checkpoint; here the
     files end at the checkpoint then.
 
     Args:

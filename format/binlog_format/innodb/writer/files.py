@@ -1,4 +1,4 @@
-"""The files of a log that is being written: `FileSet` makes them ahead, cuts, syncs and closes them (section 2).
+"""The files of a log that is being written: `FileSet` makes them ahead, cuts, syncs and closes them.
 
 The file after the active one is made when the one before it is complete, synced and closed. So when file N+2 exists,
 file N is whole and durable. A file made ahead is all zero, header included.

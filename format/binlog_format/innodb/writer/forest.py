@@ -1,4 +1,4 @@
-"""The forest that ties a transaction's out-of-band records together: `Forest` (section 12.3).
+"""The forest that ties a transaction's out-of-band records together: `Forest`.
 
 Records are numbered 0, 1, 2, ... in the order of their data. The forest is a list of perfect binary trees; their roots
 are the records that the next ones link to.
@@ -27,7 +27,7 @@ class _Tree(NamedTuple):
 
 
 class ForestMark(NamedTuple):
-    """A forest as it was: going back to it forgets the records after it (section 12.4)."""
+    """A forest as it was: going back to it forgets the records after it."""
 
     trees: tuple[_Tree, ...]
     first: Node
@@ -38,7 +38,7 @@ NO_MARK = ForestMark((), NO_NODE)
 
 
 class OobReference(NamedTuple):
-    """What a commit record contains about one set of out-of-band records (section 13)."""
+    """What a commit record contains about one set of out-of-band records."""
 
     record_count: int
     first: Node

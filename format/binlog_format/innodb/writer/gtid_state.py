@@ -1,4 +1,4 @@
-"""Which GTIDs a log holds, as its state records contain them: `GtidState` (section 10)."""
+"""Which GTIDs a log holds, as its state records contain them: `GtidState`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class GtidState:
         self._since_file_start = _Latest()
 
     def update(self, gtid: Gtid) -> None:
-        """Take in *gtid*: the first byte of its commit record has got its place in a page (rule 7)."""
+        """Take in *gtid*: the first byte of its commit record has got its place in a page."""
         self._full.put(gtid)
         self._since_file_start.put(gtid)
 
@@ -75,8 +75,8 @@ class GtidState:
         """Payload of a state record.
 
         Args:
-            full: For page 1 of a file; else the difference since then, cumulative (rule 4).
-            of_first_file: In file 0 a full state of one GTID with sequence number 1 is written as empty (rule 10).
+            full: For page 1 of a file; else the difference since then, cumulative.
+            of_first_file: In file 0 a full state of one GTID with sequence number 1 is written as empty.
             xa_file_no: Lowest file with a pending XA transaction.
         """
         gtids = list(self._full if full else self._since_file_start)

@@ -16,14 +16,14 @@ from binlog_format.innodb.layout import (
 )
 
 CACHE_BLOCK_SIZE = 8192
-"""A transaction's buffer is a multiple of this (section 12.1, rule 1)."""
+"""A transaction's buffer is a multiple of this."""
 
 FIRST_LSN = 50_000
 """A new server has written some redo log before its first binlog file."""
 
 
 class RedoSync(Enum):
-    """When the redo log becomes durable: what survives a crash (section 9, rule 1)."""
+    """When the redo log becomes durable: what survives a crash."""
 
     NONE = "no redo log is kept; the writer cannot crash"
     COMMIT = "at the end of each commit (innodb_flush_log_at_trx_commit=1)"
@@ -45,8 +45,7 @@ class WriterOptions:
         preallocate: Make file N+1 while N is written. Without it a file is made when the writer gets there.
         sync: Call fsync and fdatasync where the server does. Without it a crash of the machine (not of the process)
             can leave holes.
-        fresh_interval_in_bytes: Keep the server's slip that the interval of a fresh server's first file is in bytes
-            (section 10, rule 11).
+        fresh_interval_in_bytes: Keep the server's slip that the interval of a fresh server's first file is in bytes.
         lsn: Log sequence number that a fresh log starts with.
         redo_sync: Whether a redo log is modelled, so that `BinlogWriter.crash` works, and when it is durable.
     """
@@ -90,7 +89,7 @@ class WriterOptions:
 
     @property
     def oob_data_max(self) -> int:
-        """Largest payload of one out-of-band record (section 12.1, rule 3)."""
+        """Largest payload of one out-of-band record."""
         return max(1, min(OOB_DATA_MAX, self.max_binlog_size // 2, self.cache_size))
 
     @property

@@ -83,7 +83,7 @@ class PageWriter:
         return Node(self._file.file_no, self._page_start + self._offset)
 
     def start_fresh(self, state_interval: int) -> None:
-        """Begin the first file: its header is written and synced before anything else (section 2, rule 5).
+        """Begin the first file: its header is written and synced before anything else.
 
         Args:
             state_interval: In pages; what the header contains and this file uses.
@@ -97,7 +97,7 @@ class PageWriter:
         self._files.make_next()
 
     def resume(self, page_no: int, page_offset: int, page: bytearray | None, state_interval: int) -> None:
-        """Go on in the active file (section 8).
+        """Go on in the active file.
 
         Args:
             page_no: Page where the next record starts.
@@ -119,7 +119,7 @@ class PageWriter:
         Args:
             kind: `RecordKind`.
             data: At least one byte.
-            gtid: Of a commit record; the state includes it from the record's first byte on (section 10, rule 7).
+            gtid: Of a commit record; the state includes it from the record's first byte on.
             goes_on: The next record belongs to the same mini-transaction: a crash leaves both, or none.
 
         Returns:
@@ -144,7 +144,7 @@ class PageWriter:
         return Node(self._file.file_no, self._page_start + offset)
 
     def checkpoint(self) -> None:
-        """Write the partial page and sync (section 3, rules 4 and 7)."""
+        """Write the partial page and sync."""
         if self._page is not None and self._is_dirty:
             self._file.write_pages(self._page_no, [self._page])
             self._is_dirty = False
@@ -153,11 +153,11 @@ class PageWriter:
             self._redo.checkpoint(self._place(), self._page_bytes())
 
     def finish_file(self, new_gtids: list[Gtid] | None = None) -> None:
-        """Cut the file after the current page, fill that with a dummy, go on to the next file (section 5).
+        """Cut the file after the current page, fill that with a dummy, go on to the next file.
 
         The next file's full state is *new_gtids*, if given.
 
-        Where the dummy would come to lie in the next file (rule 5.6: the file is full, or less than a chunk short of
+        Where the dummy would come to lie in the next file (the file is full, or less than a chunk short of
         it), a server would write it there and then fail; here nothing is cut and the next file begins.
         """
         used = self._page_no + (self._page is not None and self._data_size - self._offset < CHUNK_SPACE_MIN)
@@ -210,7 +210,7 @@ class PageWriter:
     # --- pages ---------------------------------------------------------------------------------------------------
 
     def _write_cut(self, kind: int, data: bytes, gtid: Gtid | None) -> Node:
-        """Cut *data* at page ends; `write` without its short way (section 11)."""
+        """Cut *data* at page ends; `write` without its short way."""
         rest = memoryview(data)
         node = None
         while rest:
@@ -287,7 +287,7 @@ class PageWriter:
         )
         page_count = -(-len(state) // self._data_size)
         if self._page_no + page_count >= self._file.page_count:
-            return  # no page would be left after it (section 10, rule 5)
+            return  # no page would be left after it
         rest = memoryview(state)
         type_byte = int(RecordKind.GTID_STATE)
         while rest:

@@ -1,7 +1,7 @@
-"""What a writer finds when it starts on a directory that has a log: `find_end` (section 8).
+"""What a writer finds when it starts on a directory that has a log: `find_end`.
 
 Without redo log, as a model of what matters to a reader: the log goes on after its last whole record, and what a
-killed writer left after that is zeroed (section 9, rule 3). Transactions that were only in memory are gone; their
+killed writer left after that is zeroed. Transactions that were only in memory are gone; their
 GTIDs are free again.
 """
 

@@ -1,4 +1,4 @@
-"""A modelled redo log: `RedoLog` knows which part of the log a crash leaves (writing specification, sections 3 and 9).
+"""A modelled redo log: `RedoLog` knows which part of the log a crash leaves.
 
 A mini-transaction is one record of the log, or the few that belong together: all of it is recovered, or nothing. What
 is durable ends with a mini-transaction, and with it the log ends after a crash. The changes of pages are kept since the
@@ -22,7 +22,7 @@ REDO_SIZE_MAX = 96 << 20
 """Bytes of changes since the last checkpoint that call for the next one: the server's default size of its redo log."""
 
 RECOVERED_FILES = 2
-"""Recovery touches the last two files only (section 9, rule 2)."""
+"""Recovery touches the last two files only."""
 
 
 class PageChange(NamedTuple):
@@ -91,7 +91,7 @@ class RedoLog:
             self._keep_recoverable(end.file_no)
 
     def group_committed(self) -> None:
-        """A transaction has ended: with `RedoSync.COMMIT` everything up to here is durable (section 9, rule 1)."""
+        """A transaction has ended: with `RedoSync.COMMIT` everything up to here is durable."""
         if self._sync_setting == RedoSync.COMMIT:
             self.sync()
 
@@ -109,7 +109,7 @@ class RedoLog:
         self._size = 0
 
     def file_closed(self, file_no: int) -> None:
-        """All of file *file_no* is written and synced; then the redo log is synced, too (section 2, rule 8)."""
+        """All of file *file_no* is written and synced; then the redo log is synced, too."""
         self._closed_below = file_no + 1
         if self.is_explicit:
             self._trim()

@@ -1,4 +1,4 @@
-"""Which older files the log still refers to, for the headers of new files: `FileReferences` (section 16)."""
+"""Which older files the log still refers to, for the headers of new files: `FileReferences`."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class BinlogWriter(Sessions):
     """A server that writes its binlog into *directory*; a context manager that shuts down cleanly.
 
     Args:
-        directory: Where the `.ibb` files are; made if it is not there. A log in it is continued (section 8).
+        directory: Where the `.ibb` files are; made if it is not there. A log in it is continued.
         options: The server's settings.
         format_description: A Format_description event; every server start writes one before anything else.
         gtids: GTID state of a fresh log; ignored when there is one.
@@ -105,7 +105,7 @@ class BinlogWriter(Sessions):
             sid: The session; its transaction is over.
             gtid: The GTID that *gtid_event* holds.
             gtid_event: First event of the group.
-            two_phase: Another engine takes part: an XA complete record comes directly before (section 15, rule 4).
+            two_phase: Another engine takes part: an XA complete record comes directly before.
 
         Returns:
             Where the commit record begins.
@@ -144,7 +144,7 @@ class BinlogWriter(Sessions):
         return node
 
     def raw_commit(self, event: bytes) -> Node:
-        """Write a commit record without GTID event, for a Format_description event (section 8, rule 4)."""
+        """Write a commit record without GTID event, for a Format_description event."""
         return self._pages.write(RecordKind.COMMIT, _NO_OOB_HEAD + event)
 
     # --- XA ------------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class BinlogWriter(Sessions):
         return node
 
     def xa_commit(self, xid: Xid, gtid: Gtid, gtid_event: bytes) -> Node:
-        """XA COMMIT of a prepared transaction; an empty one is only ended (section 15, rule 3).
+        """XA COMMIT of a prepared transaction; an empty one is only ended.
 
         Raises:
             KeyError: *xid* is not prepared.
@@ -191,7 +191,7 @@ class BinlogWriter(Sessions):
     # --- the server ----------------------------------------------------------------------------------------------
 
     def flush_logs(self, new_state: Iterable[Gtid] | None = None) -> None:
-        """FLUSH BINARY LOGS (section 5); with *new_state*, as after `DELETE_DOMAIN_ID`."""
+        """FLUSH BINARY LOGS; with *new_state*, as after `DELETE_DOMAIN_ID`."""
         self._pages.finish_file(None if new_state is None else list(new_state))
 
     def checkpoint(self) -> None:
@@ -225,7 +225,7 @@ class BinlogWriter(Sessions):
         self._redo().sync()
 
     def crash(self, format_description: bytes | None = None) -> None:
-        """The server crashes and starts again: the log goes on where the durable part of its redo log ends (section 9).
+        """The server crashes and starts again: the log goes on where the durable part of its redo log ends.
 
         What was written after that is zeroed or deleted, even if it was on disk and readers have seen it; open
         transactions are gone; the GTIDs of lost transactions are free again. Interrupted, it can be called again.
@@ -241,7 +241,7 @@ class BinlogWriter(Sessions):
             self.raw_commit(format_description)
 
     def reset_master(self, gtids: Iterable[Gtid] = ()) -> None:
-        """RESET MASTER, or with *gtids* `SET GLOBAL gtid_binlog_state` (section 7): the log begins again at file 0.
+        """RESET MASTER, or with *gtids* `SET GLOBAL gtid_binlog_state`: the log begins again at file 0.
 
         Raises:
             ValueError: A transaction has out-of-band data, or an XA transaction is prepared.
@@ -257,7 +257,7 @@ class BinlogWriter(Sessions):
     def purge(
         self, before_file_no: int, *, is_automatic: bool = False, replica_file_nos: Iterable[int] = ()
     ) -> list[int]:
-        """PURGE BINARY LOGS: delete the files below *before_file_no* that nobody needs (section 6).
+        """PURGE BINARY LOGS: delete the files below *before_file_no* that nobody needs.
 
         Args:
             before_file_no: The first file to stay.
@@ -364,7 +364,7 @@ class BinlogWriter(Sessions):
 
 
 def _commit_head(sets: list[OobReference]) -> bytes:
-    """Integers at the start of a commit record, for one or two sets of out-of-band records (section 13)."""
+    """Integers at the start of a commit record, for one or two sets of out-of-band records."""
     sets = [reference for reference in sets if reference.record_count > 0]
     if not sets:
         return _NO_OOB_HEAD

@@ -90,7 +90,7 @@ class Sessions:
         self._cache(sid, Cache.TRANSACTIONAL).roll_back_statement()
 
     def rollback(self, sid: int) -> None:
-        """Roll back; nothing is written, what is out of band stays as garbage (section 12.4)."""
+        """Roll back; nothing is written, what is out of band stays as garbage."""
         session = self._sessions.pop(sid, None)
         if session is not None:
             session.release()

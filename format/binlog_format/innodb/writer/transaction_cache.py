@@ -1,4 +1,4 @@
-"""A connection's cache of events: `TransactionCache` keeps what fits and spills the rest out of band (section 12.1)."""
+"""A connection's cache of events: `TransactionCache` keeps what fits and spills the rest out of band."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class TransactionCache:
         self._tree_marks: dict[int, ForestMark] = {0: NO_MARK}  # position -> the forest there
 
     def append(self, event: bytes | memoryview) -> None:
-        """Add bytes; when they do not fit, the buffer is filled to its end and spilled (rule 2).
+        """Add bytes; when they do not fit, the buffer is filled to its end and spilled.
 
         What is left goes out in whole buffers, the last one too when it is full; only the rest stays.
         """
@@ -109,7 +109,7 @@ class TransactionCache:
             self._size = len(rest)
 
     def spill(self) -> None:
-        """Write the buffer out of band, cut at savepoints (rule 6) and to the largest piece (rule 3)."""
+        """Write the buffer out of band, cut at savepoints and to the largest piece."""
         if self._size == 0:
             return
         data = memoryview(b"".join(self._parts))
@@ -138,7 +138,7 @@ class TransactionCache:
         self._marks[savepoint] = self._spilled + self._size
 
     def roll_back_to(self, savepoint: int) -> None:
-        """Drop what came after *savepoint*, and the savepoints after it (section 12.4).
+        """Drop what came after *savepoint*, and the savepoints after it.
 
         Raises:
             KeyError: There is no such savepoint.
@@ -174,7 +174,7 @@ class TransactionCache:
         return self._first_file_no is not None
 
     def is_inline_with(self, gtid_event: bytes) -> bool:
-        """Whether everything fits into the commit record (rule 5)."""
+        """Whether everything fits into the commit record."""
         return self._spilled == 0 and self._size + len(gtid_event) <= self._buffer_size
 
     def parts(self) -> list[bytes | memoryview]:

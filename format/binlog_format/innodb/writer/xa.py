@@ -1,4 +1,4 @@
-"""XA transactions between prepare and the end: `Xid`, their records, `PreparedTransactions` (section 15)."""
+"""XA transactions between prepare and the end: `Xid`, their records, `PreparedTransactions`."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def _fill_file(writer: BinlogWriter) -> None:
 
 
 def test_recovery_zeroes_what_is_after_and_deletes_later_files(tmp_path: Path) -> None:
-    """Section 9, rule 3: zeros after the data of the last page, and in all later pages of the file."""
+    """Zeros after the data of the last page, and in all later pages of the file."""
     writer = BinlogWriter(tmp_path, SMALL)
     writer.raw_commit(b"a" * 700)
     writer.sync_redo()
@@ -168,7 +168,7 @@ def test_partial_page_that_was_never_written_is_recovered_from_redo(tmp_path: Pa
 
 
 def test_file_that_flush_had_cut_grows_back(tmp_path: Path) -> None:
-    """Section 9, rule 3: the file gets the length that its header contains."""
+    """The file gets the length that its header contains."""
     writer = BinlogWriter(tmp_path, SMALL)
     writer.raw_commit(b"a" * 70)
     writer.sync_redo()
@@ -183,7 +183,7 @@ def test_file_that_flush_had_cut_grows_back(tmp_path: Path) -> None:
 
 
 def test_recovery_never_reaches_after_the_last_two_files(tmp_path: Path) -> None:
-    """Section 9, rule 2: a third file makes the first one durable, whether it was asked for or not."""
+    """A third file makes the first one durable, whether it was asked for or not."""
     writer = BinlogWriter(tmp_path, SMALL)
     writer.sync_redo()
     for _ in range(4):
@@ -198,7 +198,7 @@ def test_recovery_never_reaches_after_the_last_two_files(tmp_path: Path) -> None
 
 
 def test_closing_a_file_makes_its_redo_durable(tmp_path: Path) -> None:
-    """Section 2, rule 8: with the settings 0 and 2 nothing of a file is lost once the file after the next is there."""
+    """With the settings 0 and 2 nothing of a file is lost once the file after the next is there."""
     writer = BinlogWriter(tmp_path, dataclasses.replace(SMALL, redo_sync=RedoSync.TIMER))
     writer.raw_commit(b"a" * 70)
     assert writer.durable_position.file_offset < 600
@@ -213,7 +213,7 @@ def test_closing_a_file_makes_its_redo_durable(tmp_path: Path) -> None:
 
 
 def test_lost_gtids_are_given_out_again(tmp_path: Path) -> None:
-    """Section 9, rule 4."""
+    """The server has forgotten them, and numbers go on after the last durable one."""
     writer = BinlogWriter(tmp_path, SMALL)
     for seqno in (1, 2, 3):
         writer.write_group(Gtid(0, 1, seqno), gtid_event(Gtid(0, 1, seqno)), [b"x" * 400])
@@ -246,7 +246,7 @@ def test_xa_commit_after_the_durable_point_has_not_happened(tmp_path: Path) -> N
 
 
 def test_xa_complete_record_is_not_durable_without_its_commit_record(tmp_path: Path) -> None:
-    """They are one mini-transaction (section 15, rule 2): a server that dies between the two has written neither."""
+    """They are one mini-transaction: a server that dies between the two has written neither."""
     writer = BinlogWriter(tmp_path, dataclasses.replace(SMALL, redo_sync=RedoSync.COMMIT))
     xid = Xid(1, b"name")
     writer.event(1, b"x" * 300)

@@ -87,7 +87,7 @@ def test_partial_page_is_rewritten_in_place_by_checkpoints_only(tmp_path: Path) 
     ids=["middle", "dummy of one byte", "filler, then a page of dummy", "one byte of filler", "at a page's start"],
 )
 def test_flush_cuts_the_file_and_fills_it_with_a_dummy(free: int, pages_after: int, tmp_path: Path) -> None:
-    """Section 5, with the rules 5.4 and 5.5 and the dummy page at a page's start."""
+    """Wherever in its page the log ends: a dummy, filler before it, or a dummy page."""
     with BinlogWriter(tmp_path, SMALL) as writer:
         _fill(writer, free)
         writer.flush_logs()
@@ -110,7 +110,7 @@ def test_two_flushes_in_a_row_leave_a_file_of_two_pages(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("free", [0, 3])
 def test_flush_of_a_full_file_cuts_nothing(free: int, tmp_path: Path) -> None:
-    """Rule 5.6: a server would fail here; the model goes on to the next file."""
+    """A server would fail here; the model goes on to the next file."""
     with BinlogWriter(tmp_path, SMALL) as writer:
         while writer.position.file_offset // PAGE < PAGES - 1:
             _fill(writer, 0)
@@ -144,7 +144,7 @@ def test_restart_goes_on_at_the_same_byte(tmp_path: Path) -> None:
 
 
 def test_restart_with_less_than_a_chunk_of_room_fills_the_page(tmp_path: Path) -> None:
-    """On disk those bytes are zero until the next record comes (section 11, rule 2)."""
+    """On disk those bytes are zero until the next record comes."""
     with BinlogWriter(tmp_path, SMALL) as writer:
         _fill(writer, 2)
     assert _page(tmp_path, 0, 1)[-6:-4] == b"\0\0"
@@ -208,7 +208,7 @@ def test_reset_master_is_refused_while_a_transaction_has_data_in_the_log(tmp_pat
 
 
 def test_reset_master_leaves_no_format_description(tmp_path: Path) -> None:
-    """Section 7, rules 2 and 3: the header is on disk at once, a Format_description comes with the next start."""
+    """The header is on disk at once, a Format_description comes with the next start."""
     with BinlogWriter(tmp_path, SMALL, format_description=b"d" * 40) as writer:
         writer.flush_logs()
         writer.reset_master()
@@ -221,7 +221,7 @@ def test_reset_master_leaves_no_format_description(tmp_path: Path) -> None:
 
 
 def test_reset_master_does_not_mind_a_count_that_was_never_released(tmp_path: Path) -> None:
-    """Section 16: a file's counter can stay up after its transaction has ended; nothing is open then."""
+    """A file's counter can stay up after its transaction has ended; nothing is open then."""
     with BinlogWriter(tmp_path, SMALL) as writer:
         while writer.position.file_offset != PAGES * PAGE:
             _fill(writer, 0)
@@ -234,7 +234,7 @@ def test_reset_master_does_not_mind_a_count_that_was_never_released(tmp_path: Pa
 
 
 def test_purge_keeps_what_somebody_needs(tmp_path: Path) -> None:
-    """Section 6: the active file, the files of open transactions, what replicas read and what their files refer to."""
+    """The active file, the files of open transactions, what replicas read and what their files refer to."""
     with BinlogWriter(tmp_path, SMALL) as writer:
         for _ in range(3):
             writer.flush_logs()
@@ -257,7 +257,7 @@ def test_purge_keeps_what_somebody_needs(tmp_path: Path) -> None:
 
 
 def test_flush_may_come_between_a_transaction_and_its_commit(tmp_path: Path) -> None:
-    """Section 5.3: out-of-band records in one file, the commit record in a later one."""
+    """Out-of-band records in one file, the commit record in a later one."""
     event = gtid_event(Gtid(0, 1, 1))
     with BinlogWriter(tmp_path, SMALL) as writer:
         writer.piece(1, b"x" * 700)
@@ -270,14 +270,14 @@ def test_flush_may_come_between_a_transaction_and_its_commit(tmp_path: Path) -> 
 
 
 def test_only_first_gtid_is_left_out_of_the_first_state(tmp_path: Path) -> None:
-    """Section 10, rule 10."""
+    """A full state of file 0 with one GTID of number 1 is written as empty."""
     with BinlogWriter(tmp_path, SMALL, gtids=[Gtid(0, 1, 1)]):
         pass
     assert read_log(tmp_path).states[0].gtids == []
 
 
 def test_fresh_server_may_write_its_interval_in_bytes(tmp_path: Path) -> None:
-    """Section 10, rule 11: the first file has no differential states then, the second one is right."""
+    """The first file has no differential states then, the second one is right."""
     options = WriterOptions(
         page_size=PAGE, max_binlog_size=PAGES * PAGE, state_interval=2 * PAGE, sync=False, fresh_interval_in_bytes=True
     )
@@ -291,7 +291,7 @@ def test_fresh_server_may_write_its_interval_in_bytes(tmp_path: Path) -> None:
 
 
 def test_header_keeps_a_file_that_was_counted_and_not_released(tmp_path: Path) -> None:
-    """Section 16: a first out-of-band record after the end of a full file is counted in one, released in the next."""
+    """A first out-of-band record after the end of a full file is counted in one, released in the next."""
     with BinlogWriter(tmp_path, SMALL) as writer:
         while writer.position.file_offset // PAGE < PAGES:
             _fill(writer, 0)

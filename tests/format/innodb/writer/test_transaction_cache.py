@@ -1,4 +1,4 @@
-"""When a transaction goes out of band, and in which pieces (writing specification, sections 12 and 13)."""
+"""When a transaction goes out of band, and in which pieces."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def run(tmp_path: Path) -> Run:
     ("events", "expected"),
     [
         ([BUFFER - GTID_EVENT_SIZE], []),
-        ([BUFFER - GTID_EVENT_SIZE + 1], [BUFFER - GTID_EVENT_SIZE + 1]),  # rule 5
+        ([BUFFER - GTID_EVENT_SIZE + 1], [BUFFER - GTID_EVENT_SIZE + 1]),
         ([BUFFER], [BUFFER]),
         ([BUFFER + 1], [BUFFER, 1]),
         ([5000, 5000], [BUFFER, 10_000 - BUFFER]),
@@ -89,7 +89,7 @@ def test_what_does_not_fit_goes_out_in_pieces(run: Run, events: list[int], expec
 
 
 def test_small_cache_size_has_a_larger_buffer_but_small_pieces(run: Run) -> None:
-    """`binlog_cache_size` 4096: the buffer is 8192, pieces are 4096 (rule 3)."""
+    """`binlog_cache_size` 4096: the buffer is 8192, pieces are 4096."""
     assert run(lambda writer: writer.event(1, b"e" * 9000), cache_size=4096) == ([4096, 4096, 808], 3)
 
 
@@ -103,7 +103,7 @@ def test_statement_cache_is_cut_by_the_other_caches_size(run: Run) -> None:
 
 
 def test_savepoint_cuts_a_piece_only_where_it_lies(run: Run) -> None:
-    """Rule 6: pieces end at savepoints; one at a piece's start gives no empty record."""
+    """Pieces end at savepoints; one at a piece's start gives no empty record."""
 
     def work(writer: BinlogWriter) -> None:
         writer.savepoint(1, 0)
@@ -175,7 +175,7 @@ def _behind_a_full_buffer(writer: BinlogWriter) -> None:
 def test_savepoints_and_statement_starts_cut_pieces(
     run: Run, work: Callable[[BinlogWriter], None], expected: list[int]
 ) -> None:
-    """Rule 6. A statement has ended when its transaction is committed: its start cuts nothing then."""
+    """A statement has ended when its transaction is committed: its start cuts nothing then."""
     assert run(work) == (expected, len(expected))
 
 
@@ -227,7 +227,7 @@ def test_first_statement_that_fails_after_spilling_can_still_go_inline(run: Run,
 
 
 def test_both_caches_go_out_of_band_even_if_tiny(run: Run, tmp_path: Path) -> None:
-    """Section 13.1: the statement cache is the first set."""
+    """The statement cache is the first set."""
 
     def work(writer: BinlogWriter) -> None:
         writer.event(1, b"t" * 20)
@@ -253,7 +253,7 @@ def test_an_event_is_copied_when_its_buffer_may_change(tmp_path: Path) -> None:
     assert read_log(tmp_path).groups[0].data == gtid_event(GTID) + b"abcd" * 10
 
 
-# Reading specification, section 5: for each record, its left child and its right child or link.
+# For each record, its left child and its right child or link.
 LINKS = [
     (None, None),
     (None, 0),
