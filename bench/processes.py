@@ -96,7 +96,7 @@ def _all_processes() -> dict[int, _Seen]:
             text = path.read_text()
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
-        # The name stands in parentheses and may hold anything; numbers of fields: proc(5).
+        # The name is in parentheses and may hold anything; numbers of fields: proc(5).
         name = text[text.index("(") + 1 : text.rindex(")")]
         fields = text[text.rindex(")") + 2 :].split()
         own, ended = ((int(fields[at]) + int(fields[at + 1])) / _TICKS for at in (11, 13))  # user, system

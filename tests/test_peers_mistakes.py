@@ -37,7 +37,7 @@ TRANSACTION_PAYLOAD = 40
 
 
 def inserted(name: str, table: str, *, declared: bool = False) -> dict[int, dict[str, Any]]:
-    """Rows of the table as they were inserted, by id; compared with the truth, all changes of the table."""
+    """Rows of the table as they were inserted, by id; compared with the server's rows, all changes of the table."""
     truth = case(name)
     decoding = decoding_of_file(truth) if declared else None
     changes = typed_changes(truth.path, table, decoding=decoding)

@@ -46,7 +46,7 @@ class RowSource(BinlogDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format(...)`."""
+        """What is in `format(...)`."""
         return NAME
 
     def streamReader(self, schema: StructType) -> BinlogStreamReader:

@@ -74,7 +74,7 @@ EXTENT_DTYPE = np.dtype(
     ]
 )
 
-# Where an event comes from that does not stand in the files as it is here.
+# Where an event comes from that is not in the files as it is here.
 ORIGIN_DTYPE = np.dtype(
     [
         # Byte in `Block.data` of the event as it is stored: compressed, or the payload it is in. -1: that payload is
@@ -135,7 +135,7 @@ class Block:
         if row < 0:
             return None
         extent = self.extents[row]
-        # An empty extent stands before the bytes of an expanded event: they are nowhere in the files, but it is.
+        # An empty extent comes before the bytes of an expanded event: they are nowhere in the files, but it is.
         within = byte - int(extent["data_start"]) if extent["size"] else 0
         return Place(self.path_of(int(extent["file_no"])), byte=int(extent["file_offset"]) + within)
 

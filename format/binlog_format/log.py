@@ -60,7 +60,7 @@ class Span:
         size: Bytes that the span takes in the files.
         gtids: Last GTID of each domain in the span; of a MySQL log the set of all.
         last_timestamp: Of the last group's first event, seconds since 1970 UTC; None without groups.
-        xa: What the groups do to XA transactions whose rows stand elsewhere (`classic`), in their order.
+        xa: What the groups do to XA transactions whose rows are elsewhere (`classic`), in their order.
     """
 
     end: Position
@@ -88,7 +88,7 @@ class GtidStart:
 
 
 class Heads(NamedTuple):
-    """What is known of some groups without joining their events.
+    """Some groups, without their events joined.
 
     Attributes:
         groups: `GROUP_DTYPE`: places, GTIDs, times, `begins` and `ends`; other columns are undefined.

@@ -241,7 +241,7 @@ class ArrowDirectory(Directory):
 
 
 ARCHIVE_MARK = "?archive="
-"""Stands between a directory and the archive that has what was purged from it: `/var/lib/mysql?archive=s3://b/log`."""
+"""Comes between a directory and the archive that has what was purged from it: `/var/lib/mysql?archive=s3://b/log`."""
 
 # `user:password@` before the host, or a key as a parameter.
 _WITH_KEYS = re.compile(r"://([^/@?]*:[^/@]*@|.*[?&][^=&]*(secret|password|token|signature)[^=&]*=)", re.IGNORECASE)

@@ -243,7 +243,7 @@ def put_date(out: Bytes, at: int, days: int) -> int:
 
 @kernel
 def any_escape(data: Bytes, start: int, end: int) -> bool:
-    """Whether a byte of data[start:end] cannot stand in a JSON string as it is."""
+    """Whether a byte of data[start:end] cannot be in a JSON string as it is."""
     if start < 0 or end > data.size:
         return True
     plain = _HIGH_BITS

@@ -164,7 +164,7 @@ def compact(value: object) -> str:
 
 
 def wrapping(schema: Schema | None) -> tuple[Bytes, Bytes]:
-    """What stands before and after a payload; nothing without a schema."""
+    """What comes before and after a payload; nothing without a schema."""
     if schema is None:
         return as_bytes(b""), as_bytes(b"")
     return as_bytes(f'{{"schema":{compact(schema)},"payload":'.encode()), as_bytes(b"}")

@@ -109,7 +109,7 @@ class _Form:
 def connect_column(
     layout: TableLayout, index: int, kind: pa.DataType, options: EnvelopeOptions, zero_dates: ZeroDates
 ) -> ConnectColumn:
-    """How a column stands in messages.
+    """How messages show a column.
 
     Args:
         layout: Of the table.

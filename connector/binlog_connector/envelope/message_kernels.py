@@ -130,8 +130,8 @@ def write_image_pairs(
     Args:
         out: Where to write.
         cursors: Where each message starts; moved on to the byte after the comma that ends the images.
-        head: Stands before the first image.
-        between: Stands between the images.
+        head: Comes before the first image.
+        between: Comes between the images.
         before: Of each message: its image before, or `NO_IMAGE`: null.
         after: Its image after.
         image_sizes: Bytes of each image.

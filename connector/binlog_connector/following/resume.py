@@ -51,7 +51,7 @@ def is_same_log(path: str, format_name: str | None, offset: SourceOffset) -> boo
 
 
 def _other_vendor(watched: WatchedLog, offset: SourceOffset) -> Decision | None:
-    """What there is to say of an offset whose GTIDs no server of this log writes."""
+    """The error for an offset whose GTIDs no server of this log writes."""
     first = start_of_log(watched)
     is_of_mysql = isinstance(offset.gtid, GtidSet)
     if not offset.gtid or not first.fingerprint or is_of_mysql == isinstance(first.gtid, GtidSet):

@@ -160,7 +160,7 @@ def ending(watched: WatchedLog, end: Start, start: Position) -> Ending:
 
 
 class Advance(NamedTuple):
-    """Where a batch ends, and what its groups do to XA transactions whose rows stand elsewhere."""
+    """Where a batch ends, and what its groups do to XA transactions whose rows are elsewhere."""
 
     offset: SourceOffset
     xa: tuple[XaStep, ...] = ()

@@ -1,4 +1,4 @@
-"""Kernels for bytes that stand in messages as base64, and for numbers that are written as bytes."""
+"""Kernels for bytes that are in messages as base64, and for numbers that are written as bytes."""
 
 from __future__ import annotations
 

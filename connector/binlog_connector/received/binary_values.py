@@ -1,4 +1,4 @@
-"""Bytes that stand in messages as base64, and the numbers in them: `bytes_of`, `decimals_of`, `unsigned_of`."""
+"""Bytes that are in messages as base64, and the numbers in them: `bytes_of`, `decimals_of`, `unsigned_of`."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Payloads:
 def payloads_by_schema(texts: pa.Array) -> list[Payloads]:
     """Keys or values (large binary), by their schemas; those that are null come last.
 
-    A schema stands before each payload, and is the same for thousands: it is read once, and compared as bytes.
+    A schema comes before each payload, and is the same for thousands: it is read once, and compared as bytes.
 
     Raises:
         MessageError: A text has no schema.

@@ -1,4 +1,4 @@
-"""Rules that stand in a text or a file of their own: `read_rules`."""
+"""Rules in a text or a file of their own: `read_rules`."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class TableName(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> TableName:
-        """The name in `database.table`; of several dots the first one stands between them."""
+        """The name in `database.table`; of several dots the first one comes between them."""
         database, _, table = text.partition(".")
         return cls(database, table)
 

@@ -44,7 +44,7 @@ class ForeignKey:
         parent_columns: Of that one.
         on_delete: `CASCADE`, `SET NULL`; empty: rows of the child stay. InnoDB takes SET DEFAULT for that, too.
         on_update: The same, when the parent's columns change.
-        inline: It stands in a column's own words: MariaDB before 10.5 and MySQL before 9.0 pass over it.
+        inline: It is in a column's own words: MariaDB before 10.5 and MySQL before 9.0 pass over it.
     """
 
     name: str

@@ -183,7 +183,7 @@ class SchemaHistory:
     def scan_ddl(self, log: Log, start: Position | None = None, end: Position | None = None) -> int:
         """Note the DDL in [*start*, *end*) without looking at rows; how many statements were new.
 
-        For a restart or a part of a log, whose definitions depend on what stands before it.
+        For a restart or a part of a log, whose definitions depend on what comes before it.
 
         Args:
             log: Is read from front to back.
@@ -207,7 +207,7 @@ class SchemaHistory:
         self._forget_applied()
 
     def definition(self, database: str, table: str, position: Position) -> TableDefinition | None:
-        """What is known of a table for groups at *position*; None: nothing, or not any more.
+        """The definition of a table for groups at *position*; None: not known, or not any more.
 
         Raises:
             SchemaError: `DDL_NOT_PARSED`.
@@ -218,7 +218,7 @@ class SchemaHistory:
         return state
 
     def definition_before(self, name: TableName, statement: DdlStatement) -> TableDefinition | None:
-        """What is known of a table when *statement* begins; None: nothing, or not any more.
+        """The definition of a table when *statement* begins; None: not known, or not any more.
 
         Raises:
             SchemaError: `DDL_NOT_PARSED`.

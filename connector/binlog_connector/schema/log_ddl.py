@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 DELETE = "DELETE"
 
-# What may stand before the first keyword of a statement.
+# What may come before the first keyword of a statement.
 _BEFORE = b" \t\r\n\f\v/-#("
 
 
@@ -61,7 +61,7 @@ _MAY_BEGIN_DDL = _pairs(DDL_WORDS)
 """By the first two bytes of a statement, the first one high."""
 _MAY_BEGIN_ANY = _pairs(DDL_WORDS | {TRUNCATE})
 _MAY_CHANGE_ROWS = ~_pairs(frozenset({"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "XA"}), before=b"")
-"""What stands in nearly every transaction is passed over; a word that nobody knows is not."""
+"""What is in nearly every transaction is passed over; a word that nobody knows is not."""
 
 _TEXT_TYPES = (EventType.QUERY, EventType.EXECUTE_LOAD_QUERY)
 
@@ -79,7 +79,7 @@ _STATEMENT_TYPES = _types(*_TEXT_TYPES, EventType.INCIDENT, EventType.FORMAT_DES
 
 @dataclass(frozen=True, slots=True, order=True)
 class DdlStatement:
-    """A DDL statement as it stands in a log.
+    """A DDL statement as it is in a log.
 
     Attributes:
         position: Of its event group.

@@ -93,7 +93,7 @@ class AlterTable:
     Attributes:
         name: Of the table.
         changes: Columns added and changed, in order.
-        dropped: Columns, and whether IF EXISTS stands there.
+        dropped: Columns, and whether IF EXISTS is there.
         column_renames: RENAME COLUMN, old name and new.
         defaults: ALTER COLUMN ... SET DEFAULT, and None for DROP DEFAULT.
         new_keys: ADD PRIMARY KEY, ADD UNIQUE, ADD INDEX, CREATE INDEX.

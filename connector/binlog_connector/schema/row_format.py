@@ -26,7 +26,7 @@ class Lacking(NamedTuple):
     """Changed rows that a log does not tell.
 
     Attributes:
-        statement: What stands in the log instead.
+        statement: What is in the log instead.
         change: What it does.
         names: Wanted tables that it may concern; None: any.
     """
@@ -95,7 +95,7 @@ class RowFormat:
         self._waiting.append(statement)
         if change is None:
             return None
-        # Only now what stands before the part has a bearing.
+        # Only now what comes before the part has a bearing.
         self._scope, self._scope_before = self._scope_before(), None
         waiting, self._waiting = self._waiting, []
         return [self._scope.observe(one) for one in waiting][-1]

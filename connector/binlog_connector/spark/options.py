@@ -301,7 +301,7 @@ def _rules(given: Mapping[str, str], view: View) -> TableRules | None:
 def _include_query(given: Mapping[str, str], *, include_ddl: bool) -> bool:
     include_query = flag(given, "includeQuery", default=include_ddl)
     if include_ddl and not include_query and KAFKA_VALUE not in given:
-        hint = "The text of a DDL statement stands in the column query"
+        hint = "The text of a DDL statement is in the column query"
         raise invalid("includeQuery", given["includeQuery"], "true or nothing beside includeDdl", hint=hint)
     return include_query
 

@@ -297,7 +297,7 @@ def planned_blocks(log: Log, partition: RangePartition, *, stored: bool = False)
     Args:
         log: Where they are.
         partition: Which.
-        stored: Leave nothing out: rows that were rolled back, and those of prepared transactions where they stand.
+        stored: Leave nothing out: rows that were rolled back, and those of prepared transactions where they are.
 
     Raises:
         DataLossError: `TRUNCATED_TRANSACTION`: the log ends now before *partition* does.

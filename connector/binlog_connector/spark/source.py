@@ -31,7 +31,7 @@ class BinlogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format(...)`."""
+        """What is in `format(...)`."""
         return NAME
 
     @readable

@@ -121,7 +121,7 @@ class RangeSchemas:
         return self._history.completed(layout, position)
 
     def definition(self, name: TableName) -> TableDefinition | None:
-        """What is known of a table at the start of the part; None: nothing, or not any more.
+        """The definition of a table at the start of the part; None: not known, or not any more.
 
         Raises:
             SchemaError: `DDL_NOT_PARSED`.
@@ -130,7 +130,7 @@ class RangeSchemas:
         return self._history.definition(*name, self._start)
 
     def definition_before(self, name: TableName, statement: DdlStatement) -> TableDefinition | None:
-        """What is known of a table when *statement*, at the start of the part, begins; None: nothing, or not any more.
+        """A table's definition when *statement*, at the start of the part, begins; None: not known, or not any more.
 
         Raises:
             SchemaError: `DDL_NOT_PARSED`.

@@ -108,7 +108,7 @@ class ClassicFile:
         return data[: self.source.read_into(file_offset, data)]
 
     def is_about_itself(self, file_offset: int) -> bool:
-        """Whether an event about the file begins at *file_offset*: such may stand between event groups."""
+        """Whether an event about the file begins at *file_offset*: such may be between event groups."""
         event = self._read_event(file_offset) if self.vendor is not None else None
         if event is None or self.vendor is None:
             return False
@@ -223,7 +223,7 @@ def encrypted_by_mariadb(event: bytes, at: Place) -> UnsupportedError:
 
     Args:
         event: The event; a checksum may follow.
-        at: Where it stands.
+        at: Where it is.
     """
     said = ""
     if len(event) >= START_ENCRYPTION_SIZE:
@@ -242,7 +242,7 @@ def encrypted_by_mysql(head: bytes, at: Place) -> UnsupportedError:
 
     Args:
         head: The first bytes of the file; may be few.
-        at: Where they stand.
+        at: Where they are.
     """
     said = ""
     offset = MYSQL_ENCRYPTION_KEY_OFFSET

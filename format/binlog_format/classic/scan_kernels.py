@@ -49,8 +49,8 @@ class ScanError(IntEnum):
     EVENT_SIZE = 1  # stored: the size it claims
     CHECKSUM = 2  # stored, computed
     TOO_SHORT = 3  # stored: its type; the fixed part does not fit
-    NESTED = 4  # stored: its type; it cannot stand inside a group
-    OUTSIDE = 5  # stored: its type; it cannot stand outside of groups
+    NESTED = 4  # stored: its type; it cannot be inside a group
+    OUTSIDE = 5  # stored: its type; it cannot be outside of groups
     UNREADABLE = 6  # stored: its type; of a class that ends reading
     UNKNOWN = 7  # stored: its type; nothing is known of it, and it may not be ignored
     GTID = 8  # stored: its type; its GTID cannot be read

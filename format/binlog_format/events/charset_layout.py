@@ -1,6 +1,6 @@
 """Character sets of MariaDB and MySQL: `charset_of_collation`; how their characters differ from Python's codecs.
 
-`charsets` makes conversions of what stands here. The differences were found by letting a server (MariaDB 10.11) convert
+`charsets` makes conversions of what is here. The differences were found by letting a server (MariaDB 10.11) convert
 every byte and every pair of bytes.
 """
 

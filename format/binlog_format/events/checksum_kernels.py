@@ -4,7 +4,7 @@ Where the processor multiplies polynomials (x86: PCLMULQDQ), two such products f
 wait for each other sixty-four; elsewhere tables take sixteen bytes a step. Most events are small, 30 to 400 bytes: what
 is done once an event counts as much as what is done for each byte, and only the number of rounds depends on the size.
 
-Bit 0 of the first byte is the highest power of x, as in every reflected CRC; what stands here of polynomials is in that
+Bit 0 of the first byte is the highest power of x, as in every reflected CRC; what is here of polynomials is in that
 order. Source of the method: V. Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
 Instruction", Intel, 2009.
 """

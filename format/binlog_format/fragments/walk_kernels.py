@@ -48,7 +48,7 @@ INTERRUPTED = 10
 # Fields of the state: of the group of fragments at hand.
 TOTAL = 0  # 0: none is open
 NUMBER = 1  # of the last fragment
-NUMBER_FIRST = 2  # 1: the number of a fragment stands before their total
+NUMBER_FIRST = 2  # 1: the number of a fragment comes before their total
 ORIGINAL_SIZE = 3
 DONE_SIZE = 4  # bytes of the original event that were there
 FOUND_FIRST = 5  # what the first and

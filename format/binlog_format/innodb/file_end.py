@@ -26,7 +26,8 @@ def check_file_end(reader: PageReader, file: OpenFile, following: OpenFile) -> b
     """Tell a file that FLUSH made shorter from one that was cut off: nothing in its pages would show it.
 
     A file has the length in its header, or ends with a dummy record. A crash during FLUSH can leave a short file
-    without one, which is then filled to its end: only there the GTIDs have to be compared, those of the file with the state at the start of the next one.
+    without one, which is then filled to its end: only there the GTIDs of the file have to be
+    compared with the state at the start of the next one.
 
     Args:
         reader: Where pages come from.

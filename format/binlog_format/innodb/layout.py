@@ -93,7 +93,7 @@ class RecordKind(IntEnum):
 
 
 NESTED_KINDS = frozenset({RecordKind.GTID_STATE, RecordKind.DUMMY})
-"""Only chunks of these may stand between the chunks of another record."""
+"""Only chunks of these may be between the chunks of another record."""
 
 CHUNK_KIND_MASK = 0x3F
 CHUNK_LAST = 0x40

@@ -139,7 +139,7 @@ def _read_page(file: OpenFile, page: int) -> bytes | None:
 def _first_chunks(page: bytes, chunk_count: int) -> bytes | None:
     """The bytes of the first *chunk_count* chunks; 0: the whole page.
 
-    The page's checksum is not looked at: what stands after the chunks, and the checksum with it, changes while the
+    The page's checksum is not looked at: what comes after the chunks, and the checksum with it, changes while the
     server fills the page.
 
     Returns:

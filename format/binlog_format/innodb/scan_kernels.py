@@ -124,7 +124,7 @@ def link_records(
     Returns:
         Code (`LINK_DONE`, ...); rows written; the record open at the end (biased kind, row of its first chunk or -1
         when that lies before the table); row after the last whole record of any kind (-1: none ended here, or only
-        states and dummies that may stand inside one that began before);
+        states and dummies that may be inside one that began before);
         *skipping* at the end; and the row reached (that of the offending chunk).
     """
     column_type = chunks["type"]
@@ -158,7 +158,7 @@ def link_records(
             open_kind = kind + KIND_BIAS
             open_first = row
             size = 0
-            # A state or a dummy may stand inside a record that began before: that record can still go on.
+            # A state or a dummy may be inside a record that began before: that record can still go on.
             if kind != _KIND_GTID_STATE and kind != _KIND_DUMMY:
                 skipping = False
         size += column_size[row]

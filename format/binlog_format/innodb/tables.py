@@ -27,7 +27,7 @@ CHUNK_DTYPE = np.dtype(
 RECORD_DTYPE = np.dtype(
     [
         ("first", np.int64),  # its first chunk: row in the chunk table
-        ("end", np.int64),  # row after its last chunk; chunks of other kinds may stand between
+        ("end", np.int64),  # row after its last chunk; chunks of other kinds may be between
         ("size", np.int64),  # bytes of data: the header of integers, and event bytes
         ("header_size", np.int64),
         ("oob_records", np.int64),  # records of the first set of out-of-band data

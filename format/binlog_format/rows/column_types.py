@@ -203,7 +203,7 @@ def check_text_size(size: int) -> None:
 
 
 def size_prefix(column: Column) -> int:
-    """Bytes of the size that stands before each value of a text or binary column."""
+    """Bytes of the size that comes before each value of a text or binary column."""
     if column.type in _SIZED_BY_LONGEST:
         return 1 if column.size_max < 256 else 2
     return column.metadata & 0xFF

@@ -2,7 +2,7 @@
 
 `count_images` finds out how many images there are and which columns they have; `fill_images` notes where values start.
 
-In a PARTIAL_UPDATE_ROWS event (MySQL, `binlog_row_value_options=PARTIAL_JSON`) options stand before each image after an
+In a PARTIAL_UPDATE_ROWS event (MySQL, `binlog_row_value_options=PARTIAL_JSON`) options come before each image after an
 update: a number whose lowest bit states that a bitmap follows, one bit for each JSON column of the table whether or not
 the image has it. Where the bit is set, the value is a list of changes to the value in the image before
 (`json_diffs`), in the same place and with the same size before it as a value (MySQL sql/rpl_record.cc: `unpack_row`).

@@ -64,7 +64,7 @@ def packed_number(data: Bytes, place: int, end: int) -> tuple[int, int]:
 
 @kernel
 def value_size(data: Bytes, place: int, prefix: int) -> int:
-    """The size that stands before a value, in *prefix* bytes, 1 to 4."""
+    """The size that comes before a value, in *prefix* bytes, 1 to 4."""
     if prefix == 1:
         return load_u8(data, place)
     if prefix == 2:

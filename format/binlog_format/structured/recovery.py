@@ -96,12 +96,12 @@ class MemoryBlock:
 
 
 def recovered(image: Image, note: Note) -> list[MemoryBlock]:
-    """All blocks of an image, by session, metadata first, else as they stand in it: a log, one after the other."""
+    """All blocks of an image, by session, metadata first, else as they are in it: a log, one after the other."""
     return sorted(find_blocks(image, note), key=lambda block: (block.session, block.kind))
 
 
 def find_blocks(image: Image, note: Note) -> Iterator[MemoryBlock]:
-    """The blocks of an image, as they stand in it; none of them lies in another one.
+    """The blocks of an image, as they are in it; none of them lies in another one.
 
     The search goes on after a block, and after the magic number of what is none: programs contain the numbers in
     their code, too.

@@ -289,7 +289,7 @@ def _typed_batch(block: Block, part: _TableChanges, schema: pa.Schema) -> pa.Rec
 
 
 def _structs(images: Images, kind: pa.StructType, rows: Int64s) -> pa.Array:
-    # Each image is decoded once, right where it stands in the end; null for the row -1.
+    # Each image is decoded once, right at its final place; null for the row -1.
     missing = rows < 0
     if missing.all():
         return pa.nulls(len(rows), kind)

@@ -169,7 +169,7 @@ class _CompletedLayouts:
         met = (layout.database, layout.table, layout.digest)
         if met in self._met:
             return self._schemas.edges(layout.database, layout.table)
-        # The first question about a table may make its schemas look for what stands before this, edges included.
+        # The first question about a table may make its schemas look for what comes before this, edges included.
         completed = self._schemas.completed(layout, position)
         edges = self._schemas.edges(layout.database, layout.table)
         number = bisect_right(edges, position)

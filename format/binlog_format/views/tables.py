@@ -110,7 +110,7 @@ class TablesView:
     """The tables touched in a range; a table has a row for each of its layouts, and for each `INDEX_EVENTS` or so.
 
     One more row has the statements of the range that change tables as a whole, whatever tables are wanted: how many of
-    them stand before a change does not depend on that. Of statements that change rows and say the same, the first one
+    them come before a change does not depend on that. Of statements that change rows and say the same, the first one
     of a session is there, until another statement may change what they mean (one that makes a temporary table, say).
 
     Chunks of a snapshot are rows of their source table that name the snapshot; tables of the snapshots' own have none.

@@ -93,7 +93,7 @@ def _compare_row(row: list[Any], truth: list[Any], layout: TableLayout, columns:
 
 
 def _compare(case: Path, *, ordered: bool) -> int:
-    """Compare all images with the truth; how many values that were.
+    """Compare all images with the server's rows; how many values that were.
 
     Args:
         case: Folder of the case.

@@ -138,7 +138,7 @@ class EventTexts:
 
     @classmethod
     def of(cls, occasion: Occasion, parts: Sequence[tuple[MessageTemplate, Int64s]]) -> EventTexts:
-        """Fill in what is known of events.
+        """Fill in the values of events.
 
         Args:
             occasion: The block.

@@ -78,7 +78,7 @@ class ColumnSpec:
         type: Name of the type in lower case, aliases resolved.
         numbers: In the parentheses after it.
         values: Of ENUM and SET; None where one of them is not text.
-        unsigned: Whether UNSIGNED, ZEROFILL or SERIAL stands there.
+        unsigned: Whether UNSIGNED, ZEROFILL or SERIAL is there.
         charset: CHARACTER SET, or that of COLLATE; None: the table's default.
         nullable: None: nothing is said.
         key: `primary`, `unique` or empty.

@@ -40,7 +40,7 @@ def parse_default(reader: TokenReader, session: Session) -> DeclaredDefault:
 
 
 def _bared(tokens: list[Token]) -> list[Token]:
-    """What stands in as many parentheses as there are around all of it; others are no literal in any case."""
+    """What is in as many parentheses as there are around all of it; others are no literal in any case."""
     first, last = 0, len(tokens)
     while last - first > 1 and tokens[first].text == "(" and tokens[last - 1].text == ")":
         first, last = first + 1, last - 1

@@ -37,7 +37,7 @@ class Token(NamedTuple):
 
     Attributes:
         kind: See `Kind`.
-        text: Of a QUOTED name and a STRING what is meant, else what stands there.
+        text: Of a QUOTED name and a STRING what is meant, else what is there.
         start: Where it starts in the text of the statement.
         word: The keyword that this may be, in upper case; empty for what cannot be one.
     """
@@ -97,7 +97,7 @@ def _pattern(sql_mode: int) -> re.Pattern[str]:
 
 
 def _executes(mariadb_alone: bool, version: int, vendor: Vendor | None) -> bool:
-    """Whether a server reads what stands in `/*!version ... */`."""
+    """Whether a server reads what is in `/*!version ... */`."""
     if version >= _VERSION_OF_NO_SERVER:
         return False
     if vendor is Vendor.MYSQL:
@@ -113,7 +113,7 @@ class Lexer:
     Args:
         text: Of the statement.
         sql_mode: Of the session: `MODE_ANSI_QUOTES`, `MODE_NO_BACKSLASH_ESCAPES`.
-        vendor: Whose server reads it: what stands in `/*! */` may be for one of them alone; None: for both.
+        vendor: Whose server reads it: what is in `/*! */` may be for one of them alone; None: for both.
     """
 
     def __init__(self, text: str, *, sql_mode: int = 0, vendor: Vendor | None = None) -> None:
@@ -303,7 +303,7 @@ class TokenReader:
         return int(self.take().text)
 
     def group(self) -> list[Token]:
-        """Step over `( ... )` and give what stands in it.
+        """Step over `( ... )` and give what is in it.
 
         Raises:
             DdlSyntaxError: No `(` comes, or it has no end.

@@ -125,7 +125,7 @@ def _skip_to(reader: TokenReader, *words: str) -> None:
 
 
 def _common_tables(reader: TokenReader) -> frozenset[str]:
-    """Names that WITH gives to subqueries, case-folded; the reader stands after them."""
+    """Names that WITH gives to subqueries, case-folded; the reader is then after them."""
     reader.accept("RECURSIVE")
     names = []
     while True:

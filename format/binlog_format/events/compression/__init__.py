@@ -1,1 +1,1 @@
-"""Compressed events and transactions, and what stands in them, in their place."""
+"""Compressed events and transactions, and what is in them, in their place."""

@@ -1,4 +1,4 @@
-"""Values as they stand in row images: `codec_of` gives the `ValueCodec` of a column's SQL type."""
+"""Values as they are in row images: `codec_of` gives the `ValueCodec` of a column's SQL type."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def _signed_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @kernel
 def _field(data: Bytes, at: int, end: int, number: int) -> int:
-    # The byte after a field's number; -1 when another field stands there.
+    # The byte after a field's number; -1 when another field is there.
     found, at = _varint(data, at, end)
     return at if found == number else -1
 

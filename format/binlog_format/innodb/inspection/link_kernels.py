@@ -45,7 +45,7 @@ PROBLEM_EMPTY = 3
 PROBLEM_EARLY_END = 4
 """The record goes on in the next page, though there is room after the chunk."""
 
-# What is open where a page begins: of the outer record, then of the state or dummy that stands inside it.
+# What is open where a page begins: of the outer record, then of the state or dummy that is inside it.
 STATE_SKIPPING = 0
 STATE_OUTER = 1
 STATE_NESTED = 5

@@ -60,7 +60,7 @@ class Step:
 
 
 class PlacedStep(NamedTuple):
-    """A step, and where it stands in its file: the bytes from *start* to *end*, and in words."""
+    """A step, and where it is in its file: the bytes from *start* to *end*, and in words."""
 
     start: int
     end: int

@@ -70,7 +70,7 @@ _BLOB_PREFIXES = {
 _STRINGS = frozenset({ColumnType.STRING, ColumnType.VAR_STRING})
 _VARCHARS = frozenset({ColumnType.VARCHAR, ColumnType.VAR_STRING})
 
-# MariaDB: types of its own that stand in the log as BINARY(n).
+# MariaDB: types of its own that are in the log as BINARY(n).
 _BINARY_SIZES = {"uuid": 16, "inet6": 16, "inet4": 4}
 
 _GEOMETRIES = frozenset(

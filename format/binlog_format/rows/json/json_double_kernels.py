@@ -33,7 +33,7 @@ DOUBLE_TEXT_MAX = len("-0.") + _FRACTION_DIGITS_MAX + _SIGNIFICANT_DIGITS_MAX + 
 
 @kernel
 def _read_digits(text: Bytes, place: int, end: int, digits: Bytes) -> tuple[int, int]:
-    # Digits of a number without sign, in whatever notation: how many, and how many of them stand before the point.
+    # Digits of a number without sign, in whatever notation: how many, and how many of them come before the point.
     count = 0
     point = -1
     exponent = 0

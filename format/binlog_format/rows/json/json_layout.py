@@ -81,7 +81,7 @@ JSON_SIZE_MAX = 0xFFFFFFFF
 """That such a size can say."""
 
 JSON_DECIMAL_HEAD_SIZE = 2
-"""Of an opaque DECIMAL: precision and scale stand before the bytes that a column has."""
+"""Of an opaque DECIMAL: precision and scale come before the bytes that a column has."""
 
 JSON_DECIMAL_DIGITS_MAX = 81
 """Of such a DECIMAL: more than a column can have (MySQL `strings/decimal.cc`: `DECIMAL_MAX_POSSIBLE_PRECISION`)."""

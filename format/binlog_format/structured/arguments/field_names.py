@@ -34,7 +34,7 @@ def _field_name(types: ArgumentTypes, node: TypeNode, index: int) -> str:
 
 
 def argument_names(format_string: bytes, count: int) -> list[str]:
-    """Of the arguments of a source: what stands before their placeholders, `name={}` or `name: {}`; else `arg0`, ...
+    """Of the arguments of a source: what comes before their placeholders, `name={}` or `name: {}`; else `arg0`, ...
 
     Args:
         format_string: Of the source.

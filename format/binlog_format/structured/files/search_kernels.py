@@ -48,7 +48,7 @@ def _ends_of_source(data: Bytes, at: int, end: int) -> bool:
 
 @kernel
 def _entry_end(data: Bytes, at: int, size: int, ids: Int64s, slots: Int32s) -> int:
-    # The byte after an entry that may stand there; -1: none can, or it is not whole.
+    # The byte after an entry that may be there; -1: none can, or it is not whole.
     if at + ENTRY_HEAD_SIZE + EVENT_SIZE_MIN > size:
         return -1
     entry_size = load_u32(data, at)

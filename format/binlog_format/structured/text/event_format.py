@@ -74,7 +74,7 @@ class EventFormat:
 
     @property
     def is_utc(self) -> bool:
-        """Whether times in messages are UTC: `%u` stands before any `%d`."""
+        """Whether times in messages are UTC: `%u` comes before any `%d`."""
         times = (letter for letter, _ in split_format(self.text) if letter in b"du")
         return next(times, ord("d")) == ord("u")
 

@@ -133,7 +133,7 @@ def put_double(out: Bytes, at: int, bits: np.uint64, words: Uint64s) -> int:
     Args:
         out: Room for `FLOAT_TEXT_MAX` bytes.
         at: Where to.
-        bits: As they stand in memory.
+        bits: As they are in memory.
         words: Scratch of `SCRATCH_WORDS`.
     """
     if (bits & _SIGN) != _U0:

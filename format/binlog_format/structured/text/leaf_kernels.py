@@ -35,7 +35,7 @@ REPORT_STEP = 2
 """Index in the report: the step of the line that wrote a value; where it is damaged, the third number."""
 
 VALUE_ROOM = 2 * FLOAT_TEXT_MAX
-"""More than a number takes, with what may stand before and after it."""
+"""More than a number takes, with what may come before and after it."""
 
 
 class Types(NamedTuple):

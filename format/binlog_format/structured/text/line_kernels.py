@@ -130,7 +130,7 @@ def put_lines(
 
     Returns:
         `OK`; `NO_ROOM`, and the event without its line; or what is wrong with an argument, and the event. Then the
-        place after what has been written, of a damaged event what stands before the damage.
+        place after what has been written, of a damaged event what comes before the damage.
     """
     program, types, writers, clocks, times, scratch = context
     starts, sizes, sources = events["start"], events["size"], events["source"]

@@ -28,7 +28,7 @@ def split_format(text: bytes) -> Iterator[tuple[int, bytes]]:
     """The parts of a format, in order.
 
     Yields:
-        A letter and both bytes of the pair `%` and letter; or 0 and what stands between pairs. A `%` at the end is no
+        A letter and both bytes of the pair `%` and letter; or 0 and what comes between pairs. A `%` at the end is no
         pair.
     """
     start = place = 0

@@ -25,7 +25,7 @@ class _Conversion(NamedTuple):
 
     Attributes:
         literal: Before it.
-        text: As it stands in the message; nothing: the message ends there.
+        text: As it is in the message; nothing: the message ends there.
         key: Of its value, where the values are a dict.
         type: Its last letter.
     """

@@ -54,7 +54,7 @@ EVENTS_SCHEMA = pa.schema(
 
 _NAMES = {int(event_type): event_type.name.lower() for event_type in EventType}
 _TYPE_NAMES = strings_array([_NAMES.get(code, f"type {code}") for code in range(256)])
-_BETWEEN = "\0"  # cannot stand in a name
+_BETWEEN = "\0"  # cannot be in a name
 
 
 class EventsView:

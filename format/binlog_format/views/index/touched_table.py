@@ -24,7 +24,7 @@ INDEX_EVENTS = 1 << 18
 
 
 class TouchedTable:
-    """Collects the events; `rows` gives what is known of them, without the bounds of the range.
+    """Collects the events; `rows` gives them, without the bounds of the range.
 
     Args:
         layout: Of all events.

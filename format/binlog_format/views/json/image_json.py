@@ -73,7 +73,7 @@ class TableTexts:
     Attributes:
         rows: Its images.
         pairs: Its changes.
-        ranks: Where each change stands in the merged order.
+        ranks: Where each change is in the merged order.
     """
 
     rows: JsonRows

@@ -1,6 +1,6 @@
 """Rows of view `logs` in the order of time, as far as they are not too far from it: `sorted_by_time`.
 
-Writers of a program log side by side, and their events stand in the log by writer: time jumps back and forth by as much
+Writers of a program log side by side, and the log has their events by writer: time jumps back and forth by as much
 as lies between two flushes. Whoever waits so long before a row is given can put them in order.
 """
 

@@ -1,4 +1,4 @@
-"""Partitions in statements: what is known of them, and what they say of rows."""
+"""Partitions in statements: their definitions, and which rows they hold."""
 
 from __future__ import annotations
 
