@@ -28,7 +28,7 @@ def peak_bytes() -> int:
     """Most memory that this process has had resident."""
     status = Path("/proc/self/status")
     if status.exists():
-        # What getrusage says includes the process that started this one.
+        # What getrusage reports includes the process that started this one.
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) << 10
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -62,7 +62,7 @@ _benchmarks: dict[str, Benchmark] = {}
 
 
 def benchmark(name: str, *, unit: str) -> Callable[[Callable[[], float]], Callable[[], float]]:
-    """Put a function on the list; the first line of its docstring says what it measures."""
+    """Put a function on the list; the first line of its docstring tells what it measures."""
 
     def put(measure: Callable[[], float]) -> Callable[[], float]:
         assert name not in _benchmarks, f"two benchmarks are called {name}"

@@ -1,4 +1,4 @@
-"""What `mariadb-binlog -v` says of a file: `found_in_text`."""
+"""What `mariadb-binlog -v` prints of a file: `found_in_text`."""
 
 from __future__ import annotations
 

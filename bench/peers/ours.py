@@ -78,7 +78,7 @@ def _position(log: Log, number: int) -> Position:
 
 
 def main() -> None:
-    """Decode as the arguments say."""
+    """Decode as the arguments ask for."""
     path, mode, passes, *transactions = sys.argv[1:]
     end = end_of(path, int(transactions[0])) if transactions else None
     for _ in range(int(passes)):

@@ -20,7 +20,7 @@ from pymysqlreplication.row_event import (  # type: ignore[import-not-found]
 
 
 def main() -> None:
-    """Read as the arguments say."""
+    """Read as the arguments ask for."""
     host, port, user, file_name, mode, changes = sys.argv[1:]
     counts = {"inserts": 0, "updates": 0, "deletes": 0}
     sums = {"int_sum": 0, "text_size": 0, "byte_sum": 0}

@@ -66,7 +66,7 @@ ROWS_PER_TABLE = 2000
 def first_commit() -> float:
     """From `binlog-stream mirror LOG --to DIR --once` in a fresh process to its first rows in a table; median of 3.
 
-    Java takes what `SPARK_SUBMIT_OPTS` says, as for a user: with a record of Spark's classes (docs/operations.md) it
+    Java takes what `SPARK_SUBMIT_OPTS` sets, as for a user: with a record of Spark's classes (docs/operations.md) it
     starts in half of the time.
     """
     log = backlog(transactions=TRANSACTIONS, tables=TABLES, rows_per_table=ROWS_PER_TABLE)

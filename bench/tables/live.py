@@ -138,7 +138,7 @@ class _Live:
 
     def batch_seconds(self, shop: Shop, tables: int) -> float:
         taken: list[float] = []
-        # The first one is not like the others, and one that fell apart into two batches says nothing.
+        # The first one is not like the others, and one that fell apart into two batches means nothing.
         while len(taken) < ROUNDS + 1:
             there = len(self._batches)
             wanted = self.changes() + tables * CHANGES

@@ -130,7 +130,7 @@ class Block:
         )
 
     def place(self, byte: int) -> Place | None:
-        """Where in the files *byte* of `data` is, for messages; None where `extents` do not say it."""
+        """Where in the files *byte* of `data` is, for messages; None where `extents` do not show it."""
         row = int(np.searchsorted(self.extents["data_start"], byte, side="right")) - 1
         if row < 0:
             return None

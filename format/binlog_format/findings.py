@@ -24,7 +24,7 @@ NOTE = "NOTE"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a check says.
+    """One thing that a check finds.
 
     Attributes:
         condition: Of the error, `BINLOG_CORRUPT.PAGE_CHECKSUM`; `NOT_YET` or `NOTE` for a remark.

@@ -10,7 +10,7 @@ A kernel is one loop over NumPy arrays, compiled by Numba and kept in its file c
   the place, and the Python function around it names the error.
 * A kernel makes no arrays: what it fills is given to it. Numba then counts no references, which it else does, with
   locked instructions, at each call of a small function: of cutting a log into events that was two thirds of the time.
-  The few that need scratch space of their own say so (`allocating_kernel`).
+  The few that need scratch space of their own declare it (`allocating_kernel`).
 """
 
 from __future__ import annotations

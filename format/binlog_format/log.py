@@ -77,7 +77,7 @@ class GtidStart:
 
     Attributes:
         position: The first group that it does not cover. Groups that it covers may follow.
-        before: The last GTID of each domain before `position`, as far as the log's own records of that say: of a domain
+        before: The last GTID of each domain before `position`, as far as the log's own records show it: of a domain
             that they have lost sight of, an older one, or none. Of a MySQL log the set of all.
         taken: Which groups it covers.
     """
@@ -147,7 +147,7 @@ class Log(ABC):
         """Bytes of its file up to *position*, or up to the end of its page; nothing is looked for at *position*."""
 
     def begins_server_run(self, file_no: int) -> bool | None:
-        """Whether a start of the server began the file; None: the heads of files do not say."""
+        """Whether a start of the server began the file; None: the heads of files do not tell."""
         del file_no
         return None
 

@@ -96,7 +96,7 @@ _PLAIN = JsonStyle()
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    # What is particular to a type; the schema without `optional`, which the column says.
+    # What is particular to a type; the schema without `optional`, which the column sets.
     kind: str
     name: str | None = None
     parameters: dict[str, str] | None = None

@@ -1,4 +1,4 @@
-"""Which sessions made the groups of a log, as far as BEGIN says it: `GroupThreads`."""
+"""Which sessions made the groups of a log, as far as BEGIN records it: `GroupThreads`."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class EnvelopeOptions:
         time_precision: See `TimePrecision`; Debezium's `time.precision.mode`.
         tombstones: A delete is followed by a message with the same key and no value (where there is a key).
         skipped_operations: Changes that give no messages.
-        transaction_metadata: Changes say where in their transaction they are, and each transaction has a message for
+        transaction_metadata: Changes tell where in their transaction they are, and each transaction has a message for
             its begin and its end; Debezium's `provide.transaction.metadata`.
         schema_changes: Statements that change tables as a whole, TRUNCATE too, have messages; Debezium's
             `include.schema.changes`.

@@ -19,7 +19,7 @@ def check_reached(log: Log, reached: Position, end: Position) -> None:
     Raises:
         DataLossError: `TRUNCATED_TRANSACTION`: the log ends before *end* now.
     """
-    # After the last group there may be records that are no groups: only a look says whether they are there.
+    # After the last group there may be records that are no groups: only a look tells whether they are there.
     if reached < end and log.span(reached).end < end:
         raise DataLossError(
             "TRUNCATED_TRANSACTION",

@@ -44,7 +44,7 @@ class Edge(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A time, as a user says it.
+    """A time, as a user gives it.
 
     Attributes:
         seconds: Since 1970 UTC.
@@ -56,7 +56,7 @@ class Moment:
 
 
 Start = Edge | SourceOffset | ServerPosition | GtidPosition | GtidSet | Moment
-"""What a user may say of where a query begins, or ends."""
+"""What a user may give for where a query begins, or ends."""
 
 
 def initial_offset(watched: WatchedLog, start: Start) -> SourceOffset:

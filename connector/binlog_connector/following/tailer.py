@@ -9,7 +9,7 @@ Example:
                     take(batch)
                 save(step.end)  # with the rows, in one transaction, where the target has such
 
-A step is a run of whole transactions of bounded size, and says beforehand where it ends: rows and offset can be
+A step is a run of whole transactions of bounded size, and tells beforehand where it ends: rows and offset can be
 committed together. A step that was not committed is read again, from its object or by another tailer that begins at
 `step.start`, and gives the same.
 """
@@ -53,7 +53,7 @@ STEP_SIZE_MAX = 16 << 20
 """Bytes of the log in a step, unless one transaction is larger: a moment's work, so that offsets keep up with rows."""
 
 POLL_INTERVAL_SECONDS = 0.2
-"""How often the end of a local log is looked at, whatever the operating system says of changes."""
+"""How often the end of a local log is looked at, whatever changes the operating system reports."""
 
 REMOTE_POLL_INTERVAL_SECONDS = 5.0
 """The same for URLs, where a look costs requests."""

@@ -124,7 +124,7 @@ class DirectoryWatch:
                         continue  # deleted since the listing
                     yield entry.name, status.st_size, status.st_mtime_ns
         except FileNotFoundError:
-            return  # the directory itself is gone: the reader says so
+            return  # the directory itself is gone: the reader reports it
 
 
 class _Flag:

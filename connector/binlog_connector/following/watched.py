@@ -69,7 +69,7 @@ class WatchedLog:
         return max(self.names())
 
     def has(self, file_no: int) -> bool:
-        """Whether a file is there; looks at the directory again before it says no."""
+        """Whether a file is there; looks at the directory again before it answers no."""
         if file_no not in self.names():
             self._names = self._files.names()
         return file_no in self.names()

@@ -152,7 +152,7 @@ class OffsetStore:
         found = None
         consumer.seek(partition, start)
         deadline = time.monotonic() + self._connection.timeout
-        # The end may be that of a transaction, which is no message: only the position says that all has been read.
+        # The end may be that of a transaction, which is no message: only the position shows that all has been read.
         while (position := consumer.position(partition)) < end:
             for record in consumer.poll(timeout_ms=100).get(partition, ()):
                 if record.key == self._key and record.offset < end:

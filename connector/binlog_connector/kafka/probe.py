@@ -1,7 +1,7 @@
 """Why no connection comes about: `explained`, which goes the way of one step by step.
 
-The clients hide the reason: kafka-python says for a wrong password, and for a certificate that nobody trusts, that it
-ran out of time.
+The clients hide the reason: kafka-python reports for a wrong password, and for a certificate that nobody trusts, that
+it ran out of time.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Example:
 
 One call is one transaction of Kafka: its messages, however many, and a record of the offset after them, in a compacted
 topic. A consumer that reads with `read_committed` sees all of them or none; a publisher that starts goes on after the
-newest record. Nothing else says how far it has come.
+newest record. Nothing else records how far it has come.
 
 After an error nobody knows whether a transaction was committed: brokers may commit it and their answer is lost. So
 there is one way out of all errors: a new producer, whose beginning ends what was open; then the newest record states
@@ -210,7 +210,7 @@ class Publisher:
         """
         self._store.ensure(may_create=False)
         # A new producer would end what another publisher does: see first whether there is one. What brokers have agreed
-        # to commit, but have not marked in the topic yet, cannot be read now: an older record says nothing.
+        # to commit, but have not marked in the topic yet, cannot be read now: an older record means nothing.
         self._check_alone(self._store.newest(waits=False), record)
         self._producer = self._open()
         newest = self._store.newest(waits=True)
@@ -232,7 +232,7 @@ class Publisher:
             )
 
     def _explained(self, error: BrokerError, topics: set[str], seconds: float) -> BrokerError:
-        """The reason of an error, as far as asking the brokers shows more than it says."""
+        """The reason of an error, as far as asking the brokers shows more than it contains."""
         if isinstance(error, RegistryError):
             return error
         if error.subclass in {"OTHER_PUBLISHER", "OFFSETS_LOST", "OFFSETS_TOPIC", "MESSAGE_TOO_LARGE", "REFUSED"}:

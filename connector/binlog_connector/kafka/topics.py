@@ -29,7 +29,7 @@ class Topics:
     """A connection for questions about topics, while it is entered.
 
     Raises:
-        BrokerError: `UNREACHABLE`, `TLS`, `AUTHENTICATION`: each says why.
+        BrokerError: `UNREACHABLE`, `TLS`, `AUTHENTICATION`: each with the reason.
     """
 
     def __init__(self, connection: Connection) -> None:

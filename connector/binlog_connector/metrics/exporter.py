@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
-"""Who else may see the metrics is for the user to say: there is no password."""
+"""Who else may see the metrics is for the user to decide: there is no password."""
 
 PREFIX = "binlog_stream_"
 
@@ -162,7 +162,7 @@ class MetricsExporter(FollowerMetrics):
 
 
 def lag_of(follower: Follower) -> Lag | None:
-    """How far behind it is; None: that is not known, a log line may say why."""
+    """How far behind it is; None: that is not known, a log line may give the reason."""
     progress, meter = follower.progress, follower.meter
     if meter is None or progress.consumed is None:
         return None
@@ -170,7 +170,7 @@ def lag_of(follower: Follower) -> Lag | None:
     try:
         return meter.lag(lambda: progress.consumed or first)
     except (BinlogError, OSError) as error:
-        # The follower itself says what is wrong; here the others' metrics must not go away with it.
+        # The follower itself reports what is wrong; here the others' metrics must not go away with it.
         logger.warning("metrics of %s: %s", follower.name, error)
         return None
 

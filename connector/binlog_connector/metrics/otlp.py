@@ -36,10 +36,10 @@ _SCOPE = "binlog-stream"
 class OtlpExporter(FollowerMetrics):
     """Pushes metrics in a thread of its own; a context manager, which ends with a last push.
 
-    A receiver that is away costs nothing but one warning: the next push holds all there is to say.
+    A receiver that is away costs nothing but one warning: the next push holds everything.
 
     Args:
-        service: Name of the service, unless OTEL_SERVICE_NAME says another one.
+        service: Name of the service, unless OTEL_SERVICE_NAME sets another one.
 
     Raises:
         OptionError: `MISSING`: OpenTelemetry is not installed; `INVALID_VALUE`: one of its variables.

@@ -52,7 +52,7 @@ class MaskKind(StrEnum):
 
 
 class MaskError(Exception):
-    """A mask that there is not, or that a column cannot have; its text says why."""
+    """A mask that there is not, or that a column cannot have; its text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ class _Binding:
 
         def evaluate(columns: Columns) -> pa.Array:
             values = comparable.values(columns[index])
-            # `is_in` says false of null.
+            # `is_in` gives false for null.
             return pc.if_else(pc.is_valid(values), pc.is_in(values, wanted), _UNKNOWN)
 
         return evaluate

@@ -12,7 +12,7 @@ OPTIONAL = "?"
 
 
 class RuleError(Exception):
-    """A rule that cannot be; its text says why.
+    """A rule that cannot be; its text gives the reason.
 
     Args:
         setting: Its name.

@@ -51,7 +51,7 @@ class ColumnDefinition:
     Attributes:
         name: As it was declared.
         declared: Type name and numbers in lower case, as the server spells them: `int(11)`, `datetime(3)`, `enum`.
-        nullable: Whether it can be NULL, as far as its own words say; columns of a primary key cannot all the same.
+        nullable: Whether it can be NULL, as far as its own words tell; columns of a primary key cannot all the same.
         unsigned: Of a numeric column; None for others.
         charset: Of a text, ENUM or SET column, `binary` for binary strings; None for others, and where it comes from a
             database of which nothing is known.
@@ -81,7 +81,7 @@ class ColumnDefinition:
         return self.declared.partition("(")[0]
 
     def completion(self) -> ColumnCompletion:
-        """What this says beyond a table map."""
+        """What this adds to a table map."""
         return ColumnCompletion(
             self.name, self.declared, self.unsigned, self.charset, self.enum_values, self.default, self.generated
         )
@@ -159,7 +159,7 @@ class TableDefinition:
         return None
 
     def completion(self) -> LayoutCompletion:
-        """What this says beyond a table map; the columns must be known."""
+        """What this adds to a table map; the columns must be known."""
         assert self.columns is not None, f"{self.name}: nothing is known"
         return LayoutCompletion(tuple(column.completion() for column in self.columns), tuple(self.row_keys()))
 

@@ -101,7 +101,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _keyword_place(statement: str, vendor: Vendor | None) -> int | None:
-    """Where the first keyword of a statement stands that may say what tables look like; None: it is another."""
+    """Where the first keyword of a statement stands that may define tables; None: it is another."""
     try:
         first = Lexer(statement, vendor=vendor).first()
     except DdlSyntaxError:

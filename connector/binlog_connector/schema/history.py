@@ -59,7 +59,7 @@ class _Timeline:
 
 
 class SchemaHistory:
-    """Definitions of tables by position; says to `Decoding.schemas` what table maps leave open.
+    """Definitions of tables by position; tells `Decoding.schemas` what table maps leave open.
 
     DDL may be noted in any order and any number of times: each statement counts once, by its position. What the
     definitions are is worked out when they are asked for.
@@ -89,7 +89,7 @@ class SchemaHistory:
 
     @classmethod
     def from_schema_file(cls, path: str, *, vendor: Vendor | None = None, ignore_case: bool = False) -> SchemaHistory:
-        """One that knows what *path* says, from the start of the log on.
+        """One that knows what *path* contains, from the start of the log on.
 
         Args:
             path: A dump of CREATE TABLEs: `dump.read_schema_file`.
@@ -294,7 +294,7 @@ class SchemaHistory:
 
 
 def leaves_open(layout: TableLayout) -> bool:
-    """Whether a table map lacks a name, a sign or a number of digits: something that a schema can say."""
+    """Whether a table map lacks a name, a sign or a number of digits: something that a schema can contain."""
     return not layout.has_names or any(
         column.type in OLD_TEMPORAL_TYPES or (column.type in NUMERIC_TYPES and column.unsigned is None)
         for column in layout.columns

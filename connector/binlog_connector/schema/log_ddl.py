@@ -192,7 +192,7 @@ def table_statements(block: Block) -> Iterator[tuple[int, str, DdlStatement]]:
 
 
 def all_statements(block: Block, server_runs: ServerRuns | None = None) -> Iterator[tuple[int, str, DdlStatement]]:
-    """What a block says otherwise than by row events, in order: row of the event, first keyword, statement.
+    """What a block records otherwise than by row events, in order: row of the event, first keyword, statement.
 
     Left out is what changes neither tables nor rows (`NO_ROWS_WORDS`, comments alone). A block of a log in row format
     has little more than DDL, and costs a look at the types of its events.
@@ -302,7 +302,7 @@ def _gtid(group: np.void, block: Block) -> str | None:
 
 
 def _candidates(block: Block, types: NDArray[np.bool_], may_begin: NDArray[np.bool_]) -> list[int]:
-    """Rows of events of *types*; of Query events those that *may_begin* so, or that are too short for what they say."""
+    """Rows of events of *types*; of Query events those that *may_begin* so, or that are too short."""
     rows = np.flatnonzero(types[block.events["type"]])
     if len(rows) == 0:
         return []

@@ -1,4 +1,4 @@
-"""What marks of snapshots in a log say, as changes of their source tables: `mark_change`, `mark_statement`.
+"""What marks of snapshots in a log record, as changes of their source tables: `mark_change`, `mark_statement`.
 
 The view `tables` gives the marks (`binlog_format.views.snapshot_events`); docs/decisions/0023 has what they mean.
 """
@@ -171,7 +171,7 @@ def mark_statement(mark: Mapping[str, Any]) -> DdlStatement:
     place = mark["position"]
     return DdlStatement(
         Position(place["file_no"], place["page"], place["chunk"]),
-        # Rows of a chunk come before its mark; what it says is true from the start of the group.
+        # Rows of a chunk come before its mark; what it records is true from the start of the group.
         0 if mark["kind"] == "chunk" else mark["event_no"],
         "",
         vendor=Vendor(mark["vendor"]),

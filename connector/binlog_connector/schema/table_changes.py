@@ -73,7 +73,7 @@ class TableCreated:
 
     Attributes:
         name: Of the table.
-        columns: In order, `existing` is what new rows hold by default; None: the statement alone does not say them
+        columns: In order, `existing` is what new rows hold by default; None: the statement alone does not contain them
             (SELECT, LIKE, a type that is not known).
         primary_key: Names of the columns that tell rows apart, as a table map has them; empty: none do.
         if_not_exists: Nothing happened if there was a table of this name.
@@ -235,7 +235,7 @@ def table_changes(statement: DdlStatement, decoding: Decoding = DEFAULT_DECODING
 
 
 def statement_operations(statement: DdlStatement) -> list[Operation]:
-    """What *statement* says, as `parse_statement` reads it, also where only its beginning is known."""
+    """What *statement* does, as `parse_statement` reads it, also where only its beginning is known."""
     if statement.event_type in (EventType.INCIDENT, EventType.FORMAT_DESCRIPTION):
         return []
     if statement.rows is not None:

@@ -1,4 +1,4 @@
-"""What statements before a part of a log say of names in it: `scope_before(watched, start)`; kept in the process."""
+"""What statements before a part of a log tell of names in it: `scope_before(watched, start)`; kept in the process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _known: dict[tuple[str, str], _Known] = {}
 
 
 def scope_before(watched: WatchedLog, start: Position) -> StatementScope:
-    """What all statements before *start* say; reads on from where this process has looked before.
+    """What all statements before *start* tell; reads on from where this process has looked before.
 
     Raises:
         BinlogError: As `Log.blocks`.

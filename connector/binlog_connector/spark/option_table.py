@@ -1,4 +1,4 @@
-"""The table of options: `OPTIONS`, what the source knows by name; `docs/spark.md` says what each one does."""
+"""The table of options: `OPTIONS`, what the source knows by name; `docs/spark.md` describes each one."""
 
 from __future__ import annotations
 

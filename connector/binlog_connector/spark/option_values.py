@@ -1,4 +1,4 @@
-"""Values of options: each function reads one kind, and says what it expected where it cannot."""
+"""Values of options: each function reads one kind, and names what it expected where it cannot."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class RangePartition(InputPartition):
     """The groups whose position is in [start, end), without those that `skip` covers.
 
     `prepared_xa` are XA transactions known to be prepared at the start (`classic`). Only groups that `until` covers are
-    wanted, where it is given. `gap` says what is missing before the start; `format` is the log's. `packed_state` is
+    wanted, where it is given. `gap` names what is missing before the start; `format` is the log's. `packed_state` is
     what is in force at the start of a structured log: a large program has much of it, and there are many partitions.
     """
 
@@ -90,7 +90,7 @@ def plan_partitions(
 
 
 def with_gap(parts: list[RangePartition], gap: str | None, start: Position) -> list[RangePartition]:
-    """*parts*, the first of which says what is missing before *start*; a part of its own where there are none."""
+    """*parts*, the first of which names what is missing before *start*; a part of its own where there are none."""
     if gap is None:
         return parts
     if not parts:
@@ -114,5 +114,5 @@ def _size_between(log: Log, start: Position, end: Position) -> int:
 
 def _parallelism() -> int:
     # Spark tells a Python data source nothing about the cluster; the processors here are right for local mode and a
-    # start elsewhere. `minPartitions` is the user's say.
+    # start elsewhere. `minPartitions` is for the user to decide.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

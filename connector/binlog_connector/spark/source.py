@@ -36,7 +36,7 @@ class BinlogDataSource(DataSource):
 
     @readable
     def schema(self) -> StructType:
-        """The view's columns; with the option `table`, typed by what the log, or a schema file, says of that table."""
+        """The view's columns; with the option `table`, typed by the log, or by a schema file."""
         from binlog_connector.spark.options import SourceOptions, View
         from binlog_connector.spark.reading import make_decoding, make_view, open_watched
         from binlog_connector.spark.schema import to_spark

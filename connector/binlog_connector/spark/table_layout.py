@@ -35,7 +35,7 @@ def find_layout(watched: WatchedLog, table: str, start: Start, file: SchemaFile 
     """The layout of *table* that holds at *start*: that of its first rows there, else of its last rows before.
 
     The file of the start is read first, then the files after it, then those before it, the last ones first; the first
-    rows that are met end that. A table without any rows is what *file* says.
+    rows that are met end that. A table without any rows is as in *file*.
 
     Args:
         watched: The log.

@@ -3,7 +3,7 @@
 The same row must have the same types in whatever partition it is read, so nothing may depend on which DDL a partition
 happens to hold:
 
-* a table map that says everything is taken as it is; what a schema file contains of its table is put on top;
+* a table map that contains everything is taken as it is; what a schema file contains of its table is put on top;
 * one that leaves something open needs all DDL before it. That is looked for when the first such table is met, up to
   the start of the part, and kept in the process: the next part on the same worker goes on from there.
 """
@@ -41,7 +41,7 @@ class SchemaFile:
     Attributes:
         path: Where it was.
         stamp: Tells its contents from others at that path.
-        catalog: What it says.
+        catalog: What it contains.
     """
 
     path: str
@@ -63,7 +63,7 @@ class SchemaFile:
         return cls(path, (status.st_mtime_ns, status.st_size), read_schema_file(path))
 
     def definition(self, database: str, table: str) -> TableDefinition | None:
-        """What it says of a table; None: nothing, or nothing that was understood."""
+        """Its definition of a table; None: nothing, or nothing that was understood."""
         state = self.catalog.tables.get(self.catalog.key(TableName(database, table)))
         return None if isinstance(state, Unclear) else state
 
@@ -110,7 +110,7 @@ class RangeSchemas:
         return self.defined(layout, position)
 
     def defined(self, layout: TableLayout, position: Position) -> TableLayout:
-        """A layout with all that DDL before *position* says of it, also where its table map leaves nothing open.
+        """A layout with all that DDL before *position* defines of it, also where its table map leaves nothing open.
 
         Values may become others by it (a UUID is text then, not bytes); so it is for who needs more than values.
 

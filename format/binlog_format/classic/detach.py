@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def detached_events(block: Block) -> tuple[bytes, NDArray[np.int64]]:
-    """All events of *block*, one after the other, and where each begins; one number more says where the last ends."""
+    """All events of *block*, one after the other, and where each begins; one number more is where the last ends."""
     sizes = np.ascontiguousarray(block.events["size"])
     places = np.zeros(len(sizes) + 1, dtype=np.int64)
     np.cumsum(sizes, out=places[1:])

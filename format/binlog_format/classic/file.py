@@ -179,7 +179,7 @@ def check_magic(magic: bytes, path: str, head: bytes = b"") -> None:
     Args:
         magic: The file's first bytes.
         path: Its path.
-        head: More of them, to say which key encrypts it.
+        head: More of them, to name the key that encrypts it.
 
     Raises:
         CorruptError: `HEADER`: it is something else.

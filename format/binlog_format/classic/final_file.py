@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 IN_USE_BYTE = MAGIC_SIZE + EVENT_FLAGS_OFFSET
 """After the magic of a classic file stands its Format_description event. The flag LOG_EVENT_BINLOG_IN_USE_F in it is
-cleared when the file is closed, so this byte says nothing about who wrote the file."""
+cleared when the file is closed, so this byte does not tell who wrote the file."""
 
 
 class ClassicFinalFile(FinalFile):
@@ -60,7 +60,7 @@ class ClassicFinalFile(FinalFile):
     def _groups(self, start: int) -> Iterator[FinalBlock]:
         """Whole groups and the events between them.
 
-        Headers say where groups end; the bytes that are given are read once, and their checksums computed.
+        Headers show where groups end; the bytes that are given are read once, and their checksums computed.
         """
         scan = FileScan(self._file, start, NO_LIMIT, Scratch(), verify=False)
         done = start

@@ -141,7 +141,7 @@ def _query_ends_group(data: Bytes, p: int, size: int) -> bool:
 
 @kernel
 def _group_kind(data: Bytes, p: int, size: int, event_class: int) -> int:
-    # MySQL: what the first event of a group after its GTID says of the group.
+    # MySQL: what the first event of a group after its GTID tells of the group.
     if event_class == _PREFIX or event_class == _UNKNOWN_CLASS:
         return _UNDECIDED
     if event_class != _QUERY:

@@ -158,7 +158,7 @@ class ClassicCheck(LogCheck):
             if lacking := self._set_history.lacking(file.previous_gtids):
                 yield Finding.of(CorruptError("GTID_STATE", f"PREVIOUS_GTIDS: it lacks {lacking}", at=at))
             if beyond := self._set_history.beyond(file.previous_gtids):
-                # SET gtid_purged makes a server say so of transactions that it never logged.
+                # SET gtid_purged makes a server record transactions that it never logged.
                 yield Finding.remark(NOTE, at, f"PREVIOUS_GTIDS: {beyond} is in none of the files before")
             self._set_history.begin(file.previous_gtids)
             return

@@ -42,7 +42,7 @@ EVENT_SIZE_MAX = 1 << 30
 
 
 class EventType(IntEnum):
-    """Type codes of MariaDB 12 and of MySQL 9; a code belongs to both unless its comment says otherwise."""
+    """Type codes of MariaDB 12 and of MySQL 9; a code belongs to both unless its comment names one."""
 
     QUERY = 2
     STOP = 3

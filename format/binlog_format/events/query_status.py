@@ -51,7 +51,7 @@ class QueryStatus:
 
     @property
     def takes_effect(self) -> bool:
-        """Whether the statement does what it says; the START of an ALTER and its ROLLBACK do not."""
+        """Whether the statement takes effect; the START of an ALTER and its ROLLBACK do not."""
         return not self.alter_flags & (ALTER_START | ALTER_ROLLBACK)
 
 
@@ -114,7 +114,7 @@ def _explicit_timestamps(values: dict[int, bytes]) -> bool | None:
     if explicit is not None:
         return explicit != b"\0"
     flags = values.get(StatusVariable.FLAGS2)
-    # MariaDB's bit; one that is not set says nothing: others write no such bit.
+    # MariaDB's bit; one that is not set means nothing: others write no such bit.
     return True if flags is not None and FLAGS2_STRUCT.unpack(flags)[0] & OPTION_EXPLICIT_TIMESTAMPS else None
 
 

@@ -271,7 +271,7 @@ def _metadata_fields(body: _Cursor) -> dict[int, bytes]:
 
 
 class _Details:
-    """What the optional metadata says, by column index; fields of unknown types are left alone."""
+    """What the optional metadata contains, by column index; fields of unknown types are left alone."""
 
     def __init__(self, types: list[tuple[ColumnType, int]], fields: dict[int, bytes], vendor: Vendor) -> None:
         self._fields = fields

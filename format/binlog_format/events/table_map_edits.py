@@ -1,4 +1,4 @@
-"""Table maps that say more, or something else, than the server wrote: `renamed_table_map`, `keyed_table_map`."""
+"""Table maps that contain more, or something else, than the server wrote: `renamed_table_map`, `keyed_table_map`."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ TABLE_BODY_OFFSET = TABLE_FLAGS_OFFSET + 2
 ROWS_FLAG_NO_FOREIGN_KEY_CHECKS = 1 << 1
 """Of a row event, in the low byte of its flags (MariaDB sql/log_event.h: NO_FOREIGN_KEY_CHECKS_F)."""
 
-# MariaDB sql/log_event.h: a row event of this table changes nothing, it only says that the statement has ended.
+# MariaDB sql/log_event.h: a row event of this table changes nothing, it only marks that the statement has ended.
 DUMMY_TABLE_ID = 0x00FFFFFF
 
 # MariaDB sql/sql_const.h: MAX_FIELDS.
@@ -115,7 +115,7 @@ TYPED_VARCHAR_METADATA_SIZE = 3
 """As an exception, where the elements of a TYPED_ARRAY are VARCHARs."""
 
 TYPED_ARRAY_SIZE_BYTES = 4
-"""Of the size before a value; the metadata of a TYPED_ARRAY, as of other types, says so after parsing."""
+"""Of the size before a value; the metadata of a TYPED_ARRAY, as of other types, tells after parsing."""
 
 # A STRING's longest value may need 10 bits: the upper two are stored, inverted, in bits 4 and 5 of the real type.
 STRING_TYPE_BITS = 0x30

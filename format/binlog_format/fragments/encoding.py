@@ -32,7 +32,7 @@ def encode_fragments(
         origin: Of the fragments.
         threshold: `binlog_row_event_fragment_threshold`: bytes of a fragment, a checksum counted whether it has one or
             not.
-        number_first: The number of a fragment comes before their total, as the server's comments say; not after it,
+        number_first: The number of a fragment comes before their total, as in the server's comments; not after it,
             as its code does.
         has_checksum: The header of the original event counts one, as where fragments have one.
 

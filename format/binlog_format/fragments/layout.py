@@ -11,7 +11,7 @@ directly after the other. After the 19-byte header of each:
     9/17    ..            bytes of the original event, from its header on
 
 The comment of the class in the server's source has the two counters the other way round. Both orders are read: a group
-has at least two fragments, and its first one has the number 1, so that fragment says which order it is.
+has at least two fragments, and its first one has the number 1, so that fragment shows which order it is.
 
 The original event has no checksum; its header counts one nevertheless where fragments have one (a size of 32 bits: of a
 larger event the low ones). With `log_bin_compress` the server cuts the rows before it compresses them: the original

@@ -59,7 +59,7 @@ class FragmentWalk:
             data: What the events point into.
             events: `EVENT_DTYPE`, at least one; they go on where those of the call before ended.
             groups: `GROUP_DTYPE`.
-            place: `Block.place`; only lets errors say where in the files the damage is.
+            place: `Block.place`; only lets errors name the place of the damage in the files.
 
         Returns:
             Shape (length of *events*, `FOUND_FIELDS`): what each event brings.

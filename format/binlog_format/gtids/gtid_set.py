@@ -38,7 +38,7 @@ class MysqlGtid:
 
 @dataclass(frozen=True, slots=True)
 class GtidSet:
-    """The transactions that have been taken, as MySQL's `gtid_executed` says it; empty means from the very beginning.
+    """The transactions that have been taken, as in MySQL's `gtid_executed`; empty means from the very beginning.
 
     Attributes:
         intervals: The numbers of each source, ascending; they neither meet nor overlap, and none is empty.

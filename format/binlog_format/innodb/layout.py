@@ -118,7 +118,7 @@ assert CHUNK_SPACE_MIN == CHUNK_HEADER_SIZE + 1
 
 DUMMY_DATA_BYTE = 0xFF
 
-# Compressed integers: the low 3 bits of the first byte say how many bytes follow, 7 means 8; the number
+# Compressed integers: the low 3 bits of the first byte are the number of bytes that follow, 7 means 8; the number
 # is what the bytes contain, little endian, shifted right by 3.
 COMPRESSED_INT_TAG_BITS = 3
 COMPRESSED_INT_TAG_MASK = 0x07

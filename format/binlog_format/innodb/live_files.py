@@ -1,6 +1,6 @@
 """The `.ibb` files of a log as they are now: `InnodbLiveFiles`.
 
-Sizes and times say nothing: files are made at their full size, and pages are written again until they are full. So the
+Sizes and times tell nothing: files are made at their full size, and pages are written again until they are full. So the
 last page itself is looked at. Where the log's last file is known, a look costs the same however many files there are.
 """
 

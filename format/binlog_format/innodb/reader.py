@@ -178,7 +178,7 @@ class InnodbLog(Log):
     def blocks(self, start: Position | None = None, end: Position | None = None) -> Iterator[Block]:
         """Read the groups whose commit record starts in [*start*, *end*).
 
-        The last block can be empty: its `next_position` says how far reading has come, over records that are no
+        The last block can be empty: its `next_position` tells how far reading has come, over records that are no
         groups. When *end* has been reached it is not before *end*; else the data end before it.
         """
         scanner = self._scanner(self.start_position() if start is None else start, end)

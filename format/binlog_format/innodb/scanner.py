@@ -157,7 +157,7 @@ class CommitScanner:
         file = self._reader.files.begun(self._start.file_no)
         if file is None:
             if self._reader.files.later_begun(self._start.file_no - 1) is not None:
-                self._reader.files.existing(self._start.file_no)  # says what is wrong with it
+                self._reader.files.existing(self._start.file_no)  # reports what is wrong with it
             return
         if self._end is not None and self._end <= self._start:
             return

@@ -92,7 +92,7 @@ def column_array(
     *,
     decoding: Decoding = DEFAULT_DECODING,
 ) -> pa.Array:
-    """The values of a column, of the type that `arrow_type` says.
+    """The values of a column, of the type that `arrow_type` gives.
 
     Args:
         layout: Of the table.

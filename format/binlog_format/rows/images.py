@@ -112,7 +112,7 @@ class Images:
         Args:
             column: Index.
             rows: Numbers of images, in any order.
-            missing: Where there is no image, whatever *rows* says: null.
+            missing: Where there is no image, whatever *rows* has: null.
 
         Raises:
             BinlogError: As `column`.
@@ -148,7 +148,7 @@ def read_images(
         events: `EVENT_DTYPE`.
         rows: Which of them; all are row events of *layout*.
         layout: Of the table maps before them, or as the rules of *decoding* show it.
-        place: `Block.place`; only lets errors say where in the files the damage is.
+        place: `Block.place`; only lets errors name the place of the damage in the files.
         decoding: How the values become Arrow arrays.
 
     Returns:

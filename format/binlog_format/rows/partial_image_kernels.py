@@ -339,7 +339,7 @@ def fill_images(
         table: `IMAGE_DTYPE`, as long as counted.
         cells: Filled with `ABSENT` where not every column is in every image.
         partial: Shape (count, `PARTIAL_FIELDS`), as long as counted: gets image and column of each partial value, which
-            starts where *cells* says.
+            starts at its place in *cells*.
 
     Returns:
         The number of images; another one than counted, or -1, means that *data* has changed meanwhile.

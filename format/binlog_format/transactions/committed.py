@@ -5,7 +5,7 @@ larger than a block the statements that follow are not known yet when its first 
 is read ahead (`outcome_at`), but only where it may take rows back:
 
 * A group that ends in an XID event has been committed: its last bytes are looked at (`Log.ends_committed`). (The flag
-  TRANSACTIONAL in the GTID event of MariaDB does not say as much: groups with temporary tables have it, and end in
+  TRANSACTIONAL in the GTID event of MariaDB does not tell as much: groups with temporary tables have it, and end in
   ROLLBACK.) Another group is read ahead: of tables without transactions, or compressed by MySQL as a whole.
 * From the first SAVEPOINT on, or after an XA START, every group is read ahead.
 """

@@ -34,7 +34,7 @@ class ControlStatement(NamedTuple):
     Attributes:
         event: Row of the event table.
         event_no: Its number in its group.
-        statement: What it says; None for an XA_prepare event.
+        statement: What it contains; None for an XA_prepare event.
         prepared: The XA transaction that an XA_prepare event prepares.
         one_phase: That event commits it at once.
     """

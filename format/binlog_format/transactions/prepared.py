@@ -161,7 +161,7 @@ _LOOK_SIZE = 64 << 20
 
 
 def _event_rows(block: Block, group: int, outcome: GroupOutcome) -> NDArray[np.int64]:
-    """What an XA COMMIT brings: neither the GTID event, nor the event that says prepared, nor what was undone."""
+    """What an XA COMMIT brings: neither the GTID event, nor the event that prepares it, nor what was undone."""
     first = int(block.groups["first_event"][group])
     events = block.events[first : first + int(block.groups["event_count"][group])]
     kept = (events["event_no"] > 0) & (events["type"] != EventType.XA_PREPARE)

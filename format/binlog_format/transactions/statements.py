@@ -1,4 +1,4 @@
-"""What a statement in a transaction says about savepoints and XA: `parse_statement`."""
+"""What a statement in a transaction does to savepoints and XA: `parse_statement`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PLAIN_MAX = 400
 """Bytes looked at for comments; a name is not longer (64 characters)."""
 
 _FLAGS = re.IGNORECASE | re.DOTALL
-# A server wrote what is read here, but a file may say anything: no part of these forms is tried a second time.
+# A server wrote what is read here, but a file may contain anything: no part of these forms is tried a second time.
 _COMMENTS = re.compile(rb"(?:\s++|/\*.*?(?:\*/|\Z)|--[ \t][^\n]*+\n?|#[^\n]*+\n?)++", re.DOTALL)
 _COMMENT_SIGNS = (b"/*", b"--", b"#")
 _NAME = rb"(?:`(?P<quoted>(?:[^`]++|``)*+)`|\"(?P<ansi>(?:[^\"]++|\"\")*+)\"|(?P<bare>[^\s;`\"']++))\s*+;?\s*+\Z"

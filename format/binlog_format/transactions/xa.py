@@ -64,7 +64,7 @@ class XaStep:
     """One step of an XA transaction, in the order of the log.
 
     Attributes:
-        position: Of the group that says it.
+        position: Of the group that does it.
         xid: Whose step it is.
         kind: Which one.
     """

@@ -71,8 +71,8 @@ _OPS = joined_texts(["insert", "update", "update", "delete"])  # by `ImageKind` 
 def changes_schema(image_type: pa.DataType, *, query: bool = False) -> pa.Schema:
     """Schema of the view with images of that type, and with the column `query` where it is asked for.
 
-    Columns that are never null say so: Spark then does not look, value by value, which takes a fifth of the time that
-    it needs for a row. (With *query* there may be rows of statements, which are about no table.)
+    Columns that are never null are marked so: Spark then does not look, value by value, which takes a fifth of the time
+    that it needs for a row. (With *query* there may be rows of statements, which are about no table.)
     """
     return pa.schema(
         [

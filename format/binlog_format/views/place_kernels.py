@@ -35,7 +35,7 @@ def pair_changes(
         first: Gets of each change its first image; as long as *images*, as are all that follow.
         before: Gets the image before it, -1 for an insert.
         after: Gets the image after it, -1 for a delete.
-        events: Gets what *images* say of the first image.
+        events: Gets what *images* contain of the first image.
         row_nos: The same.
         first_kinds: The same.
 

@@ -1,4 +1,4 @@
-"""What part of a log is to be read, as a user says it: `ReadRange.of(log, start, end)`."""
+"""What part of a log is to be read, as a user gives it: `ReadRange.of(log, start, end)`."""
 
 from __future__ import annotations
 

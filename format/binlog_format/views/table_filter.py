@@ -15,7 +15,7 @@ _SEPARATOR = re.compile(r",(?![^{}\[\]]*[}\]])")
 
 
 def check_table_name(name: str, table: str | None) -> None:
-    """See that an option that names one table says its database too.
+    """See that an option that names one table names its database too.
 
     Raises:
         OptionError: `INVALID_VALUE`.

@@ -110,7 +110,7 @@ class TablesView:
     """The tables touched in a range; a table has a row for each of its layouts, and for each `INDEX_EVENTS` or so.
 
     One more row has the statements of the range that change tables as a whole, whatever tables are wanted: how many of
-    them come before a change does not depend on that. Of statements that change rows and say the same, the first one
+    them come before a change does not depend on that. Of statements that change rows and tell the same, the first one
     of a session is there, until another statement may change what they mean (one that makes a temporary table, say).
 
     Chunks of a snapshot are rows of their source table that name the snapshot; tables of the snapshots' own have none.
@@ -266,7 +266,7 @@ class _Statements:
 
     def __init__(self) -> None:
         self.kept: list[Mapping[str, object]] = []
-        self._sessions: dict[str, set[object]] = {}  # which have given a statement, by what it says of rows
+        self._sessions: dict[str, set[object]] = {}  # which have given a statement, by what it tells of rows
 
     def add(self, statements: list[Mapping[str, object]]) -> None:
         """Take the statements of a block."""

@@ -197,7 +197,7 @@ def fill_events(
         sources: What they are filled in from.
         rows: Which events, by their row.
         templates: Of each of *rows* its template.
-        out: Room for what `room_for_events` says.
+        out: Room for what `room_for_events` asks for.
         segments: Gets where each segment begins, and the last one ends; for each field of messages one, and one more.
 
     Returns:

@@ -1,1 +1,1 @@
-"""Statements as text: tokens, and what they say of tables, columns, keys and rows."""
+"""Statements as text: tokens, and the tables, columns, keys and rows that they define."""

@@ -233,7 +233,7 @@ def _attribute(reader: TokenReader, spec: ColumnSpec, session: Session) -> Colum
 
 
 def _flag(reader: TokenReader, spec: ColumnSpec, word: str) -> ColumnSpec:
-    """What one keyword, already taken, says; others are of no consequence for the layout."""
+    """What one keyword, already taken, means; others are of no consequence for the layout."""
     if word in ("UNSIGNED", "ZEROFILL"):
         return replace(spec, unsigned=True)
     if word == "NOT" and reader.accept("NULL"):

@@ -30,7 +30,7 @@ def at_key(reader: TokenReader) -> bool:
 
 
 def parse_key(reader: TokenReader, session: Session) -> KeySpec | ForeignKey | None:
-    """A key or a constraint; None for one that says nothing of rows (CHECK).
+    """A key or a constraint; None for one that does not concern rows (CHECK).
 
     Raises:
         DdlSyntaxError: It is not understood.

@@ -131,7 +131,7 @@ def parse_default_charset(reader: TokenReader) -> str | None:
     """`[DEFAULT] CHARACTER SET [=] x` or `[DEFAULT] COLLATE [=] x`: the character set.
 
     Returns:
-        None: no such option comes. Empty: one that says nothing (DEFAULT, a collation of several character sets).
+        None: no such option comes. Empty: one that sets nothing (DEFAULT, a collation of several character sets).
     """
     ahead = 1 if reader.at("DEFAULT") else 0
     word, then = reader.peek(ahead).word, reader.peek(ahead + 1).word

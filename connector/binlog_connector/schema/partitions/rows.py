@@ -55,7 +55,7 @@ class _Part(Protocol):
     valid: Mask
 
     def less(self, value: Constant) -> Mask:
-        """Where it is below *value*; says nothing where it is NULL."""
+        """Where it is below *value*; not known where it is NULL."""
 
     def equal(self, value: Constant) -> Mask:
         """Where it is *value*; likewise."""

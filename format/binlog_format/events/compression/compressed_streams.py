@@ -70,7 +70,7 @@ def find_streams(data: Bytes, events: Table, *, place: PlaceOf | None = None) ->
     Args:
         data: What the events point into.
         events: `EVENT_DTYPE`, all of types that `PLAIN_TYPES` knows.
-        place: `Block.place`; only lets errors say where in the files the damage is.
+        place: `Block.place`; only lets errors name the place of the damage in the files.
 
     Raises:
         CorruptError: `BAD_EVENT`: an event is not what MariaDB writes, or claims a size that cannot be.
@@ -102,7 +102,7 @@ def expand_streams(
         compressed: The events.
         target: Gets the plain events.
         target_starts: Byte in *target* of each.
-        place: `Block.place`; only lets errors say where in the files the damage is.
+        place: `Block.place`; only lets errors name the place of the damage in the files.
 
     Raises:
         CorruptError: `BAD_EVENT`: a stream is damaged, or not of the size that its event claims.

@@ -102,7 +102,7 @@ def find_payloads(data: Bytes, starts: Int64s, sizes: Int64s, *, place: PlaceOf 
         data: What the events are in.
         starts: Byte of each event's header.
         sizes: Of each event, checksum not counted.
-        place: `Block.place`; only lets errors say where in the files the damage is.
+        place: `Block.place`; only lets errors name the place of the damage in the files.
 
     Raises:
         CorruptError: `BAD_EVENT`: the fields do not fit into an event, or claim what cannot be; a zstd frame is cut.

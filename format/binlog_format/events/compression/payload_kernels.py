@@ -86,7 +86,7 @@ CONTENT_START = 0  # byte where the compressed bytes begin
 COMPRESSION = 1
 PLAIN_SIZE = 2  # bytes of the inner events, claimed
 PLAIN_SIZE_MAX = 3  # that are possible
-IS_SIMPLE = 4  # 1: one zstd frame, which says itself that its content is `PLAIN_SIZE` bytes
+IS_SIMPLE = 4  # 1: one zstd frame, which itself records that its content is `PLAIN_SIZE` bytes
 FOUND_FIELDS = 5
 
 
@@ -112,7 +112,7 @@ def _packed(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @kernel
 def _frame_head(data: Bytes, at: int, end: int) -> tuple[int, int, int]:
-    # Byte after the head of a frame (-1: there is none), size of its content (-1: it does not say), its descriptor.
+    # Byte after the head of a frame (-1: there is none), size of its content (-1: not recorded), its descriptor.
     if end - at < ZSTD_MAGIC_SIZE + 1 or load_u32(data, at) != ZSTD_MAGIC:
         return -1, -1, 0
     descriptor = load_u8(data, at + ZSTD_MAGIC_SIZE)
@@ -138,7 +138,7 @@ def _frame_head(data: Bytes, at: int, end: int) -> tuple[int, int, int]:
 
 @kernel
 def _walk_frames(data: Bytes, start: int, end: int) -> tuple[int, int, int]:
-    # Code, bytes that the frames can become at most, and the size of the content if it is one frame that says it.
+    # Code, bytes that the frames can become at most, and the size of the content if it is one frame that records it.
     # They must end where the payload does: that one is cut is not noticed while it is decompressed.
     at = start
     blocks = frames = 0
@@ -203,7 +203,7 @@ def locate_payloads(data: Bytes, starts: Int64s, sizes: Int64s, found: Int64s) -
         data: What the events are in.
         starts: Byte of each event's header.
         sizes: Of each event, checksum not counted.
-        found: Shape (number of events, `FOUND_FIELDS`): gets what they say.
+        found: Shape (number of events, `FOUND_FIELDS`): gets what they contain.
 
     Returns:
         Code (`PAYLOAD_FOUND`, ...) and the number of the event that it is about.

@@ -125,7 +125,7 @@ def encode_annotate_rows(sql: str, origin: Origin) -> bytes:
 def encode_format_description(server_version: str, created: int, origin: Origin, *, flags: int = 0) -> bytes:
     """The Format_description event that a server start puts into an `.ibb` log.
 
-    It says that events have no checksum, and has one itself, as every Format_description event of MariaDB.
+    It records that events have no checksum, and has one itself, as every Format_description event of MariaDB.
     """
     prefixes = bytes(BODY_PREFIX_SIZES.get(number, 0) for number in range(1, EVENT_HEADER_TYPE_COUNT + 1))
     body = (

@@ -172,7 +172,7 @@ class TableEncoder:
 
 
 def _optional_metadata(spec: TableSpec, codecs: list[ValueCodec]) -> bytes:
-    # All that `binlog_row_metadata=FULL` gives, in the server's order; a field that says nothing is left out.
+    # All that `binlog_row_metadata=FULL` gives, in the server's order; a field without contents is left out.
     signs = [codec.unsigned for codec in codecs if codec.numeric]
     texts = [codec.charset.collation_id for codec in codecs if codec.charset and codec.enum_values is None]
     enums = [codec for codec in codecs if codec.enum_values is not None]

@@ -1,1 +1,1 @@
-"""Events that say the GTID of a group, or those of the files before."""
+"""Events that record the GTID of a group, or those of the files before."""

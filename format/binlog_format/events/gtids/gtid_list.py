@@ -1,4 +1,4 @@
-"""Gtid_list events, which say at the start of a classic file what the files before it held: `parse_gtid_list`."""
+"""Gtid_list events, which record at the start of a classic file what the files before it held: `parse_gtid_list`."""
 
 from __future__ import annotations
 

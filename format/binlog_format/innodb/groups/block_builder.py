@@ -340,7 +340,7 @@ class BlockBuilder:
             self._extents = _grown(self._extents, 2 * wanted)
 
     def _event_size(self, at: int) -> int:
-        """What the header of the event at byte *at* says, as far as it is there."""
+        """What the header of the event at byte *at* contains, as far as it is there."""
         if self.size - at < EVENT_HEADER_SIZE:
             return EVENT_HEADER_SIZE
         header = self._data[at : at + EVENT_HEADER_SIZE]

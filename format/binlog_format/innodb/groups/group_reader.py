@@ -56,7 +56,7 @@ class GroupReader:
         self._page_size = 0
 
     def blocks(self) -> Iterator[Block]:
-        """The blocks. The last one may be empty: its `next_position` says how far reading has come.
+        """The blocks. The last one may be empty: its `next_position` tells how far reading has come.
 
         Raises:
             BinlogError: When all groups before the damage have been given.

@@ -170,7 +170,7 @@ class PageCheck:
         head = record_head(batch, row, self.records, HEAD_SIZE)
         values = np.zeros(COMMIT_HEADER_INTS_MAX, dtype=np.uint64)
         if head is None or self.file.header is None or read_commit_integers(head, len(head), values) < 0:
-            return  # reading the groups says what is wrong
+            return  # reading the groups shows what is wrong
         lowest = self.file.header.oob_reference_file_no
         first_files = [int(values[at + 1]) for at in (0, 5) if values[at] > 0]
         for file_no in first_files:
@@ -211,7 +211,7 @@ class PageCheck:
             try:
                 head = self.records.head(place[0], place[1], RecordKind.OOB, OOB_HEADER_SIZE_MAX)
             except DataLossError:
-                return  # purged; when the transaction was committed, reading it says so
+                return  # purged; when the transaction was committed, reading it shows that
             except BinlogError as error:
                 yield Finding.of(error)
                 return

@@ -1,4 +1,4 @@
-"""Checks that GTID state records state what the groups before them say: `StateCheck`."""
+"""Checks that GTID state records record the GTIDs of the groups before them: `StateCheck`."""
 
 from __future__ import annotations
 

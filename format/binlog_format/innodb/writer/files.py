@@ -55,7 +55,7 @@ class OpenFile:
     def shorten_page(self, page_no: int, data: bytes) -> None:
         """Put zeros after *data*, the first bytes of a page.
 
-        The checksum goes first: when the rest is interrupted, it says how much of the page is right.
+        The checksum goes first: when the rest is interrupted, it shows how much of the page is right.
         """
         page = bytearray(data.ljust(self._page_size, b"\0"))
         set_page_checksum(page)

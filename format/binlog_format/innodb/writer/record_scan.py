@@ -72,7 +72,7 @@ class RecordScan:
         page: The page there, as far as it can be trusted; None when nothing of it is written.
         open_start: First chunk of a record whose end is not there.
         is_anchored: A record starts or ends in these files: nothing before them can be incomplete.
-        is_torn: The write of the last page was interrupted; on disk it is not what `page` says.
+        is_torn: The write of the last page was interrupted; on disk it is not what `page` contains.
     """
 
     def __init__(self, directory: Path, first: int, last: int, page_size: int) -> None:
@@ -151,7 +151,7 @@ class RecordScan:
             self.end, self.page = PagePlace(file_no, page_no + 1, 0), None
 
     def _takes_chunk(self, type_byte: int, place: PagePlace) -> bool:
-        """Begin a record where one begins, and say whether the chunk belongs to it."""
+        """Begin a record where one begins, and tell whether the chunk belongs to it."""
         kind = type_byte & CHUNK_KIND_MASK
         if self.open_start is None:
             if type_byte & CHUNK_CONTINUATION:  # of a record from before the first file
@@ -172,7 +172,7 @@ class RecordScan:
     def _before_torn_write(self, file_no: int, page_no: int, page: bytes) -> bytes:
         """The page as it was written before: a page is only ever written again with more data after the same bytes.
 
-        The stored checksum is still the old one, so it says how far the old data went.
+        The stored checksum is still the old one, so it shows how far the old data went.
         """
         offset = 0
         stored = stored_checksum(page)

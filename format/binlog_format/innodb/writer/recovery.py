@@ -108,9 +108,9 @@ def find_end(directory: Path, page_size: int) -> LogEnd | None:
 
 
 def repair(directory: Path, end: LogEnd, page_size: int) -> None:
-    """Make the files end at *end*: later files go, later pages are zero, and its page is as *end* says.
+    """Make the files end at *end*: later files go, later pages are zero, and its page is as in *end*.
 
-    Interrupted at any place, it leaves files for which `find_end` says the same.
+    Interrupted at any place, it leaves files for which `find_end` gives the same.
     """
     files = find_files(directory)
     for file_no in sorted(files, reverse=True):

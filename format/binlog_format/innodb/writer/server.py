@@ -22,7 +22,7 @@ Example:
     Events carry no checksum and `end_log_pos` 0, the Format_description event (its own checksum) excepted. Until
     `checkpoint`, `flush_logs` or `close`, the last, partial page is not in the file, as with a real server. Opening a
     directory that holds a log goes on after its last whole record, whether it was closed or the writer was killed;
-    `gtids()` then says what is in the log.
+    `gtids()` then gives what is in the log.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def apply_completion(layout: TableLayout, text: str, source: str = "the schema")
     Args:
         layout: As `parse_table_map` gave it.
         text: `LayoutCompletion.to_json`; empty changes nothing.
-        source: What says so, for messages.
+        source: Where that comes from, for messages.
 
     Raises:
         SchemaError: `COLUMN_COUNT_MISMATCH`; `COLUMN_MISMATCH`: a column has another name, type or sign in the table

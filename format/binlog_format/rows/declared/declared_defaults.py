@@ -1,4 +1,4 @@
-"""What a column holds when nobody says: `DeclaredDefault`, as a statement declares it."""
+"""What a column holds by default: `DeclaredDefault`, as a statement declares it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table map would say of a table that only a schema knows: `declared_layout`; of one column, `column_of`."""
+"""What a table map would contain of a table that only a schema knows: `declared_layout`; of one column, `column_of`."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _charset(type_: ColumnType, declared: str, charset: str | None) -> str | Non
 
 
 def _candidates(declared: str, charset: str | None, labels: int | None) -> Iterator[tuple[ColumnType, int]]:
-    # The newest way to write a type first; `fits` says which one is right on whose server.
+    # The newest way to write a type first; `fits` tells which one is right on whose server.
     _, numbers = split_declared(declared)
     first = numbers[0] if numbers else 0
     characters = first or 1

@@ -41,7 +41,7 @@ _EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a DATETIME has no time 
 
 
 class UnknownDefaultError(Exception):
-    """What a column holds when nobody says cannot be worked out.
+    """What a column holds by default cannot be worked out.
 
     Args:
         reason: Why, in a few words.

@@ -1,4 +1,4 @@
-"""What a column holds when nobody says, as an Arrow value: `default_value`; of all columns, `layout_defaults`."""
+"""What a column holds by default, as an Arrow value: `default_value`; of all columns, `layout_defaults`."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def default_value(
         moment: When the statement ran that gives the rows the value; None: that is not known.
 
     Returns:
-        A scalar of the type that `arrow_type` says.
+        A scalar of the type that `arrow_type` gives.
 
     Raises:
         UnknownDefaultError: It cannot be worked out.

@@ -78,7 +78,7 @@ JSON_SIZE_BYTES_MAX = 5
 """Of the size before a string or an opaque value."""
 
 JSON_SIZE_MAX = 0xFFFFFFFF
-"""That such a size can say."""
+"""That such a size can express."""
 
 JSON_DECIMAL_HEAD_SIZE = 2
 """Of an opaque DECIMAL: precision and scale come before the bytes that a column has."""

@@ -42,7 +42,7 @@ def with_whole_values(images: Images, partial: NDArray[np.int64]) -> Images:
     """*images* with every value whole: changes applied to the value in the image before.
 
     Whole values that the log does not have are put after a copy of the data. Where the image before lacks the column
-    (`binlog_row_image` MINIMAL, or NOBLOB), nobody can say what the value is: the image after lacks it then, too.
+    (`binlog_row_image` MINIMAL, or NOBLOB), nobody can know what the value is: the image after lacks it then, too.
 
     Args:
         images: Their cells are changed.

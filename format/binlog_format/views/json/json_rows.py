@@ -45,7 +45,7 @@ class BinaryText(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JsonStyle:
-    """What the Arrow type alone does not say about a column.
+    """What the Arrow type alone does not tell of a column.
 
     Attributes:
         digits: Digits of a timestamp's fraction of a second, 0 to 6.
