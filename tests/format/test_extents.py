@@ -54,7 +54,7 @@ def test_what_lies_far_apart_in_a_local_file_is_read_by_itself(rows: list[tuple[
 
 
 def test_a_local_file_that_is_too_short_is_named(tmp_path: Path) -> None:
-    """Where bytes are missing says what reads all of it."""
+    """Where bytes are missing tells what reads all of it."""
     (tmp_path / "log").write_bytes(bytes(9000))
     table = np.array([(0, 1, 0, 20), (0, 1, 8990, 20)], dtype=EXTENT_DTYPE)
     with pytest.raises(DataLossError, match=r"log: .*ends at byte 0x2328, expected data up to 0x2332"):

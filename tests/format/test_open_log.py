@@ -1,4 +1,4 @@
-"""`open_log` finds the format, and says by name why there is none."""
+"""`open_log` finds the format, and names why there is none."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_compressed_files_are_named_with_what_unpacks_them(
 
 
 def test_places_name_the_file_with_its_directory(tmp_path: Path) -> None:
-    """However the log was named; a block says it too, for what is found when its events are decoded."""
+    """However the log was named; a block has it too, for what is found when its events are decoded."""
     mixed_log(tmp_path, page_size=512, pages=64)
     file = CLASSIC_CASE / "mysql-bin.000001"
     named = {

@@ -98,7 +98,7 @@ def row_images(number: int, edits: list[Edit], map_edits: list[Edit], digits: in
 
 
 def row_versions(number: int, kind: int, edits: list[Edit], decoding: Decoding) -> None:
-    """Real row events that say to be of another type and version, two of them in a block."""
+    """Real row events that claim to be of another type and version, two of them in a block."""
     seed = row_events()[number % len(row_events())]
     body = seed.event[EVENT_HEADER_SIZE:]
     if kind >= EventType.WRITE_ROWS_V2 and seed.event[4] < EventType.WRITE_ROWS_V2:

@@ -55,7 +55,7 @@ def column_values(
 
 
 def charset_texts(charset: str, texts: list[bytes]) -> None:
-    """Any bytes as texts of each character set: the kernels say what plain Python says."""
+    """Any bytes as texts of each character set: the kernels give what plain Python gives."""
     column = make_column(ColumnType.VARCHAR, b"\xff\xff", charset=charset)
     expected: list[str] | None = []
     for text in texts:

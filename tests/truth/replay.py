@@ -39,7 +39,7 @@ ANYTHING = _Anything()
 
 
 def apply(rows: list[Image], change: Change) -> Image:
-    """Do to *rows* what *change* says; the row that was changed.
+    """Apply *change* to *rows*; the row that was changed.
 
     Raises:
         TruthError: A row that it updates or deletes is not there.

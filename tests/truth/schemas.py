@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def schema_text(case: Case) -> str:
-    """A dump of CREATE TABLEs: what SHOW CREATE TABLE said of each table when it was first there."""
+    """A dump of CREATE TABLEs: what SHOW CREATE TABLE returned for each table when it was first there."""
     parts = []
     for table in dict.fromkeys(schema.table for schema in case.schemas):
         database, _, _ = table.partition(".")
         create = next(schema.create for schema in case.schemas if schema.table == table and not schema.dropped)
         parts.append(f"USE `{database}`;\n{create};\n")
-    # Servers keep labels in utf8mb3 and say '?' for what it lacks: what the table was made with instead.
+    # Servers keep labels in utf8mb3 and show '?' for what it lacks: what the table was made with instead.
     return "\n".join(parts).replace(",'?')", ",'😀')")
 
 

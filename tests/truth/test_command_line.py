@@ -1,4 +1,4 @@
-"""`binlog-stream changes` says of every case what the Python face says."""
+"""`binlog-stream changes` prints for every case what the Python face gives."""
 
 from __future__ import annotations
 

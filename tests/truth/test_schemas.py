@@ -1,4 +1,4 @@
-"""Logs that do not say all about their columns, with the definitions from a schema file or from the DDL in the log."""
+"""Logs that lack column metadata, with the definitions from a schema file or from the DDL in the log."""
 
 from __future__ import annotations
 

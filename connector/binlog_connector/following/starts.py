@@ -185,7 +185,7 @@ def advance(
     """
     begin, gtid = start.position, start.gtid
     if size_max is None and files_max is None:
-        begin, gtid = _behind_whole_files(watched, start, end)
+        begin, gtid = _after_whole_files(watched, start, end)
     span = _span(watched, begin, size_max, files_max, end)
     if span.groups == 0 and span.end.file_no == start.position.file_no:
         return Advance(start)
@@ -195,7 +195,7 @@ def advance(
     return Advance(replace(reached, prepared_xa=pending_after(start.prepared_xa, span.xa)), span.xa)
 
 
-def _behind_whole_files(watched: WatchedLog, start: SourceOffset, end: Position | None) -> tuple[Position, GtidPoint]:
+def _after_whole_files(watched: WatchedLog, start: SourceOffset, end: Position | None) -> tuple[Position, GtidPoint]:
     """Where to look for the end of a batch without limits, and what is consumed there.
 
     Where files state which GTIDs were committed before them, only the last one has to be scanned. All files up to it

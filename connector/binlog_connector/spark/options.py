@@ -91,7 +91,7 @@ class SourceOptions:
         messages: Rows of `changes` are messages for Kafka that look like this; None: they are not.
         time_type: What TIME columns become.
         zero_dates: What becomes of dates that are none.
-        replace_invalid_text: Bytes that are no text become U+FFFD; else they are an error.
+        replace_invalid_text: Bytes invalid in their character set become U+FFFD; else they are an error.
         events: What is wanted of a structured log.
         given: Names of the options that were given.
     """

@@ -216,7 +216,7 @@ class CommitScanner:
             error = scan_errors.bad_link(pages, chunks, link_code, reached)
             page, chunk = int(chunks["page"][reached]), int(chunks["number"][reached])
         long_record = None if self._long is None else self._continue_long(pages, chunks[:reached])
-        stop_row = self._first_row_behind_end(pages, chunks)
+        stop_row = self._first_row_after_end(pages, chunks)
         records = self._records[: int(np.searchsorted(self._records["first"][:count], stop_row))]
         if boundary >= 0:
             self._next_position = (
@@ -255,7 +255,7 @@ class CommitScanner:
             return scan_errors.cut_record(pages, page, byte)
         return scan_errors.early_end_mark(pages, page, byte)
 
-    def _first_row_behind_end(self, pages: PageWindow, chunks: Table) -> int:
+    def _first_row_after_end(self, pages: PageWindow, chunks: Table) -> int:
         """Row of the first chunk at or after the end of the range."""
         end = self._end
         if end is None or len(chunks) == 0:
@@ -264,8 +264,8 @@ class CommitScanner:
             return len(chunks)
         file_no = pages.file_no[chunks["page"]]
         page_no = pages.page_start[chunks["page"]] // pages.page_size
-        is_behind_in_file = (page_no > end.page) | ((page_no == end.page) & (chunks["number"] >= end.chunk))
-        return int(np.argmax((file_no > end.file_no) | ((file_no == end.file_no) & is_behind_in_file)))
+        is_after_in_file = (page_no > end.page) | ((page_no == end.page) & (chunks["number"] >= end.chunk))
+        return int(np.argmax((file_no > end.file_no) | ((file_no == end.file_no) & is_after_in_file)))
 
     def _read_headers(
         self, pages: PageWindow, chunks: Table, records: Table, error: BinlogError | None

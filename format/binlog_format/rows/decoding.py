@@ -76,7 +76,7 @@ class Decoding:
         schemas: Names, signs and types where the log does not record them; None: the log alone counts.
         zero_dates: See `ZeroDates`.
         time_type: See `TimeType`.
-        replace_invalid_text: Bytes that are no text in their character set become U+FFFD; else they are an error.
+        replace_invalid_text: Bytes invalid in their character set become U+FFFD; else they are an error.
         rules: What of the tables is shown; None: all of it.
     """
 

@@ -1,4 +1,4 @@
-"""Messages in Avro, read by another implementation, say what the same messages contain in JSON."""
+"""Messages in Avro, read by another implementation, contain what the same messages contain in JSON."""
 
 from __future__ import annotations
 

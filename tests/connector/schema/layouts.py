@@ -1,4 +1,4 @@
-"""Layouts of real logs, as they are and as if the log said less; what statements would have to give back."""
+"""Layouts of real logs, as they are and as if the log contained less; what statements would have to give back."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def undeclared(columns: Iterable[Column]) -> list[Column]:
 
 
 def differences(history: SchemaHistory, seen: Iterable[Seen]) -> tuple[list[str], int]:
-    """What *history* works out otherwise than FULL metadata says; and how many layouts were compared."""
+    """What *history* works out otherwise than FULL metadata has it; and how many layouts were compared."""
     found: list[str] = []
     compared = set()
     for layout, position in seen:

@@ -1,4 +1,4 @@
-"""Columns added on a live MariaDB: what existing rows hold in them is what the statement alone says."""
+"""Columns added on a live MariaDB: what existing rows hold in them is what the statement alone tells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DDL on a live MariaDB: what is worked out from the statements alone is what FULL metadata says afterwards."""
+"""DDL on a live MariaDB: what is worked out from the statements alone is what FULL metadata has afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What logs of real servers do not tell row by row, and what is said of it."""
+"""What logs of real servers do not tell row by row, and what is reported of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Definitions against what real servers said of their tables: SHOW CREATE TABLE, information_schema, FULL metadata."""
+"""Definitions against those of real servers: SHOW CREATE TABLE, information_schema, FULL metadata."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_ended_query_is_exported_no_longer(tmp_path: Path, listener: BinlogMetri
 
 
 class Told(BinlogMetricsListener):
-    """Lets a test wait for what Spark says in a thread of its own."""
+    """Lets a test wait for what Spark reports in a thread of its own."""
 
     def __init__(self, path: str) -> None:
         super().__init__(0, path=path)
@@ -163,7 +163,7 @@ def test_metrics_of_a_query(tmp_path: Path, spark: SparkSession) -> None:
             spark.dataSource.register(BinlogDataSource)
             written = spark.readStream.format("binlog-stream").load(str(log)).writeStream.format("noop")
             query = written.queryName("orders").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-            # Of the first batch Spark does not say where it began.
+            # Of the first batch Spark does not report where it began.
             for total, transactions in ((60, 0), (75, 5)):
                 query.processAllAvailable()
                 listener.wait(lambda total=total: listener.rows >= total)  # type: ignore[misc]

@@ -63,7 +63,7 @@ def test_stream_ends_after_the_gtid_exactly_and_stays_there(small: Path, availab
     again = stream_of(small, **options)
     assert again.latestOffset(begin, ReadAllAvailable()) == whole
     assert stream_of(small, **options).latestOffset(whole, ReadAllAvailable()) == whole
-    # PySpark before 4.2 does not say where a query stands that is started again.
+    # PySpark before 4.2 does not tell where a query is that is started again.
     assert stream_of(small, **options).latestOffset() == whole
 
 

@@ -110,7 +110,7 @@ def test_idle_log_gives_back_the_same_offset(tmp_path: Path) -> None:
 
 
 def test_limit_of_the_engine_wins_over_the_option(tmp_path: Path) -> None:
-    """Trigger.Once asks for everything, whatever the option says."""
+    """Trigger.Once asks for everything, whatever the option sets."""
     with Shop(tmp_path) as shop:
         shop.sell(100)
     limited = reader(tmp_path, maxBytesPerTrigger="4k")
@@ -202,14 +202,14 @@ def test_starting_gtid_of_two_domains_leaves_out_what_each_has(tmp_path: Path) -
     batches, offset = drain(watching)
     gtids = [str(row["gtid"]) for batch in batches for row in batch]
     assert len(batches) > 2
-    expected = [row for row in all_changes(tmp_path) if is_behind(str(row["gtid"]), {"0": 5, "1": 16})]
+    expected = [row for row in all_changes(tmp_path) if is_after(str(row["gtid"]), {"0": 5, "1": 16})]
     assert [row for batch in batches for row in batch] == expected
     assert {gtid.partition("-")[0] for gtid in gtids} == {"0", "1"}
     assert "skip_gtid" in watching.initialOffset()
     assert "skip_gtid" not in offset
 
 
-def is_behind(gtid: str, position: dict[str, int]) -> bool:
+def is_after(gtid: str, position: dict[str, int]) -> bool:
     domain, _, seqno = gtid.split("-")
     return int(seqno) > position[domain]
 

@@ -120,7 +120,7 @@ def open_classic(path: Path, *, block_size: int = BLOCK_SIZE) -> ClassicLog:
 
 
 def groups_of(blocks: Iterable[Block]) -> list[Group]:
-    """The whole groups, in order; sees to it that pieces fit together and blocks say where to go on."""
+    """The whole groups, in order; sees to it that pieces fit together and blocks tell where to go on."""
     groups: list[Group] = []
     types: list[int] = []
     events: list[bytes] = []

@@ -46,7 +46,7 @@ _OUTSIDE_OF_GROUPS = ("FORMAT_DESC", "PREVIOUS_GTIDS", "ROTATE", "STOP")
 
 
 def said_gtids(case: str) -> list[str]:
-    """GTIDs in the order in which the server logged them, as it said itself."""
+    """GTIDs in the order in which the server logged them, as it reported them itself."""
     if case.endswith("oltp_small"):
         return [f"{A}:{number}" for number in range(1, 310)]
     recovered = case.endswith("after_recovery")

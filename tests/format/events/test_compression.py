@@ -174,7 +174,7 @@ def _memory_of(action: Callable[[], object]) -> int:
 
 
 def test_bomb_takes_no_more_memory_than_it_claims() -> None:
-    """64 MB of zeros that say they are 100 bytes: no more than those are ever made."""
+    """64 MB of zeros that are declared as 100 bytes: no more than those are ever made."""
     bomb = _with_stream(100, zlib.compress(bytes(64 << 20), 9))
     expand(compress_event(encode_query("x" * 100, ORIGIN)))  # whatever is made once is made now
 

@@ -92,7 +92,7 @@ def _bytes(block: Block) -> list[bytes]:
 
 
 def _check_tables(block: Block) -> None:
-    # What the contract of `Block` says, whatever is in it.
+    # What the contract of `Block` demands, whatever is in it.
     events, groups, extents = block.events, block.groups, block.extents
     assert events["type"].tolist() == [event[4] for event in _bytes(block)]
     ends = groups["first_event"] + groups["event_count"]

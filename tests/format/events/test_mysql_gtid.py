@@ -38,7 +38,7 @@ def with_header(event_type: EventType, body: bytes, *, flags: int = 0) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """An integer of variable length, written as its description says."""
+    """An integer of variable length, written as it is described."""
     for size in range(1, 9):
         if value < 1 << (8 * size - size):
             return ((value << size) | ((1 << (size - 1)) - 1)).to_bytes(size, "little")

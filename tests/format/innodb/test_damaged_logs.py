@@ -178,7 +178,7 @@ def test_damaged_header_page_is_named(byte: int, data: bytes, condition: str, tm
 
 
 def test_renamed_file_is_refused(tmp_path: Path) -> None:
-    """The number in the header is the file's; a name that says otherwise would put groups at wrong places."""
+    """The number in the header is the file's; a name with another number would put groups at wrong places."""
     path, whole = whole_log("oltp")
     directory = copy_log(path, tmp_path / "log")
     (directory / "binlog-000003.ibb").rename(directory / "binlog-000004.ibb")

@@ -43,7 +43,7 @@ def write(writer: BinlogWriter, gtid: Gtid, size: int = 200) -> None:
 
 
 def check(log: Log, groups: list[ReadGroup], wanted: GtidPosition) -> None:
-    """The place found is that of the first group that is not covered, and what is said to lie before it does."""
+    """The place found is that of the first group that is not covered, and what is recorded to lie before it does."""
     found = log.position_of(wanted)
     first = first_after([group.gtid for group in groups], wanted)
     if first is None:
@@ -174,7 +174,7 @@ def test_purged_gtid_is_named(tmp_path: Path) -> None:
 
 
 def test_domain_forgotten_by_the_states_of_a_restarted_server_is_found(tmp_path: Path) -> None:
-    """After the restart the states of the file say nothing of domain 1, which went on before it."""
+    """After the restart the states of the file do not contain domain 1, which went on before it."""
     options = WriterOptions(page_size=512, max_binlog_size=1 << 20, state_interval=1024, preallocate=False, sync=False)
     with BinlogWriter(tmp_path / "log", options, format_description=FORMAT_DESCRIPTION) as writer:
         for seqno in range(1, 5):

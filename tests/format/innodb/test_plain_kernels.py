@@ -14,7 +14,7 @@ from tests.without_compiler import printed_by
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Prints a digest of everything that blocks and spans say.
+# Prints a digest of everything that blocks and spans contain.
 SCRIPT = """
 import hashlib, sys
 from binlog_format import open_log

@@ -79,13 +79,13 @@ def test_steps_of_a_span_give_the_whole(name: str, size_max: int) -> None:
 
 
 def test_last_block_says_how_far_a_range_has_been_read() -> None:
-    """A range that was read to its end says so, one that ran out of data does not."""
+    """A range that was read to its end is marked so, one that ran out of data does not."""
     with open_log(str(data_set("oltp")[0])) as log:
         groups = read_groups(log)
         end = groups[100].position
         assert list(log.blocks(None, end))[-1].next_position == end
-        behind_all = Position(99, 1, 0)
-        assert list(log.blocks(None, behind_all))[-1].next_position < behind_all
+        after_all = Position(99, 1, 0)
+        assert list(log.blocks(None, after_all))[-1].next_position < after_all
 
 
 def test_next_position_of_a_block_starts_the_next_groups() -> None:

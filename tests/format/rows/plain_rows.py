@@ -45,7 +45,7 @@ def varint(number: int) -> bytes:
 
 
 def bitmap(bits: Sequence[bool], *, unused: bool = False) -> bytes:
-    """Bits, lowest first; those after the last one are set where *unused* says so."""
+    """Bits, lowest first; those after the last one are set where *unused* is true."""
     padded = [*bits, *([unused] * (-len(bits) % 8))]
     return bytes(sum(bit << k for k, bit in enumerate(padded[i : i + 8])) for i in range(0, len(padded), 8))
 
@@ -69,7 +69,7 @@ def table_map(
     names: bool = True,
     key: Sequence[int] = (),
 ) -> bytes:
-    """A table map event with the optional metadata that the columns say."""
+    """A table map event with the optional metadata that the columns have."""
     types = bytes(ColumnType.STRING if c.type in (ColumnType.ENUM, ColumnType.SET) else c.type for c in columns)
     type_metadata = b"".join(c.metadata for c in columns)
     body = table_id.to_bytes(6, "little") + b"\x01\x00"

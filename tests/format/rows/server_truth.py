@@ -1,4 +1,4 @@
-"""The values of `expected.json` (what a server said with SELECT) as the Python values that Arrow arrays should give."""
+"""The values of `expected.json` (what SELECT returned) as the Python values that Arrow arrays should give."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _decoded(content: bytes, charset: str | None) -> str | bytes:
 
 
 def same(value: Any, truth: Any, column: dict[str, str], *, has_labels: bool = True) -> bool:
-    """Whether an Arrow value (as Python has it) is what the server said."""
+    """Whether an Arrow value (as Python has it) is what the server returned."""
     if isinstance(truth, dict) and "sha256" in truth:
         charset = column["charset"]
         content = value

@@ -87,7 +87,7 @@ def test_values_that_json_does_not_have_stay_what_they_are() -> None:
 
 
 def test_what_is_not_on_the_path_is_not_opened() -> None:
-    broken = b"\2\1\0\xff\xff"  # an array that says it is larger than it is
+    broken = b"\2\1\0\xff\xff"  # an array with a size larger than it is
     content = bytearray(document([Opaque(15, broken, ""), 1]))
     assert text(changed_document(bytes(content), change(REPLACE, "$[1]", 2))).endswith(", 2]")
 

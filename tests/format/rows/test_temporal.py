@@ -117,7 +117,7 @@ def test_old_zero_and_partial_dates_are_null(digits: int) -> None:
 
 @pytest.mark.parametrize("name", OLD_WIDTHS)
 def test_old_type_without_a_schema_is_refused(name: str) -> None:
-    """Nothing says how many bytes a value has; that there are no digits is not assumed."""
+    """Nothing records how many bytes a value has; that there are no digits is not assumed."""
     for declared in (None, "int", "date", f"{name.lower()}(7)"):
         with pytest.raises(SchemaError, match=rf"NO_COLUMN_METADATA\] shop\.orders\.c.*{name}.*schema file"):
             read(make_column(ColumnType[name], declared=declared), [])

@@ -27,7 +27,7 @@ class Event(NamedTuple):
 
 @dataclass
 class Model:
-    """Reads the bytes of a log; `stop` says why it ended: `end`, `incomplete`, `zero`, `short` or `unknown`."""
+    """Reads the bytes of a log; `stop` is why it ended: `end`, `incomplete`, `zero`, `short` or `unknown`."""
 
     data: bytes
     sources: dict[int, EventSource] = field(default_factory=dict)

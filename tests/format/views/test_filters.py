@@ -1,4 +1,4 @@
-"""Tables by name, groups by GTID, ranges as a user says them."""
+"""Tables by name, groups by GTID, ranges as a user gives them."""
 
 from __future__ import annotations
 

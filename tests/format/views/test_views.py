@@ -308,7 +308,7 @@ def _statement(text: str) -> dict[str, object]:
 
 
 def _queries(block: Block) -> Iterator[tuple[int, dict[str, object]]]:
-    """A finder that takes every Query event for DDL, and says the number of its group."""
+    """A finder that takes every Query event for DDL, and gives the number of its group."""
     for row in np.flatnonzero(block.events["type"] == EventType.QUERY).tolist():
         seqno = int(block.groups["seqno"][block.events["group"][row]])
         yield row, _statement(f"statement {seqno}")

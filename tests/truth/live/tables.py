@@ -1,4 +1,4 @@
-"""Tables with a column of every type of MariaDB 10.11, values for them, and what SELECT says: `EVERY_TYPE`."""
+"""Tables with a column of every type of MariaDB 10.11, values for them, and what SELECT returns: `EVERY_TYPE`."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ TABLES = (
 )
 
 
-# --- what SELECT says, in the form of the corpus ----------------------------------------------------------------------
+# --- what SELECT returns, in the form of the corpus ------------------
 
 
 def column_infos(cursor: Cursor, table: str) -> list[ColumnInfo]:

@@ -1,4 +1,4 @@
-"""A MariaDB server under a mixed workload: what its log records, replayed, is what SELECT says."""
+"""A MariaDB server under a mixed workload: what its log records, replayed, is what SELECT returns."""
 
 from __future__ import annotations
 

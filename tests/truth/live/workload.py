@@ -296,7 +296,7 @@ class _Evolution:
         self._cursor.execute(f"INSERT INTO evolving (id) VALUES {rows}")
 
     def _alter(self, what: str) -> None:
-        """The rows of the log before it say nothing of what it does to them: each row is told again after it."""
+        """The rows of the log before it contain nothing of what it does to them: each row is told again after it."""
         self._cursor.execute(f"ALTER TABLE evolving {what}")
         self._cursor.execute("UPDATE evolving SET touched = touched + 1")
 

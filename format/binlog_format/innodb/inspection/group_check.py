@@ -71,9 +71,9 @@ class GroupCheck:
         # What is at the place that was read from has been tried; so has the last group given.
         tried = position if last is None else last
         if last is None and position.chunk == 0 and not self._is_commit(position):
-            row = self._row_behind(Position(position.file_no, position.page, -1))
+            row = self._row_after(Position(position.file_no, position.page, -1))
         else:
-            row = self._row_behind(tried)
+            row = self._row_after(tried)
         if row >= len(self.commits):
             return None
         page, chunk = self.commits[row].tolist()
@@ -83,10 +83,10 @@ class GroupCheck:
     def _is_commit(self, position: Position) -> bool:
         return bool(((self.commits[:, 0] == position.page) & (self.commits[:, 1] == position.chunk)).any())
 
-    def _row_behind(self, position: Position) -> int:
+    def _row_after(self, position: Position) -> int:
         pages, chunks = self.commits[:, 0], self.commits[:, 1]
-        is_behind = (pages > position.page) | ((pages == position.page) & (chunks > position.chunk))
-        return int(np.argmax(is_behind)) if is_behind.any() else len(self.commits)
+        is_after = (pages > position.page) | ((pages == position.page) & (chunks > position.chunk))
+        return int(np.argmax(is_after)) if is_after.any() else len(self.commits)
 
     def _check_server_starts(self, block: Block) -> Iterator[Finding]:
         """A server start logs its Format_description event, the only one that carries a checksum."""

@@ -182,8 +182,8 @@ class InnodbCheck(LogCheck):
         return None
 
     def _has_part_of(self, file: FileView) -> bool:
-        is_behind_start = self._start is None or file.file_no >= self._start.file_no
-        return is_behind_start and (self._end is None or Position(file.file_no, 0, 0) < self._end)
+        is_after_start = self._start is None or file.file_no >= self._start.file_no
+        return is_after_start and (self._end is None or Position(file.file_no, 0, 0) < self._end)
 
     def _pages_of(self, file: FileView) -> tuple[int, int | None]:
         """The first page to look at and the one after the last; None: all."""

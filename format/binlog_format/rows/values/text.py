@@ -90,7 +90,7 @@ def text_values(charset: str, values: Values, decoding: Decoding) -> pa.Array:
     """Texts, or binary strings, as they are in the data.
 
     Raises:
-        BadValueError: Bytes that are no text in *charset*, unless *decoding* replaces them.
+        BadValueError: Bytes invalid in *charset*, unless *decoding* replaces them.
     """
     valid = validity(values.offsets)
     if charset in _UNITS:

@@ -135,7 +135,7 @@ class Driver:
         """The newest sequence number of each domain and server."""
         return {(gtid.domain, gtid.server): gtid.seqno for gtid in self.gtids if gtid is not None}
 
-    def forget_behind(self, count: int) -> None:
+    def forget_after(self, count: int) -> None:
         """Only the first *count* groups have survived."""
         del self.committed[count:]
         del self.gtids[count:]
@@ -283,7 +283,7 @@ class Driver:
         self.durable = len(self.committed)
 
     def _crash(self, *_: int) -> None:
-        """The caller says with `forget_behind` what has survived, and goes on with `recovered`."""
+        """The caller says with `forget_after` what has survived, and goes on with `recovered`."""
         self._sessions.clear()
         self.writer.crash()
 

@@ -86,7 +86,7 @@ def _crash(driver: Driver, sync: RedoSync) -> None:
         assert len(groups) == len(driver.committed)
     elif sync == RedoSync.TIMER:
         assert len(groups) >= driver.durable
-    driver.forget_behind(len(groups))
+    driver.forget_after(len(groups))
     driver.recovered()
     state = {(gtid.domain, gtid.server): gtid.seqno for gtid in driver.writer.gtids()}
     assert state == driver.newest_gtids()
@@ -337,7 +337,7 @@ def test_machine_that_stops_loses_nothing_that_was_committed(
         groups = _groups(Path(folder))
         assert groups == driver.committed[: len(groups)]
         assert len(groups) >= acknowledged
-        driver.forget_behind(len(groups))
+        driver.forget_after(len(groups))
         driver.recovered()
         driver.do(("group", 0, 5000, 0))
         driver.writer.close()

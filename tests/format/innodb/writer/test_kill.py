@@ -64,7 +64,7 @@ def test_kill_in_a_system_call_loses_nothing_that_was_visible(
             groups = [group.data for group in read_log(Path(folder)).groups]
             assert groups == driver.committed[: len(groups)]
             assert len(groups) >= max(visible, driver.durable)
-            driver.forget_behind(len(groups))
+            driver.forget_after(len(groups))
             state = {(gtid.domain, gtid.server): gtid.seqno for gtid in driver.writer.gtids()}
             assert state == driver.newest_gtids()
         faulty_os.calls_left = 1_000_000

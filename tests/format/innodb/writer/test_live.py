@@ -160,7 +160,7 @@ def test_both_readers_see_the_same_prefix_of_a_long_busy_day(seed: int, tmp_path
         assert [group.data for group in groups] == driver.committed[: len(groups)]
         assert len(groups) >= driver.durable
         if is_kill:
-            driver.forget_behind(len(groups))
+            driver.forget_after(len(groups))
             driver.reopen()
     driver.writer.close()
     assert [group.data for group in read_log(tmp_path).groups] == driver.committed

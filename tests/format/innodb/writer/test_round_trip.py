@@ -65,7 +65,7 @@ def test_a_killed_writer_goes_on_after_what_it_had_written(options: WriterOption
                 groups = _groups(Path(folder))
                 assert groups == driver.committed[: len(groups)]
                 assert len(groups) >= driver.durable
-                driver.forget_behind(len(groups))
+                driver.forget_after(len(groups))
                 driver.reopen()
                 state = {(gtid.domain, gtid.server): gtid.seqno for gtid in driver.writer.gtids()}
                 assert state == driver.newest_gtids()

@@ -153,7 +153,7 @@ def _at_commit(writer: BinlogWriter) -> None:
     writer.event(1, b"c" * 100)
 
 
-def _behind_a_full_buffer(writer: BinlogWriter) -> None:
+def _after_a_full_buffer(writer: BinlogWriter) -> None:
     writer.event(1, b"a" * BUFFER)
     writer.savepoint(1, 1)
     writer.statement_start(1)
@@ -168,7 +168,7 @@ def _behind_a_full_buffer(writer: BinlogWriter) -> None:
         (_same_place, [1000, BUFFER - 1000, 1808]),
         (_set_again, [2000, BUFFER - 2000, 808]),
         (_at_commit, [BUFFER, 808, 200]),
-        (_behind_a_full_buffer, [BUFFER, BUFFER, 10]),
+        (_after_a_full_buffer, [BUFFER, BUFFER, 10]),
     ],
     ids=["statement starts", "savepoints", "same place", "set again", "at commit", "after a full buffer"],
 )
