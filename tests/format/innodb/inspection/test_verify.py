@@ -268,7 +268,7 @@ def test_wrong_gtid_state_is_found() -> None:
             if len(encode_compressed_int(other)) == size:
                 found = errors(forged(files, row.file, start, encode_compressed_int(other)))
                 assert "BINLOG_CORRUPT.GTID_STATE" in {finding.condition for finding in found}
-                assert f"it says 0-1-{other}" in found[0].reason
+                assert f"it records 0-1-{other}" in found[0].reason
 
 
 def test_gtid_state_in_a_wrong_place_and_a_missing_one_are_found() -> None:
