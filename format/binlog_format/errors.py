@@ -233,6 +233,7 @@ class TableError(BinlogError):
             "STATEMENT_REFUSED",
             "COLUMN_NAME",
             "TABLE_FEATURE",
+            "CASCADE_RECORD",
             "WRITE_FAILED",
         }
     )

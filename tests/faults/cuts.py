@@ -1,4 +1,4 @@
-"""Writes of tables that are cut off at a step, for `tables.steps.watched`: `CutOff`, `DeadFrom`, `CutAt`; and `Cut`."""
+"""Writes that are cut off at a step, for `steps.watched`: `CutOff`, `CutOffSince`, `DeadFrom`, `CutAt`; and `Cut`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,20 @@ class CutOff:
         self._left -= 1
         if self._left == 0:
             raise Cut(step)
+
+
+class CutOffSince(CutOff):
+    """Cuts a write off at the step with a number, counted from a certain one on."""
+
+    def __init__(self, since: StrEnum, left: int) -> None:
+        super().__init__(left)
+        self._since = since
+        self._counts = False
+
+    def __call__(self, step: StrEnum) -> None:
+        self._counts |= step is self._since
+        if self._counts:
+            super().__call__(step)
 
 
 class DeadFrom:

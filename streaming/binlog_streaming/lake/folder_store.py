@@ -48,7 +48,10 @@ class FolderStore(Store):
     def create(self, name: str, content: bytes) -> bool:
         """See `Store`."""
         path = self._folder / name
+        made = [] if path.parent.exists() else [folder for folder in path.parents if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
+        for folder in made:
+            sync_folder(folder.parent)
         # deltalake names its own ones in the same way; readers of a log pass over them.
         with _staged(path.with_name(f"_commit_{uuid.uuid4()}.json.tmp"), content) as staged:
             return _linked(staged, path)

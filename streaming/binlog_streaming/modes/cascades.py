@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     Indices = NDArray[np.int64]
     Mask = NDArray[np.bool_]
 
+LEVELS_MAX = 15
+"""InnoDB carries a change on through so many foreign keys, one after the other; a statement that goes deeper fails."""
+TIMES = 32
+"""There are so many times to a row change of the log: its own is the first, what is carried on comes a level later."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
@@ -42,6 +47,7 @@ class RowChanges:
         deletes: Whether the row was deleted.
         times: When.
         origins: Number of the image that the log has of the change, or of the one that was carried on to it.
+        nodes: The state that the row was in, or that a foreign key made this one of; see `TableHistory`.
     """
 
     before: pa.Table
@@ -49,6 +55,7 @@ class RowChanges:
     deletes: Mask
     times: Indices
     origins: Indices
+    nodes: Indices
 
     def __len__(self) -> int:
         return len(self.times)
@@ -63,6 +70,7 @@ class RowChanges:
             self.deletes[rows],
             self.times[rows],
             self.origins[rows],
+            self.nodes[rows],
         )
 
     def selected(self, columns: Sequence[int]) -> RowChanges:
@@ -81,11 +89,34 @@ class RowChanges:
     @classmethod
     def joined(cls, parts: Sequence[RowChanges]) -> RowChanges:
         """All of *parts*, of which there is one at least."""
+        names = ("deletes", "times", "origins", "nodes")
         return cls(
             pa.concat_tables([part.before for part in parts]),
             pa.concat_tables([part.after for part in parts]),
-            *(np.concatenate([getattr(part, name) for part in parts]) for name in ("deletes", "times", "origins")),
+            *(np.concatenate([getattr(part, name) for part in parts]) for name in names),
         )
+
+    def a_level_later(self) -> RowChanges:
+        """What is carried on within a circle of tables: those that go deeper than InnoDB does are not among it."""
+        later = replace(self, times=self.times + 1)
+        return later.take(later.times % TIMES <= LEVELS_MAX + 1)
+
+    @property
+    def is_too_deep(self) -> bool:
+        """Whether there are some at more levels than InnoDB has."""
+        return bool((self.times % TIMES > LEVELS_MAX).any())
+
+    def in_one(self) -> RowChanges:
+        """The same with one change of each row for each row change of the log, at the time of that one."""
+        own = self.times - self.times % TIMES
+        order = np.lexsort((self.times, self.nodes, own))
+        begins = np.ones(len(order), dtype=np.bool_)
+        begins[1:] = (own[order][1:] != own[order][:-1]) | (self.nodes[order][1:] != self.nodes[order][:-1])
+        first, last = order[begins], order[np.roll(begins, -1)]
+        by_time = np.argsort(first)
+        ended = self.take(last[by_time])
+        begun = self.take(first[by_time])
+        return replace(begun, after=ended.after, deletes=ended.deletes, times=own[first[by_time]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +207,7 @@ def _begun(active: _Active, met: Indices, changes: RowChanges, references: Seque
 def _none(history: TableHistory) -> RowChanges:
     none = np.empty(0, np.int64)
     rows = history.schema.empty_table()
-    return RowChanges(rows, rows, none.astype(np.bool_), none, none)
+    return RowChanges(rows, rows, none.astype(np.bool_), none, none, none)
 
 
 def _first_changes(active: _Active, references: Sequence[Reference]) -> tuple[Indices, RowChanges]:
@@ -195,7 +226,7 @@ def _first_changes(active: _Active, references: Sequence[Reference]) -> tuple[In
         origins[places] = changes.origins
         deletes[places] |= changes.deletes & (reference.key.on_delete == CASCADE)
         after = _referring(after, places, reference, changes)
-    return met, RowChanges(before, after, deletes, first[met], origins)
+    return met, RowChanges(before, after, deletes, first[met], origins, active.versions.nodes[met])
 
 
 def _referring(rows: pa.Table, places: Indices, reference: Reference, changes: RowChanges) -> pa.Table:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.foreign_keys import Cascade, ForeignKey, ForeignKeys
@@ -37,8 +37,8 @@ class LinkedRowsStep:
 
     Attributes:
         number: As of `RowsStep`.
-        rows: One for each table, children before their parents: in this order they are committed. A table's rows may
-            have no parts: then foreign keys alone change it.
+        rows: One for each table, children before their parents: in this order they are committed; see `groups`. A
+            table's rows may have no parts: then foreign keys alone change it.
         links: The foreign keys.
         outside: Changes of parents that have no targets here.
         after: Only rows after this place.
@@ -63,6 +63,11 @@ class LinkedRowsStep:
         """Whose rows."""
         return tuple(one.table for one in self.rows)
 
+    @property
+    def groups(self) -> list[tuple[TableName, ...]]:
+        """The same; tables that foreign keys link in a circle stand together."""
+        return groups_children_first(self.tables, self.links)
+
 
 @dataclass(frozen=True, slots=True)
 class Appliance:
@@ -80,21 +85,18 @@ class Appliance:
         """Whether the server may have the key."""
         return not key.inline or self.takes_inline is not False
 
-    def obstacle(self, cascade: Cascade, root: TableName, keys: ForeignKeys) -> str:
+    def obstacle(self, cascade: Cascade, root: TableName) -> str:
         """Why a foreign key's actions after a change of *root* cannot be done in the child's targets; empty: they can.
 
         Args:
             cascade: The key.
             root: The table whose change the log has.
-            keys: All that are known.
         """
-        child, key = cascade
+        key = cascade.key
         if key.inline and self.takes_inline is None:
             return "it is in a column's own words, and the servers of this log differ in what they make of that"
         if key.parent != root and not self.is_applied(key.parent):
             return f"it comes through {key.parent}, for which it is not done"
-        if key.parent != child and child in _ancestors(key.parent, keys):
-            return "foreign keys lead from the table to others and back to it"
         return ""
 
 
@@ -129,28 +131,36 @@ def reached(part: Touched, keys: ForeignKeys) -> list[Cascade]:
     return list(dict.fromkeys((*by_delete, *by_update)))
 
 
-def children_first(tables: Iterable[TableName], links: Iterable[Link]) -> list[TableName]:
-    """*tables* in an order in which each comes after all that its changes are carried on to; there are no circles."""
-    children: dict[TableName, set[TableName]] = {name: set() for name in sorted(tables)}
+def groups_children_first(tables: Iterable[TableName], links: Iterable[Link]) -> list[tuple[TableName, ...]]:
+    """*tables* in an order in which each comes after all that its changes are carried on to.
+
+    Tables in a circle, where changes of each are carried on to all others, have no such order: they are one group, by
+    name. All other groups are of one table.
+    """
+    names = sorted(tables)
+    children: dict[TableName, set[TableName]] = {name: set() for name in names}
     for link in links:
-        if link.key.parent in children and link.child in children and link.child != link.key.parent:
+        if link.key.parent in children and link.child in children:
             children[link.key.parent].add(link.child)
-    order: dict[TableName, None] = {}
-    while len(order) < len(children):
-        ready = [name for name, of in children.items() if name not in order and of <= order.keys()]
-        assert ready, "foreign keys in a circle are refused"
-        order.update(dict.fromkeys(ready))
-    return list(order)
-
-
-def _ancestors(child: TableName, keys: ForeignKeys) -> set[TableName]:
-    parents: Mapping[TableName, set[TableName]] = {
-        name: {key.parent for key in of if key.cascades} for name, of in keys.keys.items()
+    reach = {name: _reachable(name, children) for name in names}
+    groups = {
+        name: tuple(one for one in names if one == name or {one, name} <= reach[one] & reach[name]) for name in names
     }
+    order: dict[TableName, None] = {}
+    found = []
+    while len(order) < len(names):
+        ready = [name for name in names if name not in order and reach[name] - {*groups[name]} <= order.keys()]
+        for group in dict.fromkeys(groups[name] for name in ready):
+            found.append(group)
+            order.update(dict.fromkeys(group))
+    return found
+
+
+def _reachable(name: TableName, children: Mapping[TableName, Set[TableName]]) -> set[TableName]:
     found: set[TableName] = set()
-    ahead = [child]
+    ahead = [name]
     while ahead:
-        new = parents.get(ahead.pop(), set()) - found
+        new = children[ahead.pop()] - found
         found |= new
         ahead += new
     return found

@@ -214,9 +214,9 @@ def _of_part(
         if start >= end:
             continue
 
-        def is_open(one: Cascade, part: Touched = part, keys: ForeignKeys = keys) -> bool:
+        def is_open(one: Cascade, part: Touched = part) -> bool:
             if appliance.is_applied(one.child):
-                return appliance.is_real(one.key) and bool(appliance.obstacle(one, part.table, keys))
+                return appliance.is_real(one.key) and bool(appliance.obstacle(one, part.table))
             return is_wanted(one.child)
 
         reached_by_delete = keys.reached_by_delete(part.table) if part.deletes else []
@@ -234,5 +234,5 @@ def _of_part(
             if change is not None:
                 cascade = (by_delete if change.is_delete else by_update)[child]
                 applied = appliance.is_applied(child)
-                obstacle = appliance.obstacle(cascade, part.table, keys) if applied else ""
+                obstacle = appliance.obstacle(cascade, part.table) if applied else ""
                 yield Carried(part.table, cascade, change, obstacle)

@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from binlog_streaming.plan.batch_plan import ROWS_STEP, RowsStep
-from binlog_streaming.plan.cascade_links import LinkedRowsStep, children_first
+from binlog_streaming.plan.cascade_links import LinkedRowsStep, groups_children_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -76,7 +76,8 @@ def linked_rows_steps(
         if outside or tables & parents:
             tables |= {one.child for one in here}
         if tables:
-            rows = (RowsStep(number, name, within[name], after, before) for name in children_first(tables, here))
+            order = itertools.chain.from_iterable(groups_children_first(tables, here))
+            rows = (RowsStep(number, name, within[name], after, before) for name in order)
             yield LinkedRowsStep(number, tuple(rows), tuple(here), outside, after, before)
 
 

@@ -27,7 +27,6 @@ from binlog_streaming.plan.cascade_links import LinkedRowsStep
 from binlog_streaming.plan.failures import naming
 from binlog_streaming.plan.memory import SetAside, can_set_aside
 from binlog_streaming.settings import Mode, OnError
-from binlog_streaming.tables.cascades.held_rows import modes_in_order
 from binlog_streaming.tables.cascades.linked_images import LinkedImages, outside_row_batches
 from binlog_streaming.tables.cascades.linked_rows import LinkedRows
 from binlog_streaming.tables.log_facts import LogFacts
@@ -226,11 +225,9 @@ class _ComponentRun:
         row_batches |= outside_row_batches(step, self._run.cascade_log, self._run.decoding)
         logged = LinkedImages(row_batches, self._log)
         linked = LinkedRows(
-            step, self._component.tables, logged, self._facts, self._run.decoding, self._target, self._rows_commit_id
+            step, self._component.tables, logged, self._facts, self._run, self._target, self._rows_commit_id
         )
-        for table, content in linked.contents(self._looks.naming_errors):
-            for mode in modes_in_order(table.rule):
-                self._write_rows(table, mode, step.number, content)
+        linked.bring(self._write_rows, self._looks.naming_errors)
 
     def _row_batches_of(self, step: RowsStep) -> list[RowBatch]:
         try:
@@ -265,7 +262,7 @@ class _ComponentRun:
             tally.saw(content.first_commit_time, content.last.commit_time())
             if commit_id.gtid_position is None:
                 self._silent[table.name, mode] = table
-            if target.is_done(commit_id):
+            if target.is_done(commit_id) or content.is_done:
                 tally.add(Outcome.REPEATED)
                 return 0
             target.check_owner(commit_id)

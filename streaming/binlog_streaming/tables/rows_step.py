@@ -71,6 +71,7 @@ class RowsContent:
         derived: What foreign keys do; None: nothing.
         end: The row batch that holds the last change, up to which the step goes; None: it is one of *row_batches*.
         completing: Rows may be missing that the server has; see `SelectedTable`.
+        is_done: All targets of the table hold the step, but for those in which it changes nothing.
     """
 
     source_table: str
@@ -82,6 +83,7 @@ class RowsContent:
     derived: DerivedRows | None = None
     end: RowBatch | None = None
     completing: bool = False
+    is_done: bool = False
 
     @cached_property
     def last(self) -> RowBatch:

@@ -11,6 +11,7 @@ import numpy as np
 from binlog_connector.schema.foreign_keys import are_logged
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.views.cascading import are_checked
+from binlog_streaming.modes.cascades import TIMES
 from binlog_streaming.modes.row_batches import RowBatch, version_of
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class LinkedImages:
 
     @cached_property
     def times(self) -> Indices:
-        """Of each image the rank of its row change among all."""
+        """Of each image the rank of its row change among all, in steps of `TIMES`."""
         if not self.flat:
             return np.empty(0, np.int64)
         places = [(*row_batch.places(), row_batch.images.table["row_no"].astype(np.int64)) for row_batch in self.flat]
@@ -62,8 +63,18 @@ class LinkedImages:
         begins = np.ones(len(order), dtype=np.bool_)
         begins[1:] = (sorted_columns[:, 1:] != sorted_columns[:, :-1]).any(axis=0)
         times = np.empty(len(order), dtype=np.int64)
-        times[order] = np.cumsum(begins)
+        times[order] = np.cumsum(begins) * TIMES
         return times
+
+    @property
+    def row_changes(self) -> int:
+        """How many there are."""
+        return int(self.times.max(initial=0)) // TIMES
+
+    def images_at(self, times: Indices) -> Indices:
+        """The first image of the row change at each of *times*, all of which there are."""
+        order = np.argsort(self.times, kind="stable")
+        return order[np.searchsorted(self.times[order], times)]
 
     def start(self, name: TableName) -> int:
         """Number of a table's first image."""

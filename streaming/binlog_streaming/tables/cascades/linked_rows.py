@@ -2,7 +2,9 @@
 
 Nothing is written before all is derived, and tables are written after all whose rows depend on theirs. What is derived
 for a table depends on the rows that it, and the tables above it, held before the step. So a step that was cut off is
-derived again from the same rows: no table that is still to be written depends on one that holds the step already.
+derived again from the same rows: no table that is still to be written depends on one that holds the step already. And
+where a table holds it, all tables below do. Tables in a circle have no such order: what is derived for them is kept
+before the first of them is written (`CascadeRecord`).
 """
 
 from __future__ import annotations
@@ -13,13 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import UnsupportedError
 from binlog_format.rows.declared.declared_defaults import Generated
 from binlog_format.rows.images import ImageKind
-from binlog_streaming.modes.cascades import RowChanges
+from binlog_streaming.modes.cascades import LEVELS_MAX, RowChanges
 from binlog_streaming.modes.decoded_images import derived_row_batches
 from binlog_streaming.modes.row_batches import RowBatch
-from binlog_streaming.tables.cascades.held_rows import HeldRows, holding_mode
+from binlog_streaming.tables.cascades.cascade_record import CascadeRecord
+from binlog_streaming.tables.cascades.held_rows import HeldRows, holding_mode, modes_in_order
 from binlog_streaming.tables.cascades.linked_table import LinkedTable
 from binlog_streaming.tables.rows_step import DerivedRows, RowsContent, bare_layout
 
@@ -29,17 +33,27 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_connector.schema.definitions import TableName
-    from binlog_format.rows.decoding import Decoding
     from binlog_streaming.lake.target import CommitId, Target
     from binlog_streaming.modes.table_history import TableHistory
     from binlog_streaming.plan.cascade_links import Link, LinkedRowsStep
     from binlog_streaming.plan.table_selection import SelectedTable
     from binlog_streaming.settings import Mode
+    from binlog_streaming.tables.batch_run import BatchRun
     from binlog_streaming.tables.cascades.linked_images import LinkedImages
     from binlog_streaming.tables.log_facts import LogFacts
 
     Indices = NDArray[np.int64]
+
+    Naming = Callable[[str, str], AbstractContextManager[None]]
+    """Within it errors name a table, and what it is read from."""
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Tables, what is to be written, and where what was derived is kept before that: with one table, nowhere."""
+
+    contents: Mapping[TableName, RowsContent]
+    record: CascadeRecord | None = None
 
 
 @dataclass(frozen=True)
@@ -51,7 +65,7 @@ class LinkedRows:
         tables: Those that have targets.
         logged: What the log has of them, and of other parents.
         facts: Of definitions.
-        decoding: How rows become values.
+        run: The batch.
         look: The target of a table in a mode.
         commit_id: What brings rows to one, given the number of the step.
     """
@@ -60,103 +74,164 @@ class LinkedRows:
     tables: Mapping[TableName, SelectedTable]
     logged: LinkedImages
     facts: LogFacts
-    decoding: Decoding
+    run: BatchRun
     look: Callable[[SelectedTable, Mode], Target]
     commit_id: Callable[[SelectedTable, Mode, int, RowsContent], CommitId]
     _derived: dict[TableName, RowChanges] = field(default_factory=dict)
     _linked: dict[TableName, LinkedTable] = field(default_factory=dict)
-    _done: set[TableName] = field(default_factory=set)
+    _begun: set[TableName] = field(default_factory=set)
 
-    def contents(
-        self, naming: Callable[[str, str], AbstractContextManager[None]]
-    ) -> list[tuple[SelectedTable, RowsContent]]:
-        """What is to be written, in this order.
+    def bring(
+        self,
+        write: Callable[[SelectedTable, Mode, int, RowsContent], None],
+        naming: Naming,
+    ) -> None:
+        """Derive everything, then write it.
 
         Args:
-            naming: Within it errors name a table, and what it is read from.
+            write: Writes the rows of a table to one of its targets.
+            naming: Names tables in errors.
 
         Raises:
-            BinlogError: What is wrong with rows, or with what they refer to.
+            BinlogError: What is wrong with rows, or with what they refer to; and as *write*.
         """
-        found = {}
-        for name in reversed(self.step.tables):
-            with naming(str(name), "foreign keys"):
-                found[name] = self._content(self.tables[name])
-        contents = ((self.tables[name], found[name]) for name in self.step.tables)
-        return [(table, content) for table, content in contents if content is not None]
+        groups = [self._group(names, naming) for names in reversed(self.step.groups)]
+        for group in reversed(groups):
+            contents, record = group.contents, group.record
+            names = ", ".join(map(str, contents))
+            if record is not None:
+                with naming(names, record.uri):
+                    derived = record.keep({name: self._derived.get(name) for name in contents})
+                    contents = {name: self._with(one, self._placed(derived[name])) for name, one in contents.items()}
+            for name, content in contents.items():
+                if not (content.row_batches or content.derived):
+                    continue
+                for mode in modes_in_order(self.tables[name].rule):
+                    write(self.tables[name], mode, self.step.number, content)
+            if record is not None:
+                with naming(names, record.uri):
+                    record.remove()
 
-    def _content(self, table: SelectedTable) -> RowsContent | None:
-        own = self.logged.row_batches[table.name]
+    def _group(self, names: tuple[TableName, ...], naming: Naming) -> _Group:
+        above = self._above(names) - {*names}
         # The step of a table goes as far as that of what may change it, whether or not it does: so a step that is
         # repeated has the same end, when what it did cannot be seen any more.
-        sources = [
-            *own,
-            *(row_batch for name in self._above(table.name) for row_batch in self.logged.row_batches[name]),
-        ]
+        sources = [row_batch for name in (*names, *above) for row_batch in self.logged.row_batches.get(name, ())]
         if not sources:
-            return None
+            return _Group({})
         last = max(sources, key=RowBatch.last_change)
-        content = RowsContent(str(table.name), own, self.decoding, table.rule, self.facts, end=last)
-        mode = holding_mode(table.rule)
-        if self.look(table, mode).is_done(self.commit_id(table, mode, self.step.number, content)):
-            self._done.add(table.name)
-            derived = None
-        else:
-            derived = self._derived_rows(table.name, last)
-        if derived is not None:
-            content = replace(content, derived=derived)
-        return content if own or derived else None
+        contents = {name: self._logged_content(name, last) for name in names}
+        is_circle = len(names) > 1
+        is_begun = any(self._is_begun(name, content, is_circle=is_circle) for name, content in contents.items())
+        self._begun.update(names if is_begun else ())
+        done = {name: replace(content, is_done=True) for name, content in contents.items()}
+        if above & self._begun:
+            return _Group(done)  # whatever depends on these tables was written before them
+        record = None
+        if is_circle:
+            record = CascadeRecord.of(self.run, self.step.number, names, self.logged.row_changes)
+            with naming(", ".join(map(str, names)), record.uri):
+                # After the look at the targets: a record that is gone then was removed when all held the step.
+                kept = record.read(is_begun=is_begun)
+            if kept is not None:
+                placed = {name: self._placed(some) for name, some in kept.items()}
+                self._derived.update({name: some for name, some in placed.items() if some is not None})
+                return _Group(contents, record)
+        if is_begun:
+            return _Group(done)
+        self._derive(names, naming)
+        if record is None:
+            contents = {name: self._with(one, self._derived.get(name)) for name, one in contents.items()}
+        return _Group(contents, record)
 
-    def _above(self, name: TableName) -> set[TableName]:
+    def _logged_content(self, name: TableName, last: RowBatch) -> RowsContent:
+        rule, row_batches = self.tables[name].rule, self.logged.row_batches[name]
+        return RowsContent(str(name), row_batches, self.run.decoding, rule, self.facts, end=last)
+
+    def _is_begun(self, name: TableName, content: RowsContent, *, is_circle: bool) -> bool:
+        # Of one table the last of its targets tells that all hold the step. Of a circle any tells that there was a
+        # record; all are looked at before that is, and what is derived is derived from these looks.
+        table = self.tables[name]
+        modes = modes_in_order(table.rule) if is_circle else [holding_mode(table.rule)]
+        targets = [(self.look(table, mode), self.commit_id(table, mode, self.step.number, content)) for mode in modes]
+        return any(target.is_done(commit_id) for target, commit_id in targets)
+
+    def _above(self, names: Sequence[TableName]) -> set[TableName]:
         found: set[TableName] = set()
-        ahead = [name]
+        ahead = list(names)
         while ahead:
             child = ahead.pop()
-            new = {link.key.parent for link in self.step.links if link.child == child} - found - {name}
-            found |= new & self.logged.row_batches.keys()
+            new = {link.key.parent for link in self.step.links if link.child == child} - found
+            found |= new
             ahead += new
         return found
 
-    def _derived_rows(self, name: TableName, last: RowBatch) -> DerivedRows | None:
+    def _derive(self, names: Sequence[TableName], naming: Naming) -> None:
+        """Derive the changes of a group.
+
+        What is done to rows of a table may be carried on to others of it, and of its circle: so again until nothing
+        new comes. A change that is carried on so comes a level later than its cause, so it cannot be its own cause:
+        what changes depend on comes before them, and there is one outcome that holds, whatever was taken for one
+        before. As levels are limited it is reached.
+        """
+        is_circular = any({link.child, link.key.parent} <= {*names} for link in self.step.links)
+        is_stable = False
+        while not is_stable:
+            is_stable = True
+            for name in names:
+                with naming(str(name), "foreign keys"):
+                    changes = self._changes_in(name, names)
+                before = self._derived.pop(name, None)
+                if changes:
+                    self._derived[name] = changes
+                is_same = before is not None and before.equals(changes) if changes else before is None
+                is_stable &= is_same or not is_circular
+        for name in [name for name in names if name in self._derived]:
+            changes = self._derived[name]
+            if changes.is_too_deep:
+                raise _too_deep(name)
+            if is_circular:
+                self._derived[name] = changes.in_one()
+
+    def _changes_in(self, name: TableName, group: Sequence[TableName]) -> RowChanges | None:
         links = [link for link in self.step.links if link.child == name]
-        from_others = [(link, self._changes(link)) for link in links if link.key.parent != name]
-        to_itself = [link for link in links if link.key.parent == name]
         referenced = {
             column for link in self.step.links if link.key.parent == name for column in link.key.parent_columns
         }
-        changes = None
-        while True:
-            # What is done to rows of a table may be carried on to others of it.
-            references = [*from_others, *((link, self._changes(link, changes)) for link in to_itself)]
-            before = changes
-            known = [(link.key, some) for link, some in references if some is not None]
-            changes = self._table(name).derived(known, referenced)
-            if changes is None or not to_itself or (before is not None and changes.equals(before)):
-                break
-        if changes is None or not len(changes):
-            return None
-        self._derived[name] = changes
-        table, own = self._table(name), self.logged.row_batches[name]
-        unknown = self._computed(name, last)
+        known = []
+        for link in links:
+            some = self._changes(link)
+            if some is not None:
+                known.append((link.key, some.a_level_later() if link.key.parent in group else some))
+        return self._table(name).derived(known, referenced)
+
+    def _placed(self, changes: RowChanges | None) -> RowChanges | None:
+        """Changes of a record, with their origins."""
+        return None if changes is None else replace(changes, origins=self.logged.images_at(changes.times))
+
+    def _with(self, content: RowsContent, changes: RowChanges | None) -> RowsContent:
+        """Rows of a table with what foreign keys do to them."""
+        if changes is None:
+            return content
+        name, last = TableName.parse(content.source_table), content.last
+        table, own = self._table(name), content.row_batches
+        schema, unknown = changes.before.schema, self._computed(name, last)
         row_batches = derived_row_batches(
             changes,
             self.logged.flat,
             own[-1].layout if own else bare_layout(name, last),
-            frozenset(index for index, column in enumerate(table.known_schema.names) if column in unknown),
+            frozenset(index for index, column in enumerate(schema.names) if column in unknown),
         )
         origins = tuple(str(self.logged.names[number]) for number, _ in row_batches)
-        return DerivedRows(
-            table.known_schema, table.keys, tuple(row_batch for _, row_batch in row_batches), origins, unknown
-        )
+        derived = DerivedRows(schema, table.keys, tuple(row_batch for _, row_batch in row_batches), origins, unknown)
+        return replace(content, derived=derived)
 
-    def _changes(self, link: Link, derived: RowChanges | None = None) -> RowChanges | None:
-        """Changes of the columns that a foreign key refers to; *derived*: of its parent, those that no log has."""
+    def _changes(self, link: Link) -> RowChanges | None:
+        """Changes of the columns that a foreign key refers to."""
         parent = link.key.parent
         if parent not in self.logged.row_batches:
             return None
-        if parent in self._done and self._table(parent).has_absent:
-            return None  # the rows before are gone; but where the parent holds the step, its children do
-        derived = self._derived.get(parent) if derived is None else derived
+        derived = self._derived.get(parent)
         numbers = self.logged.changes_of(parent, link)
         if not len(numbers) and (derived is None or not len(derived)):
             return None
@@ -175,7 +250,7 @@ class LinkedRows:
                 mode = holding_mode(table.rule)
                 target = self.look(table, mode)
                 held = HeldRows(target if target.properties() is not None else None, mode, table.rule)
-            self._linked[name] = LinkedTable(name, self.logged, held, self.decoding, self.facts)
+            self._linked[name] = LinkedTable(name, self.logged, held, self.run.decoding, self.facts)
         return self._linked[name]
 
     def _referenced(self, link: Link) -> tuple[str, ...]:
@@ -210,4 +285,13 @@ def _logged_changes(history: TableHistory, columns: Sequence[int], numbers: Indi
         pa.Table.from_arrays([history.values(column, some) for column in columns], schema=history.part(columns))
         for some in (numbers, after)
     )
-    return RowChanges(before, later, deletes, history.times[numbers], start + numbers)
+    return RowChanges(before, later, deletes, history.times[numbers], start + numbers, numbers)
+
+
+def _too_deep(name: TableName) -> UnsupportedError:
+    return UnsupportedError(
+        "FOREIGN_KEY_CASCADE",
+        f"{name}: foreign keys carry a change on at more than {LEVELS_MAX} levels, where InnoDB fails: the targets do "
+        "not have the rows that the server has, or its foreign keys are other ones",
+        hint='Take the table anew, or set foreign_keys = "ignore" for it',
+    )

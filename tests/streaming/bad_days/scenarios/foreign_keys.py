@@ -195,12 +195,26 @@ def applied(scenario: Scenario) -> Scenario:
 
 
 IN_A_CIRCLE = Scenario(
-    "in_a_circle",
+    "in_a_circle_of_two",
     "CREATE TABLE parent (id INT PRIMARY KEY, best INT);\n"
     + child("ON DELETE CASCADE")
     + "INSERT INTO parent VALUES (1, NULL), (2, NULL);\nINSERT INTO child VALUES (10, 1), (20, 2);\n"
-    "ALTER TABLE parent ADD FOREIGN KEY (best) REFERENCES child (id) ON DELETE SET NULL;\n" + DELETE,
-    CASCADE,
+    "ALTER TABLE parent ADD FOREIGN KEY (best) REFERENCES child (id) ON DELETE SET NULL;\n"
+    "UPDATE parent SET best = 20 WHERE id = 1;\n" + DELETE,
+    rule={"foreign_keys": "apply"},
+)
+IN_A_LONGER_CIRCLE = Scenario(
+    "in_a_circle_of_three",
+    "CREATE TABLE parent (id INT PRIMARY KEY, gid INT);\n"
+    + child("ON DELETE CASCADE")
+    + "CREATE TABLE grandchild (id INT PRIMARY KEY, cid INT, FOREIGN KEY (cid) REFERENCES child (id) "
+    "ON DELETE CASCADE ON UPDATE CASCADE);\n"
+    "ALTER TABLE parent ADD FOREIGN KEY (gid) REFERENCES grandchild (id) ON DELETE CASCADE;\n"
+    "INSERT INTO parent VALUES (1, NULL), (2, NULL), (3, NULL);\n"
+    "INSERT INTO child VALUES (10, 1), (20, 2), (30, 3);\n"
+    "INSERT INTO grandchild VALUES (100, 10), (200, 20), (300, 30);\n"
+    "UPDATE parent SET gid = 200 WHERE id = 1;\nUPDATE parent SET gid = 100 WHERE id = 2;\n"
+    "UPDATE child SET id = 21 WHERE id = 20;\n" + DELETE,
     rule={"foreign_keys": "apply"},
 )
 OF_ANOTHER_ENGINE = Scenario(
@@ -209,4 +223,4 @@ OF_ANOTHER_ENGINE = Scenario(
     rule={"foreign_keys": "apply"},
 )
 
-SCENARIOS = (*REFUSED, *EQUAL, *map(applied, REFUSED), IN_A_CIRCLE, OF_ANOTHER_ENGINE)
+SCENARIOS = (*REFUSED, *EQUAL, *map(applied, REFUSED), IN_A_CIRCLE, IN_A_LONGER_CIRCLE, OF_ANOTHER_ENGINE)

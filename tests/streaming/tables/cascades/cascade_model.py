@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +20,7 @@ from binlog_streaming.plan.cascades import CascadeLog
 from binlog_streaming.plan.memory import JobMemory
 from binlog_streaming.plan.plan import plan_batch
 from binlog_streaming.plan.table_selection import TableSelection
-from binlog_streaming.settings import Job, Sink
+from binlog_streaming.settings import Job
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun
 from tests.faults.cuts import Cut, CutOff
@@ -26,8 +28,7 @@ from tests.streaming.tables.batches import cut
 from tests.streaming.tables.lake.memory_target import MemoryTargets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Mapping, Sequence
 
     from tests.streaming.tables.shop import ShopLog
 
@@ -109,8 +110,9 @@ class LinkedTables:
             action = key.on_delete if new is None else key.on_update
             if old == new or None in old or not action:
                 continue
-            for number, row in list(self.rows[key.child].items()):
-                if [row[column] for column in key.columns] == old and number in self.rows[key.child]:
+            for number in list(self.rows[key.child]):
+                row = self.rows[key.child].get(number, {})
+                if [row.get(column) for column in key.columns] == old:
                     self._act(key, number, action, new)
 
     def _act(self, key: Key, number: int, action: str, new: list[int | None] | None) -> None:
@@ -140,19 +142,24 @@ class MemoryJob:
     Args:
         folder: Its log is in `log` there.
         rules: As `[[tables]]` has them.
+
+    Attributes:
+        targets: These.
+        directory: The sink's.
     """
 
     def __init__(self, folder: Path, *rules: Mapping[str, object]) -> None:
+        self.directory = Path(tempfile.mkdtemp(dir=folder))
         sections = {
             "source": {"path": str(folder / "log")},
-            "sink": {"directory": "tables"},
+            "sink": {"directory": str(self.directory)},
             "checkpoint": str(folder / "checkpoint"),
             "tables": list(rules),
         }
         self._job = msgspec.convert(sections, Job)
         self.targets = MemoryTargets()
 
-    def run(self, batches: int, cuts: Sequence[int] = ()) -> int:
+    def run(self, batches: int, cuts: Sequence[int] = (), cut_off: Callable[[int], CutOff] = CutOff) -> int:
         """Take the log in so many batches, each cut off at these steps and done again; how many cuts there were."""
         memory, done = JobMemory(), 0
         source = self._job.source
@@ -165,11 +172,11 @@ class MemoryJob:
                 plan = plan_batch(rows, DEFAULT_DECODING, selection, memory, log=CascadeLog(self._job))
                 if plan.end is None:
                     continue
-                run = BatchRun("q-1", number, Sink(directory="tables"), plan.end, cascade_log=CascadeLog(self._job))
+                run = BatchRun("q-1", number, self._job.sink, plan.end, cascade_log=CascadeLog(self._job))
                 for component in plan.components:
                     for left in cuts:
                         try:
-                            with watched(CutOff(left)):
+                            with watched(cut_off(left)):
                                 apply_component(run, component, log, self.targets)
                         except Cut:
                             done += 1

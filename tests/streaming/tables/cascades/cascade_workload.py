@@ -36,7 +36,20 @@ TABLES = {
     "FOREIGN KEY (person) REFERENCES person (id) ON DELETE CASCADE ON UPDATE CASCADE, "
     "FOREIGN KEY (customer) REFERENCES customer (id) ON DELETE RESTRICT ON UPDATE CASCADE",
     "note": "remark INT, name VARCHAR(9), FOREIGN KEY (remark) REFERENCES remark (id) ON DELETE CASCADE",
+    "department": "id INT PRIMARY KEY, head INT, name VARCHAR(9)",
+    "employee": "id INT PRIMARY KEY, department INT, name VARCHAR(9), "
+    "FOREIGN KEY (department) REFERENCES department (id) ON DELETE CASCADE ON UPDATE CASCADE",
+    "alpha": "id INT PRIMARY KEY, of_gamma INT, name VARCHAR(9)",
+    "beta": "id INT PRIMARY KEY, of_alpha INT, name VARCHAR(9), "
+    "FOREIGN KEY (of_alpha) REFERENCES alpha (id) ON DELETE CASCADE ON UPDATE SET NULL",
+    "gamma": "id INT PRIMARY KEY, of_beta INT, name VARCHAR(9), "
+    "FOREIGN KEY (of_beta) REFERENCES beta (id) ON DELETE CASCADE ON UPDATE CASCADE",
 }
+CIRCLES = (
+    "ALTER TABLE department ADD FOREIGN KEY (head) REFERENCES employee (id) ON DELETE SET NULL ON UPDATE CASCADE",
+    "ALTER TABLE alpha ADD FOREIGN KEY (of_gamma) REFERENCES gamma (id) ON DELETE CASCADE ON UPDATE CASCADE",
+)
+"""These lead back to tables that were made before."""
 COLUMNS = {
     name: [part.split()[0] for part in text.split(", ") if " INT" in part or "VARCHAR" in part]
     for name, text in TABLES.items()
@@ -51,6 +64,11 @@ _REFERRING = {
     "guest": ("person", "customer"),
     "country": (),
     "note": ("remark",),
+    "department": ("head",),
+    "employee": ("department",),
+    "alpha": ("of_gamma",),
+    "beta": ("of_alpha",),
+    "gamma": ("of_beta",),
 }
 _ORDER = "ADD CONSTRAINT l_order FOREIGN KEY (a, b) REFERENCES orders (a, b)"
 _OTHER_KEY = (
@@ -85,6 +103,8 @@ class CascadeWorkload:
         self._cursor.execute(f"USE {DATABASE}")
         for name, columns in TABLES.items() if creates else ():
             self._cursor.execute(f"CREATE TABLE {name} ({columns})")
+        for statement in CIRCLES if creates else ():
+            self._cursor.execute(statement)
 
     def close(self) -> None:
         """Let the connection go."""
@@ -116,7 +136,7 @@ class CascadeWorkload:
         return True
 
     def _statement(self) -> bool:
-        table = self._chance.choices(list(TABLES), (3, 4, 4, 4, 3, 4, 2, 3, 3))[0]
+        table = self._chance.choices(list(TABLES), (3, 4, 4, 4, 3, 4, 2, 3, 3, 3, 4, 3, 3, 3))[0]
         kind = self._chance.random()
         if kind < 0.5:
             return self._insert(table)
@@ -149,6 +169,6 @@ class CascadeWorkload:
     def _value(self, column: str) -> str:
         if column == "name":
             return f"'{self._chance.randrange(1000)}'"
-        if column in ("boss", "mentor", "code") and self._chance.random() < 0.3:
+        if column in ("boss", "mentor", "code", "head", "of_gamma") and self._chance.random() < 0.3:
             return "NULL"
         return str(self._chance.randrange(IDS))

@@ -206,17 +206,6 @@ def test_child_of_a_child_that_is_not_selected_is_refused(tmp_path: Path) -> Non
         MemoryJob(tmp_path, {**ALL, "select": r"shop\.(parent|grandchild)"}).run(1)
 
 
-def test_tables_in_a_circle_are_refused(tmp_path: Path) -> None:
-    keys = (P_KEY, Key("parent", ("code",), "child", ("id",), SET_NULL))
-    written(tmp_path, lambda tables: tables.log.statement(f"ALTER TABLE parent ADD {keys[1].sql}"), keys[:1])
-    with ShopLog(tmp_path / "log", first=100) as log:
-        again = LinkedTables(log, COLUMNS, keys, {name: {} for name in COLUMNS})
-        again.insert("parent", {"id": 1, "code": None})
-        again.delete("parent", 1)
-    with pytest.raises(UnsupportedError, match=r"FOREIGN_KEY_CASCADE\].*lead from the table to others and back to it"):
-        MemoryJob(tmp_path, ALL).run(1)
-
-
 PARENT = TableSpec("shop", "parent", (ColumnSpec("id", "int"), ColumnSpec("code", "int")), ("id",))
 
 

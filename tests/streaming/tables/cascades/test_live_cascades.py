@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-TRANSACTIONS = 220
+TRANSACTIONS = 340
 KEYED = r"fk\.(?!note).*"
 RULES: dict[str, dict[str, object]] = {
     "mirror": {"select": r"fk\..*"},
