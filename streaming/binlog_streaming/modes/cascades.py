@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 LEVELS_MAX = 15
-"""InnoDB carries a change on through so many foreign keys, one after the other; a statement that goes deeper fails."""
+"""Foreign keys, one after the other, through which InnoDB carries a change on; a statement that goes deeper fails."""
 TIMES = 32
-"""There are so many times to a row change of the log: its own is the first, what is carried on comes a level later."""
+"""Times of one row change of the log: its own comes first, then one for each level to which it is carried on."""
 
 
 @dataclass(frozen=True, slots=True)

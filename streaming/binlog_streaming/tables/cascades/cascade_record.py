@@ -1,9 +1,9 @@
 """What foreign keys do to the tables of a circle, kept before the first of them is written: `CascadeRecord`.
 
 It is derived from what all of them held before the step, and they are committed one after the other: after the first
-commit it could not be derived again. The first record counts: every attempt of the step writes what that
-one holds, so that never two tables are written by two derivations, whatever somebody else did to targets in between. It
-is removed when all tables of the circle hold the step. So where a table holds it and there is no record, all do.
+commit it could not be derived again. The first record counts: every attempt of the step writes what that one holds, so
+that never two tables are written by two derivations, whatever somebody else did to targets in between. It is removed
+when all tables of the circle hold the step. So where a table holds it and there is no record, all do.
 """
 
 from __future__ import annotations

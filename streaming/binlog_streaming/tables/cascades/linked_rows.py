@@ -64,7 +64,7 @@ class LinkedRows:
         step: What is to be done.
         tables: Those that have targets.
         logged: What the log has of them, and of other parents.
-        facts: Of definitions.
+        facts: What the definitions state.
         run: The batch.
         look: The target of a table in a mode.
         commit_id: What brings rows to one, given the number of the step.

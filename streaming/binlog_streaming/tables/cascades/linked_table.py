@@ -38,7 +38,7 @@ class LinkedTable:
         logged: What the log has of the step.
         held: The rows before; None: the table has no target.
         decoding: How rows become values.
-        facts: Of definitions.
+        facts: What the definitions state.
     """
 
     name: TableName
