@@ -92,11 +92,14 @@ class TopicsJob:
         if self._tailer is not None:
             self._tailer.stop()
 
-    def run(self, on_start: Callable[[SourceOffset], None] = lambda _: None) -> None:
+    def run(
+        self, on_start: Callable[[SourceOffset], None] = lambda _: None, on_idle: Callable[[], None] = lambda: None
+    ) -> None:
         """Publish until `stop` is called, or the end is reached.
 
         Args:
             on_start: Told where the log is read from, once everything is ready.
+            on_idle: Called whenever nothing new has come for a second.
 
         Raises:
             BrokerError: Kafka, or the registry, cannot be used; nothing that it has not is lost.
@@ -123,7 +126,7 @@ class TopicsJob:
             if publisher.offset is None:
                 publisher.publish(lambda: (), _text(tailer.offset))  # `latest` is now, also after a kill
             on_start(tailer.offset)
-            self._follow(publisher, tailer)
+            self._follow(publisher, tailer, on_idle)
 
     def _open_log(self, saved: SourceOffset | None) -> Tailer:
         options = self._source
@@ -140,7 +143,7 @@ class TopicsJob:
         )
         return Tailer(self._job.source.path, start, saved=saved, how=how)
 
-    def _follow(self, publisher: Publisher, tailer: Tailer) -> None:
+    def _follow(self, publisher: Publisher, tailer: Tailer, on_idle: Callable[[], None]) -> None:
         heartbeat_seconds = self._job.sink.heartbeat_seconds
         last = time.monotonic()
         while True:
@@ -148,9 +151,11 @@ class TopicsJob:
             if step is not None:
                 self._publish(publisher, step)
                 last = time.monotonic()
-            elif tailer.is_ended:
+                continue
+            if tailer.is_ended:
                 return
-            elif heartbeat_seconds is not None and time.monotonic() - last >= heartbeat_seconds:
+            on_idle()
+            if heartbeat_seconds is not None and time.monotonic() - last >= heartbeat_seconds:
                 self._beat(publisher)
                 last = time.monotonic()
 

@@ -8,15 +8,20 @@ import signal
 import subprocess
 import urllib.request
 import uuid
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.kafka.connection import Connection
 from binlog_connector.kafka.topics import Topics
+from binlog_format.position import Position
+from binlog_streaming.cli.jobs.publish import _JsonLines
 from binlog_streaming.demo.proof.topics import read_topic
 from binlog_streaming.demo.servers.kafka_broker import GUEST, USER
 from binlog_streaming.settings.publish_text import publish_job_text
+from binlog_streaming.topics.progress import Published, Records
 from tests.program import PROGRAM, run_program
 from tests.streaming.topics.publishing import (
     LogWriting,
@@ -184,6 +189,20 @@ def test_who_may_not_write_is_told(kafka_broker: KafkaBroker, recording: Recordi
     password = {"THE_PASSWORD": kafka_broker.passwords[GUEST]}
     done = run_program("publish", tmp_path / "job.toml", "--once", environment=password)
     assert (done.returncode, "BINLOG_KAFKA.DENIED" in done.stderr) == (1, True), done.stderr
+
+
+def test_what_came_last_has_its_line_when_nothing_follows(capfd: pytest.CaptureFixture[str]) -> None:
+    """However soon after another line it came; a fast machine publishes a whole log before a second is over."""
+    lines = _JsonLines(clock=lambda: 0.0)
+    offset = SourceOffset(Position(0, 1, 0), format="innodb")
+    for groups in (3, 4):
+        lines.published(Published(offset, groups, 100, None, Records(Counter({"a": groups})), 0.1, 1))
+    assert capfd.readouterr().out == ""
+    lines.idle()
+    (line,) = json_lines(capfd.readouterr().out)
+    assert (line["event"], line["transactions"], line["messages"]) == ("published", 7, {"a": 7})
+    lines.idle()
+    assert capfd.readouterr().out == ""
 
 
 def test_metrics_tell_of_topics_and_transactions(job: PublishJob, job_file: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,16 +94,19 @@ def publish(  # noqa: PLR0913 - the options of the command
             watched.recorder.stopping()
             running.stop()
 
-        def published(one: Published) -> None:
-            watched.recorder.published(one)
+        def print_now(line: Callable[[], None]) -> None:
             with reader.may_leave():
-                lines.published(one)
+                line()
             if reader.left is not None:
                 stop()
 
+        def published(one: Published) -> None:
+            watched.recorder.published(one)
+            print_now(partial(lines.published, one))
+
         running = TopicsJob(settings, once=once, listener=published)
         with stopped_by_signals(stop) as stopped_by:
-            running.run(started)
+            running.run(started, partial(print_now, lines.idle))
     if reader.left is not None:
         raise reader.left  # now that the transaction under way is done
     lines.ended(running.progress, stopped=bool(stopped_by))
@@ -162,10 +166,14 @@ class _Lines:
         if self._clock() - self._since >= LINE_SECONDS:
             self._say_waiting()
 
-    def ended(self, progress: PublishProgress, *, stopped: bool) -> None:
-        """Sum up."""
+    def idle(self) -> None:
+        """Nothing has come for a while: print what was published last, which no later line would tell."""
         if self._waiting:
             self._say_waiting()
+
+    def ended(self, progress: PublishProgress, *, stopped: bool) -> None:
+        """Sum up."""
+        self.idle()
         how = "stopped" if stopped else "ended"
         typer.echo(f"{how}: {progress.records:,} messages, {progress.groups:,} transactions of the log")
 
@@ -209,8 +217,7 @@ class _JsonLines(_Lines):
 
     def ended(self, progress: PublishProgress, *, stopped: bool) -> None:
         """Sum up."""
-        if self._waiting:
-            self._say_waiting()
+        self.idle()
         facts = {
             "event": "stopped" if stopped else "ended",
             "messages": progress.records,
