@@ -57,8 +57,8 @@ class ClassicCheck(LogCheck):
         expected = numbers[0]
         for number in numbers:
             if number != expected:
-                said = str(expected) if number == expected + 1 else f"{expected} to {number - 1}"
-                reason = f"files with the numbers {said} are not there, but those before and after are"
+                missing = str(expected) if number == expected + 1 else f"{expected} to {number - 1}"
+                reason = f"files with the numbers {missing} are not there, but those before and after are"
                 at = Place(self._directory.path_of(listing[number].name))
                 yield Finding.of(DataLossError("FILE_PURGED", reason, at=at))
                 self._forget()

@@ -199,9 +199,9 @@ def test_delta_tables_that_spark_wrote_for_a_job_go_on(session: SparkSession, tm
     target = delta(path)
     target.check_owner(step)
     assert target.is_done(step)
-    said = read_target_state(target, TableFormat.DELTA, step.source_table, step.mode)
-    assert said is not None
-    assert (said.batch_id, str(said.gtid)) == (3, "0-1-7")
+    state = read_target_state(target, TableFormat.DELTA, step.source_table, step.mode)
+    assert state is not None
+    assert (state.batch_id, str(state.gtid)) == (3, "0-1-7")
     later = replace(step, batch_id=4)
     assert not target.is_done(later)
     target.merge(change_of([(1, "y"), (3, "n")], [2]), later)
