@@ -31,6 +31,7 @@ SLOW = (
     "truth",
     "format/classic",
     "format/rows/test_without_compiler.py",
+    "judge",
     "test_peers_mistakes.py",
     "connector/schema/test_table_changes_corpus.py",
     "streaming/simulation",

@@ -20,7 +20,7 @@ from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay
 from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.settings.model import Job, OnStatement, Sink, Source, TableFormat, TableRule, UnknownValues
 from binlog_streaming.tables.apply import apply_component
-from binlog_streaming.tables.batch import BatchContext
+from binlog_streaming.tables.batch import BatchContext, write_plan
 from binlog_streaming.tables.progress import BatchProgress
 from binlog_streaming.tables.target_checks import check_folders
 from tests.faults.processes import Killed
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.jobs.replay.replay import Replay
     from binlog_streaming.plan.memory import JobMemory
+    from binlog_streaming.tables.tasks import Tasks
     from tests.truth.truth_case import Case, Row
 
 
@@ -58,6 +59,7 @@ def run(
     held: Iterable[tuple[str, str]] = (),
     from_first: bool | None = None,
     listener: Callable[[BatchProgress], object] | None = None,
+    tasks: Tasks | None = None,
 ) -> int:
     """What `binlog-stream run --once` does; how many batches it did.
 
@@ -68,6 +70,7 @@ def run(
         held: As `run_job` takes it.
         from_first: As `run_job` takes it.
         listener: Called after each batch.
+        tasks: Write the tables, as those of Spark do; None: this thread does, which an observer of its steps needs.
 
     Raises:
         Killed: It was.
@@ -98,7 +101,7 @@ def run(
         rows = [
             row for part in reader.partitions(offset, end) for batch in reader.read(part) for row in batch.to_pylist()
         ]
-        batch = _write(job, checkpoint.query_id, batch_id, rows, keeper.memory(batch_id))
+        batch = _write(job, checkpoint.query_id, batch_id, rows, keeper.memory(batch_id), tasks)
         keeper.saw_batch(batch)
         if listener is not None:
             listener(batch)
@@ -111,7 +114,9 @@ def run(
         offset, batch_id = end, batch_id + 1
 
 
-def _write(job: Job, query_id: str, batch_id: int, rows: list[dict[str, object]], memory: JobMemory) -> BatchProgress:
+def _write(
+    job: Job, query_id: str, batch_id: int, rows: list[dict[str, object]], memory: JobMemory, tasks: Tasks | None
+) -> BatchProgress:
     checkpoint = read_checkpoint(state_of(job))
     assert checkpoint is not None
     assert checkpoint.pending is not None
@@ -120,6 +125,9 @@ def _write(job: Job, query_id: str, batch_id: int, rows: list[dict[str, object]]
     plan = context.plan(rows)
     if plan.end is None:
         return BatchProgress(batch_id, (), 0.0, 0.0, None, plan.learned)
+    if tasks is not None:
+        written = write_plan(context, plan, tasks)
+        return BatchProgress(batch_id, tuple(written), 0.0, 0.0, None, plan.learned)
     check_folders(plan.components, job.sink.directory)
     batch = context.run(plan.end)
     with open_log(job.source.path) as log:

@@ -1,4 +1,7 @@
-"""One micro-batch: `plan_of` makes a plan of the rows of the view `tables`, `write_batch` lets tasks do its parts."""
+"""One micro-batch: `plan_of` makes a plan of the rows of the view `tables`, `write_batch` lets tasks do its parts.
+
+`write_plan` is the same without Spark: it takes whatever runs tasks.
+"""
 
 from __future__ import annotations
 
@@ -183,7 +186,12 @@ def plan_of(frame: DataFrame, context: BatchContext) -> BatchPlan:
 
 
 def write_batch(frame: DataFrame, context: BatchContext, plan: BatchPlan) -> list[TableProgress]:
-    """Do what *plan* of *frame* states: a Spark job writes the tables.
+    """Do what *plan* of *frame* states: a Spark job writes the tables. See `write_plan`."""
+    return write_plan(context, plan, SparkTasks(frame.sparkSession.sparkContext))
+
+
+def write_plan(context: BatchContext, plan: BatchPlan, tasks: Tasks) -> list[TableProgress]:
+    """Let *tasks* do what *plan* states.
 
     Returns:
         What became of the targets.
@@ -197,7 +205,7 @@ def write_batch(frame: DataFrame, context: BatchContext, plan: BatchPlan) -> lis
     if context.job.on_error is OnError.STOP:
         check_folders(plan.components, context.job.sink.directory)
     writer = ComponentWriter(context.run(plan.end, context.schema_file(plan)), context.job.source.path)
-    return _joined(_written(plan.components, writer, SparkTasks(frame.sparkSession.sparkContext)))
+    return _joined(_written(plan.components, writer, tasks))
 
 
 def _written(components: Sequence[Component], writer: ComponentWriter, tasks: Tasks) -> list[Result]:

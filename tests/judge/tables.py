@@ -1,0 +1,238 @@
+"""Tables of a server and tables of a job, value by value: `read_targets`, `differences`.
+
+What SELECT gives are texts, as `final.json` of a case has them. A value of a target is what a reader of it gets. Both
+become the same plain value, or the table is not equal. No code of the job takes part.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import struct
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from binlog_streaming.lake.iceberg.catalog import open_catalog
+from binlog_streaming.lake.target import (
+    DROPPED_COLUMNS_PROPERTY,
+    DROPPED_PROPERTY,
+    SET_ASIDE_PROPERTY,
+    SOURCE_PROPERTY,
+    split_keys,
+)
+from binlog_streaming.settings import TableFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from binlog_streaming.settings import Sink
+
+DOUBLE = struct.Struct("<d")
+FLOATS = struct.Struct("<f")
+BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+GEOMETRIES = (
+    "geometry",
+    "point",
+    "linestring",
+    "polygon",
+    "multipoint",
+    "multilinestring",
+    "multipolygon",
+    "geometrycollection",
+    "geomcollection",
+)
+INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit")
+MOMENTS = ("date", "datetime", "timestamp")
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class ServerTable:
+    """A table as SELECT gives it.
+
+    Attributes:
+        columns: Names, in order.
+        types: `DATA_TYPE` of each.
+        rows: Texts; None is NULL.
+    """
+
+    columns: list[str]
+    types: list[str]
+    rows: list[list[str | None]]
+
+
+@dataclass(frozen=True)
+class TargetTable:
+    """A table of a job, as its readers get it."""
+
+    content: pa.Table
+    properties: Mapping[str, str]
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether it states that its source table is gone."""
+        return bool(self.properties.get(DROPPED_PROPERTY))
+
+    @property
+    def set_aside(self) -> str:
+        """Why it does not go on; empty: it does."""
+        return self.properties.get(SET_ASIDE_PROPERTY, "")
+
+
+def server_tables(final: Path) -> dict[str, ServerTable]:
+    """What a `final.json` contains, by `database.table`."""
+    found = json.loads(final.read_text())
+    return {name: ServerTable(one["columns"], one["types"], one["rows"]) for name, one in found.items()}
+
+
+def read_targets(sink: Sink) -> dict[str, TargetTable]:
+    """The tables of a job, by the name of their source table."""
+    read = _iceberg_tables if sink.format is TableFormat.ICEBERG else _delta_tables
+    return {properties[SOURCE_PROPERTY]: TargetTable(content, properties) for content, properties in read(sink)}
+
+
+def _delta_tables(sink: Sink) -> Iterator[tuple[pa.Table, Mapping[str, str]]]:
+    for log in sorted(Path(sink.directory).rglob("_delta_log")):
+        table = DeltaTable(str(log.parent))
+        properties = table.metadata().configuration
+        if SOURCE_PROPERTY in properties:
+            yield pa.table(table.scan().read_all()), properties
+
+
+def _iceberg_tables(sink: Sink) -> Iterator[tuple[pa.Table, Mapping[str, str]]]:
+    with closing(open_catalog(sink)) as catalog:
+        for namespace in catalog.list_namespaces():
+            for name in catalog.list_tables(namespace):
+                table = catalog.load_table(name)
+                if SOURCE_PROPERTY in table.properties:
+                    yield table.scan().to_arrow(), table.properties
+
+
+def differences(
+    server: Mapping[str, ServerTable],
+    targets: Mapping[str, TargetTable],
+    *,
+    left_out: Collection[str] = (),
+) -> dict[str, str]:
+    """What is wrong with tables, by name; empty: every one is equal.
+
+    Args:
+        server: What they are to be equal to.
+        targets: The job's.
+        left_out: Columns that a setting leaves out of targets.
+    """
+    found = {}
+    for name in sorted({*server, *targets}):
+        wanted, target = server.get(name), targets.get(name)
+        if wanted is None:
+            assert target is not None
+            why = "" if target.is_dropped else f"a target of {target.content.num_rows} rows that is no table"
+        elif target is None:
+            why = f"no target, the server has {len(wanted.rows)} rows" if wanted.rows else ""
+        else:
+            why = difference(wanted, target, left_out=left_out)
+        if why:
+            found[name] = why
+    return found
+
+
+def difference(server: ServerTable, target: TargetTable, *, left_out: Collection[str] = ()) -> str:
+    """What is wrong with one table; empty: it is equal."""
+    if target.is_dropped:
+        return "the target states that its source table was dropped"
+    names = Counter(name.casefold() for name in target.content.column_names)
+    if names.total() != len(names):
+        return f"columns of the target differ in case alone: {', '.join(target.content.column_names)}"
+    known = {name.casefold(): name for name in target.content.column_names}
+    pairs = [(name, kind) for name, kind in zip(server.columns, server.types, strict=True) if name not in left_out]
+    missing = [name for name, _ in pairs if name.casefold() not in known]
+    if missing and (server.rows or target.content.num_rows):
+        return f"the target lacks the columns {', '.join(missing)}"
+    dropped = {name.casefold() for name in split_keys(target.properties.get(DROPPED_COLUMNS_PROPERTY, ""))}
+    expected = {name.casefold() for name in server.columns} | dropped
+    more = [name for key, name in known.items() if key not in expected and not name.startswith("_")]
+    if more:
+        return f"the target has the columns {', '.join(more)}, the server does not"
+    if missing:
+        return ""
+    read = [
+        [read_value(value, kind) for value in target.content.column(known[name.casefold()]).to_pylist()]
+        for name, kind in pairs
+    ]
+    places = [server.columns.index(name) for name, _ in pairs]
+    got = Counter(zip(*read, strict=True))
+    wanted = Counter(tuple(server_value(row[at], server.types[at]) for at in places) for row in server.rows)
+    return "" if got == wanted else _told(got, wanted)
+
+
+def _told(got: Counter[tuple[object, ...]], wanted: Counter[tuple[object, ...]]) -> str:
+    def some(rows: Iterable[tuple[object, ...]]) -> str:
+        return ", ".join([repr(row)[:300] for row in rows][:SHOWN])
+
+    counts = f"{got.total()} rows, the server has {wanted.total()}"
+    return (
+        f"{counts}: only in the target {some((got - wanted).elements())}; only there {some((wanted - got).elements())}"
+    )
+
+
+def server_value(text: str | None, kind: str) -> object:
+    """The plain value of a text of the server."""
+    if text is None:
+        return None
+    if kind in INTEGERS:
+        return int(text)
+    if kind == "decimal":
+        return _decimal(text)
+    if kind == "double":
+        return DOUBLE.pack(float(text))
+    if kind == "float":
+        return FLOATS.pack(float(text))
+    if kind in MOMENTS:
+        return _moment(text)
+    if kind in BYTES:
+        return bytes.fromhex(text)
+    if kind in GEOMETRIES:
+        srid, _, shape = text.partition(":")
+        return int(srid), bytes.fromhex(shape)
+    return text
+
+
+def read_value(value: Any, kind: str) -> object:
+    """The plain value of what a reader gets."""
+    if value is None:
+        return None
+    if kind in INTEGERS:
+        return int(value) if isinstance(value, int | Decimal) else value
+    if kind == "decimal":
+        return _decimal(str(value))
+    if kind == "double" and isinstance(value, float):
+        return DOUBLE.pack(value)
+    if kind == "float" and isinstance(value, float):
+        return FLOATS.pack(value)
+    if isinstance(value, dt.datetime):
+        return value.replace(tzinfo=None)
+    if kind in GEOMETRIES and isinstance(value, dict):
+        return value["srid"], value["wkb"]
+    return value
+
+
+def _decimal(text: str) -> str:
+    # With all digits of its fraction; ZEROFILL has zeros before it.
+    return str(Decimal(text))
+
+
+def _moment(text: str) -> dt.date | None:
+    # Zero and partial dates, and days that are in no calendar, are null in targets.
+    try:
+        if len(text) == len("2024-01-01"):
+            return dt.date.fromisoformat(text)
+        return dt.datetime.fromisoformat(text)
+    except ValueError:
+        return None

@@ -1,0 +1,142 @@
+"""Logs made from public bug reports: every table is equal to the server's, or is named with the true reason.
+
+`EXPECTED` has the outcome that is right. Where the job of today has another one, the case is marked with the number of
+the finding; the mark is strict, so it goes with the mistake: `pytest tests/judge/test_reported.py -k CASE`.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tarfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from binlog_streaming.settings import TableFormat, TableRule
+from tests.judge.running import mirror_of, run_once
+from tests.judge.tables import differences, read_targets, server_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ARCHIVE = Path(__file__).parents[1] / "data" / "reported" / "reported.tar.xz"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The right outcome of a case.
+
+    Attributes:
+        named: A regular expression that the error's condition and text match; empty: every table is equal.
+        rule: Settings of the job's tables.
+        left_out: Columns that these settings leave out of targets.
+        finding: What is wrong with the outcome of today; empty: nothing.
+    """
+
+    named: str = ""
+    rule: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    finding: str = ""
+
+
+EQUAL = Expected()
+# What the server computes anew and the log does not have.
+GENERATED = r"\[BINLOG_\w+\.\w+\] w\.{table}\b.*\b{column}\b"
+STORED = GENERATED.format(table="l", column="total")
+EXPECTED: Mapping[str, Expected] = {
+    "archive_swap": EQUAL,
+    "big_alter": EQUAL,
+    "charset_database": EQUAL,
+    "collation_keys": EQUAL,
+    "column_case_added": Expected(finding="2: names that differ in case"),
+    "db_older": Expected(finding="2: a database older than the log"),
+    "default_changed": Expected(finding="1.7"),
+    "defaults_each": Expected(finding="1.10"),
+    "dropped_and_renamed": EQUAL,
+    "enum_case_only": Expected(finding="1.4"),
+    "enum_relabelled": Expected(finding="1.4"),
+    "failed_ddl": Expected(finding="1.8"),
+    "failed_ddl_nolog": Expected(finding="1.8"),
+    "generated_dropped_and_added": Expected(named=STORED, finding="1.5"),
+    "generated_expression": Expected(named=STORED, finding="1.4"),
+    "hash_unique": Expected(finding="2: hidden columns"),
+    "hash_unique_keyed": Expected(finding="2: hidden columns"),
+    "hash_unique_nolog": Expected(finding="2: hidden columns"),
+    "key_types": Expected(finding="1.2"),
+    "lc_truncate": Expected(finding="1.6"),
+    "m118_stored_full": Expected(named=STORED, finding="1.1"),
+    "m118_stored_full, dropped": Expected(rule={"generated": "drop"}, left_out=("total",), finding="1.1"),
+    "m118_stored_full, null": Expected(rule={"generated": "null"}, left_out=("total",), finding="1.1"),
+    "minimal_generated": Expected(named=GENERATED.format(table="m", column="v")),
+    "minimal_generated, dropped": Expected(rule={"generated": "drop"}, left_out=("g", "v"), finding="1.1"),
+    "minimal_generated, null": Expected(rule={"generated": "null"}, left_out=("g", "v"), finding="1.1"),
+    "my_native_foreign_keys": Expected(named=r"\[BINLOG_\w+\.\w+\] s\.[pc]\b.*(?i:foreign key)", finding="1.3"),
+    "my_sql_foreign_keys": EQUAL,
+    "names": EQUAL,
+    "names_of_digits": EQUAL,
+    "nokey_altered": Expected(finding="1.4"),
+    "null_to_not_null": Expected(finding="1.4"),
+    "period_overlaps": Expected(finding="2: WITHOUT OVERLAPS"),
+    "precision_less": Expected(finding="1.4"),
+    "promoted_key": Expected(finding="2: a unique index that becomes the key"),
+    # The order in which the server numbers existing rows is in no log.
+    "renumbered": Expected(named=r"\[BINLOG_\w+\.\w+\] w\.r\b.*\bid\b", finding="1.5"),
+    "set_statement_ddl": Expected(finding="2: SET STATEMENT ... FOR"),
+    "stored_minimal": EQUAL,
+    "uuid_converted": Expected(finding="2: CHAR(36) to UUID"),
+    "view_renamed": Expected(finding="2: a renamed view"),
+    "width_changed": Expected(finding="1.4"),
+    "xa_over_restart": EQUAL,
+    "zero_date_key": Expected(
+        named=r"\[BINLOG_\w+\.\w+\] w\.(k|ts)\b.*\b[dt]\b.*(?i:zero date)", finding="2: zero dates"
+    ),
+}
+"""By case; what follows a comma tells apart the settings that a case runs with."""
+
+
+def parameters() -> list[object]:
+    """Each case in both formats; where the job of today is wrong, that is expected for now."""
+    found: list[object] = []
+    for name, expected in EXPECTED.items():
+        for table_format in (TableFormat.DELTA, TableFormat.ICEBERG):
+            marks = [pytest.mark.thorough] if table_format is TableFormat.ICEBERG else []
+            if expected.finding:
+                marks.append(pytest.mark.xfail(reason=f"finding {expected.finding}", raises=AssertionError))
+            found.append(pytest.param(name, expected, table_format, marks=marks, id=f"{name}-{table_format}"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reported")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "reported"
+
+
+def test_every_case_has_an_expected_outcome(cases: Path) -> None:
+    assert {name.partition(",")[0] for name in EXPECTED} == {path.name for path in cases.iterdir() if path.is_dir()}
+
+
+@pytest.mark.parametrize(("name", "expected", "table_format"), parameters())
+def test_tables_are_equal_or_named(
+    cases: Path, tmp_path: Path, name: str, expected: Expected, table_format: TableFormat
+) -> None:
+    case = cases / name.partition(",")[0]
+    unknown = set(expected.rule) - set(TableRule.__struct_fields__)
+    assert not unknown, f"there are no such settings: {unknown}"
+    shutil.copytree(case, tmp_path / "log")
+    job = mirror_of(tmp_path / "log", tmp_path / "lake", rule=expected.rule, table_format=table_format)
+    end = run_once(job)
+    assert not end.crash, end.crash
+    if expected.named:
+        assert re.search(expected.named, end.error), end.error
+        return
+    assert not end.error, end.error
+    server = server_tables(case / "final.json")
+    assert server
+    wrong = differences(server, read_targets(job.sink), left_out=expected.left_out)
+    assert not wrong, wrong
