@@ -11,9 +11,9 @@ from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.operations import ChangeRows
 from binlog_connector.schema.parsing.charsets import decode_statement
 from binlog_connector.schema.parsing.ddl import DDL_WORDS, TRUNCATE
-from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Lexer
 from binlog_connector.schema.parsing.row_statements import NO_ROWS_WORDS
 from binlog_connector.schema.parsing.session import Session
+from binlog_connector.schema.parsing.set_statement import SET, first_word
 from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EventType
 from binlog_format.events.query import parse_incident, parse_query
@@ -57,9 +57,10 @@ def _pairs(words: frozenset[str], before: bytes = _BEFORE) -> NDArray[np.bool_]:
     return table
 
 
-_MAY_BEGIN_DDL = _pairs(DDL_WORDS)
+# `SET STATEMENT ... FOR` comes before any of them.
+_MAY_BEGIN_DDL = _pairs(DDL_WORDS | {SET})
 """By the first two bytes of a statement, the first one high."""
-_MAY_BEGIN_ANY = _pairs(DDL_WORDS | {TRUNCATE})
+_MAY_BEGIN_ANY = _pairs(DDL_WORDS | {TRUNCATE, SET})
 _MAY_CHANGE_ROWS = ~_pairs(frozenset({"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "XA"}), before=b"")
 """What is in nearly every transaction is passed over; a word that nobody knows is not."""
 
@@ -180,7 +181,7 @@ def ddl_statements(block: Block) -> Iterator[DdlStatement]:
 
 
 def table_statements(block: Block) -> Iterator[tuple[int, str, DdlStatement]]:
-    """DDL and TRUNCATE in a block, in order: row of the event, first keyword, statement.
+    """DDL and TRUNCATE in a block, in order: row of the event, first keyword after settings, statement.
 
     Args:
         block: Of plain events.
@@ -249,7 +250,7 @@ def _statements(
         if not status.takes_effect:
             continue
         text = decode_statement(query.text, status.client_charset)
-        word = _first_word(text, status.sql_mode, block.vendor)
+        word = first_word(text, Session(sql_mode=status.sql_mode, vendor=block.vendor))
         if word is None or (word in NO_ROWS_WORDS if words is None else word not in words):
             continue
         yield row, word, _statement(block, event, text, query, status)
@@ -322,12 +323,3 @@ def _candidates(block: Block, types: NDArray[np.bool_], may_begin: NDArray[np.bo
     places = np.where(long_enough, starts + texts, 0)
     pairs = data[places].astype(np.int64) << 8 | data[places + 1]
     return [int(row) for row in rows[~readable | (long_enough & may_begin[pairs])]]
-
-
-def _first_word(text: str, sql_mode: int, vendor: Vendor) -> str | None:
-    """Empty where it begins with something else, None where there is nothing but comments."""
-    try:
-        first = Lexer(text, sql_mode=sql_mode, vendor=vendor).first()
-    except DdlSyntaxError:
-        return ""  # it begins with a quote
-    return None if first is None else first.word

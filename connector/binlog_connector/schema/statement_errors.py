@@ -27,7 +27,9 @@ SEQUENCE_HINT = (
     "A sequence has one row, which the server creates and alters without row events: leave it out "
     "(option source.excludeTables)"
 )
-_ABOUT_SEQUENCE = re.compile(r"\s*(?:CREATE|ALTER)\b[^(]*?\bSEQUENCE\b", re.IGNORECASE)
+_ABOUT_SEQUENCE = re.compile(
+    r"\s*(?:SET\s+STATEMENT\b.*?\bFOR\s+)?(?:CREATE|ALTER)\b[^(]*?\bSEQUENCE\b", re.IGNORECASE | re.DOTALL
+)
 
 _HIDDEN = "its text is left out, as rules hide values of rows"
 

@@ -203,6 +203,33 @@ def test_statement_that_is_not_understood_makes_its_table_unclear_alone(statemen
     assert columns(after("CREATE TABLE t (a INT)", statement, "CREATE OR REPLACE TABLE t (z INT)")) == ["z int"]
 
 
+def test_settings_before_a_statement_are_passed_over() -> None:
+    catalog = after(
+        "SET STATEMENT max_statement_time = 60, lock_wait_timeout = 1 + 2 FOR CREATE TABLE t (a INT)",
+        "/* x */ set /* y */ statement sql_log_off = (select 1 for update) for ALTER TABLE t ADD b INT",
+        "SET STATEMENT a = 1 FOR SET STATEMENT b = 2 FOR RENAME TABLE t TO u",
+    )
+    assert columns(catalog, "u") == ["a int", "b int"]
+    assert parse_ddl("SET STATEMENT a = 'FOR TRUNCATE t'", Session("shop")) == [
+        NotParsed((), "character 35: FOR expected, got the end: SET STATEMENT a = 'FOR TRUNCATE t'")
+    ]
+    (operation,) = parse_ddl("SET STATEMENT a = 1 FOR ALTER TABLE x.t ADD", Session("shop"))
+    assert isinstance(operation, NotParsed)
+    assert operation.names == (("x", "t"),)
+
+
+@pytest.mark.parametrize(("mode", "recorded"), [("", 0), ("ANSI_QUOTES", MODE_ANSI_QUOTES)])
+def test_quotes_are_read_in_the_mode_before_the_statement_set_another_one(mode: str, recorded: int) -> None:
+    # As MariaDB 10.11 logs them: the event has the mode that the statement set.
+    setting, session = f"SET STATEMENT sql_mode = '{mode}' FOR ", Session("shop", recorded)
+    catalog = after(setting + 'CREATE TABLE "t" (a INT, b INT DEFAULT 3)', session=session)
+    assert columns(catalog) == ["a int", "b int"]
+    (operation,) = parse_ddl(setting + 'CREATE TABLE t (a CHAR(9) DEFAULT "x")', session)
+    assert isinstance(operation, NotParsed)
+    assert operation.names == (("shop", "t"),)
+    assert "an sql_mode that the log does not record" in operation.reason
+
+
 def test_text_of_what_is_not_understood_is_shortened() -> None:
     (operation,) = parse_ddl("CREATE TABLE t (" + "a INT, " * 1000, Session("shop"))
     assert isinstance(operation, NotParsed)

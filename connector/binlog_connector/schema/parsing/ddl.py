@@ -30,6 +30,7 @@ from binlog_connector.schema.operations import (
 from binlog_connector.schema.parsing.keys import accept_if_exists, parse_key_parts
 from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Lexer, TokenReader
 from binlog_connector.schema.parsing.session import table_name
+from binlog_connector.schema.parsing.set_statement import reading_sessions, skip_settings
 from binlog_connector.schema.parsing.table_parser import parse_alter_table, parse_create_table, parse_default_charset
 
 if TYPE_CHECKING:
@@ -86,11 +87,24 @@ def parse_ddl(text: str, session: Session) -> list[Operation]:
 
     A statement about tables that is not understood gives `NotParsed`; nothing is raised.
     """
+    readings = [_read(text, one) for one in reading_sessions(text, session)]
+    understood = [one for one in readings if not isinstance(one, NotParsed)]
+    if not understood:
+        return [one for one in readings[:1] if isinstance(one, NotParsed)]
+    if any(one != understood[0] for one in understood):
+        error = DdlSyntaxError("what the quotes mean depends on an sql_mode that the log does not record", 0)
+        return [_not_parsed(text, error, session)]
+    return understood[0]
+
+
+def _read(text: str, session: Session) -> list[Operation] | NotParsed:
     lexer = Lexer(text, sql_mode=session.sql_mode, vendor=session.vendor)
     try:
-        return _operations(TokenReader(lexer.tokens()), session)
+        reader = TokenReader(lexer.tokens())
+        skip_settings(reader)
+        return _operations(reader, session)
     except DdlSyntaxError as error:
-        return [_not_parsed(text, error, session)]
+        return _not_parsed(text, error, session)
 
 
 def _operations(reader: TokenReader, session: Session) -> list[Operation]:
@@ -277,11 +291,18 @@ def _not_parsed(text: str, error: DdlSyntaxError, session: Session) -> NotParsed
     if len(shown) > _TEXT_SHOWN_MAX:
         shown = shown[:_TEXT_SHOWN_MAX] + "..."
     reason = f"character {error.at + 1}: {error.reason}: {shown}"
-    match = _ABOUT_TABLES.match(text)
-    if match is None:
-        return NotParsed((), reason)
     try:
+        match = _ABOUT_TABLES.match(text, _beginning(text, session))
+        if match is None:
+            return NotParsed((), reason)
         reader = TokenReader(Lexer(match.group(1), sql_mode=session.sql_mode).tokens())
         return NotParsed((table_name(reader, session),), reason)
     except DdlSyntaxError:
         return NotParsed((), reason)
+
+
+def _beginning(text: str, session: Session) -> int:
+    """Where a statement begins, after comments and settings."""
+    reader = TokenReader(Lexer(text, sql_mode=session.sql_mode, vendor=session.vendor))
+    skip_settings(reader)
+    return reader.peek().start

@@ -15,6 +15,7 @@ from binlog_connector.schema.operations import ChangeRows, CreateTable, Truncate
 from binlog_connector.schema.parsing.ddl import DDL_WORDS, TRUNCATE, parse_ddl
 from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Kind, Lexer, TokenReader
 from binlog_connector.schema.parsing.session import table_name
+from binlog_connector.schema.parsing.set_statement import SET, first_word, reading_sessions, skip_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,16 +59,23 @@ def parse_statement(text: str, session: Session) -> list[Operation]:
 
     A statement about rows that is not understood is one about all tables.
     """
-    reader = TokenReader(Lexer(text, sql_mode=session.sql_mode, vendor=session.vendor))
-    try:
-        if reader.peek().word in DDL_WORDS or reader.at_any(TRUNCATE):
-            return [*_with_rows(parse_ddl(text, session), text)]
-        found = _row_statement(reader, session)
-    except DdlSyntaxError:
-        found = ANY_TABLE
+    word = first_word(text, session)
+    if word in DDL_WORDS or word == TRUNCATE:
+        return [*_with_rows(parse_ddl(text, session), text)]
+    readings = [_read(text, one) for one in reading_sessions(text, session)]
+    found = readings[0] if all(one == readings[0] for one in readings) else ANY_TABLE
     if found is None:
         return []
     return [replace(found, calls=_calls(text)) if isinstance(found, ChangeRows) else found]
+
+
+def _read(text: str, session: Session) -> ChangeRows | TruncateTable | None:
+    reader = TokenReader(Lexer(text, sql_mode=session.sql_mode, vendor=session.vendor))
+    try:
+        skip_settings(reader)
+        return _row_statement(reader, session)
+    except DdlSyntaxError:
+        return ANY_TABLE
 
 
 def _with_rows(operations: Iterable[Operation], text: str) -> Iterable[Operation]:
@@ -104,8 +112,8 @@ def _row_statement(reader: TokenReader, session: Session) -> ChangeRows | Trunca
         return _delete(reader, session, common)
     if reader.accept("LOAD"):
         return _load(reader, session)
-    if reader.accept("SET"):
-        return _after_set_statement(reader, session)
+    if reader.at(SET):
+        return None
     if reader.accept("ANALYZE"):
         return _analyzed(reader, session)
     # SELECT and DO of a function, CALL; and whatever a server has learned since.
@@ -115,13 +123,6 @@ def _row_statement(reader: TokenReader, session: Session) -> ChangeRows | Trunca
 def _skip_words(reader: TokenReader, *words: str) -> None:
     while reader.at_any(*words):
         reader.take()
-
-
-def _skip_to(reader: TokenReader, *words: str) -> None:
-    while not reader.at_any(*words):
-        if reader.at_end():
-            raise reader.error(f"{' or '.join(words)} expected")
-        reader.skip()
 
 
 def _common_tables(reader: TokenReader) -> frozenset[str]:
@@ -141,15 +142,6 @@ def _common_tables(reader: TokenReader) -> frozenset[str]:
             reader.skip()  # CYCLE, SEARCH
         if not reader.accept_symbol(","):
             return frozenset(names)
-
-
-def _after_set_statement(reader: TokenReader, session: Session) -> ChangeRows | TruncateTable | None:
-    # MariaDB: SET STATEMENT max_statement_time = 10 FOR UPDATE ...
-    if not reader.accept("STATEMENT"):
-        return None
-    _skip_to(reader, "FOR")
-    reader.take()
-    return _row_statement(reader, session)
 
 
 def _analyzed(reader: TokenReader, session: Session) -> ChangeRows | TruncateTable | None:
