@@ -97,7 +97,7 @@ def common_schema(schemas: Sequence[pa.Schema], source_table: str) -> pa.Schema:
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """The smallest type that holds all values of both, if it is one that a column is widened to."""
-    if one.equals(other) or (_is_text(one) and _is_text(other)) or (_is_binary(one) and _is_binary(other)):
+    if one.equals(other) or (_is_text(one) and _is_text(other)) or (is_binary(one) and is_binary(other)):
         return one
     if pa.types.is_signed_integer(one) and pa.types.is_signed_integer(other):
         return one if one.bit_width >= other.bit_width else other
@@ -133,5 +133,6 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _is_binary(kind: pa.DataType) -> bool:
+def is_binary(kind: pa.DataType) -> bool:
+    """Whether values are bytes."""
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_format.errors import OptionError
+from binlog_format.errors import OptionError, TableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,4 +72,19 @@ def unpartitionable(table: str, rule: PartitionRule, why: str, columns: Sequence
         "INVALID_VALUE",
         f"option tables.partition_by: {table}: {rule}: {why}",
         hint=f"Give the table a rule of its own in [[tables]]. Its columns are {', '.join(columns)}",
+    )
+
+
+def valueless(table: str, rule: PartitionRule, why: str) -> TableError:
+    """The error for a table with values that its format could put into no partition, whoever writes them.
+
+    Args:
+        table: For messages.
+        rule: What is asked for.
+        why: Which values.
+    """
+    return TableError(
+        "PARTITION_VALUE",
+        f"{table}: it cannot be partitioned by {rule}: {why}",
+        hint="Give the table a rule of its own in [[tables]], with another partition_by",
     )

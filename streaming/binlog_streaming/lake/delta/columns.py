@@ -14,7 +14,8 @@ from binlog_format.errors import UnsupportedError
 from binlog_streaming.lake.delta.actions import FileFormat, Metadata, Protocol, milliseconds
 from binlog_streaming.lake.delta.column_mapping import mapped
 from binlog_streaming.lake.delta.commit import features, named_features
-from binlog_streaming.lake.partitioning import unpartitionable
+from binlog_streaming.lake.evolution import is_binary
+from binlog_streaming.lake.partitioning import unpartitionable, valueless
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,12 +64,18 @@ def created(
 
     Raises:
         OptionError: `INVALID_VALUE`: it cannot be partitioned so.
+        TableError: `PARTITION_VALUE`: some values of a column would have no partition.
     """
     for rule in partition_by:
         if rule.column not in schema.names:
             raise unpartitionable(name, rule, "there is no such column", schema.names)
         if pa.types.is_nested(schema.field(rule.column).type):
             raise unpartitionable(name, rule, "not with a column of several values", schema.names)
+        if is_binary(schema.field(rule.column).type):
+            # Spark reads the log's text as UTF-8, deltalake writes an escape for each byte and reads it as it is.
+            raise valueless(
+                name, rule, "Delta's log has texts, and no text for bytes that all readers take for the same"
+            )
     metadata = Metadata(
         id=str(uuid.uuid4()),
         name=name,

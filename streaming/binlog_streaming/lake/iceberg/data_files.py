@@ -19,7 +19,6 @@ from pyiceberg.io.pyarrow import (
     ArrowAccessor,
     ArrowProjectionVisitor,
     compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
     pyarrow_to_schema,
     schema_to_pyarrow,
@@ -32,6 +31,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import ListType, LongType, MapType, NestedField
 
 from binlog_streaming.lake.dictionaries import dictionary_columns
+from binlog_streaming.lake.iceberg.bounds import file_facts
 from binlog_streaming.lake.iceberg.manifests import FIRST_ROW_ID, new_file
 from binlog_streaming.lake.iceberg.partitions import partitioned
 from binlog_streaming.lake.iceberg.schema import arrow_schema
@@ -322,10 +322,10 @@ class _PartitionFiles:
         size = stream.tell()
         stream.close()
         self._open = None
-        statistics = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=writer.writer.metadata,
-            stats_columns=compute_statistics_plan(self._files.file_schema, self._files.metadata.properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(self._files.file_schema),
+        facts = file_facts(
+            writer.writer.metadata,
+            compute_statistics_plan(self._files.file_schema, self._files.metadata.properties),
+            parquet_path_to_id_mapping(self._files.file_schema),
         )
         self._written.append(
             new_file(
@@ -336,7 +336,7 @@ class _PartitionFiles:
                 partition=self._partition,
                 file_size_in_bytes=size,
                 sort_order_id=None,  # whatever order the table asks for: the rows are in none
-                **statistics.to_serialized_dict(),
+                **facts,
             )
         )
 

@@ -23,12 +23,13 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
     ManifestFile,
     PartitionFieldSummary,
-    construct_partition_summaries,
     data_file_with_partition,
     manifest_entry_schema_with_data_file,
 )
 from pyiceberg.table import TableProperties
 from pyiceberg.types import StructType
+
+from binlog_streaming.lake.iceberg.bounds import partition_summaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -203,7 +204,7 @@ class ManifestWriter:
             added_rows_count=counts[ManifestEntryStatus.ADDED][1],
             existing_rows_count=counts[ManifestEntryStatus.EXISTING][1],
             deleted_rows_count=counts[ManifestEntryStatus.DELETED][1],
-            partitions=construct_partition_summaries(spec, schema, [entry.data_file.partition for entry in entries]),
+            partitions=partition_summaries(spec, schema, [entry.data_file.partition for entry in entries]),
         )
 
     def write_list(self, output: OutputFile, manifests: Iterable[ManifestFile]) -> int | None:

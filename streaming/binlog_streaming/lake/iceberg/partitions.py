@@ -10,8 +10,10 @@ import pyarrow as pa
 from pyiceberg.partitioning import PartitionField, PartitionFieldValue, PartitionKey, PartitionSpec
 from pyiceberg.transforms import VoidTransform, parse_transform
 from pyiceberg.typedef import Record
+from pyiceberg.types import DecimalType
 
-from binlog_streaming.lake.partitioning import unpartitionable
+from binlog_streaming.lake.iceberg.bounds import holds_truncated
+from binlog_streaming.lake.partitioning import unpartitionable, valueless
 from binlog_streaming.lake.row_values import row_ids
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ def partition_spec(schema: Schema, rules: Sequence[PartitionRule], table: str) -
 
     Raises:
         OptionError: `INVALID_VALUE`: there is no such column, or it cannot be partitioned so.
+        TableError: `PARTITION_VALUE`: some values of the column would have no partition.
     """
     fields = []
     for number, rule in enumerate(rules):
@@ -46,6 +49,9 @@ def partition_spec(schema: Schema, rules: Sequence[PartitionRule], table: str) -
         if not transform.can_transform(column.field_type):
             why = f"not with a column of type {column.field_type}"
             raise unpartitionable(table, rule, why, schema.column_names)
+        kind = column.field_type
+        if rule.function == "truncate" and isinstance(kind, DecimalType) and not holds_truncated(kind, rule.size or 1):
+            raise valueless(table, rule, f"the least values of {kind} have no multiple of {rule.size} below them")
         name = rule.column if rule.function == "identity" else f"{rule.column}_{rule.function}"
         fields.append(
             PartitionField(source_id=column.field_id, field_id=_FIRST_FIELD + number, transform=transform, name=name)

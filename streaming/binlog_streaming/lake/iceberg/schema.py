@@ -17,10 +17,10 @@ from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, schema_to_pyar
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
 
-from binlog_format.errors import UnsupportedError
+from binlog_format.errors import TableError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyiceberg.table.metadata import TableMetadata
 
@@ -32,12 +32,38 @@ def iceberg_schema(schema: pa.Schema) -> Schema:
 
     Raises:
         UnsupportedError: `COLUMN_TYPE`: there is no such type.
+        TableError: `COLUMN_NAME`: a column is called as Iceberg calls a part of another one.
     """
+    _check_paths(schema)
     nullable = pa.schema([field.with_nullable(True) for field in schema])
     try:
         return Catalog._convert_schema_if_needed(nullable)
     except (UnsupportedPyArrowTypeException, TypeError) as error:
         raise UnsupportedError("COLUMN_TYPE", f"Iceberg has no type for column {error}") from error
+
+
+def _check_paths(schema: pa.Schema) -> None:
+    # Iceberg finds fields by their path, `g.srid`: it must be that of one field.
+    for column in schema:
+        for path in _inner_paths(column):
+            if path in schema.names:
+                raise TableError(
+                    "COLUMN_NAME",
+                    f"column {path} is called as Iceberg calls a part of column {column.name}",
+                    hint='Give the column another name; or use sink.format = "delta", which has no such names',
+                )
+
+
+def _inner_paths(column: pa.Field) -> Iterator[str]:
+    kind, inner = column.type, []
+    if pa.types.is_struct(kind):
+        inner = list(kind)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        inner = [kind.value_field.with_name("element")]
+    for field in inner:
+        path = f"{column.name}.{field.name}"
+        yield path
+        yield from _inner_paths(field.with_name(path))
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:

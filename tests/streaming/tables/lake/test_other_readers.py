@@ -6,7 +6,6 @@ A reader passes over files by their statistics: a wrong one hides rows, and only
 from __future__ import annotations
 
 import json
-import os
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -33,25 +32,9 @@ from tests.streaming.tables.lake.sink_cases import (
 from tests.streaming.tables.oltp import IMAGES, OLTP, TABLES, play, truth
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import duckdb
 
     from tests.streaming.tables.lake.sink_cases import Place
-
-
-@pytest.fixture(scope="module")
-def duck() -> Iterator[duckdb.DuckDBPyConnection]:
-    try:
-        import duckdb
-        import duckdb_ext
-    except ModuleNotFoundError:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip("DuckDB and its extension for Delta come as packages on x86-64 Linux alone")
-    with duckdb_ext.init(duckdb.connect()) as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        yield connection
 
 
 @pytest.fixture(params=[Merge.REWRITE, Merge.MARK], ids=str)
