@@ -1,7 +1,8 @@
 """Foreign keys, and what they change without a log's naming it: `ForeignKeys`, `parse_reference`.
 
 InnoDB does the actions of foreign keys itself, below the log: with CASCADE and SET NULL a statement about a parent
-table changes rows of its children, and no log has them (MySQL from 9.6 on: it has).
+table changes rows of its children, and no log has them. MySQL from 9.6 on has them where its SQL layer does these
+actions; row events state which (`binlog_format.views.cascading`).
 """
 
 from __future__ import annotations
@@ -22,11 +23,9 @@ if TYPE_CHECKING:
     from binlog_connector.schema.operations import Operation
     from binlog_connector.schema.parsing.lexer import TokenReader
     from binlog_connector.schema.parsing.session import Session
-    from binlog_format.log import Log, LogFile
+    from binlog_format.log import LogFile
 
 CASCADE, SET_NULL = "CASCADE", "SET NULL"
-_LOGGED_SINCE = (9, 6, 0)
-"""MySQL: from this version on, the server logs what foreign keys do."""
 _INLINE_SINCE = {Vendor.MARIADB: (10, 5, 0), Vendor.MYSQL: (9, 0, 0)}
 _WITH_FOREIGN_KEYS = frozenset(["innodb", "ndb", "ndbcluster"])
 """Engines that have foreign keys; others pass over them. Where a statement names none, it counts as one of these."""
@@ -66,12 +65,6 @@ class Cascade(NamedTuple):
 
     child: TableName
     key: ForeignKey
-
-
-def are_logged(log: Log, file_no: int) -> bool:
-    """Whether the server that wrote a file of *log* logs what foreign keys do."""
-    text = next((str(file.header.get("server_version", "")) for file in log.files() if file.file_no == file_no), "")
-    return bool(text) and vendor_of(text) is Vendor.MYSQL and server_version_of(text) >= _LOGGED_SINCE
 
 
 def take_inline_keys(files: Iterable[LogFile]) -> bool | None:

@@ -33,6 +33,12 @@ TABLE_BODY_OFFSET = TABLE_FLAGS_OFFSET + 2
 ROWS_FLAG_NO_FOREIGN_KEY_CHECKS = 1 << 1
 """Of a row event, in the low byte of its flags (MariaDB sql/log_event.h: NO_FOREIGN_KEY_CHECKS_F)."""
 
+ROWS_FLAG_SQL_FOREIGN_KEYS = 1 << 4
+"""Of a row event, in the low byte of its flags (MySQL from 9.6 on, sql/log_event.h: USE_SQL_FOREIGN_KEY_F).
+
+The SQL layer does what foreign keys do, and logs it. Without the flag InnoDB does it, below the log: as with
+`innodb_native_foreign_keys=ON`, and where a replica logs what an older source sent."""
+
 # MariaDB sql/log_event.h: a row event of this table changes nothing, it only marks that the statement has ended.
 DUMMY_TABLE_ID = 0x00FFFFFF
 

@@ -1,7 +1,8 @@
 """Row events after which foreign keys change other tables: `are_checked`, `checked_counts`, `first_cascading`.
 
-The server marks row events of sessions with `foreign_key_checks=0`, in which nothing is carried on; all others may be
-the beginning of a cascade, which no log has (MySQL from 9.6 on: it has).
+The server marks row events of sessions with `foreign_key_checks=0`, in which nothing is carried on, and MySQL from 9.6
+on those whose cascades the SQL layer does, which are in the log. All others may be the beginning of a cascade that no
+log has. Each event states it: one file may have both kinds (a replica logs what an older source sent as it came).
 """
 
 from __future__ import annotations
@@ -12,11 +13,16 @@ import numpy as np
 import pyarrow.compute as pc
 
 from binlog_format.events.layout import EventType
-from binlog_format.events.table_map_layout import ROWS_FLAG_NO_FOREIGN_KEY_CHECKS, TABLE_FLAGS_OFFSET
+from binlog_format.events.table_map_layout import (
+    ROWS_FLAG_NO_FOREIGN_KEY_CHECKS,
+    ROWS_FLAG_SQL_FOREIGN_KEYS,
+    TABLE_FLAGS_OFFSET,
+)
 from binlog_format.gtids.gtid_groups import gtid_of
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import ImageKind, read_images
+from binlog_format.vendor import Vendor
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
 from binlog_format.views.selection import Selection
 from binlog_format.views.table_filter import TableFilter
@@ -63,28 +69,44 @@ class CascadingChange(NamedTuple):
 
 
 def checked_events(block: Block, rows: Rows) -> tuple[Rows, Rows]:
-    """The updates and the deletes among the row events *rows* to which foreign keys apply."""
+    """The updates and the deletes among the row events *rows* to which foreign keys apply below the log."""
     kinds = _KINDS[block.events["type"][rows]]
-    kinds[~are_checked(block.data, block.events, rows)] = 0
+    kinds[~are_checked(block.data, block.events, rows, block.vendor)] = 0
     return rows[kinds == _UPDATE], rows[kinds == _DELETE]
 
 
-def are_checked(data: Bytes, events: Table, rows: Rows) -> NDArray[np.bool_]:
-    """To which of the row events *rows* foreign keys apply.
+def are_checked(data: Bytes, events: Table, rows: Rows, vendor: Vendor) -> NDArray[np.bool_]:
+    """To which of the row events *rows* foreign keys apply in the engine: the log has nothing of what these change.
 
     Args:
         data: What the events point into.
         events: `EVENT_DTYPE`.
         rows: Numbers of row events.
+        vendor: Whose server wrote them.
     """
-    # The flag is in the low one of their two bytes.
-    flags = data[events["start"][rows] + TABLE_FLAGS_OFFSET]
-    mask: NDArray[np.bool_] = flags & ROWS_FLAG_NO_FOREIGN_KEY_CHECKS == 0
+    done_elsewhere = ROWS_FLAG_NO_FOREIGN_KEY_CHECKS | _logged_flag(vendor)
+    mask: NDArray[np.bool_] = _flags(data, events, rows) & done_elsewhere == 0
     return mask
 
 
+def have_logged_cascades(block: Block, rows: Rows) -> bool:
+    """Whether the log has what foreign keys do after each of the row events *rows*."""
+    return bool((_flags(block.data, block.events, rows) & _logged_flag(block.vendor) != 0).all())
+
+
+def _flags(data: Bytes, events: Table, rows: Rows) -> NDArray[np.uint8]:
+    # The low one of their two bytes.
+    flags: NDArray[np.uint8] = data[events["start"][rows] + TABLE_FLAGS_OFFSET]
+    return flags
+
+
+def _logged_flag(vendor: Vendor) -> int:
+    # MariaDB gives that bit no meaning.
+    return ROWS_FLAG_SQL_FOREIGN_KEYS if vendor is Vendor.MYSQL else 0
+
+
 def checked_counts(block: Block, rows: Rows) -> NDArray[np.int64]:
-    """How many of the row events *rows* are updates, and how many are deletes, to which foreign keys apply."""
+    """How many of the row events *rows* are updates and how many deletes to which foreign keys apply in the engine."""
     return np.array([len(some) for some in checked_events(block, rows)], dtype=np.int64)
 
 

@@ -11,7 +11,6 @@ from binlog_connector.following.starts import initial_offset
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.metrics.lag import LagMeter
 from binlog_connector.schema.definitions import TableName
-from binlog_connector.schema.foreign_keys import are_logged
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.jobs.checkpoint import read_checkpoint
@@ -132,7 +131,6 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     checkpoint = read_checkpoint(state_of(job))
     with WatchedLog(job.source.path, options.format, bound=options.bound) as watched:
         log = log_report(watched)
-        are_cascades_logged = are_logged(watched.log, end_of_log(watched).position.file_no)
         start, begins_at, warnings = _start(watched, job, options, checkpoint)
     found = find_tables(
         job.source.path,
@@ -165,7 +163,7 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
         _with_memory(report, job, memory, problems.pop(report.name, ()), begins_there=begun[report.name])
         for report in reports
     )
-    if not are_cascades_logged:
+    if not found.logs_cascades:
         cascading = {table.name: table.cascading for table in found.tables}
         reports = tuple(_with_cascading(report, job, cascading[report.name]) for report in reports)
     others = tuple(text for texts in problems.values() for text in texts)

@@ -26,6 +26,7 @@ from binlog_format.errors import BinlogError
 from binlog_format.position import Position
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.declared.declared_defaults import DefaultKind
+from binlog_format.views.cascading import have_logged_cascades
 from binlog_format.views.snapshot_events import SNAPSHOT_DATABASE
 from binlog_format.views.table_filter import TableFilter
 
@@ -93,12 +94,14 @@ class FoundTables:
         size: Bytes of the files that were looked at.
         size_all: Bytes of all files.
         tally: What the log does not tell row by row there.
+        logs_cascades: The newest row events state that what foreign keys do is in the log.
     """
 
     tables: tuple[FoundTable, ...]
     size: int
     size_all: int
     tally: Tally
+    logs_cascades: bool
 
 
 def find_tables(
@@ -140,7 +143,7 @@ def find_tables(
                     if tally_from is None or lacking.statement.position >= tally_from:
                         tally.take(lacking)
     tables = tuple(table for table in finder.tables() if table.layout.database != SNAPSHOT_DATABASE)
-    return FoundTables(tables, size, size_all, tally)
+    return FoundTables(tables, size, size_all, tally, finder.logs_cascades)
 
 
 class _Finder:
@@ -158,12 +161,16 @@ class _Finder:
         self._begun: dict[str, Position] = {}
         self._foreign_keys = history.base.foreign_keys.copy()
         self._cascading: dict[str, dict[str, ForeignKey]] = {}  # by table and name
+        self.logs_cascades = False
         self._note_cascading()
 
     def look_at(self, block: Block) -> None:
         """Take in one more block."""
         statements = [(row, statement) for row, _, statement in table_statements(block)]
-        for touched in sorted(self._maps.resolve(block), key=lambda touched: int(touched.events[0])):
+        tables = sorted(self._maps.resolve(block), key=lambda touched: int(touched.events[0]))
+        if tables:
+            self.logs_cascades = all(have_logged_cascades(block, touched.events) for touched in tables)
+        for touched in tables:
             while statements and statements[0][0] < int(touched.events[0]):
                 self._obey(statements.pop(0)[1])
             layout = touched.layout

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_connector.following.watched import WatchedLog
-from binlog_connector.schema.foreign_keys import ForeignKeys, are_logged, take_inline_keys
+from binlog_connector.schema.foreign_keys import ForeignKeys, take_inline_keys
 from binlog_connector.schema.log_ddl import all_statements
 from binlog_connector.schema.server_runs import ServerRuns
 from binlog_connector.schema.statement_scope import StatementScope
@@ -74,7 +74,7 @@ class Carried(NamedTuple):
             + (f"; they cannot be derived: {self.obstacle}" if self.obstacle else ""),
             hint=f"{self._ways_out}. "
             "The event states that foreign keys are checked: a session with foreign_key_checks=0 carries nothing on. "
-            "MySQL logs such changes from 9.6 on",
+            "MySQL logs such changes from 9.6 on, unless innodb_native_foreign_keys is ON",
         )
 
     @property
@@ -159,7 +159,7 @@ class CascadeLog:
         options = self._options()
         with WatchedLog(options.path, options.format) as watched:
             schemas = RangeSchemas(watched, start, self._schema_file())
-            change = first_cascading(
+            return first_cascading(
                 schemas.observed(watched.log.committed_blocks(start, end)),
                 str(parent),
                 deletes=deletes,
@@ -167,7 +167,6 @@ class CascadeLog:
                 decoding=make_decoding(options, schemas),
                 groups=self._groups(options),
             )
-            return None if change is None or are_logged(watched.log, change.position.file_no) else change
 
     @staticmethod
     def _groups(options: SourceOptions) -> GroupFilter:

@@ -170,8 +170,9 @@ TABLES = (
     Setting(
         "foreign_keys",
         "What a DELETE or a change of keys in a parent table does, where CASCADE or SET NULL of a foreign key may "
-        "change rows of this table and the log does not have that (MariaDB, MySQL before 9.6): fail (the job stops "
-        "before it), apply (they are derived, and made in the targets), or ignore (the table lacks these changes).",
+        "change rows of this table and the log does not have that (MariaDB; MySQL before 9.6, or with native foreign "
+        "keys): fail (the job stops before it), apply (they are derived, and made in the targets), or ignore (the "
+        "table lacks these changes).",
     ),
     Setting(
         "begin",

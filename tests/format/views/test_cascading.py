@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from binlog_format import open_log
 from binlog_format.events.encoding.event_encoding import Origin, encode_event
 from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.events.layout import EventType
-from binlog_format.events.table_map_layout import ROWS_FLAG_NO_FOREIGN_KEY_CHECKS, TABLE_FLAGS_OFFSET
+from binlog_format.events.table_map_layout import (
+    ROWS_FLAG_NO_FOREIGN_KEY_CHECKS,
+    ROWS_FLAG_SQL_FOREIGN_KEYS,
+    TABLE_FLAGS_OFFSET,
+)
 from binlog_format.gtids.domain_starts import DomainStarts
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.views.cascading import first_cascading
+from binlog_format.vendor import Vendor
+from binlog_format.views.cascading import first_cascading, have_logged_cascades
 from binlog_format.views.group_filter import GroupFilter
 from binlog_format.views.selection import group_position
 from binlog_format.views.table_filter import TableFilter
@@ -33,9 +40,9 @@ OTHER = TableSpec("shop", "other", PARENT.columns, ("id",))
 Pair = tuple[tuple["Value", ...], tuple["Value", ...]]
 
 
-def _unchecked(event: bytes) -> bytes:
+def _unchecked(event: bytes, flag: int = ROWS_FLAG_NO_FOREIGN_KEY_CHECKS) -> bytes:
     """As of a session with foreign_key_checks=0."""
-    flags = event[TABLE_FLAGS_OFFSET] | ROWS_FLAG_NO_FOREIGN_KEY_CHECKS
+    flags = event[TABLE_FLAGS_OFFSET] | flag
     return event[:TABLE_FLAGS_OFFSET] + bytes([flags]) + event[TABLE_FLAGS_OFFSET + 1 :]
 
 
@@ -87,6 +94,29 @@ def test_events_without_checks_of_foreign_keys_are_not_counted() -> None:
     (row,) = _rows(TablesView(), log)
     assert (row["updates"], row["deletes"]) == (3, 4)
     assert (row["checked_updates"], row["checked_deletes"]) == (1, 2)
+
+
+def _by_sql_layer(events: list[bytes]) -> list[bytes]:
+    """As of MySQL 9.6 and newer with its default `innodb_native_foreign_keys=OFF`."""
+    return [events[0], *(_unchecked(event, ROWS_FLAG_SQL_FOREIGN_KEYS) for event in events[1:])]
+
+
+def test_each_event_states_whether_its_cascades_are_logged() -> None:
+    """One log may have both kinds: a replica logs what an older source sent without the flag."""
+    groups = (_by_sql_layer(_deletes(1)), _by_sql_layer(_updates(ID)), _deletes(2), _updates(CODE))
+    (block,) = _log(*groups, block_groups=9).committed_blocks()
+    of_mysql = replace(block, vendor=Vendor.MYSQL)
+    (row,) = (row for batch in TablesView().batches([of_mysql]) for row in batch.to_pylist())
+    assert (row["checked_updates"], row["checked_deletes"]) == (1, 1)
+    first = first_cascading([of_mysql], "shop.parent", deletes=True, columns={"id"})
+    assert first is not None
+    assert first.position == group_position(block, 2)
+    events = [np.flatnonzero(block.events["group"] == group)[2:3] for group in range(4)]
+    assert [have_logged_cascades(of_mysql, one) for one in events] == [True, True, False, False]
+    # MariaDB gives that bit no meaning: what it does not define proves nothing.
+    of_mariadb = first_cascading([block], "shop.parent", deletes=True)
+    assert of_mariadb is not None
+    assert of_mariadb.position == group_position(block, 0)
 
 
 @pytest.mark.parametrize("block_groups", [1, 3])

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_connector.schema.foreign_keys import are_logged
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.views.cascading import are_checked
 from binlog_streaming.modes.cascades import TIMES
@@ -109,9 +108,7 @@ class LinkedImages:
 
     def _is_carried(self, row_batch: RowBatch) -> Mask:
         events = row_batch.images.table["event"].astype(np.int64)
-        files = row_batch.groups["file_no"][row_batch.events["group"][events]]
-        logged = [number for number in np.unique(files).tolist() if are_logged(self.log, number)]
-        return are_checked(row_batch.images.data, row_batch.events, events) & ~np.isin(files, logged)
+        return are_checked(row_batch.images.data, row_batch.events, events, row_batch.layout.vendor)
 
 
 def _size(row_batch: RowBatch) -> int:
