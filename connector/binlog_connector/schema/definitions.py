@@ -1,4 +1,8 @@
-"""What a table is defined as: `TableDefinition`."""
+"""What a table is defined as: `TableDefinition`.
+
+What no source states of a table is *unknown*: `TableDefinition.unknown` and `ColumnDefinition.unknown` name such
+attributes, and `knows(attribute)` asks for one. The value of an unknown attribute means nothing, least of all "none".
+"""
 
 from __future__ import annotations
 
@@ -61,6 +65,8 @@ class ColumnDefinition:
         implicit: It was not declared: WITH SYSTEM VERSIONING made it.
         default: What follows DEFAULT, and AUTO_INCREMENT; None: nothing does.
         generated: It is computed from other columns.
+        unknown: Names of attributes that no source states (`generated`, `default`, `charset`, ...). `declared` among
+            them: the column may be of another type that has the same table map (UUID is BINARY(16) there).
     """
 
     name: str
@@ -74,6 +80,11 @@ class ColumnDefinition:
     implicit: bool = False
     default: DeclaredDefault | None = None
     generated: Generated | None = None
+    unknown: frozenset[str] = frozenset()
+
+    def knows(self, attribute: str) -> bool:
+        """Whether a source states an attribute; else its value here means nothing."""
+        return attribute not in self.unknown
 
     @property
     def type_name(self) -> str:
@@ -129,6 +140,8 @@ class TableDefinition:
         charset: Default for new columns; None: not known.
         versioned: WITH SYSTEM VERSIONING.
         partitioning: How it is partitioned; None: it is not.
+        unknown: Names of attributes that no source states (`keys`, `partitioning`, `versioned`, ...), and
+            `primary_key`; where `keys` alone is unknown, `keys` has the primary key, if there is one.
     """
 
     name: TableName
@@ -137,6 +150,11 @@ class TableDefinition:
     charset: str | None = None
     versioned: bool = False
     partitioning: Partitioning | None = None
+    unknown: frozenset[str] = frozenset()
+
+    def knows(self, attribute: str) -> bool:
+        """Whether a source states an attribute; else its value here means nothing."""
+        return attribute not in self.unknown
 
     @property
     def primary_key(self) -> tuple[str, ...]:

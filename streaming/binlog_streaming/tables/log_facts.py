@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.schema.layout_definitions import merged_definition
 from binlog_connector.spark.table_schemas import RangeSchemas
+from binlog_format.errors import SchemaError
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_streaming.modes.partial.absent_columns import AbsentFacts, absent_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from binlog_connector.schema.definitions import TableDefinition, TableName
     from binlog_connector.schema.log_ddl import DdlStatement
@@ -40,23 +42,59 @@ class LogFacts:
     log: Log | None
     schema_file: SchemaFile | None = None
 
-    def definition_before(self, name: TableName, statement: DdlStatement) -> TableDefinition | None:
-        """A table's definition when *statement* begins; None: not known.
+    def definition_before(
+        self, name: TableName, statement: DdlStatement, layout: TableLayout | None = None
+    ) -> TableDefinition | None:
+        """A table's definition when *statement* begins: all that the log, definitions brought to it and *layout* state.
+
+        What none of them states is unknown, and not "none": ask `definition.knows("partitioning")` and
+        `column.knows("generated")` before an attribute is used.
+
+        Args:
+            name: Of the table.
+            statement: In the log.
+            layout: Of its last rows before the statement, where there are some: a table that is older than the log has
+                a definition by its table map then, and what the table map has goes first.
+
+        Returns:
+            None: nothing is known of it.
 
         Raises:
-            SchemaError: `DDL_NOT_PARSED`.
+            SchemaError: `DDL_NOT_PARSED`, unless *layout* is given.
         """
-        with _lock, self._watched() as watched:
-            return RangeSchemas(watched, statement.position, self.schema_file).definition_before(name, statement)
+        return self._merged(
+            lambda watched: RangeSchemas(watched, statement.position, self.schema_file).definition_before(
+                name, statement
+            ),
+            layout,
+        )
 
-    def definition_at(self, name: TableName, position: Position) -> TableDefinition | None:
-        """A table's definition at a place of the log; None: not known.
+    def definition_at(
+        self, name: TableName, position: Position, layout: TableLayout | None = None
+    ) -> TableDefinition | None:
+        """A table's definition at a place of the log, as `definition_before`.
+
+        Args:
+            name: Of the table.
+            position: Of an event group.
+            layout: Of its rows there.
 
         Raises:
-            SchemaError: `DDL_NOT_PARSED`.
+            SchemaError: `DDL_NOT_PARSED`, unless *layout* is given.
         """
-        with _lock, self._watched() as watched:
-            return RangeSchemas(watched, position, self.schema_file).definition(name)
+        return self._merged(lambda watched: RangeSchemas(watched, position, self.schema_file).definition(name), layout)
+
+    def _merged(
+        self, find: Callable[[WatchedLog], TableDefinition | None], layout: TableLayout | None
+    ) -> TableDefinition | None:
+        try:
+            with _lock, self._watched() as watched:
+                found = find(watched)
+        except SchemaError:
+            if layout is None:
+                raise
+            found = None
+        return found if layout is None else merged_definition(layout.logged or layout, found)
 
     def _watched(self) -> WatchedLog:
         assert self.log is not None, "only a log has statements"
