@@ -51,7 +51,7 @@ EXPECTED: Mapping[str, Expected] = {
     "big_alter": EQUAL,
     "charset_database": EQUAL,
     "collation_keys": EQUAL,
-    "column_case_added": Expected(finding="2: names that differ in case"),
+    "column_case_added": EQUAL,
     "db_older": Expected(finding="2: a database older than the log"),
     "default_changed": Expected(finding="1.7"),
     "defaults_each": Expected(finding="1.10"),

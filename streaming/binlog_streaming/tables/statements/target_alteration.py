@@ -63,15 +63,17 @@ class _Columns:
         self.dropped -= {new for old, new in renamed.items() if old.casefold() not in olds}
         pairs = {olds[old.casefold()]: new for old, new in renamed.items() if old.casefold() in olds}
         self.renamed = {old: new for old, new in pairs.items() if old != new}
-        taken = set(self.renamed.values()) - set(self.renamed)
+        news = {new.casefold() for new in self.renamed.values()}
+        taken = {name for name in self.types if name.casefold() in news and name not in self.renamed}
         self.removed += [name for name in self.types if name in taken]
         self.types = {self.renamed.get(name, name): kind for name, kind in self.types.items() if name not in taken}
         self.dropped = {self.renamed.get(name, name) for name in self.dropped - taken}
 
     def add(self, column: pa.Field, existing: pa.Scalar | None, *, if_missing: bool) -> None:
-        there = self.types.get(column.name)
         if if_missing and column.name.casefold() in {name.casefold() for name in self.types.keys() - self.dropped}:
             return
+        self._spell(column.name)
+        there = self.types.get(column.name)
         if there is not None and column.name not in self.dropped:
             self.modify(column)  # rows had it before the statement
             return
@@ -82,7 +84,7 @@ class _Columns:
             self.filled[column.name] = pa.scalar(None, common) if existing is None else existing
             return
         if there is not None:
-            self.removed.append(column.name)
+            self._remove(column.name)
         self.added.append(column)
         self.types[column.name] = column.type
         if existing is not None and existing.is_valid:
@@ -98,11 +100,29 @@ class _Columns:
         if common is None:
             if self.has_rows():
                 raise schema_changed(self.table, column.name, there, column.type)
-            self.removed.append(column.name)
+            self._remove(column.name)
             self.added.append(column)
             self.types[column.name] = column.type
             return
         self._retype(column.name, common)
+
+    def _spell(self, name: str) -> None:
+        # Upper and lower case are the same to a server, and to most readers: what is called alike is the same column.
+        old = next((one for one in self.types if one.casefold() == name.casefold()), name)
+        if name in self.types or old == name:
+            return
+        self.renamed[self._before(old)] = name
+        self.types = {name if one == old else one: kind for one, kind in self.types.items()}
+        self.dropped = {name if one == old else one for one in self.dropped}
+
+    def _remove(self, name: str) -> None:
+        old = self._before(name)
+        self.renamed.pop(old, None)
+        self.removed.append(old)
+
+    def _before(self, name: str) -> str:
+        # What a column was called before the statement.
+        return next((old for old, new in self.renamed.items() if new == name), name)
 
     def _retype(self, name: str, kind: pa.DataType) -> None:
         if not kind.equals(self.types[name]):

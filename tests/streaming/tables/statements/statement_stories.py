@@ -88,6 +88,17 @@ def drop_and_add_again(log: ShopLog) -> None:
     log.insert(wanted("orders", ID, NAME, ColumnSpec("price", "varchar(20)")), (3, "c", "7"))
 
 
+def drop_and_add_in_other_case(log: ShopLog) -> None:
+    log.insert(PRICED, (1, "a", 3))
+    log.statement("ALTER TABLE orders DROP COLUMN price")
+    log.statement("ALTER TABLE orders ADD COLUMN PRICE INT DEFAULT 5")
+    log.insert(wanted("orders", ID, NAME, ColumnSpec("PRICE", "int")), (2, "b", 7))
+    log.statement("ALTER TABLE orders DROP COLUMN PRICE, ADD COLUMN Cost INT DEFAULT 6")
+    log.statement("ALTER TABLE orders RENAME COLUMN Cost TO Price")
+    log.statement("ALTER TABLE orders DROP COLUMN Price, ADD COLUMN pricE VARCHAR(20) DEFAULT 'none'")
+    log.insert(wanted("orders", ID, NAME, ColumnSpec("pricE", "varchar(20)")), (3, "c", "7"))
+
+
 def truncate(log: ShopLog) -> None:
     log.insert(ORDERS, (1, "a"), (2, "b"))
     log.statement("TRUNCATE orders")
@@ -138,6 +149,10 @@ STORIES: dict[str, tuple[Story, dict[str, list[tuple[object, ...]]]]] = {
     "rename and modify": (rename_and_modify, {"orders": [(1, "a", 3), (2, "b", 2**40)]}),
     "drop and add again": (
         drop_and_add_again,
+        {"orders": [(1, "a", "none"), (2, "b", "none"), (3, "c", "7")]},
+    ),
+    "drop and add in other case": (
+        drop_and_add_in_other_case,
         {"orders": [(1, "a", "none"), (2, "b", "none"), (3, "c", "7")]},
     ),
     "truncate": (truncate, {"orders": [(2, "c")]}),

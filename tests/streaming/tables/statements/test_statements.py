@@ -43,6 +43,7 @@ from tests.streaming.tables.statements.statement_stories import (
     STEPS_MAX,
     STORIES,
     WHEN,
+    drop_and_add_in_other_case,
     drop_partitions,
     gh_ost,
     kept,
@@ -417,3 +418,13 @@ def test_progress_counts_statements_and_says_what_is_kept_aside(tmp_path: Path) 
     assert progress["shop.orders"].changes == 4
     commit = DeltaTable(str(tmp_path / "tables" / "shop" / "orders")).history(1)[0]
     assert commit[GTID_POSITION_KEY] == "0-1-77"
+
+
+@pytest.mark.parametrize("table_format", MIRROR_SINKS, ids=str)
+def test_columns_that_differ_in_case_alone_are_one(tmp_path: Path, table_format: TableFormat) -> None:
+    """Also to targets: most readers find columns without regard to case."""
+    sink = Sink(directory=str(tmp_path / "tables"), format=table_format)
+    write_story(tmp_path, drop_and_add_in_other_case, sink=sink)
+    table = Place(tmp_path / "tables", table_format).content()
+    assert table.column_names == ["id", "name", "pricE"]
+    assert sorted(table.column("pricE").to_pylist()) == ["7", "none", "none"]
