@@ -13,12 +13,15 @@ import msgspec
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from kafka import KafkaConsumer
 
 from binlog_connector.rules.masks import Mask, MaskKind
 from binlog_format.errors import OptionError, UnsupportedError
 from binlog_streaming.demo.proof.topics import read_values
 from binlog_streaming.settings import TableRule
 from binlog_streaming.topics.job import TopicsJob
+from tests.program import run_program
+from tests.streaming.snapshot.live import BLACKHOLE, job_file, logged_groups, url_of
 from tests.streaming.tables.jobs.test_job import job_for, run_once
 from tests.streaming.test_rules_leaks import SECRET, everything_in
 from tests.streaming.topics.publishing import publish_job
@@ -77,9 +80,13 @@ SHOWN = {2: _row(2, "b", f"it is {SECRET}"), 5: _row(5, "c", SECRET), 6: _row(6,
 
 
 def _toml(rule: dict[str, Any]) -> str:
+    return f"[[tables]]\n{_rule_settings(rule)}"
+
+
+def _rule_settings(rule: dict[str, Any]) -> str:
     mask = ", ".join(f"{json.dumps(name)} = {json.dumps(mask)}" for name, mask in rule["mask"].items())
     lines = [f"{name} = {json.dumps(value)}" for name, value in rule.items() if name != "mask"]
-    return "\n".join(["[[tables]]", *lines, f"mask = {{ {mask} }}"])
+    return "\n".join([*lines, f"mask = {{ {mask} }}"])
 
 
 def test_topics(
@@ -114,6 +121,57 @@ def test_topics(
     with pytest.raises(UnsupportedError, match="STATEMENT_FORMAT") as caught:
         TopicsJob(job, once=True).run()
     assert SECRET not in str(caught.value) + caplog.text
+
+
+def test_a_snapshot_and_passwords_are_in_no_topic_and_no_output(
+    mariadb_server: MariaDbServer, kafka_broker: KafkaBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The rows are older than the log that is read: all that it has of them is in the snapshot's tables."""
+    caplog.set_level(logging.DEBUG)
+    run(mariadb_server, f"{BLACKHOLE};{STATEMENTS}; RESET MASTER")
+    accounts = f"""
+        CREATE USER u IDENTIFIED BY '{SECRET}'; SET PASSWORD FOR u = PASSWORD('{SECRET}');
+        ALTER USER u IDENTIFIED BY '{SECRET}'; GRANT SELECT ON shop.* TO u2 IDENTIFIED BY '{SECRET}';
+        CREATE PROCEDURE shop.p() SELECT 'a body'; CREATE PROCEDURE shop.p2() SET PASSWORD = PASSWORD('{SECRET}')
+    """
+    run(mariadb_server, accounts)
+    job_path = job_file(tmp_path, mariadb_server.binlog_directory, _rule_settings(RULE))
+    snapshot = ["snapshot", str(job_path), "--server", url_of(mariadb_server), "--yes"]
+    done = run_program(*snapshot, environment={"BINLOG_STREAM_PASSWORD": mariadb_server.password})
+    assert done.returncode == 0, done.stderr
+    assert any(group.mark is not None for group in logged_groups(mariadb_server.binlog_directory))
+    run(mariadb_server, "INSERT INTO shop.people VALUES (7, 'DE', 'x', 'y', 'z'); CREATE DATABASE other")
+
+    for rules in (_toml(RULE), ""):
+        job = publish_job(
+            tmp_path / str(bool(rules)),
+            mariadb_server.binlog_directory,
+            kafka_broker,
+            more=f"schema_changes = true\ntransaction_metadata = true\nquery = {str(not rules).lower()}\n{rules}",
+        )
+        TopicsJob(job, once=True).run()
+        prefix = job.sink.topic_prefix
+        consumer = KafkaConsumer(bootstrap_servers=kafka_broker.servers)
+        topics = {topic for topic in consumer.topics() if topic.startswith(prefix)}
+        consumer.close()
+        # The rule is about one table, to which nothing was done as a whole.
+        of_schemas = set() if rules else {prefix}
+        assert topics == of_schemas | {f"{prefix}.{name}" for name in ("shop.people", "transaction", "offsets")}
+        values = [value or b"" for topic in topics for _, value in read_values(kafka_broker.servers, topic)]
+        found = b"".join(values).decode() + everything_in(tmp_path / str(bool(rules)) / "state")
+        assert ("CREATE DATABASE" in found) is (not rules)
+        assert SECRET not in found + caplog.text
+        assert "snapshot_marks" not in found
+        assert "a body" not in found
+
+    log = mariadb_server.binlog_directory
+    for command in (["changes"], ["tail", "--from", "earliest", "--once"], ["events"]):
+        for more in ([], ["--rules", json.dumps([RULE])]):
+            if not (command == ["events"] and more):
+                done = run_program(command[0], log, *command[1:], "--output", "jsonl", *more)
+                assert done.returncode == 0, done.stderr
+                assert "people" in done.stdout
+                assert SECRET not in done.stdout + done.stderr
 
 
 def test_rules_of_topics_do_not_change(

@@ -10,11 +10,16 @@ from binlog_connector.envelope.encoding import SchemaChange
 from binlog_connector.envelope.message_batch import MessageKind, MessageRun, Place, sort_keys
 from binlog_connector.schema.operations import (
     AlterTable,
+    ChangeRows,
     CreateSequence,
     CreateTable,
     CreateView,
+    DropDatabase,
     DropTables,
+    DropViews,
+    NotParsed,
     RenameTables,
+    SetDatabaseCharset,
     TruncateTable,
 )
 
@@ -33,7 +38,9 @@ if TYPE_CHECKING:
 class SchemaChanges:
     """Makes a message for each wanted statement; there are few of them.
 
-    A statement is wanted where one of its tables is; one about no table, or whose tables cannot be made out, always.
+    A statement is wanted where one of its tables is, or its database may have such tables. Of one whose tables are not
+    known the text is told only where all tables are wanted. What is about neither (routines, triggers, events,
+    accounts, temporary tables) is no change of a schema.
 
     Args:
         options: What messages look like; none are made unless they ask for them.
@@ -56,18 +63,35 @@ class SchemaChanges:
             return []
         made = []
         for event, statement, operations in statements:
-            changes = [one for operation in operations for one in _changes(operation)]
-            if not changes or any(self._tables.accepts_name(*name) for _, name in changes):
-                made.append(self._run(occasion, event, statement, changes))
+            if any(map(self._is_wanted, operations)):
+                named = [one for operation in operations for one in _changes(operation)]
+                changes = [(kind, name) for kind, name in named if self._tables.accepts_name(*name)]
+                is_clear = not any(isinstance(one, NotParsed) and not one.names for one in operations)
+                text = statement.text if self._tells_text and (is_clear or self._tables.accepts_all) else None
+                made.append(self._run(occasion, event, statement, text, changes))
         return made
 
+    def _is_wanted(self, operation: Operation) -> bool:
+        match operation:
+            case SetDatabaseCharset() | DropDatabase():
+                return self._tables.may_accept_in(operation.database)
+            case ChangeRows():  # ALTER SEQUENCE
+                return any(self._tables.accepts_name(*name) for name in operation.names or ())
+            case NotParsed():
+                return not operation.names or any(self._tables.accepts_name(*name) for name in operation.names)
+        return any(self._tables.accepts_name(*name) for _, name in _changes(operation))
+
     def _run(
-        self, occasion: Occasion, event: int, statement: DdlStatement, changes: list[tuple[str, TableName]]
+        self,
+        occasion: Occasion,
+        event: int,
+        statement: DdlStatement,
+        text: str | None,
+        changes: list[tuple[str, TableName]],
     ) -> MessageRun:
         database = changes[0][1].database if changes else statement.database
         table = changes[0][1].table if changes else None
         events = np.array([event], dtype=np.int64)
-        text = statement.text if self._tells_text else None
         change = SchemaChange(event, database, table, text, changes)
         keys, values = self._encoding.schema_change(occasion, change)
         order = sort_keys(events, Place.STATEMENT)
@@ -84,6 +108,6 @@ def _changes(operation: Operation) -> list[tuple[str, TableName]]:
             return [("TRUNCATE", operation.name)]
         case RenameTables():
             return [("ALTER", new) for _, new in operation.pairs]
-        case DropTables():
+        case DropTables() | DropViews():
             return [("DROP", name) for name in operation.names]
     return []

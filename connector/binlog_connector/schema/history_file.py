@@ -13,6 +13,8 @@ from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.foreign_keys import ForeignKeys
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.log_ddl import DdlStatement  # noqa: TC001 - msgspec looks it up
+from binlog_connector.schema.operations import CreateFunction, CreateTemporaryTable, CreateTrigger
+from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_format.errors import OptionError
 from binlog_format.position import Position  # noqa: TC001 - msgspec looks it up
 
@@ -39,6 +41,15 @@ class _File(msgspec.Struct, frozen=True):
     known_to: Position | None
 
 
+# Of routines and triggers the bodies are in the statement, and a definition of a table needs none of them.
+_NO_DEFINITIONS = (CreateFunction, CreateTemporaryTable, CreateTrigger)
+
+
+def _defines_tables(statement: DdlStatement) -> bool:
+    operations = parse_ddl(statement.text, statement.session)
+    return any(not isinstance(operation, _NO_DEFINITIONS) for operation in operations)
+
+
 class _Versioned(msgspec.Struct, frozen=True):
     version: int
 
@@ -60,7 +71,7 @@ def save_history(history: SchemaHistory, path: str) -> None:
         databases=history.base.databases,
         foreign_keys=msgspec.Raw(history.base.foreign_keys.to_json()),
         altered=sorted(history.altered),
-        statements=list(history.statements),
+        statements=[statement for statement in history.statements if _defines_tables(statement)],
         known_to=history.known_to,
     )
     folder = Path(path).resolve().parent

@@ -15,6 +15,7 @@ from binlog_connector.schema.parsing.row_statements import NO_ROWS_WORDS
 from binlog_connector.schema.parsing.session import Session
 from binlog_connector.schema.parsing.set_statement import SET, first_word
 from binlog_format.errors import CorruptError
+from binlog_format.events.account_statements import is_account_statement
 from binlog_format.events.layout import EventType
 from binlog_format.events.query import parse_incident, parse_query
 from binlog_format.events.query_layout import (
@@ -63,6 +64,9 @@ _MAY_BEGIN_DDL = _pairs(DDL_WORDS | {SET})
 _MAY_BEGIN_ANY = _pairs(DDL_WORDS | {TRUNCATE, SET})
 _MAY_CHANGE_ROWS = ~_pairs(frozenset({"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "XA"}), before=b"")
 """What is in nearly every transaction is passed over; a word that nobody knows is not."""
+
+_ACCOUNT_WORDS = DDL_WORDS | {"SET", "CHANGE", ""}
+"""First words of statements that may be about accounts."""
 
 _TEXT_TYPES = (EventType.QUERY, EventType.EXECUTE_LOAD_QUERY)
 
@@ -233,7 +237,10 @@ def _may_be_undone(block: Block, row: int, control_statements: ControlStatements
 def _statements(
     block: Block, words: frozenset[str] | None, may_begin: NDArray[np.bool_]
 ) -> Iterator[tuple[int, str, DdlStatement]]:
-    """Statements that begin with one of *words*; None: with any but `NO_ROWS_WORDS`, and what is no statement."""
+    """Statements that begin with one of *words*; None: with any but `NO_ROWS_WORDS`, and what is no statement.
+
+    Those about accounts are none of them: no reader needs them, and they contain passwords.
+    """
     types = _QUERY_TYPES if words is not None else _STATEMENT_TYPES
     for row in _candidates(block, types, may_begin):
         event = block.events[row]
@@ -252,6 +259,8 @@ def _statements(
         text = decode_statement(query.text, status.client_charset)
         word = first_word(text, Session(sql_mode=status.sql_mode, vendor=block.vendor))
         if word is None or (word in NO_ROWS_WORDS if words is None else word not in words):
+            continue
+        if word in _ACCOUNT_WORDS and is_account_statement(text):
             continue
         yield row, word, _statement(block, event, text, query, status)
 

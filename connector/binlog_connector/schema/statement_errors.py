@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.schema.table_changes import RowsMoved
 from binlog_format.errors import DataLossError, UnsupportedError
+from binlog_format.events.account_statements import contains_password
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +33,7 @@ _ABOUT_SEQUENCE = re.compile(
 )
 
 _HIDDEN = "its text is left out, as rules hide values of rows"
+_SECRET = "its text is left out, as it contains a password"
 
 MOVED_HINT = (
     "Take the tables anew from the server from a position after the statement; "
@@ -77,7 +79,9 @@ def events_lost_error(statement: DdlStatement) -> DataLossError:
 
 
 def shown(statement: DdlStatement) -> str:
-    """The first characters of the statement, in one line."""
+    """The first characters of the statement, in one line; not of one with a password."""
+    if contains_password(statement.text):
+        return _SECRET
     text = " ".join(statement.text[: STATEMENT_SHOWN_MAX + 1].split())
     return f"{text[:STATEMENT_SHOWN_MAX]}..." if len(statement.text) > STATEMENT_SHOWN_MAX else text
 

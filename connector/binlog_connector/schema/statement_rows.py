@@ -22,6 +22,7 @@ from binlog_connector.schema.operations import (
 from binlog_connector.schema.parsing.ddl import TRUNCATE, parse_ddl
 from binlog_connector.schema.parsing.row_statements import parse_statement
 from binlog_connector.schema.statement_errors import STATEMENT_SHOWN_MAX
+from binlog_format.events.account_statements import contains_password
 from binlog_format.events.layout import EventType
 from binlog_format.views.change_extras import Statement
 
@@ -54,8 +55,9 @@ def find_statements(block: Block) -> Iterator[Statement]:
     """
     for row, word, statement in table_statements(block):
         op = TRUNCATE_OP if word == TRUNCATE else DDL_OP
+        text = None if contains_password(statement.text) else statement.text
         for database, table in _named(statement) or [(statement.database, None)]:
-            yield Statement(row, op, database, table, statement.text)
+            yield Statement(row, op, database, table, text)
 
 
 def find_statement_rows(block: Block, server_runs: ServerRuns | None = None) -> Iterator[tuple[int, dict[str, object]]]:

@@ -12,6 +12,7 @@ from binlog_format.errors import SchemaError
 from binlog_format.position import Position
 from binlog_format.rows.declared.declared_layout import declared_layout
 from binlog_format.vendor import Vendor
+from binlog_format.views.snapshot_tables import is_of_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -90,6 +91,8 @@ def _layouts(
     for block in schemas.observed(watched.log.committed_blocks(start, end)):
         for touched in maps.resolve(block):
             layout = touched.layout
+            if is_of_snapshots(layout.database):
+                continue
             seen.add(layout.full_name)
             if layout.full_name != table:
                 continue

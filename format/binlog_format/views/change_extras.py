@@ -30,14 +30,14 @@ class Statement(NamedTuple):
         op: `ddl` or `truncate`.
         database: Of the table, else the session's; empty: none.
         table: None: it is about none, or about many that it does not name.
-        text: Of the statement.
+        text: Of the statement; None: it is not told.
     """
 
     event: int
     op: str
     database: str
     table: str | None
-    text: str
+    text: str | None
 
 
 class StatementFinder(Protocol):
@@ -123,7 +123,7 @@ class ChangeExtras:
 
 def _is_about(one: Statement, tables: TableFilter, table: str | None) -> bool:
     if one.table is None:
-        return table is None and tables.accepts_all
+        return table is None and tables.accepts_all and tables.may_accept_in(one.database)
     return (table is None or table == f"{one.database}.{one.table}") and tables.accepts_name(one.database, one.table)
 
 

@@ -19,6 +19,7 @@ from binlog_format.gtids.gtid_groups import gtid_of
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.views.columns import POSITION_TYPE
 from binlog_format.views.selection import group_position
+from binlog_format.views.snapshot_tables import MARKS_TABLE, SHADOW_PREFIX, is_of_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,11 +27,6 @@ if TYPE_CHECKING:
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
     from binlog_format.rows.table_events import TableEvents
-
-SNAPSHOT_DATABASE = "binlog_stream"
-"""Database of shadows and marks: tables in it are nobody's source."""
-MARKS_TABLE = "snapshot_marks"
-SHADOW_PREFIX = "s_"
 
 # Columns of the marks and their character sets, which a log without metadata does not contain.
 _MARK_COLUMNS = (
@@ -99,7 +95,7 @@ class SnapshotEvents:
         """
         shadows, others = [], []
         for touched in resolved:
-            if touched.layout.database != SNAPSHOT_DATABASE:
+            if not is_of_snapshots(touched.layout.database):
                 others.append(touched)
             elif touched.layout.table == MARKS_TABLE:
                 self.marks += _marks_in(block, touched)

@@ -6,12 +6,16 @@ import re
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import OptionError
+from binlog_format.views.snapshot_tables import is_of_snapshots
 
 if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
 
 # A comma inside {2,5} or [a,b] belongs to the expression.
 _SEPARATOR = re.compile(r",(?![^{}\[\]]*[}\]])")
+
+_ANY_NAME = "\ue000"
+"""The name of no table: what matches it matches all names."""
 
 
 def check_table_name(name: str, table: str | None) -> None:
@@ -29,11 +33,14 @@ def check_table_name(name: str, table: str | None) -> None:
 class TableFilter:
     r"""Accepts a table that one of *tables* matches as a whole, and none of *exclude*.
 
+    Tables of snapshots (`snapshot_tables`) are never accepted, whatever is asked for: they hold rows of others.
+
     Args:
         tables: Regular expressions on `database.table`, separated by commas; None or empty: all tables.
         exclude: The same, for what to leave out; None or empty: nothing.
         databases: Only tables of these databases; None: of all.
         names: Only tables with these names, in whatever database; None: all.
+        with_snapshots: Tables of snapshots are tables as others are: for who examines a snapshot in a log.
 
     Raises:
         OptionError: `INVALID_VALUE`: not a regular expression.
@@ -46,11 +53,13 @@ class TableFilter:
         *,
         databases: frozenset[str] | None = None,
         names: frozenset[str] | None = None,
+        with_snapshots: bool = False,
     ) -> None:
         self._tables = _compiled("tables", tables)
         self._exclude = _compiled("excludeTables", exclude)
         self._databases = databases
         self._names = names
+        self._with_snapshots = with_snapshots
         self._known: dict[tuple[str, str], bool] = {}
 
     def accepts(self, layout: TableLayout) -> bool:
@@ -70,8 +79,21 @@ class TableFilter:
             known = self._known[key] = self._matches(database, table)
         return known
 
-    def _matches(self, database: str, table: str) -> bool:
+    def may_accept_in(self, database: str) -> bool:
+        """Whether a table of *database* may be accepted, as far as the expressions show it."""
+        if self._is_left_out(database):
+            return False
+        if any(expression.fullmatch(f"{database}.{_ANY_NAME}") for expression in self._exclude):
+            return False
+        return not self._tables or any(_may_be_about(expression.pattern, database) for expression in self._tables)
+
+    def _is_left_out(self, database: str) -> bool:
         if self._databases is not None and database not in self._databases:
+            return True
+        return is_of_snapshots(database) and not self._with_snapshots
+
+    def _matches(self, database: str, table: str) -> bool:
+        if self._is_left_out(database):
             return False
         if self._names is not None and table not in self._names:
             return False
@@ -86,6 +108,15 @@ class TableFilter:
 def split_expressions(text: str) -> list[str]:
     """The expressions in *text*, which are separated by commas."""
     return [part.strip() for part in _SEPARATOR.split(text) if part.strip()]
+
+
+def _may_be_about(expression: str, database: str) -> bool:
+    # Most expressions are written as two, with the dot between them.
+    databases, dot, _ = re.sub(r"\[\.\]", r"\\.", expression).partition(r"\.")
+    try:
+        return not dot or re.fullmatch(databases, database) is not None
+    except re.error:
+        return True  # the dot is within a group
 
 
 def _compiled(option: str, text: str | None) -> list[re.Pattern[str]]:

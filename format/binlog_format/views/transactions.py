@@ -15,6 +15,7 @@ from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, gtid_te
 from binlog_format.views.events.texts import text_places, texts_at
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
 from binlog_format.views.json.json_rows import JsonStyle
+from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.views.table_filter import TableFilter
 
     Int64s = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -82,6 +82,7 @@ class TransactionsView:
         groups: GroupFilter = ALL_GROUPS,
     ) -> None:
         self._tables = tables
+        self._rows_of = tables or TableFilter()
         self._groups = groups
 
     def schema(self, layout: TableLayout | None = None) -> pa.Schema:
@@ -120,7 +121,7 @@ class TransactionsView:
         first_rows: list[tuple[int, str]] = []  # row of a table's first event in a group
         for one in maps.resolve(block):
             layout = one.layout
-            if self._tables is not None and not self._tables.accepts(layout):
+            if not self._rows_of.accepts(layout):
                 continue
             images = read_images(block.data, events, one.events, layout, place=block.place).table
             group = events["group"][images["event"]]

@@ -27,7 +27,7 @@ from binlog_format.position import Position
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.declared.declared_defaults import DefaultKind
 from binlog_format.views.cascading import have_logged_cascades
-from binlog_format.views.snapshot_events import SNAPSHOT_DATABASE
+from binlog_format.views.snapshot_tables import is_of_snapshots
 from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def find_tables(
                 for lacking in row_format.lacking(block, server_runs=server_runs):
                     if tally_from is None or lacking.statement.position >= tally_from:
                         tally.take(lacking)
-    tables = tuple(table for table in finder.tables() if table.layout.database != SNAPSHOT_DATABASE)
+    tables = tuple(table for table in finder.tables() if not is_of_snapshots(table.layout.database))
     return FoundTables(tables, size, size_all, tally, finder.logs_cascades)
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from binlog_connector.schema.ghosts import ghost_of
-from binlog_format.views.snapshot_events import SNAPSHOT_DATABASE
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.lake.store import target_uri
 from binlog_streaming.settings.model import Deletes, Mode, OnPartitionDrop, OnStatement
@@ -96,13 +94,11 @@ class TableSelection:
 
     def rule(self, name: TableName) -> TableRule | None:
         """The rule that selects a table."""
-        if name.database == SNAPSHOT_DATABASE:
-            return None
         return next((rule for wanted, rule in self._filters if wanted.accepts_name(*name)), None)
 
     def rules_about(self, database: str) -> list[TableRule]:
         """Rules that may select tables of a database, as far as their expressions show it."""
-        return [rule for _, rule in self._filters if _may_be_about(rule.select, database)]
+        return [rule for wanted, rule in self._filters if wanted.may_accept_in(database)]
 
 
 def _ghost_rule(rule: TableRule) -> TableRule:
@@ -118,15 +114,3 @@ def _ghost_rule(rule: TableRule) -> TableRule:
         on_drop=applies,
         on_partition_drop=rule.on_partition_drop if as_its_table else OnPartitionDrop.APPLY,
     )
-
-
-def _may_be_about(select: str, database: str) -> bool:
-    # Most expressions are written as two, with the dot between them.
-    for expression in select.split(","):
-        databases, dot, _ = re.sub(r"\[\.\]", r"\\.", expression.strip()).partition(r"\.")
-        try:
-            if not dot or re.fullmatch(databases, database):
-                return True
-        except re.error:
-            return True  # the dot is within a group
-    return False

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import SchemaError, ServerError
-from binlog_format.views.snapshot_events import SNAPSHOT_DATABASE
+from binlog_format.views.snapshot_tables import SNAPSHOT_DATABASE
 from binlog_streaming.snapshot.job_tables import JobTables
 from binlog_streaming.snapshot.log_identity import check_is_writer
 from binlog_streaming.snapshot.replicas import find_replicas

@@ -36,10 +36,38 @@ def _accepts(table_filter: TableFilter, name: str) -> bool:
         (None, r"shop\.tmp_.*", "shop.tmp_1", False),
         (r"shop\..*", r"shop\.tmp_.*", "shop.orders", True),
         ("Shop.Orders", None, "shop.orders", False),
+        (None, None, "binlog_stream.snapshot_marks", False),
+        (r"binlog_stream\..*", None, "binlog_stream.s_0123456789abcdef", False),
     ],
 )
 def test_expressions_match_whole_names(tables: str | None, exclude: str | None, name: str, accepted: bool) -> None:
     assert _accepts(TableFilter(tables, exclude), name) is accepted
+
+
+@pytest.mark.parametrize(
+    ("tables", "exclude", "database", "may_be"),
+    [
+        (None, None, "shop", True),
+        (None, None, "binlog_stream", False),
+        (r"shop\..*", None, "shop", True),
+        (r"shop\..*", None, "hr", False),
+        (r"shop\.a,hr[.]b", None, "hr", True),
+        (r"s.*\.a", None, "shop", True),
+        (".*", None, "hr", True),
+        (r"(shop\.a|hr\.b)", None, "stock", True),  # not known: the dot is within a group
+        (None, r"hr\..*", "hr", False),
+        (None, r"hr\.a", "hr", True),
+        ("shop.*,hr.*", r"hr\.[^.]+", "hr", False),
+    ],
+)
+def test_whether_a_database_may_have_such_tables(
+    tables: str | None, exclude: str | None, database: str, may_be: bool
+) -> None:
+    assert TableFilter(tables, exclude).may_accept_in(database) is may_be
+
+
+def test_who_examines_a_snapshot_asks_for_its_tables() -> None:
+    assert _accepts(TableFilter("binlog_stream.*", with_snapshots=True), "binlog_stream.snapshot_marks")
 
 
 def test_expression_that_is_none_is_named() -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from binlog_format import open_log
+from binlog_format.views.changes import ChangesView
+from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.server.address import ServerAddress
 from binlog_streaming.server.credentials import Credentials
 from binlog_streaming.server.session import ServerSession, connect
@@ -67,7 +69,8 @@ def logged_groups(log_directory: Path) -> list[LoggedGroup]:
     """Event groups with changes of rows, in their order in the log."""
     found: dict[str, list[Any]] = {}
     with open_log(str(log_directory)) as log:
-        for batch in log.changes():
+        view = ChangesView(tables=TableFilter(with_snapshots=True))
+        for batch in view.batches(log.committed_blocks()):
             for row in batch.to_pylist():
                 images = [None if row[name] is None else json.loads(row[name]) for name in ("before", "after")]
                 found.setdefault(row["gtid"], []).append((row["op"], f"{row['database']}.{row['table']}", *images))

@@ -32,6 +32,7 @@ from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Lexer, TokenRe
 from binlog_connector.schema.parsing.session import table_name
 from binlog_connector.schema.parsing.set_statement import reading_sessions, skip_settings
 from binlog_connector.schema.parsing.table_parser import parse_alter_table, parse_create_table, parse_default_charset
+from binlog_format.events.account_statements import contains_password, is_account_statement
 
 if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
@@ -85,7 +86,7 @@ _ABOUT_TABLES = re.compile(
 def parse_ddl(text: str, session: Session) -> list[Operation]:
     """What a statement does to tables, in order; empty for one that does nothing to them.
 
-    A statement about tables that is not understood gives `NotParsed`; nothing is raised.
+    A statement about tables that is not understood gives `NotParsed`, one about accounts nothing; nothing is raised.
     """
     readings = [_read(text, one) for one in reading_sessions(text, session)]
     understood = [one for one in readings if not isinstance(one, NotParsed)]
@@ -104,7 +105,7 @@ def _read(text: str, session: Session) -> list[Operation] | NotParsed:
         skip_settings(reader)
         return _operations(reader, session)
     except DdlSyntaxError as error:
-        return _not_parsed(text, error, session)
+        return [] if is_account_statement(text) else _not_parsed(text, error, session)
 
 
 def _operations(reader: TokenReader, session: Session) -> list[Operation]:
@@ -290,6 +291,8 @@ def _not_parsed(text: str, error: DdlSyntaxError, session: Session) -> NotParsed
     shown = " ".join(text.split())
     if len(shown) > _TEXT_SHOWN_MAX:
         shown = shown[:_TEXT_SHOWN_MAX] + "..."
+    if contains_password(text):
+        shown = "its text is left out, as it contains a password"
     reason = f"character {error.at + 1}: {error.reason}: {shown}"
     try:
         match = _ABOUT_TABLES.match(text, _beginning(text, session))

@@ -1,7 +1,8 @@
 """View `events`: one row for each replication event: `EventsView`.
 
-Compressed events and what is in compressed transactions are shown plain, with a word on how they are stored. Nothing is
-left out: rows that were rolled back, and those of prepared XA transactions, stand where they lie.
+Compressed events and what is in compressed transactions are shown plain, with a word on how they are stored. No event
+is left out: rows that were rolled back, and those of prepared XA transactions, stand where they lie. Two kinds of
+statements have no text: those with passwords, and those of snapshots, which contain keys of the rows that they copy.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_format.block import NOT_INNER
+from binlog_format.events.account_statements import contain_passwords
 from binlog_format.events.layout import EVENT_TYPE_OFFSET, EventType
 from binlog_format.rows.arrow_arrays import strings_array
 from binlog_format.rows.table_events import TableMaps
@@ -20,6 +22,7 @@ from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceCo
 from binlog_format.views.events.texts import text_places, texts_at
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
 from binlog_format.views.json.json_rows import JsonStyle
+from binlog_format.views.snapshot_tables import SNAPSHOT_DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,12 +51,13 @@ EVENTS_SCHEMA = pa.schema(
         ("gtid", pa.string()),  # of the group
         ("database", pa.string()),
         ("table", pa.string()),
-        ("text", pa.string()),  # of a statement; what is not UTF-8 in it is replaced
+        ("text", pa.string()),  # of a statement, unless it is hidden; what is not UTF-8 in it is replaced
     ]
 )
 
 _NAMES = {int(event_type): event_type.name.lower() for event_type in EventType}
 _TYPE_NAMES = strings_array([_NAMES.get(code, f"type {code}") for code in range(256)])
+_OF_SNAPSHOTS = f"`{SNAPSHOT_DATABASE}`"
 _BETWEEN = "\0"  # cannot be in a name
 
 
@@ -121,7 +125,7 @@ class EventsView:
                 place.gtid(),
                 databases,
                 tables,
-                texts_at(block.data, places[2]),
+                _shown(texts_at(block.data, places[2])),
             ],
             schema=EVENTS_SCHEMA,
         )
@@ -139,6 +143,11 @@ class EventsView:
         codes = names.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         of_tables: Mask = np.append(accepted, False)[codes]
         return of_tables if keep is None else keep & of_tables
+
+
+def _shown(texts: pa.Array) -> pa.Array:
+    hidden = pc.or_(contain_passwords(texts), pc.match_substring(texts, _OF_SNAPSHOTS))
+    return pc.if_else(hidden, pa.scalar(None, pa.string()), texts)
 
 
 def _stored_as(block: Block) -> pa.Array:
