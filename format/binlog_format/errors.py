@@ -235,6 +235,7 @@ class TableError(BinlogError):
             "TABLE_FEATURE",
             "CASCADE_RECORD",
             "WRITE_FAILED",
+            "UNEXPECTED_ERROR",
         }
     )
 

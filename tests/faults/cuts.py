@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from enum import StrEnum
 
 
-class Cut(Exception):
-    """The process ends here."""
+class Cut(BaseException):
+    """The process ends here: no error of a step, which would be named."""
 
 
 class CutOff:

@@ -24,7 +24,7 @@ from binlog_streaming.lake.target import QUERY_PROPERTY, SET_ASIDE_PROPERTY, Com
 from binlog_streaming.modes.row_batches import RowBatch
 from binlog_streaming.plan.batch_plan import RowsStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep
-from binlog_streaming.plan.failures import naming
+from binlog_streaming.plan.failures import naming, naming_unexpected
 from binlog_streaming.plan.memory import SetAside, can_set_aside
 from binlog_streaming.settings import Mode, OnError
 from binlog_streaming.tables.cascades.linked_images import LinkedImages, outside_row_batches
@@ -90,9 +90,10 @@ def apply_component(
     with contextlib.closing(Looks(run.sink, factory)) as looks:
         runner = _ComponentRun(run, component, log, looks, division)
         try:
-            runner.check_targets()
-            for step in component.steps:
-                runner.apply(step)
+            with naming_unexpected(component.name):
+                runner.check_targets()
+                for step in component.steps:
+                    runner.apply(step)
         except BinlogError as error:
             if run.on_error is OnError.STOP or not can_set_aside(error):
                 raise
@@ -348,7 +349,8 @@ class _ComponentRun:
         uri = table.uri(self._run.sink.directory, mode)
         tally = self._tally(table, mode, uri)
         started = time.monotonic()
-        with self._looks.naming_errors(str(table.name), uri):
+        (position, event_no), _ = self._reached
+        with self._looks.naming_errors(str(table.name), uri, f"step at {position}:{event_no}"):
             if self._looks.attempt(uri, lambda target: write(target, tally)):
                 self._looks.at(uri).maintain(self._run.sink)
             tally.version = self._looks.at(uri).version()

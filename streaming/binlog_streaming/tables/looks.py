@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from binlog_format.errors import BinlogError, TableError
-from binlog_streaming.plan.failures import naming
+from binlog_streaming.modes.shards import IndivisibleError
+from binlog_streaming.plan.failures import naming, unexpected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,8 +38,8 @@ class Looks:
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """What the libraries below them raise."""
-        return (*self._factory.write_errors, OSError, pa.ArrowException)
+        """What the libraries below them raise when the place cannot be written, or the machine is at its end."""
+        return (*self._factory.write_errors, OSError, pa.ArrowMemoryError)
 
     def at(self, uri: str) -> Target:
         """The target at a place, as it was when it was looked at."""
@@ -59,12 +60,18 @@ class Looks:
         raise AssertionError("the last attempt returns or raises")
 
     @contextmanager
-    def naming_errors(self, name: str, uri: str) -> Iterator[None]:
+    def naming_errors(self, name: str, uri: str, step: str = "") -> Iterator[None]:
         """What is raised within names the table.
 
+        Args:
+            name: The table.
+            uri: Its target.
+            step: What is done to it; empty: that is plain.
+
         Raises:
-            TableError: `WRITE_FAILED`: what the libraries below raised.
+            TableError: `WRITE_FAILED`: what the libraries below raised; `UNEXPECTED_ERROR`: what nobody foresaw.
             BinlogError: The same, with the table in its reason.
+            IndivisibleError: The step has to be done as a whole.
         """
         try:
             yield
@@ -76,6 +83,11 @@ class Looks:
                 f"{name}: {uri}: {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}",
                 hint="The batch will be written when the job starts again; what is in the table already is not doubled",
             ) from error
+        except IndivisibleError:
+            raise
+        except Exception as error:
+            self.forget(uri)  # it may have been left in the middle of a change
+            raise unexpected(error, f"{name}: {uri}{step and ', '}{step}") from error
 
     def forget(self, uri: str) -> None:
         """The next one who asks looks again."""

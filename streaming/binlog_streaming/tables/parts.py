@@ -28,6 +28,7 @@ from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.modes.row_batches import RowBatch, StepImages, load_row_batches
 from binlog_streaming.modes.shards import IndivisibleError, failed, gathered, sharded
 from binlog_streaming.modes.whole_images import WholeImages
+from binlog_streaming.plan.failures import unexpected
 from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.tables.log_facts import LogFacts
 from binlog_streaming.tables.looks import Looks
@@ -136,8 +137,8 @@ class PartsWriter:
             with open_log(self.log_path) as log, closing(Looks(self.sink, sink_type(self.sink.format))) as looks:
                 for indexes in map(pickle.loads, parts):
                     yield from self._merged_part(log, looks, indexes)
-        except (BinlogError, IndivisibleError) as error:
-            yield 0, failed(error)
+        except Exception as error:
+            yield 0, failed(self._failure(error))
         settle()
 
     def _merged_part(self, log: Log, looks: Looks, indexes: Iterable[bytes]) -> Iterator[Shard]:
@@ -171,8 +172,8 @@ class PartsWriter:
                     written = self._at_target(looks, lambda target: target.overruled(parts, shared.keys, shared.by))
             attempts = frozenset(part.attempt for part in shared.parts)
             yield Overruled(attempts, replace(written, row_count=-shared.repeats))
-        except (BinlogError, IndivisibleError) as error:
-            yield error
+        except Exception as error:
+            yield self._failure(error)
         settle()
 
     def deal(self, indexes: Iterable[bytes]) -> Iterator[Shard]:
@@ -183,8 +184,8 @@ class PartsWriter:
             with open_log(self.log_path) as log:
                 for images in self._images(log, indexes):
                     yield from sharded(images, self.columns, keys, self.part_count, last_only=last_only)
-        except (BinlogError, IndivisibleError) as error:
-            yield 0, failed(error)
+        except Exception as error:
+            yield 0, failed(self._failure(error))
         settle()
 
     def merge_shard(self, messages: Iterable[bytes]) -> Iterator[Written[Any] | Failure]:
@@ -197,8 +198,8 @@ class PartsWriter:
                 images = StepImages(self.source_table, tuple(row_batches), LogFacts(log).of(row_batches))
                 keyed = self._keyed(images)
                 yield self._at_target(looks, lambda target: target.merge_part(keyed.change(target), self.keys))
-        except (BinlogError, IndivisibleError) as error:
-            yield error
+        except Exception as error:
+            yield self._failure(error)
         settle()
 
     def append(self, indexes: Iterable[bytes]) -> Iterator[Written[Any] | Failure]:
@@ -207,8 +208,8 @@ class PartsWriter:
             with open_log(self.log_path) as log, closing(Looks(self.sink, sink_type(self.sink.format))) as looks:
                 rows = pa.RecordBatchReader.from_batches(self.schema, self._rows(log, indexes))
                 yield self._at_target(looks, lambda target: target.append_part(rows))
-        except BinlogError as error:
-            yield error
+        except Exception as error:
+            yield self._failure(error)
         settle()
 
     def _keyed(self, images: StepImages) -> KeyedImages:
@@ -217,6 +218,12 @@ class PartsWriter:
     def _at_target(self, looks: Looks, write: Callable[[Target], Written[Any]]) -> Written[Any]:
         with looks.naming_errors(self.source_table, self.uri):
             return write(looks.at(self.uri))
+
+    def _failure(self, error: Exception) -> Failure:
+        # What a task gives back in the place of a result: Spark would do it again, and tell the driver a stack trace.
+        if isinstance(error, (BinlogError, IndivisibleError)):
+            return error
+        return unexpected(error, f"{self.source_table}: {self.uri}")
 
     def _rows(self, log: Log, indexes: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
         for row_batches in self._row_batches(log, indexes):
