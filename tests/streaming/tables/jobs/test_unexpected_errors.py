@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ITEMS = wanted("items", ID, NAME)
 ERRORS = (ValueError("no such\nplace"), AssertionError(), KeyError("x"), pa.ArrowInvalid("Invalid UTF8 payload"))
-FILES = {TableFormat.DELTA: delta_files.DataFiles, TableFormat.ICEBERG: iceberg_files.DataFiles}
+FILES: dict[TableFormat, Any] = {TableFormat.DELTA: delta_files.DataFiles, TableFormat.ICEBERG: iceberg_files.DataFiles}
 
 
 @pytest.fixture
