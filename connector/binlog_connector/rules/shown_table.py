@@ -149,6 +149,7 @@ def shown_table(rule: BoundRule, layout: TableLayout, decoding: Decoding) -> Sho
         primary_key=_kept_key(layout.primary_key, columns, masks),
         completion=_kept_completion(layout.completion, columns, masks),
         logged=layout,
+        hidden=(),
     )
     masked = {index for index, _ in masks}
     hidden = frozenset(index for index in range(len(names)) if index in masked or index not in columns)

@@ -5,18 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.definitions import ColumnDefinition, KeyDefinition, KeyPart, TableDefinition
+from binlog_connector.schema.definitions import ColumnDefinition, KeyPart, Period, TableDefinition
+from binlog_connector.schema.keys.altered_keys import (
+    altered_keys,
+    named_keys,
+    server_order,
+    without_columns,
+    without_nulls,
+)
 from binlog_connector.schema.parsing.charsets import BINARY
 from binlog_connector.schema.parsing.columns import resolved, sized_text
 from binlog_connector.schema.parsing.defaults import SYSTEM_TIME
 from binlog_format.rows.declared.declared_types import character_size
+from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from binlog_connector.schema.operations import AlterTable, ColumnChange, CreateTable, KeySpec
+    from binlog_connector.schema.operations import AlterTable, ColumnChange, CreateTable
     from binlog_format.rows.declared.declared_defaults import DeclaredDefault
-    from binlog_format.vendor import Vendor
 
 # MariaDB: what WITH SYSTEM VERSIONING adds when no columns are declared for it; SHOW CREATE TABLE hides them.
 _PERIOD = (
@@ -52,13 +59,18 @@ class Defaults:
 def created(create: CreateTable, defaults: Defaults) -> TableDefinition:
     """The table that CREATE TABLE makes; its columns are unknown where they come from a query."""
     charset = create.options.charset or defaults.charset
-    partitioning = create.options.partitioning
+    partitioning, engine = create.options.partitioning, create.options.engine
     if create.options.selects:
-        return TableDefinition(create.name, None, charset=charset, partitioning=partitioning)
+        return TableDefinition(create.name, None, charset=charset, partitioning=partitioning, engine=engine)
     columns = tuple(resolved(spec, charset, defaults.vendor) for spec in create.columns)
     versioned = create.options.versioned or any(spec.versioned for spec in create.columns)
-    table = TableDefinition(create.name, columns, _named((), create.keys), charset, versioned, partitioning)
-    return _versioned(table)
+    keys = named_keys((), create.keys, create.period, defaults.vendor)
+    table = TableDefinition(create.name, columns, keys, charset, versioned, partitioning)
+    return _finished(replace(table, engine=engine, period=create.period))
+
+
+def _finished(table: TableDefinition) -> TableDefinition:
+    return server_order(without_nulls(_versioned(table)))
 
 
 def altered(table: TableDefinition, alter: AlterTable, defaults: Defaults) -> TableDefinition:
@@ -72,19 +84,29 @@ def altered(table: TableDefinition, alter: AlterTable, defaults: Defaults) -> Ta
     partitioning = table.partitioning and table.partitioning.renamed(names)
     if alter.partitions is not None:
         partitioning = alter.partitions.applied(partitioning)
+    engine = alter.engine or table.engine
     if table.columns is None:
-        return replace(table, charset=charset, partitioning=partitioning)
+        return replace(table, charset=charset, partitioning=partitioning, engine=engine)
     # Implicit columns stay after all others, new ones too: they are put there again at the end.
     columns = tuple(column for column in table.columns if not column.implicit)
     if alter.convert and charset is not None:
         columns = tuple(_converted(column, charset) for column in columns)
     columns = _altered_columns(columns, alter, charset, defaults.vendor)
-    keys = tuple(_altered_keys(table.keys, alter, names))
+    keys = tuple(altered_keys(table.keys, alter, names))
     versioned = table.versioned if alter.versioning is None else alter.versioning
     if alter.versioning is False:
-        keys = tuple(_without_columns(keys, {column.name.casefold() for column in _IMPLICIT}))
-    keys = _named(keys, alter.new_keys)
-    return _versioned(TableDefinition(table.name, columns, keys, charset, versioned, partitioning))
+        keys = tuple(without_columns(keys, {column.name.casefold() for column in _IMPLICIT}))
+    period = _altered_period(table.period, alter, names)
+    keys = named_keys(keys, alter.new_keys, period, defaults.vendor)
+    table = replace(table, columns=columns, keys=keys, charset=charset, versioned=versioned, partitioning=partitioning)
+    return _finished(replace(table, engine=engine, period=period))
+
+
+def _altered_period(period: Period | None, alter: AlterTable, names: dict[str, str]) -> Period | None:
+    if alter.period is not None or alter.drops_period or period is None:
+        return alter.period
+    start, end = (names.get(column.casefold(), column) for column in (period.start, period.end))
+    return Period(period.name, start, end)
 
 
 def _altered_columns(
@@ -114,7 +136,15 @@ def _altered_columns(
     for change in changes:
         if change.old_name is None or _is_placed(change):
             _insert(columns, change, resolved(change.column, charset, vendor))
+    if vendor is Vendor.MYSQL and old and _is_generated_key(old[0]):
+        # MySQL sql/sql_gipk.cc: it stays before what goes FIRST.
+        columns.sort(key=lambda column: not _is_generated_key(column))
     return tuple(columns)
+
+
+def _is_generated_key(column: ColumnDefinition) -> bool:
+    """Whether it is the key of a table that was made without one (`sql_generate_invisible_primary_key`)."""
+    return column.name == "my_row_id" and column.invisible and column.type_name == "bigint"
 
 
 def _moved_default(column: ColumnDefinition, default: DeclaredDefault | None) -> DeclaredDefault | None:
@@ -164,39 +194,6 @@ def _converted(column: ColumnDefinition, charset: str) -> ColumnDefinition:
         characters = _TEXT_BYTES[declared] // character_size(column.charset)
         declared = sized_text("text", characters * character_size(charset))
     return replace(column, declared=declared, charset=charset)
-
-
-def _altered_keys(keys: Iterable[KeyDefinition], alter: AlterTable, names: dict[str, str]) -> Iterable[KeyDefinition]:
-    dropped = {name.casefold() for name in alter.dropped_keys}
-    key_names = {old.casefold(): new for old, new in alter.key_renames}
-    without = {name.casefold() for name, _ in alter.dropped}
-    for key in _without_columns(keys, without):
-        if key.name.casefold() not in dropped:
-            parts = tuple(KeyPart(names.get(part.column.casefold(), part.column), part.prefix) for part in key.parts)
-            yield replace(key, name=key_names.get(key.name.casefold(), key.name), parts=parts)
-
-
-def _without_columns(keys: Iterable[KeyDefinition], names: set[str]) -> Iterable[KeyDefinition]:
-    for key in keys:
-        parts = tuple(part for part in key.parts if part.column.casefold() not in names)
-        if parts or not key.parts:
-            yield replace(key, parts=parts)
-
-
-def _named(keys: Iterable[KeyDefinition], new: Iterable[KeySpec]) -> tuple[KeyDefinition, ...]:
-    """*keys* and *new* ones; one without a name gets that of its first column, with `_2` and so on after it."""
-    result = list(keys)
-    for spec in new:
-        name, taken = spec.name, {key.name.casefold() for key in result}
-        if not name:
-            first = spec.parts[0].column if spec.parts else "functional_index"
-            name, number = first, 2
-            while name.casefold() in taken:
-                name, number = f"{first}_{number}", number + 1
-        elif name.casefold() in taken:  # IF NOT EXISTS
-            continue
-        result.append(KeyDefinition(name, spec.unique, spec.parts))
-    return tuple(result)
 
 
 def _versioned(table: TableDefinition) -> TableDefinition:

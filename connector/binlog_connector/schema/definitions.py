@@ -12,10 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from binlog_connector.schema.partitions.definition import Partitioning  # noqa: TC001 - msgspec looks it up
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
 from binlog_format.rows.declared.declared_defaults import DeclaredDefault, Generated  # noqa: TC001 - msgspec looks them up
+from binlog_format.rows.declared.declared_types import character_size, split_declared
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_BLOBS = frozenset(["tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob", "json"])
+_STRINGS = frozenset(["char", "varchar", "binary", "varbinary"])
+_WHOLE_BLOB = 1 << 32
+_LONGEST_KEYS = {"myisam": 1000, "aria": 2000}
+_LONGEST_INNODB_KEY = 3072  # bytes, with pages of 16 KiB
 _NUMERIC = frozenset(["tinyint", "smallint", "mediumint", "int", "bigint", "float", "double", "decimal", "year"])
 
 
@@ -99,10 +105,27 @@ class ColumnDefinition:
 
 
 class KeyPart(NamedTuple):
-    """A column of a key; `prefix`: only its first bytes."""
+    """A column of a key.
+
+    Attributes:
+        column: Its name; of a part WITHOUT OVERLAPS that of the period, until the table is known.
+        prefix: A length follows.
+        length: In characters, bytes for binary strings; 0: none follows.
+        without_overlaps: It is a period.
+    """
 
     column: str
     prefix: bool = False
+    length: int = 0
+    without_overlaps: bool = False
+
+
+class Period(NamedTuple):
+    """An application-time period of MariaDB (`PERIOD FOR name (start, end)`); its columns cannot be NULL."""
+
+    name: str
+    start: str
+    end: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +136,13 @@ class KeyDefinition:
         name: `PRIMARY` for the primary key.
         unique: Whether it admits no two rows with equal values.
         parts: Its columns; empty where one of them is an expression.
+        hashed: USING HASH, on a server that makes a hidden column for it.
     """
 
     name: str
     unique: bool
     parts: tuple[KeyPart, ...]
+    hashed: bool = False
 
     @property
     def primary(self) -> bool:
@@ -136,12 +161,14 @@ class TableDefinition:
         name: Of the table.
         columns: In order, with invisible, generated and implicit ones, as in the table map. None: nothing is known
             (`CREATE TABLE ... SELECT`, `LIKE` a table that is not known).
-        keys: In the order in which they were declared.
+        keys: In the server's order: unique ones first, of these first those that admit no NULL, the primary key first.
         charset: Default for new columns; None: not known.
         versioned: WITH SYSTEM VERSIONING.
         partitioning: How it is partitioned; None: it is not.
         unknown: Names of attributes that no source states (`keys`, `partitioning`, `versioned`, ...), and
             `primary_key`; where `keys` alone is unknown, `keys` has the primary key, if there is one.
+        engine: In lower case; None: the server's default.
+        period: Its application-time period; None: it has none.
     """
 
     name: TableName
@@ -151,6 +178,8 @@ class TableDefinition:
     versioned: bool = False
     partitioning: Partitioning | None = None
     unknown: frozenset[str] = frozenset()
+    engine: str | None = None
+    period: Period | None = None
 
     def knows(self, attribute: str) -> bool:
         """Whether a source states an attribute; else its value here means nothing."""
@@ -179,18 +208,49 @@ class TableDefinition:
     def completion(self) -> LayoutCompletion:
         """What this adds to a table map; the columns must be known."""
         assert self.columns is not None, f"{self.name}: nothing is known"
-        return LayoutCompletion(tuple(column.completion() for column in self.columns), tuple(self.row_keys()))
+        columns = tuple(column.completion() for column in self.columns)
+        return LayoutCompletion(columns, tuple(self.row_keys()), sum(map(self.is_hashed, self.keys)))
 
     def row_keys(self) -> Iterable[tuple[int, ...]]:
         """Column indices of each key that tells rows apart where no column of it is NULL, the primary key first."""
         # MariaDB sql/table.cc: without a primary key, the first unique key of whole columns that are NOT NULL is one.
         for key in sorted(self.keys, key=lambda key: not key.primary):
-            if not key.unique or not key.parts or (not key.primary and any(part.prefix for part in key.parts)):
+            if not key.unique or not key.parts or self.is_hashed(key):
+                continue
+            if not key.primary and any(map(self.is_cut, key.parts)):
                 continue
             places = [self.column_index(part.column) for part in key.parts]
             known = tuple(place for place in places if place is not None)
             if len(known) == len(places):
                 yield known
+
+    def is_cut(self, part: KeyPart) -> bool:
+        """Whether only the first characters of a column are in a key."""
+        column = self._column(part)
+        return part.prefix and (column is None or split_declared(column.declared)[1] != (part.length,))
+
+    def is_hashed(self, key: KeyDefinition) -> bool:
+        """Whether MariaDB keeps a hash of its columns in a hidden column; the log has no such key."""
+        # sql/sql_table.cc: mysql_prepare_create_table_finalize; MySQL refuses keys that are too long.
+        if not key.unique or key.primary or not key.parts or self.engine == "memory":
+            return False
+        sizes = [_key_size(self._column(part), part.length) for part in key.parts]
+        return key.hashed or sum(sizes) > _LONGEST_KEYS.get(self.engine or "", _LONGEST_INNODB_KEY)
+
+    def _column(self, part: KeyPart) -> ColumnDefinition | None:
+        index = self.column_index(part.column)
+        return None if index is None or self.columns is None else self.columns[index]
+
+
+def _key_size(column: ColumnDefinition | None, length: int) -> int:
+    """Bytes that a column takes in a key, as the server counts them; 0 for short types, which decide nothing."""
+    if column is None or column.charset is None:
+        return 0
+    name, numbers = split_declared(column.declared)
+    if name in _BLOBS and not length:
+        return _WHOLE_BLOB
+    characters = length or (numbers[0] if name in _STRINGS and numbers else 0)
+    return characters * character_size(column.charset)
 
 
 def is_numeric(type_name: str) -> bool:

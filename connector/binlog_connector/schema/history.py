@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
     from binlog_connector.schema.catalog import TableState
+    from binlog_connector.schema.definitions import ColumnDefinition
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log import Log
@@ -254,6 +255,7 @@ class SchemaHistory:
         if state is None or state.columns is None:
             return layout
         completion = state.completion()
+        layout = _revealed(layout, state.columns)
         from_log = since is not None or self._base.key(name) in self._altered
         if layout.has_names and from_log:
             completion = _known_columns(layout, completion)
@@ -294,10 +296,17 @@ class SchemaHistory:
 
 
 def leaves_open(layout: TableLayout) -> bool:
-    """Whether a table map lacks a name, a sign or a number of digits: something that a schema can contain."""
-    return not layout.has_names or any(
-        column.type in OLD_TEMPORAL_TYPES or (column.type in NUMERIC_TYPES and column.unsigned is None)
-        for column in layout.columns
+    """Whether a table map lacks a name, a sign or a number of digits: something that a schema can contain.
+
+    Or it has a column that a server adds, by its name: a statement may have declared it after all.
+    """
+    return (
+        bool(layout.hidden)
+        or not layout.has_names
+        or any(
+            column.type in OLD_TEMPORAL_TYPES or (column.type in NUMERIC_TYPES and column.unsigned is None)
+            for column in layout.columns
+        )
     )
 
 
@@ -311,7 +320,15 @@ def _known_columns(layout: TableLayout, completion: LayoutCompletion) -> LayoutC
         if said is None or contradiction(layout, column, said) is not None:
             said = ColumnCompletion(name)
         columns.append(replace(said, name=name))
-    return LayoutCompletion(tuple(columns))
+    return LayoutCompletion(tuple(columns), hashes=len(layout.hidden))
+
+
+def _revealed(layout: TableLayout, declared: Sequence[ColumnDefinition]) -> TableLayout:
+    """*layout* with the columns that were taken for hashes by their names, and that a statement has declared."""
+    names = {column.name.casefold() for column in declared}
+    count = next((n for n, column in enumerate(layout.hidden) if (column.name or "").casefold() not in names), None)
+    count = len(layout.hidden) if count is None else count
+    return replace(layout, columns=layout.columns + layout.hidden[:count], hidden=layout.hidden[count:])
 
 
 def _not_parsed(table: str, state: Unclear) -> SchemaError:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from binlog_format.events.table_map import Column, TableLayout
 
-_NEVER_OF_TABLES = frozenset({"charset", "keys", "partitioning", "versioned"})
+_NEVER_OF_TABLES = frozenset({"charset", "engine", "keys", "partitioning", "period", "versioned"})
 _NEVER_OF_COLUMNS = frozenset({"default", "generated", "implicit", "invisible", "system_role"})
 _PLAIN = {
     ColumnType.TINY: "tinyint",

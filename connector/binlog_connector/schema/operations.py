@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.definitions import TableName  # noqa: TC001 - msgspec looks it up
 
 if TYPE_CHECKING:
-    from binlog_connector.schema.definitions import KeyPart
+    from binlog_connector.schema.definitions import KeyPart, Period
     from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_connector.schema.parsing.columns import ColumnSpec
     from binlog_connector.schema.partitions.definition import PartitionChange, Partitioning
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:
-    """A key as a statement has it; `name` is empty where the server chooses one."""
+    """A key as a statement has it; `name` is empty where the server chooses one, `hashed`: USING HASH."""
 
     name: str
     unique: bool
     parts: tuple[KeyPart, ...]
+    hashed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class CreateTable:
     options: TableOptions
     if_not_exists: bool = False
     foreign_keys: tuple[ForeignKey, ...] = ()
+    period: Period | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,8 @@ class AlterTable:
         other_table: EXCHANGE PARTITION ... WITH TABLE this one.
         partitions: What it does to partitions; None: nothing.
         moves_rows: Why rows come or go that the log does not name, in a few words; empty: they do not.
+        period: ADD PERIOD FOR, of application time.
+        drops_period: DROP PERIOD FOR, of application time.
     """
 
     name: TableName
@@ -135,6 +139,8 @@ class AlterTable:
     other_table: TableName | None = None
     partitions: PartitionChange | None = None
     moves_rows: str = ""
+    period: Period | None = None
+    drops_period: bool = False
 
     @property
     def names(self) -> tuple[TableName, ...]:

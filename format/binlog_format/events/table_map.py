@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import CorruptError, UnsupportedError
 from binlog_format.events.charset_layout import charset_of_collation
 from binlog_format.events.charsets import decode_text
+from binlog_format.events.hidden_columns import declared_count
 from binlog_format.events.layout import EVENT_TYPE_OFFSET, EventType
 from binlog_format.events.table_map_layout import (
     CHARACTER_TYPES,
@@ -80,7 +81,7 @@ class TableLayout:
     Attributes:
         database: Name of the database.
         table: Name of the table.
-        columns: All columns, in order.
+        columns: All columns that statements know, in order.
         primary_key: Column indices, in key order; empty when none is known.
         digest: 16 hex digits; equal for equal layouts, whatever number the server gave the table.
         table_map: A table map event of it, header and body without checksum; `parse_table_map` gives this layout back,
@@ -89,6 +90,7 @@ class TableLayout:
         completion: What a schema has said beyond the table map, as JSON (`rows.completion`); empty: nothing.
         problem: Why the table map cannot be read; `columns` is empty then. To be raised by who wants this table.
         logged: The layout of the row events, where rules show the table otherwise (`Decoding.rules`); None: this one.
+        hidden: Columns after these that row events have and no statement knows (`events.hidden_columns`).
     """
 
     database: str
@@ -101,6 +103,7 @@ class TableLayout:
     completion: str = ""
     problem: BinlogError | None = field(default=None, compare=False)
     logged: TableLayout | None = None
+    hidden: tuple[Column, ...] = ()
 
     @property
     def has_names(self) -> bool:
@@ -200,7 +203,10 @@ def parse_table_map(event: bytes, vendor: Vendor = Vendor.MARIADB) -> TableLayou
         )
         for index, (type_, metadata) in enumerate(types)
     )
-    return TableLayout(database, table, columns, details.primary_key, _digest(event), event, vendor)
+    shown = declared_count(columns) if vendor is Vendor.MARIADB else len(columns)
+    return TableLayout(
+        database, table, columns[:shown], details.primary_key, _digest(event), event, vendor, hidden=columns[shown:]
+    )
 
 
 def unread_layout(event: bytes, vendor: Vendor, problem: BinlogError) -> TableLayout | None:

@@ -114,14 +114,15 @@ class ZeroDateError(BadValueError):
 
 
 def value_widths(layout: TableLayout) -> NDArray[np.int32]:
-    """For each column the bytes that a value takes, or, where values carry their size, minus the bytes of that size.
+    """For each column, hidden ones too, the bytes of a value; where values carry their size, minus the bytes of that.
 
     Raises:
         CorruptError: `BAD_EVENT`: type metadata that no server writes.
         SchemaError: `NO_COLUMN_METADATA`: an old temporal type; the width of its values is only in the schema.
         UnsupportedError: `COLUMN_TYPE`: a type of before MySQL 5.0.
     """
-    return np.array([_width(layout, index) for index in range(len(layout.columns))], dtype=np.int32)
+    declared = [_width(layout, index) for index in range(len(layout.columns))]
+    return np.array([*declared, *(_FIXED_WIDTHS[column.type] for column in layout.hidden)], dtype=np.int32)
 
 
 def _width(layout: TableLayout, index: int) -> int:
@@ -227,4 +228,5 @@ def unsupported(layout: TableLayout, index: int) -> UnsupportedError:
 
 def column_name(layout: TableLayout, index: int) -> str:
     """`database.table.column`, for messages; the number of the column where its name is not known."""
-    return f"{layout.full_name}.{layout.columns[index].name or f'column {index}'}"
+    column = (*layout.columns, *layout.hidden)[index]
+    return f"{layout.full_name}.{column.name or f'column {index}'}"

@@ -167,6 +167,7 @@ def read_images(
     shown = decoding.shown(layout)
     layout = layout.logged or layout  # what the events have
     images = _logged_images(data, events, rows, layout, place, tells_values=shown is layout)
+    images = _declared_images(images) if layout.hidden else images
     images = images if decoding is DEFAULT_DECODING else replace(images, decoding=decoding)
     return images if decoding.rules is None or shown is layout else decoding.rules.applied(images)
 
@@ -185,6 +186,13 @@ def _logged_images(
         told = error.reason if tells_values or not error.reason else "changes of a JSON value that do not fit"
         reason += told or _reason(error.code, layout, error.detail)
         raise CorruptError("BAD_EVENT", reason, at=place and place(int(event["start"]))) from error
+
+
+def _declared_images(images: Images) -> Images:
+    # Without the hidden columns; these must not count as absent.
+    slots = images.slots[: len(images.layout.columns)]
+    images.cells[np.setdiff1d(images.slots, slots)] = NULL
+    return replace(images, slots=slots)
 
 
 class _EventError(Exception):
@@ -225,7 +233,8 @@ def _partial_images(data: Bytes, events: Table, rows: Int64s, layout: TableLayou
     # In two passes; columns that no image has take no room.
     present = np.empty((2, len(widths)), dtype=np.int32)
     seen = np.zeros(len(widths), dtype=np.int64)
-    is_json = np.array([column.type is ColumnType.JSON for column in layout.columns], dtype=np.uint8)
+    logged = (*layout.columns, *layout.hidden)
+    is_json = np.array([column.type is ColumnType.JSON for column in logged], dtype=np.uint8)
     json_count = int(is_json.sum())
     none = np.empty((0, PARTIAL_FIELDS), dtype=np.int64)
     count, code, row_no, detail, partial_count = count_images(
@@ -267,7 +276,7 @@ def _slots(seen: Int64s) -> tuple[Int64s, int]:
 
 def _reason(code: int, layout: TableLayout, detail: int) -> str:
     if code == codes.WRONG_COLUMN_COUNT:
-        return f"{detail} columns, the table map has {len(layout.columns)}"
+        return f"{detail} columns, the table map has {len(layout.columns) + len(layout.hidden)}"
     if code == codes.VALUE_BEYOND_EVENT:
         where = "the null bitmap" if detail < 0 else f"the value of {column_name(layout, detail)}"
         return f"{where} ends beyond the event"

@@ -45,8 +45,9 @@ def log_layouts(log: Log) -> Iterator[Seen]:
 
 def bare(layout: TableLayout) -> TableLayout:
     """As if `binlog_row_metadata=NO_LOG`."""
-    columns = (replace(one, name=None, unsigned=None, charset=None, enum_values=None) for one in layout.columns)
-    return replace(layout, columns=tuple(columns), primary_key=())
+    logged = (*layout.columns, *layout.hidden)
+    columns = (replace(one, name=None, unsigned=None, charset=None, enum_values=None) for one in logged)
+    return replace(layout, columns=tuple(columns), primary_key=(), hidden=())
 
 
 def undeclared(columns: Iterable[Column]) -> list[Column]:

@@ -66,7 +66,7 @@ def table_map(
     table_id: int = 42,
     database: str = "shop",
     table: str = "orders",
-    names: bool = True,
+    names: bool | Sequence[str] = True,
     key: Sequence[int] = (),
 ) -> bytes:
     """A table map event with the optional metadata that the columns have."""
@@ -87,7 +87,8 @@ def table_map(
     if texts:
         fields.append((3, b"".join(map(varint, texts))))
     if names:
-        fields.append((4, b"".join(varint(len(n)) + n for n in (f"c{i}".encode() for i in range(len(columns))))))
+        called = [f"c{i}" for i in range(len(columns))] if names is True else names
+        fields.append((4, b"".join(varint(len(name.encode())) + name.encode() for name in called)))
     for number, kind in ((5, ColumnType.SET), (6, ColumnType.ENUM)):
         labels = [c.labels for c in columns if c.type is kind and c.labels is not None]
         content = b"".join(

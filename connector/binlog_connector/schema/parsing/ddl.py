@@ -27,7 +27,7 @@ from binlog_connector.schema.operations import (
     TruncateTable,
     UseDatabase,
 )
-from binlog_connector.schema.parsing.keys import accept_if_exists, parse_key_parts
+from binlog_connector.schema.parsing.keys import accept_if_exists, parse_key_options, parse_key_parts
 from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Lexer, TokenReader
 from binlog_connector.schema.parsing.session import table_name
 from binlog_connector.schema.parsing.set_statement import reading_sessions, skip_settings
@@ -191,13 +191,15 @@ def _create_sequence(reader: TokenReader, session: Session) -> CreateSequence:
 def _create_index(reader: TokenReader, session: Session, unique: bool) -> AlterTable:
     accept_if_exists(reader)
     name = reader.name()
+    hashed = False
     while not reader.accept("ON"):
         if reader.at_end():
             raise reader.error("ON expected")
-        reader.take()
+        hashed = reader.take().word == "HASH" or hashed
     table = table_name(reader, session)
     parts = parse_key_parts(reader)
-    return AlterTable(table, new_keys=(KeySpec(name, unique, parts),))
+    hashed = parse_key_options(reader) or hashed
+    return AlterTable(table, new_keys=(KeySpec(name, unique, parts, hashed),))
 
 
 def _database_charset(reader: TokenReader) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.definitions import PRIMARY, KeyPart
+from binlog_connector.schema.definitions import PRIMARY, KeyPart, Period
 from binlog_connector.schema.foreign_keys import parse_reference
 from binlog_connector.schema.operations import KeySpec
 from binlog_connector.schema.parsing.lexer import Kind
@@ -52,9 +52,43 @@ def parse_key(reader: TokenReader, session: Session) -> KeySpec | ForeignKey | N
     accept_if_exists(reader)
     if reader.peek().kind in (Kind.WORD, Kind.QUOTED) and not _at_index_type(reader):
         name = reader.name()
+    hashed = reader.at_any("USING", "TYPE") and reader.peek(1).word == "HASH"
     parts = parse_key_parts(reader)
-    skip_action(reader)
-    return KeySpec(PRIMARY if primary else name, unique, parts)
+    hashed = parse_key_options(reader) or hashed
+    return KeySpec(PRIMARY if primary else name, unique, parts, hashed)
+
+
+def parse_key_options(reader: TokenReader) -> bool:
+    """Step over what follows the columns of a key; whether USING HASH is among it."""
+    hashed = False
+    while not reader.at_clause_end():
+        if _at_index_type(reader):
+            reader.take()
+            hashed = reader.take().word == "HASH"
+        else:
+            reader.skip()
+    return hashed
+
+
+def at_period(reader: TokenReader) -> bool:
+    """Whether PERIOD FOR comes; PERIOD may be the name of a column: a type follows that."""
+    return reader.at("PERIOD", "FOR")
+
+
+def parse_period(reader: TokenReader) -> Period | None:
+    """What follows PERIOD FOR, up to the end of the clause; None for SYSTEM_TIME."""
+    reader.take()
+    reader.take()
+    if reader.accept("SYSTEM_TIME"):
+        skip_action(reader)
+        return None
+    name = reader.name()
+    reader.expect_symbol("(")
+    start = reader.name()
+    reader.expect_symbol(",")
+    end = reader.name()
+    reader.expect_symbol(")")
+    return Period(name, start, end)
 
 
 def _foreign_key(reader: TokenReader, session: Session, name: str) -> ForeignKey:
@@ -89,14 +123,19 @@ def parse_key_parts(reader: TokenReader) -> tuple[KeyPart, ...]:
             functional = True
         else:
             column = reader.name()
-            prefix = reader.at_symbol("(")
-            if prefix:
-                reader.group()
-            parts.append(KeyPart(column, prefix))
-        _ = reader.accept("ASC") or reader.accept("DESC") or reader.accept("WITHOUT", "OVERLAPS")
+            length = _prefix_length(reader) if reader.at_symbol("(") else 0
+            parts.append(KeyPart(column, length > 0, length, reader.accept("WITHOUT", "OVERLAPS")))
+        _ = reader.accept("ASC") or reader.accept("DESC")
         if not reader.at_symbol(")"):
             reader.expect_symbol(",")
     return () if functional else tuple(parts)
+
+
+def _prefix_length(reader: TokenReader) -> int:
+    reader.expect_symbol("(")
+    length = reader.number()
+    reader.expect_symbol(")")
+    return length
 
 
 def skip_action(reader: TokenReader) -> None:

@@ -10,7 +10,14 @@ from binlog_connector.schema.operations import AlterTable, ColumnChange, CreateT
 from binlog_connector.schema.parsing.charsets import charset_name, charset_of_collation_name
 from binlog_connector.schema.parsing.columns import parse_column
 from binlog_connector.schema.parsing.defaults import parse_default
-from binlog_connector.schema.parsing.keys import accept_if_exists, at_key, parse_key, skip_action
+from binlog_connector.schema.parsing.keys import (
+    accept_if_exists,
+    at_key,
+    at_period,
+    parse_key,
+    parse_period,
+    skip_action,
+)
 from binlog_connector.schema.parsing.lexer import Kind, TokenReader
 from binlog_connector.schema.parsing.session import table_name
 from binlog_connector.schema.partitions.definition import PartitionChange
@@ -21,6 +28,7 @@ from binlog_connector.schema.partitions.parser import (
 )
 
 if TYPE_CHECKING:
+    from binlog_connector.schema.definitions import Period
     from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_connector.schema.parsing.columns import ColumnSpec
     from binlog_connector.schema.parsing.session import Session
@@ -33,6 +41,7 @@ class _Elements:
     columns: list[ColumnSpec] = field(default_factory=list)
     keys: list[KeySpec] = field(default_factory=list)
     foreign_keys: list[ForeignKey] = field(default_factory=list)
+    period: Period | None = None
 
     def take_key(self, key: KeySpec | ForeignKey | None) -> None:
         """Take one that stands by itself."""
@@ -71,7 +80,7 @@ def parse_create_table(reader: TokenReader, session: Session) -> CreateTable:
         _parse_elements(reader, elements, replace(session, database=name.database))
     options = replace(_parse_options(reader, session), like=like)
     columns, keys, foreign_keys = tuple(elements.columns), tuple(elements.keys), tuple(elements.foreign_keys)
-    return CreateTable(name, columns, keys, options, if_not_exists, foreign_keys)
+    return CreateTable(name, columns, keys, options, if_not_exists, foreign_keys, elements.period)
 
 
 def _parse_elements(reader: TokenReader, elements: _Elements, session: Session) -> None:
@@ -86,8 +95,8 @@ def _parse_elements(reader: TokenReader, elements: _Elements, session: Session) 
 def _parse_element(reader: TokenReader, elements: _Elements, session: Session) -> None:
     if at_key(reader):
         elements.take_key(parse_key(reader, session))
-    elif reader.at("PERIOD", "FOR"):
-        skip_action(reader)
+    elif at_period(reader):
+        elements.period = parse_period(reader) or elements.period
     else:
         elements.take_column(parse_column(reader, reader.name(), session))
 
@@ -244,10 +253,8 @@ def _add(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable
         elements = _Elements()
         elements.take_key(parse_key(reader, session))
         return _with_elements(alter, elements)
-    # PERIOD may be the name of a column: a type follows that.
-    if reader.at("PERIOD", "FOR"):
-        skip_action(reader)
-        return alter
+    if at_period(reader):
+        return replace(alter, period=parse_period(reader) or alter.period)
     reader.accept("COLUMN")
     if_possible = accept_if_exists(reader)
     if not reader.at_symbol("("):
@@ -294,7 +301,11 @@ def _drop(reader: TokenReader, alter: AlterTable) -> AlterTable:
         name = reader.name()
         dropped = (*alter.dropped_foreign_keys, name)
         return replace(alter, dropped_keys=(*alter.dropped_keys, name), dropped_foreign_keys=dropped)
-    if reader.at("CHECK") or reader.at("PERIOD", "FOR"):
+    if at_period(reader):
+        drops = reader.peek(2).word != "SYSTEM_TIME"
+        skip_action(reader)
+        return replace(alter, drops_period=alter.drops_period or drops)
+    if reader.at("CHECK"):
         skip_action(reader)
         return alter
     reader.accept("COLUMN")

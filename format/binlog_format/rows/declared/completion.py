@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import SchemaError
+from binlog_format.events.hidden_columns import can_be_hash
 from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET, ColumnType
 from binlog_format.rows.declared.declared_defaults import DeclaredDefault, Generated
 from binlog_format.rows.declared.declared_types import fits
+from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from binlog_format.events.table_map import Column, TableLayout
@@ -51,10 +53,12 @@ class LayoutCompletion:
         columns: All columns, those too that SELECT * hides.
         keys: Column indices of each key without prefixes of NULL-able columns that identifies rows, the best first:
             the first one whose columns cannot be NULL is the primary key.
+        hashes: Unique keys for which MariaDB may add a hidden column (`events.hidden_columns`).
     """
 
     columns: tuple[ColumnCompletion, ...]
     keys: tuple[tuple[int, ...], ...] = ()
+    hashes: int = 0
 
     def to_json(self) -> str:
         """Compact text that `from_json` reads; equal for equal completions."""
@@ -74,7 +78,10 @@ class LayoutCompletion:
             if column.generated is not None:
                 entry["generated"] = column.generated.value
             columns.append(entry)
-        return json.dumps({"columns": columns, "keys": self.keys}, ensure_ascii=False, separators=(",", ":"))
+        content: dict[str, object] = {"columns": columns, "keys": self.keys}
+        if self.hashes:
+            content["hashes"] = self.hashes
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> LayoutCompletion:
@@ -97,7 +104,7 @@ class LayoutCompletion:
                 )
                 for entry in content["columns"]
             )
-            return cls(columns, tuple(tuple(key) for key in content["keys"]))
+            return cls(columns, tuple(tuple(key) for key in content["keys"]), content.get("hashes", 0))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the completion of a layout: {text[:100]}") from error
 
@@ -120,6 +127,7 @@ def apply_completion(layout: TableLayout, text: str, source: str = "the schema")
     if not text:
         return layout
     completion = LayoutCompletion.from_json(text)
+    layout = _declared(layout, completion)
     if len(completion.columns) != len(layout.columns):
         raise SchemaError(
             "COLUMN_COUNT_MISMATCH",
@@ -155,6 +163,15 @@ def apply_completion(layout: TableLayout, text: str, source: str = "the schema")
         digest=hashlib.sha256(content).hexdigest()[:16],
         completion=text,
     )
+
+
+def _declared(layout: TableLayout, completion: LayoutCompletion) -> TableLayout:
+    """*layout* with the columns of *completion*, where the rest may be hashes of long unique keys."""
+    columns, count = (*layout.columns, *layout.hidden), len(completion.columns)
+    rest = columns[count:]
+    if layout.vendor is Vendor.MARIADB and len(rest) <= completion.hashes and all(map(can_be_hash, rest)):
+        return replace(layout, columns=columns[:count], hidden=rest)
+    return layout
 
 
 _HINT = (

@@ -93,7 +93,7 @@ def image_layout(logged: TableLayout) -> TableLayout:
     """
     columns = tuple(map(_image_column, logged.columns))
     digest = hashlib.sha256(repr((logged.columns, logged.primary_key)).encode()).hexdigest()[:16]
-    return replace(logged, columns=columns, digest=digest, table_map=b"", completion="")
+    return replace(logged, columns=columns, digest=digest, table_map=b"", completion="", hidden=())
 
 
 def _image_column(column: Column) -> Column:

@@ -1,0 +1,1 @@
+"""Keys of tables, as statements make and leave them."""
