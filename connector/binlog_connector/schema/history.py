@@ -10,7 +10,7 @@ from binlog_connector.schema.catalog import Catalog, Unclear
 from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.dump import read_schema_file
 from binlog_connector.schema.log_ddl import DdlStatement, ddl_statements
-from binlog_connector.schema.parsing.ddl import parse_ddl
+from binlog_connector.schema.stated_definitions import definition_operations, stated_definitions
 from binlog_format.errors import SchemaError
 from binlog_format.events.compression.expansion import expanded
 from binlog_format.events.table_map_layout import NUMERIC_TYPES, OLD_TEMPORAL_TYPES
@@ -137,12 +137,12 @@ class SchemaHistory:
         return True
 
     def observe(self, block: Block) -> int:
-        """Note the DDL of a block of plain events; how many statements were new.
+        """Note the DDL of a block of plain events, and definitions in marks of snapshots; how many statements were new.
 
         Raises:
             CorruptError: `BAD_EVENT`: a Query event is damaged.
         """
-        count = sum(self.note(statement) for statement in ddl_statements(block))
+        count = sum(map(self.note, ddl_statements(block))) + sum(map(self.note, stated_definitions(block)))
         if self.known_to is None or self.known_to < block.next_position:
             self.known_to = block.next_position
         return count
@@ -285,7 +285,7 @@ class SchemaHistory:
     @staticmethod
     def _apply_to(catalog: Catalog, statement: DdlStatement) -> set[TableName]:
         touched: set[TableName] = set()
-        for operation in parse_ddl(statement.text, statement.session):
+        for operation in definition_operations(statement):
             touched |= catalog.apply(operation, statement.vendor)
         return touched
 

@@ -29,6 +29,7 @@ from binlog_connector.schema.operations import (
     TruncateTable,
 )
 from binlog_connector.schema.parsing.row_statements import ANY_CALL
+from binlog_connector.schema.stated_definitions import definition_operations, is_stated
 from binlog_connector.schema.table_changes import (
     EventsLost,
     RowsChanged,
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 class StatementScope:
     """What sessions, triggers, functions and views make of names; observes all statements of a log in its order.
+
+    Definitions of marks (`stated_definitions`) are observed like statements: they tell foreign keys.
 
     Give each statement to `changes` or to `observe`, not to both.
 
@@ -111,7 +114,12 @@ class StatementScope:
         return scope
 
     def _observed(self, statement: DdlStatement) -> Iterator[Operation | RowsChanged]:
-        """What *statement* does to tables that are not temporary."""
+        """What *statement* does to tables that are not temporary; nothing, where it is the definition of a mark."""
+        if is_stated(statement):
+            if self.foreign_keys is not None:
+                for operation in definition_operations(statement):
+                    self.foreign_keys.apply(operation)
+            return
         for one in self._permanent_operations(statement):
             if self.foreign_keys is not None and not isinstance(one, RowsChanged):
                 self.foreign_keys.apply(one)

@@ -11,6 +11,7 @@ happens to hold:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.dump import read_schema_file
 from binlog_connector.schema.history import SchemaHistory, leaves_open
 from binlog_connector.schema.log_ddl import ddl_statements
+from binlog_connector.schema.stated_definitions import stated_definitions
 from binlog_format.errors import OptionError, SchemaError
 from binlog_format.events.compression.expansion import expanded
 
@@ -89,7 +91,7 @@ class RangeSchemas:
     def observed(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """The same *blocks*, of plain events; the DDL of each is noted before it is passed on."""
         for block in blocks:
-            for statement in ddl_statements(block):
+            for statement in chain(ddl_statements(block), stated_definitions(block)):
                 self._history.note(statement)
             yield block
 

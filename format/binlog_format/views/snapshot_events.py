@@ -1,4 +1,4 @@
-"""Existing rows that a snapshot has put into the log, and the marks that tell whose they are: `SnapshotEvents`.
+"""Existing rows that a snapshot has put into the log, and marks that tell whose they are: `SnapshotEvents`, `marks_in`.
 
 A snapshot copies the rows of a table, a chunk at a time, into a *shadow*: a table of the database `binlog_stream` with
 the same columns. A chunk is one event group: row events of the shadow, then a row of `binlog_stream.snapshot_marks`
@@ -10,23 +10,34 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import SchemaError
+from binlog_format.events.layout import EventType
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.events.table_map_edits import renamed_table_map
+from binlog_format.events.table_map_layout import TABLE_ID_OFFSET, TABLE_ID_SIZE
 from binlog_format.gtids.gtid_groups import gtid_of
 from binlog_format.rows.images import ImageKind, read_images
+from binlog_format.rows.table_events import TableEvents
 from binlog_format.views.columns import POSITION_TYPE
 from binlog_format.views.selection import group_position
-from binlog_format.views.snapshot_tables import MARKS_TABLE, SHADOW_PREFIX, is_of_snapshots
+from binlog_format.views.snapshot_tables import MARKS_TABLE, SHADOW_PREFIX, is_of_snapshots, maps_of_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.rows.table_events import TableEvents
+
+_INSERTS = (
+    EventType.WRITE_ROWS_V0,
+    EventType.WRITE_ROWS_V1,
+    EventType.WRITE_ROWS_V2,
+    EventType.WRITE_ROWS_COMPRESSED_V1,
+    EventType.WRITE_ROWS_COMPRESSED,
+)
 
 # Columns of the marks and their character sets, which a log without metadata does not contain.
 _MARK_COLUMNS = (
@@ -109,6 +120,30 @@ class SnapshotEvents:
             str(mark["shadow"]): Shadow(str(mark["snapshot"]), str(mark["database"]), str(mark["table"]))
             for mark in self.marks
         }
+
+
+def marks_in(block: Block) -> Iterator[dict[str, object]]:
+    """Marks in a block, in order, as values of `MARK_TYPE`; it costs a look at its table maps where there are none.
+
+    Args:
+        block: Of plain events; marks whose table map is in another block are left out, as only chunks have such.
+
+    Raises:
+        BinlogError: A mark cannot be read.
+    """
+    events, data = block.events, block.data
+    for number in maps_of_marks(block).tolist():
+        start, size = int(events["start"][number]), int(events["size"][number])
+        layout = parse_table_map(data[start : start + size].tobytes(), block.vendor)
+        end = np.searchsorted(events["group"], events["group"][number], side="right")
+        rows = np.arange(number + 1, end)
+        rows = rows[np.isin(events["type"][rows], _INSERTS)]
+        ids = events["start"][rows, None] + np.arange(TABLE_ID_OFFSET, TABLE_ID_OFFSET + TABLE_ID_SIZE)
+        own_id = data[start + TABLE_ID_OFFSET : start + TABLE_ID_OFFSET + TABLE_ID_SIZE]
+        rows = rows[(data[ids] == own_id).all(axis=1)]
+        # A table of that name with other columns is not that of the marks; who needs its rows names it.
+        if len(rows) and len(layout.columns) == len(_MARK_COLUMNS):
+            yield from _marks_in(block, TableEvents(layout, rows))
 
 
 def source_layout(layout: TableLayout, shadow: Shadow) -> TableLayout:

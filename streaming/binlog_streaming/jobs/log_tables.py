@@ -21,6 +21,7 @@ from binlog_connector.schema.operations import (
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.row_format import RowFormat, Tally
 from binlog_connector.schema.server_runs import ServerRuns
+from binlog_connector.schema.stated_definitions import definition_operations, stated_definitions
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.position import Position
@@ -185,6 +186,10 @@ class _Finder:
                 layouts.append(found)
         for _, statement in statements:
             self._obey(statement)
+        for stated in stated_definitions(block):
+            for operation in definition_operations(stated):
+                self._foreign_keys.apply(operation)
+            self._note_cascading()
 
     def tables(self) -> tuple[FoundTable, ...]:
         """All tables, by name, as they were defined last."""

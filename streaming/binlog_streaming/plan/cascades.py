@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import merge
 from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.foreign_keys import ForeignKeys, take_inline_keys
 from binlog_connector.schema.log_ddl import all_statements
 from binlog_connector.schema.server_runs import ServerRuns
+from binlog_connector.schema.stated_definitions import stated_definitions
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_connector.spark.options import SourceOptions
 from binlog_connector.spark.reading import make_decoding
@@ -96,7 +98,7 @@ class CascadeLog:
     job: Job
 
     def keys_before(self, start: Position) -> ForeignKeys:
-        """The foreign keys that the schema file and all statements before *start* state.
+        """The foreign keys that the schema file, and all statements and definitions of marks before *start* state.
 
         Raises:
             BinlogError: As `Log.blocks`; what is wrong with the schema file.
@@ -110,7 +112,8 @@ class CascadeLog:
             first = log.start_position()
             server_runs = ServerRuns(log)
             for block in expanded(log.blocks(first, start)) if first < start else ():
-                for _, _, statement in all_statements(block, server_runs):
+                statements = (statement for _, _, statement in all_statements(block, server_runs))
+                for statement in merge(statements, stated_definitions(block)):
                     scope.observe(statement)
         return keys
 

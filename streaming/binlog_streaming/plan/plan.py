@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.shown_changes import shown_changes
 from binlog_connector.schema.snapshot_marks import SnapshotBegun, SnapshotCancelled, SnapshotChunk
+from binlog_connector.schema.stated_definitions import definition_statement
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
     EventsLost,
@@ -109,9 +110,14 @@ def plan_batch(
     changes: list[tuple[DdlStatement, list[AnyChange]]] = []
     states = [] if first is None or scope.foreign_keys is None else [(first, scope.foreign_keys.copy())]
     for statement, mark in statements_of(rows):
-        some: Sequence[AnyChange] = (
-            scope.changes(statement, decoding) if mark is None else changes_of_mark(mark, decoding)
-        )
+        some: Sequence[AnyChange]
+        if mark is None:
+            some = scope.changes(statement, decoding)
+        else:
+            some = changes_of_mark(mark, decoding)
+            defined = definition_statement(mark)
+            if defined is not None:
+                scope.observe(defined)
         changes.append((statement, _shown(some, decoding, statement)))
         if states and scope.foreign_keys is not None and scope.foreign_keys != states[-1][1]:
             states.append((statement.position, scope.foreign_keys.copy()))

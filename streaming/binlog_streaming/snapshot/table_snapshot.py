@@ -18,6 +18,7 @@ from binlog_streaming.snapshot.marks import NO_CHUNK, Bounds, Mark, MarkKind, Ma
 from binlog_streaming.snapshot.shadow import ShadowEngine, ShadowTable, drop_shadow, shadow_name
 from binlog_streaming.snapshot.source_table import columns_digest, definition_of, read_columns
 from binlog_streaming.snapshot.sql_text import table_sql
+from binlog_streaming.snapshot.stated_definition import locked_definition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,7 +109,7 @@ class TableSnapshot:
         earlier = self._marks.last_begin(table.schema, table.name)
         self._shadow.create()
         place = logged_place(session)
-        self._marks.insert(self._mark(MarkKind.BEGIN, NO_CHUNK, 0, self._begin_detail(purpose, run or {})))
+        self._insert_begin(self._begin_detail(purpose, run or {}))
         if place is not None and logged_place(session) == place:
             raise ServerError(
                 "NOT_LOGGED",
@@ -224,6 +225,17 @@ class TableSnapshot:
         """
         self._marks.insert(self._mark(MarkKind.CANCEL, NO_CHUNK, self.row_count, {"reason": reason}))
         drop_shadow(self._session, self._shadow.name)
+
+    def _insert_begin(self, detail: dict[str, Any]) -> None:
+        """Write the mark of the beginning, with the definition that the table has at the mark's place in the log."""
+        try:
+            self._session.try_execute("START TRANSACTION")
+            defined = locked_definition(self._session, self.table.schema, self.table.name)
+            mark = self._mark(MarkKind.BEGIN, NO_CHUNK, 0, detail | defined)
+            self._session.try_script((self._marks.statement(mark), "COMMIT"))
+        except pymysql.MySQLError as error:
+            self._session.roll_back()
+            raise failures.named_error(error, str(self._session.address)) from error
 
     def _is_about(self, begin: Mark) -> bool:
         """Whether the table is what it was at *begin*, a mark of that kind."""

@@ -1,0 +1,105 @@
+"""Definitions that a snapshot writes into the log with its marks: `stated_definitions(block)`, `definition_statement`.
+
+A table may be older than the log, and its CREATE TABLE be in no file of it. A snapshot begins with a mark that has the
+whole SHOW CREATE TABLE, read while no ALTER TABLE could run; `binlog-stream snapshot --definitions` writes such marks
+alone. Here one becomes a `DdlStatement` that holds from its place on, as if the table had been made anew there.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from binlog_connector.schema.log_ddl import DdlStatement
+from binlog_connector.schema.operations import CreateTable, SetDatabaseCharset
+from binlog_connector.schema.parsing.ddl import parse_ddl
+from binlog_format.events.layout import EventType
+from binlog_format.position import Position
+from binlog_format.vendor import Vendor
+from binlog_format.views.snapshot_tables import maps_of_marks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from binlog_connector.schema.operations import Operation
+    from binlog_format.block import Block
+
+STATEMENT = "create_table"
+"""Of a mark's `detail`: the text of SHOW CREATE TABLE, read with `TIME_ZONE` and without special modes."""
+DATABASE_CHARSET = "database_charset"
+LOWER_CASE = "lower_case_table_names"
+SERVER_VERSION = "server_version"
+TIME_ZONE = "+00:00"
+"""In which times are in the text, as defaults of TIMESTAMP columns."""
+BEGIN_KIND, DEFINITION_KIND = "begin", "definition"
+"""Kinds of marks that have a definition."""
+
+
+def stated_definitions(block: Block) -> Iterator[DdlStatement]:
+    """The definitions that marks in a block state, in order.
+
+    Args:
+        block: Of plain events.
+
+    Raises:
+        BinlogError: A mark cannot be read.
+    """
+    if not len(maps_of_marks(block)):
+        return
+    from binlog_format.views.snapshot_events import marks_in  # compiled code takes a moment to load
+
+    for mark in marks_in(block):
+        statement = definition_statement(mark)
+        if statement is not None:
+            yield statement
+
+
+def definition_statement(mark: Mapping[str, Any]) -> DdlStatement | None:
+    """The definition that a mark states, as the CREATE TABLE of its place; None: it states none.
+
+    Args:
+        mark: A value of `binlog_format.views.snapshot_events.MARK_TYPE`. Marks of versions before this one have none.
+    """
+    if mark["kind"] not in (BEGIN_KIND, DEFINITION_KIND):
+        return None
+    try:
+        detail = json.loads(mark["detail"])
+    except ValueError:
+        return None  # `snapshot_marks.mark_change` names it
+    text = detail.get(STATEMENT) if isinstance(detail, dict) else None
+    if not isinstance(text, str):
+        return None
+    place = mark["position"]
+    return DdlStatement(
+        Position(place["file_no"], place["page"], place["chunk"]),
+        mark["event_no"],
+        text,
+        database=mark["database"],
+        server_charset=detail.get(DATABASE_CHARSET),
+        vendor=Vendor(mark["vendor"]),
+        commit_time=mark["commit_time"],
+        time_zone=TIME_ZONE,
+        explicit_timestamps=True,
+        gtid=mark["gtid"],
+        server_id=mark["server_id"],
+        event_type=EventType.WRITE_ROWS_V1,
+    )
+
+
+def is_stated(statement: DdlStatement) -> bool:
+    """Whether a statement is the definition of a mark: it changed nothing in the log."""
+    return statement.event_type == EventType.WRITE_ROWS_V1
+
+
+def definition_operations(statement: DdlStatement) -> Iterator[Operation]:
+    """What is known from a definition on: the table, and the character set of its database.
+
+    Args:
+        statement: Of a log, or of `definition_statement`.
+    """
+    operations = list(parse_ddl(statement.text, statement.session))
+    if is_stated(statement):
+        if statement.server_charset:
+            yield SetDatabaseCharset(statement.database, statement.server_charset, if_not_exists=True)
+        operations = [one for one in operations if isinstance(one, CreateTable)]
+    yield from operations

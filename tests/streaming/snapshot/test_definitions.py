@@ -1,0 +1,140 @@
+"""A live MariaDB with tables older than its log: what only their definitions have is known after a snapshot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from binlog_connector.following.watched import WatchedLog
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.snapshot_marks import Purpose
+from binlog_connector.schema.stated_definitions import definition_statement
+from binlog_format import open_log
+from binlog_format.errors import UnsupportedError
+from binlog_format.rows.declared.declared_defaults import Generated
+from binlog_format.views.snapshot_events import marks_in
+from binlog_format.views.tables import TablesView
+from binlog_streaming.settings import Begin, OnCascade, TableRule
+from binlog_streaming.snapshot.shadow import ShadowEngine
+from binlog_streaming.snapshot.source_table import read_table
+from binlog_streaming.snapshot.table_snapshot import TableSnapshot
+from binlog_streaming.tables.log_facts import LogFacts
+from tests.streaming.replay_runs import run
+from tests.streaming.snapshot.live import run_sql, session_on, write_all
+from tests.streaming.snapshot.reading.readings import job_in, server_rows, target_rows
+from tests.streaming.snapshot.reading.test_join import forget_earlier_logs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from binlog_streaming.demo.mariadb.server import MariaDbServer
+
+pytestmark = pytest.mark.server
+
+CHILD = """CREATE TABLE shop.child (id INT PRIMARY KEY, p INT, c INT, note CHAR(8) DEFAULT 'x',
+  FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE,
+  CONSTRAINT by_code FOREIGN KEY (c) REFERENCES parent (code) ON DELETE SET NULL ON UPDATE CASCADE)"""
+KINDS = """CREATE TABLE shop.kinds (id INT PRIMARY KEY, u UUID, price INT DEFAULT 7,
+  total INT AS (price * 2) STORED, v INT AS (price + 1) VIRTUAL)"""
+TABLES = ("parent", "child", "kinds")
+OLDER = (
+    "RESET MASTER",
+    "DROP DATABASE IF EXISTS binlog_stream",
+    "CREATE OR REPLACE DATABASE shop CHARACTER SET latin1",
+    "CREATE TABLE shop.parent (id INT PRIMARY KEY, code INT, UNIQUE KEY (code))",
+    CHILD,
+    KINDS,
+    "INSERT INTO shop.parent VALUES (1, 10), (2, 20), (3, 30)",
+    "INSERT INTO shop.child (id, p, c) VALUES (11, 1, 10), (12, 1, 20), (21, 2, 20), (22, 2, 30), (31, 3, 30)",
+    "INSERT INTO shop.kinds (id, u) VALUES (1, UUID()), (2, NULL)",
+    "FLUSH BINARY LOGS",
+)
+CASCADING = ("DELETE FROM shop.parent WHERE id = 1", "UPDATE shop.parent SET code = 33 WHERE id = 3")
+
+
+@pytest.fixture(params=["FULL", "NO_LOG"])
+def server(shared_server: MariaDbServer, request: pytest.FixtureRequest) -> MariaDbServer:
+    run_sql(shared_server, [f"SET GLOBAL binlog_row_metadata = '{request.param}'", *OLDER])
+    forget_earlier_logs(shared_server)
+    return shared_server
+
+
+def take_snapshot(server: MariaDbServer) -> None:
+    with session_on(server) as session:
+        for name in TABLES:
+            table = read_table(session, "shop", name)
+            write_all(TableSnapshot.start(session, table, Purpose.COMPLETE, ShadowEngine.BLACKHOLE), 2)
+
+
+def test_foreign_keys_of_older_tables_are_followed_or_named(server: MariaDbServer, tmp_path: Path) -> None:
+    take_snapshot(server)
+    run_sql(server, CASCADING)
+    applying, default = (
+        job_in(folder, server.binlog_directory, TableRule(select=r"shop\..*", begin=Begin.SNAPSHOT, foreign_keys=way))
+        for folder, way in ((tmp_path / "a", OnCascade.APPLY), (tmp_path / "f", OnCascade.FAIL))
+    )
+    run(applying)
+    columns = ("id", "p", "c", "note")
+    held = sorted(tuple(row[name] for name in columns) for row in target_rows(applying, "shop/child"))
+    assert held == [tuple(row) for row in server_rows(server, f"(SELECT {', '.join(columns)} FROM shop.child) t")]
+    assert len(held) == 3
+    with pytest.raises(UnsupportedError, match=r"FOREIGN_KEY_CASCADE\] .*a DELETE from shop\.parent .* shop\.child"):
+        run(default)
+
+
+def test_all_that_a_definition_has_is_known_from_the_mark_on(server: MariaDbServer) -> None:
+    take_snapshot(server)
+    with WatchedLog(str(server.binlog_directory), None) as watched:
+        log = watched.log
+        facts, name = LogFacts(log), TableName("shop", "kinds")
+        definition = facts.definition_at(name, log.end_position())
+        assert facts.definition_at(name, log.start_position()) is None
+        child = facts.definition_at(TableName("shop", "child"), log.end_position())
+    assert definition is not None
+    columns = {column.name: column for column in definition.columns or ()}
+    assert columns["u"].declared == "uuid"
+    assert (columns["total"].generated, columns["v"].generated) == (Generated.STORED, Generated.VIRTUAL)
+    assert columns["price"].generated is None
+    assert columns["price"].default is not None
+    assert definition.primary_key == ("id",)
+    assert child is not None
+    assert child.columns is not None
+    assert child.columns[-1].charset == "latin1"
+
+
+def test_an_alter_of_an_older_table_is_understood(server: MariaDbServer, tmp_path: Path) -> None:
+    """From the mark on statements change what is known, without a CREATE TABLE in the log."""
+    take_snapshot(server)
+    run_sql(
+        server,
+        [
+            "ALTER TABLE shop.child ADD n VARCHAR(9) DEFAULT 'new', DROP FOREIGN KEY by_code",
+            "UPDATE shop.parent SET code = 33 WHERE id = 3",
+            "INSERT INTO shop.child (id, p) VALUES (41, 3)",
+        ],
+    )
+    job = job_in(tmp_path, server.binlog_directory, TableRule(select=r"shop\..*", begin=Begin.SNAPSHOT))
+    run(job)
+    columns = ("id", "p", "c", "n")
+    held = sorted(tuple(str(row[name]) for name in columns) for row in target_rows(job, "shop/child"))
+    rows = server_rows(server, f"(SELECT {', '.join(columns)} FROM shop.child) t")
+    assert held == sorted(tuple(map(str, row)) for row in rows)
+
+
+def test_marks_are_found_without_a_look_at_other_tables(server: MariaDbServer) -> None:
+    take_snapshot(server)
+    with open_log(str(server.binlog_directory)) as log:
+        blocks = list(log.committed_blocks())
+        rows = [row for batch in TablesView().batches(blocks) for row in batch.to_pylist()]
+    expected = [mark for row in rows for mark in row["marks"] or ()]
+    assert [mark for block in blocks for mark in marks_in(block)] == expected
+    assert {mark["kind"] for mark in expected} == {"begin", "chunk", "end"}
+
+
+def test_a_mark_without_a_definition_states_none() -> None:
+    """As versions before wrote them."""
+    mark = {"kind": "begin", "detail": '{"purpose": "complete", "columns": [], "key": []}'}
+    assert definition_statement(mark) is None
+    assert definition_statement(mark | {"detail": "torn"}) is None
+    assert definition_statement({"kind": "chunk", "detail": "{}"}) is None
