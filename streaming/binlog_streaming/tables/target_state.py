@@ -162,8 +162,6 @@ def _positions_in_delta(target: Target) -> list[str | None]:
     assert target.log is not None
     recorded = (target.properties() or {}).get(GTID_POSITION_KEY)
     for commit in recent_information(target.store, target.log, _COMMITS_MAX):
-        if commit.get("operation") == "RESTORE":
-            return []  # what it holds now is what it held at some other time
         step = _step_of_commit(commit)
         if step is not None:
             return [recorded, step.get(GTID_POSITION_KEY)]

@@ -129,6 +129,13 @@ class Sidecar(Action, frozen=True):
     path: str
 
 
+class CommitInformation(Action, frozen=True):
+    """What a writer tells of its commit."""
+
+    operation: str | None = None
+    operation_parameters: msgspec.Raw = msgspec.Raw(b"null")
+
+
 class Line(Action, frozen=True):
     """A line of the log: one of these."""
 
@@ -138,6 +145,7 @@ class Line(Action, frozen=True):
     meta_data: Metadata | None = None
     txn: Transaction | None = None
     sidecar: Sidecar | None = None
+    commit_info: CommitInformation | None = None
 
 
 def milliseconds() -> int:

@@ -276,10 +276,15 @@ class TableWrite:
             self._feed.keep()
 
     def _catches_up(self, application: str | None) -> bool:
-        # Rows that are only added may come after whatever another writer did, but a twin of ours, or to the columns.
-        before = self.log.protocol, self.log.metadata, self.log.transactions.get(application or "")
+        # Rows that are only added may come after whatever another writer did, but a twin of ours, to the columns, or
+        # to the steps before.
+        before = self._seen(application)
         catch_up(self.store, self.log)
-        return before == (self.log.protocol, self.log.metadata, self.log.transactions.get(application or ""))
+        return before == self._seen(application)
+
+    def _seen(self, application: str | None) -> tuple[object, ...]:
+        log, name = self.log, application or ""
+        return log.protocol, log.metadata, log.transactions.get(name), log.history.is_set_back(name)
 
 
 def upgrade(log: TableLog) -> list[Named]:

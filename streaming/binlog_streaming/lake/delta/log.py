@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from binlog_streaming.lake.delta.actions import Add, FileFormat, Line, Metadata, Protocol, Remove, milliseconds
+from binlog_streaming.lake.delta.history import LogHistory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,6 +44,7 @@ class TableLog:
         removed: Files that were replaced, as far back as the log and its checkpoint have them.
         transactions: Which commit of each application it holds.
         checkpoint: Version of the checkpoint that the log was read from; -1: none.
+        history: Where the steps of jobs are, as far as commits were read; see `look_back`.
         digest: Of the newest commit as it is in the log; empty: it was not read, there is only a checkpoint of it.
     """
 
@@ -53,12 +55,14 @@ class TableLog:
     removed: dict[tuple[str, str], Remove] = field(default_factory=dict)
     transactions: dict[str, int] = field(default_factory=dict)
     checkpoint: int = -1
+    history: LogHistory = field(default_factory=LogHistory)
     digest: bytes = b""
 
     def copy(self) -> TableLog:
         """The same, to be changed by itself."""
         files, removed, transactions = dict(self.files), dict(self.removed), dict(self.transactions)
-        return replace(self, files=files, removed=removed, transactions=transactions)
+        history = self.history.copy()
+        return replace(self, files=files, removed=removed, transactions=transactions, history=history)
 
     def take(self, line: Line) -> None:
         """Take the next action in."""
@@ -220,10 +224,35 @@ _INFORMATION = msgspec.json.Decoder(_Information)
 def _take_commit(log: TableLog, store: Store, number: int, content: bytes | None = None) -> None:
     content = store.read(commit_name(number)) if content is None else content
     log.digest = _digest(content)
-    lines = [_LINES.decode(line) for line in content.splitlines() if line]
+    lines = _lines(content)
+    log.history.take(number, lines)
     # The order of the actions of one commit means nothing: a file may change its vector.
     for line in sorted(lines, key=lambda line: line.remove is None):
         log.take(line)
+
+
+def _lines(content: bytes) -> list[Line]:
+    return [_LINES.decode(line) for line in content.splitlines() if line]
+
+
+def look_back(store: Store, log: TableLog, application: str) -> None:
+    """Let the history of *log* have the last step of *application*, also when there is a checkpoint after it.
+
+    Where its commit is gone from the log, the oldest one that is there counts as the step.
+    """
+    if application in log.history.steps or application not in log.transactions:
+        return
+    oldest = log.checkpoint + 1
+    while application not in log.history.steps and oldest > 0:
+        try:
+            log.history.take(oldest - 1, _lines(store.read(commit_name(oldest - 1))))
+        except FileNotFoundError:
+            break
+        oldest -= 1
+    log.history.steps.setdefault(application, oldest)
+    with _keeping:
+        if (kept := _kept.get(store.uri)) is not None and kept.version == log.version:
+            kept.history = log.history.copy()
 
 
 def _file_key(action: Add | Remove) -> tuple[str, str]:
@@ -276,7 +305,7 @@ _MAPS = frozenset({"partitionValues", "tags", "options", "configuration"})
 
 def _checkpoint_lines(store: Store, name: str) -> Iterator[Line]:
     if name.endswith(".json"):
-        lines = [_LINES.decode(line) for line in store.read(name).splitlines() if line]
+        lines = _lines(store.read(name))
     else:
         with store.opened(name) as opened, pq.ParquetFile(opened) as file:
             known = ("add", "remove", "protocol", "metaData", "txn", "sidecar")

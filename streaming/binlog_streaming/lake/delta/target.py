@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from binlog_format.errors import TableError
 from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.delta.actions import Metadata
 from binlog_streaming.lake.delta.column_mapping import MODE, file_columns
@@ -19,6 +20,7 @@ from binlog_streaming.lake.delta.log import (
     conflict,
     empty_log,
     information,
+    look_back,
     make_commit,
     newest_log,
     recent_information,
@@ -95,11 +97,19 @@ class DeltaTarget(Target):
         return None if self.log is None else self.log.metadata.configuration
 
     def applied(self, commit_id: CommitId) -> Applied | None:
-        """See `Target`."""
-        version = None if self.log is None else self.log.transactions.get(_application(commit_id))
-        if version is None:
+        """See `Target`.
+
+        Raises:
+            TableError: `OTHER_WRITER`: somebody set the table back to an older version.
+        """
+        log, application = self.log, _application(commit_id)
+        version = None if log is None else log.transactions.get(application)
+        if log is None or version is None:
             return None
         place = version >> STEP_BITS, version & ((1 << STEP_BITS) - 1)
+        look_back(self.store, log, application)
+        if log.history.is_set_back(application):
+            raise _set_back(self.uri, commit_id, place, log.history.steps[application])
         return Applied(*place, self._last_change(place) if place == commit_id.place else None)
 
     def _last_change(self, place: tuple[int, int]) -> str | None:
@@ -290,6 +300,16 @@ class DeltaTarget(Target):
     def _there(self) -> TableLog:
         assert self.log is not None
         return self.log
+
+
+def _set_back(uri: str, commit_id: CommitId, place: tuple[int, int], version: int) -> TableError:
+    return TableError(
+        "OTHER_WRITER",
+        f"{commit_id.source_table}: {uri} had batch {place[0]}, step {place[1]} in version {version}, and was set back "
+        "to an older version (RESTORE)",
+        hint=f"Set it forward (RESTORE ... TO VERSION AS OF {version}, or a later one from before it was set back); or "
+        "delete the table (and the checkpoint) and let this job build it anew from the log",
+    )
 
 
 def _application(commit_id: CommitId) -> str:
