@@ -103,6 +103,25 @@ def newest_log(store: Store) -> TableLog | None:
     return log
 
 
+def newest_checkpoint(store: Store, log: TableLog) -> int:
+    """Version of the newest checkpoint, also of one that another process has made since the log was read."""
+    return max(log.checkpoint, min(_checkpoint_hint(store), log.version))
+
+
+def learn_checkpoint(store: Store, log: TableLog, version: int) -> None:
+    """There is a checkpoint of *version*: who looks at the table next in this process knows it."""
+    log.checkpoint = version
+    with _keeping:
+        if (kept := _kept.get(store.uri)) is not None:
+            kept.checkpoint = max(kept.checkpoint, version)
+
+
+def checkpoint_version(name: str) -> int | None:
+    """Version of the checkpoint that a file is the whole of; None: it is another file."""
+    match = _WHOLE_CHECKPOINT.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
 def _gone_on_with(store: Store, log: TableLog) -> TableLog | None:
     # None: it is not the log of this table any more, or its newest commit is not there to be compared.
     try:
@@ -260,6 +279,7 @@ def _file_key(action: Add | Remove) -> tuple[str, str]:
 
 
 _COMMIT = re.compile(r"(\d{20})\.json")
+_WHOLE_CHECKPOINT = re.compile(rf"{LOG_FOLDER}/(\d{{20}})\.checkpoint\.parquet")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)")
 
 

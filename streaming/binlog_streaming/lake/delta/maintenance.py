@@ -18,7 +18,7 @@ from binlog_streaming.lake.delta.actions import milliseconds
 from binlog_streaming.lake.delta.columns import table_schema
 from binlog_streaming.lake.delta.commit import TableWrite
 from binlog_streaming.lake.delta.data_files import recorded_count
-from binlog_streaming.lake.delta.log import LOG_FOLDER
+from binlog_streaming.lake.delta.log import LOG_FOLDER, checkpoint_version, learn_checkpoint, newest_checkpoint
 from binlog_streaming.lake.delta.vectors import VECTOR_FILE, vector_file
 from binlog_streaming.lake.small_files import JOINED_MAX, to_be_joined
 
@@ -32,6 +32,21 @@ if TYPE_CHECKING:
 
 CHECKPOINT_EVERY = 16
 """Commits from one checkpoint to the next: who opens the table reads no more than these."""
+
+CHECKPOINT_FILES = 2048
+"""A checkpoint with more files, those that were replaced included, is worth a commit more for each of so many."""
+
+CHECKPOINT_AGE_S = 900
+"""A checkpoint that has a newer one stays for so long: readers may be about to read it."""
+
+CHECKPOINT_BLOCK = 1024
+"""Of so many versions one checkpoint stays, for readers of older versions and for the removal of old commits."""
+
+WEEK_HOURS = 168
+"""For how long older versions can be read unless settings have another time."""
+
+LOG_AGE_MIN_H = 24
+"""A commit stays in the log for a day at least: who reads a table commit by commit may stop for a night."""
 
 VACUUM_EVERY = 128
 """Commits between two removals of replaced files."""
@@ -68,12 +83,43 @@ def maintain(store: Store, log: TableLog, sink: Sink) -> None:
     # Whoever commits at the same time is welcome; the next look comes with the next commit.
     with suppress(CommitFailedError):
         rewrite(store, log, file_size=sink.target_file_size)
-    if log.version - log.checkpoint >= CHECKPOINT_EVERY:
-        DeltaTable(store.uri, storage_options=dict(sink.storage), version=log.version).create_checkpoint()
-        log.checkpoint = log.version
+    checkpoint(store, log, sink)
     if log.version % VACUUM_EVERY == VACUUM_EVERY - 1:
         vacuum(store, log, retention_hours=sink.retention_hours)
+        remove_checkpoints(store, log)
         DeltaTable(store.uri, storage_options=dict(sink.storage)).cleanup_metadata()
+
+
+def retention_properties(hours: float) -> dict[str, str]:
+    """Properties of a table of which older versions can be read for *hours*; its log is of no use after that time."""
+    return {
+        "delta.deletedFileRetentionDuration": f"interval {round(hours * 3600)} seconds",
+        "delta.logRetentionDuration": f"interval {round(max(hours, LOG_AGE_MIN_H) * 3600)} seconds",
+    }
+
+
+def checkpoint(store: Store, log: TableLog, sink: Sink) -> None:
+    """Make a checkpoint, if it is time for one; *log* is the newest version then."""
+    every = CHECKPOINT_EVERY + (len(log.files) + len(log.removed)) // CHECKPOINT_FILES
+    if log.version - log.checkpoint < every:
+        return
+    newest = newest_checkpoint(store, log)  # several processes write the table in turn, and each has its own look
+    if log.version - newest >= every:
+        DeltaTable(store.uri, storage_options=dict(sink.storage), version=log.version).create_checkpoint()
+        newest = log.version
+    learn_checkpoint(store, log, newest)
+
+
+def remove_checkpoints(store: Store, log: TableLog) -> None:
+    """Remove checkpoints that have newer ones: each has all files that were replaced within the retention."""
+    kept: dict[int, int] = {}
+    for file in store.files(LOG_FOLDER):
+        version = checkpoint_version(file.name)
+        if version is None or version >= log.checkpoint:
+            continue
+        is_first = kept.setdefault(version // CHECKPOINT_BLOCK, version) == version
+        if not is_first and time.time() - file.modified > CHECKPOINT_AGE_S:
+            store.remove(file.name)
 
 
 def rewrite(store: Store, log: TableLog, *, file_size: int) -> None:

@@ -25,7 +25,7 @@ from binlog_streaming.lake.delta.log import (
     newest_log,
     recent_information,
 )
-from binlog_streaming.lake.delta.maintenance import maintain
+from binlog_streaming.lake.delta.maintenance import WEEK_HOURS, maintain, retention_properties
 from binlog_streaming.lake.find import found_rows
 from binlog_streaming.lake.merge import Written, overruled, supersede, take_out
 from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
@@ -66,9 +66,18 @@ class DeltaTarget(Target):
     log: TableLog | None
     file_size: int
     merge_kind: Merge = Merge.AUTO
+    retention_hours: float = WEEK_HOURS
 
     @classmethod
-    def find(cls, uri: str, storage: Mapping[str, str], *, file_size: int, merge: Merge = Merge.AUTO) -> DeltaTarget:
+    def find(
+        cls,
+        uri: str,
+        storage: Mapping[str, str],
+        *,
+        file_size: int,
+        merge: Merge = Merge.AUTO,
+        retention_hours: float = WEEK_HOURS,
+    ) -> DeltaTarget:
         """Look at what is there.
 
         Raises:
@@ -80,7 +89,7 @@ class DeltaTarget(Target):
             log = newest_log(store)
         if log is not None:
             check_features(uri, log)
-        return cls(uri, store, log, file_size, merge)
+        return cls(uri, store, log, file_size, merge, retention_hours)
 
     @classmethod
     def at(cls, sink: Sink, uri: str) -> DeltaTarget:
@@ -90,7 +99,13 @@ class DeltaTarget(Target):
             OptionError: `INVALID_VALUE`: there is no such object store.
             TableError: `TABLE_FEATURE`: the table uses something of Delta that is not written here.
         """
-        return cls.find(uri, sink.storage, file_size=sink.target_file_size, merge=sink.merge)
+        return cls.find(
+            uri,
+            sink.storage,
+            file_size=sink.target_file_size,
+            merge=sink.merge,
+            retention_hours=sink.retention_hours,
+        )
 
     def properties(self) -> Mapping[str, str] | None:
         """See `Target`."""
@@ -139,7 +154,11 @@ class DeltaTarget(Target):
         """
         if self.log is not None:
             return
-        configuration = {**commit_id.table_properties(), "delta.targetFileSize": str(self.file_size)}
+        configuration = {
+            **commit_id.table_properties(),
+            "delta.targetFileSize": str(self.file_size),
+            **retention_properties(self.retention_hours),
+        }
         recorded = created(
             schema,
             name=commit_id.source_table,

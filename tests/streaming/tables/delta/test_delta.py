@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import shutil
 import subprocess
 import sys
@@ -270,6 +271,69 @@ def test_small_files_are_joined_and_old_ones_removed(tmp_path: Path, monkeypatch
     assert sorted(row["id"] for row in table.to_pyarrow_table().to_pylist()) == list(range(60))
     assert len(list(tmp_path.glob("*.parquet"))) < 60
     assert table.transaction_version("binlog-stream/q-1") == 59 * STEPS
+
+
+def checkpoints_of(folder: Path) -> list[int]:
+    return sorted(int(path.name.partition(".")[0]) for path in folder.glob("_delta_log/*.checkpoint.parquet"))
+
+
+def test_a_checkpoint_comes_every_16_commits(tmp_path: Path) -> None:
+    """Whoever looks: each batch has a look of its own, and several processes write the table in turn."""
+    sink, processes = Sink(directory=str(tmp_path)), [dict[str, log.TableLog](), dict[str, log.TableLog]()]
+    for batch_id in range(100):
+        log._kept.clear()
+        log._kept.update(processes[batch_id % 2])
+        append(str(tmp_path), replace(COMMIT_ID, batch_id=batch_id), [batch_id])
+        find(str(tmp_path)).maintain(sink)
+        processes[batch_id % 2] = dict(log._kept)
+    made = checkpoints_of(tmp_path)
+    gaps = [later - earlier for earlier, later in itertools.pairwise([0, *made])]
+    assert set(gaps) <= {15, 16, 17}, made  # two commits may follow each other without a look
+    assert DeltaTable(str(tmp_path)).version() - made[-1] < 17
+    assert sorted(find(str(tmp_path)).read().read_all().column("id").to_pylist()) == list(range(100))
+
+
+def test_a_checkpoint_of_many_files_comes_more_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "CHECKPOINT_FILES", 1)
+    for batch_id in range(60):
+        append(str(tmp_path), replace(COMMIT_ID, batch_id=batch_id), [batch_id])
+        look = find(str(tmp_path))
+        assert look.log is not None
+        maintenance.checkpoint(look.store, look.log, Sink(directory=str(tmp_path)))
+    assert checkpoints_of(tmp_path) == []
+
+
+def test_checkpoints_with_newer_ones_go_but_one_of_each_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for batch_id in range(50):
+        append(str(tmp_path), replace(COMMIT_ID, batch_id=batch_id), [batch_id])
+        if batch_id % 5 == 4:
+            DeltaTable(str(tmp_path)).create_checkpoint()
+    look = find(str(tmp_path))
+    assert look.log is not None
+    look.log.checkpoint = 50
+    maintenance.remove_checkpoints(look.store, look.log)
+    assert checkpoints_of(tmp_path) == list(range(5, 51, 5)), "somebody may be about to read them"
+    monkeypatch.setattr(maintenance, "CHECKPOINT_AGE_S", -1)
+    monkeypatch.setattr(maintenance, "CHECKPOINT_BLOCK", 20)
+    maintenance.remove_checkpoints(look.store, look.log)
+    assert checkpoints_of(tmp_path) == [5, 20, 40, 50]
+    for version in (50, 47, 20, 3):
+        rows = DeltaTable(str(tmp_path), version=version).to_pyarrow_table()
+        assert rows.num_rows == version, "older versions stay readable"
+
+
+@pytest.mark.parametrize(
+    ("retention", "files", "commits"), [("7d", 604800, 604800), ("90m", 5400, 86400), ("30d", 2592000, 2592000)]
+)
+def test_a_table_states_how_long_its_log_is_kept(tmp_path: Path, retention: str, files: int, commits: int) -> None:
+    sink = Sink(directory=str(tmp_path), retention=retention)
+    DeltaTarget.at(sink, str(tmp_path / "table")).create(INT_KEY, COMMIT_ID)
+    table = DeltaTable(str(tmp_path / "table"))
+    configuration = table.metadata().configuration
+    assert configuration["delta.deletedFileRetentionDuration"] == f"interval {files} seconds"
+    assert configuration["delta.logRetentionDuration"] == f"interval {commits} seconds"
+    table.create_checkpoint()
+    table.cleanup_metadata()  # deltalake understands them
 
 
 class TestKeptLog:
