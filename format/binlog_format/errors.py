@@ -137,6 +137,7 @@ class SchemaError(BinlogError):
             "SCHEMA_CHANGED",
             "TABLE_RENAMED",
             "DDL_NOT_PARSED",
+            "NAMES_UNCLEAR",
             "NO_PRIMARY_KEY",
             "TABLE_NOT_FOUND",
             "PARTITION_BOUNDS",

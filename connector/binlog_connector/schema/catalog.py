@@ -60,6 +60,13 @@ class Catalog:
     def __post_init__(self) -> None:
         self.foreign_keys.ignore_case = self.ignore_case
 
+    def fold(self) -> None:
+        """From now on names in upper and lower case are the same."""
+        self.ignore_case = True
+        self.tables = {name.lowered: state for name, state in self.tables.items()}
+        self.databases = {name.lower(): charset for name, charset in self.databases.items()}
+        self.foreign_keys.fold()
+
     def copy(self) -> Catalog:
         """One that changes by itself."""
         return Catalog(dict(self.tables), dict(self.databases), self.ignore_case, self.foreign_keys.copy())

@@ -150,6 +150,14 @@ class ForeignKeys:
         """One that changes by itself."""
         return ForeignKeys(self.ignore_case, dict(self.keys))
 
+    def fold(self) -> None:
+        """From now on names in upper and lower case are the same."""
+        self.ignore_case = True
+        self.keys = {
+            child.lowered: tuple(replace(key, parent=key.parent.lowered) for key in keys)
+            for child, keys in self.keys.items()
+        }
+
     def to_json(self) -> str:
         """The keys as text; `from_json` reads it."""
         return msgspec.json.encode([_Child(*item) for item in sorted(self.keys.items())]).decode()

@@ -10,7 +10,8 @@ from binlog_connector.schema.catalog import Catalog, Unclear
 from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.dump import read_schema_file
 from binlog_connector.schema.log_ddl import DdlStatement, ddl_statements
-from binlog_connector.schema.stated_definitions import definition_operations, stated_definitions
+from binlog_connector.schema.stated_definitions import definition_operations, is_stated, stated_definitions
+from binlog_connector.schema.table_names import NameRule, has_if_exists
 from binlog_format.errors import SchemaError
 from binlog_format.events.compression.expansion import expanded
 from binlog_format.events.table_map_layout import NUMERIC_TYPES, OLD_TEMPORAL_TYPES
@@ -82,6 +83,7 @@ class SchemaHistory:
         self._altered = set(altered)
         self._statements: list[DdlStatement] = []
         self._numbers: set[tuple[Position, int]] = set()
+        self._names = NameRule(True if self._base.ignore_case else None)
         self._catalog = self._base.copy()
         self._timelines: dict[TableName, _Timeline] = {}
         self._applied = 0  # statements that `_catalog` and `_timelines` hold
@@ -202,7 +204,7 @@ class SchemaHistory:
         self._apply()
         cut = next((i for i, one in enumerate(self._statements) if one.position >= before), len(self._statements))
         for statement in self._statements[:cut]:
-            self._altered |= self._apply_to(self._base, statement)
+            self._altered |= self._apply_to(self._base, statement, NameRule())
         self._statements = self._statements[cut:]
         self._numbers = {(one.position, one.event_no) for one in self._statements}
         self._forget_applied()
@@ -274,22 +276,33 @@ class SchemaHistory:
         return _Timeline(self._base.tables.get(key)) if found is None else found
 
     def _apply(self) -> None:
-        for statement in self._statements[self._applied :]:
-            for key in self._apply_to(self._catalog, statement):
+        while self._applied < len(self._statements):
+            statement = self._statements[self._applied]
+            self._applied += 1
+            for key in self._apply_to(self._catalog, statement, self._names):
                 timeline = self._timelines.get(key)
                 if timeline is None:
                     timeline = self._timelines[key] = _Timeline(self._base.tables.get(key))
                 timeline.note(statement.position, self._catalog.tables.get(key))
-        self._applied = len(self._statements)
+            self._fold_if_proved()
+
+    def _fold_if_proved(self) -> None:
+        if self._names.folds and not self._base.ignore_case:
+            self._base.fold()
+            self._altered = {name.lowered for name in self._altered}
+            self._forget_applied()
 
     @staticmethod
-    def _apply_to(catalog: Catalog, statement: DdlStatement) -> set[TableName]:
+    def _apply_to(catalog: Catalog, statement: DdlStatement, names: NameRule) -> set[TableName]:
         touched: set[TableName] = set()
         for operation in definition_operations(statement):
+            if not is_stated(statement):
+                names.observe(operation, may_be_missing=has_if_exists(statement.text))
             touched |= catalog.apply(operation, statement.vendor)
         return touched
 
     def _forget_applied(self) -> None:
+        self._names = NameRule(self._names.folds)
         self._catalog = self._base.copy()
         self._timelines = {}
         self._applied = 0

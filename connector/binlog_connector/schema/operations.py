@@ -48,7 +48,7 @@ class TableOptions:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """CREATE TABLE."""
+    """CREATE TABLE; `or_replace`: a table of that name is dropped before."""
 
     name: TableName
     columns: tuple[ColumnSpec, ...]
@@ -57,6 +57,7 @@ class CreateTable:
     if_not_exists: bool = False
     foreign_keys: tuple[ForeignKey, ...] = ()
     period: Period | None = None
+    or_replace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,11 +262,12 @@ class DropViews:
 
 @dataclass(frozen=True, slots=True)
 class SetDatabaseCharset:
-    """CREATE DATABASE and ALTER DATABASE; charset None: not known."""
+    """CREATE DATABASE (`creates`) and ALTER DATABASE; charset None: not known."""
 
     database: str
     charset: str | None
     if_not_exists: bool = False
+    creates: bool = False
 
 
 @dataclass(frozen=True, slots=True)

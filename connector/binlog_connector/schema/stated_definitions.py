@@ -86,6 +86,16 @@ def definition_statement(mark: Mapping[str, Any]) -> DdlStatement | None:
     )
 
 
+def states_folding(mark: Mapping[str, Any]) -> bool | None:
+    """Whether the server of a mark folds names of tables (`lower_case_table_names`); None: the mark does not state it."""
+    try:
+        detail = json.loads(mark["detail"])
+    except (ValueError, TypeError):
+        return None
+    value = detail.get(LOWER_CASE) if isinstance(detail, dict) else None
+    return None if value is None else int(value) != 0
+
+
 def is_stated(statement: DdlStatement) -> bool:
     """Whether a statement is the definition of a mark: it changed nothing in the log."""
     return statement.event_type == EventType.WRITE_ROWS_V1

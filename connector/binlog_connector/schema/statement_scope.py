@@ -38,6 +38,7 @@ from binlog_connector.schema.table_changes import (
     rows_moved,
     statement_operations,
 )
+from binlog_connector.schema.table_names import NameRule, folded, has_if_exists
 from binlog_format.events.layout import EventType
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 
@@ -60,15 +61,17 @@ class StatementScope:
 
     Attributes:
         foreign_keys: Those of all tables, after the statements observed; None: nobody asks for them.
+        names: How the server compares names; where it folds them, all names given are folded.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, folds_names: bool | None = None) -> None:
         self._server_run = 0
         self._temporary: dict[SessionId, set[TableName]] = {}
         self._triggers: dict[TableName, TableName] = {}
         self._functions: set[TableName] = set()
         self._views: set[TableName] = set()
         self.foreign_keys: ForeignKeys | None = None
+        self.names = NameRule(folds_names)
 
     def changes(self, statement: DdlStatement, decoding: Decoding = DEFAULT_DECODING) -> list[StatementChange]:
         """What *statement* does to tables that are not temporary, in order: `table_changes` with what is known here."""
@@ -96,6 +99,7 @@ class StatementScope:
             "triggers": [[*name, *table] for name, table in sorted(self._triggers.items())],
             "functions": sorted(map(list, self._functions)),
             "views": sorted(map(list, self._views)),
+            "names": self.names.to_json(),
         } | ({} if self.foreign_keys is None else {"foreign_keys": self.foreign_keys.to_json()})
 
     @classmethod
@@ -109,9 +113,21 @@ class StatementScope:
             scope._triggers[TableName(database, name)] = TableName(table_database, table)
         scope._functions = {TableName(*name) for name in values.get("functions", ())}
         scope._views = {TableName(*name) for name in values.get("views", ())}
+        scope.names = NameRule.from_json(values.get("names", {}))
         if "foreign_keys" in values:
-            scope.foreign_keys = ForeignKeys.from_json(values["foreign_keys"])
+            keys = ForeignKeys.from_json(values["foreign_keys"], ignore_case=bool(scope.names.folds))
+            scope.foreign_keys = keys
         return scope
+
+    def fold_names(self) -> None:
+        """From now on the server is known to fold names: those that are known already are folded."""
+        self.names = NameRule(folds=True)
+        self._temporary = {session: {name.lowered for name in names} for session, names in self._temporary.items()}
+        self._triggers = {name.lowered: table.lowered for name, table in self._triggers.items()}
+        self._functions = {name.lowered for name in self._functions}
+        self._views = {name.lowered for name in self._views}
+        if self.foreign_keys is not None:
+            self.foreign_keys.fold()
 
     def _observed(self, statement: DdlStatement) -> Iterator[Operation | RowsChanged]:
         """What *statement* does to tables that are not temporary; nothing, where it is the definition of a mark."""
@@ -120,16 +136,20 @@ class StatementScope:
                 for operation in definition_operations(statement):
                     self.foreign_keys.apply(operation)
             return
+        may_be_missing = has_if_exists(statement.text)
         for one in self._permanent_operations(statement):
-            if self.foreign_keys is not None and not isinstance(one, RowsChanged):
-                self.foreign_keys.apply(one)
+            if not isinstance(one, RowsChanged):
+                self.names.observe(one, may_be_missing=may_be_missing)
+                if self.foreign_keys is not None:
+                    self.foreign_keys.apply(one)
             yield one
 
     def _permanent_operations(self, statement: DdlStatement) -> Iterator[Operation | RowsChanged]:
         self._forget_other_runs(statement)
         session = statement.server_id, statement.thread_id
         created: TableName | None = None
-        for operation in statement_operations(statement):
+        for written in statement_operations(statement):
+            operation = folded(written) if self.names.folds else written
             self._learn(operation, session)
             match operation:
                 case ChangeRows():

@@ -54,6 +54,7 @@ OPTIONS = (
     Option("ignoreDomainIds", "none"),
     Option("ignoreServerIds", "none"),
     Option("schemaFile"),
+    Option("lowerCaseTableNames", "found out from the log"),
     Option("rules", "none"),
     Option("includeDdl", "false"),
     Option("includeQuery", "false"),

@@ -85,6 +85,7 @@ class SourceOptions:
         ignored_domains: GTID domains (MariaDB) that are left out.
         ignored_servers: Servers whose transactions are left out.
         schema_file: A dump of CREATE TABLEs; None: the log alone counts.
+        folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
         rules: What of the tables is hidden; None: nothing is.
         include_ddl: Rows of `changes` for DDL and TRUNCATE.
         include_query: The column `query` of `changes`.
@@ -115,6 +116,7 @@ class SourceOptions:
     ignored_domains: tuple[int, ...] = ()
     ignored_servers: tuple[int, ...] = ()
     schema_file: str | None = None
+    folds_names: bool | None = None
     rules: TableRules | None = field(default=None, compare=False)
     include_ddl: bool = False
     include_query: bool = False
@@ -169,6 +171,7 @@ class SourceOptions:
             ignored_domains=numbers(given, "ignoreDomainIds"),
             ignored_servers=numbers(given, "ignoreServerIds"),
             schema_file=given.get("schemaFile") or None,
+            folds_names=_folds_names(given),
             rules=_rules(given, view),
             include_ddl=include_ddl,
             include_query=_include_query(given, include_ddl=include_ddl),
@@ -296,6 +299,11 @@ def _rules(given: Mapping[str, str], view: View) -> TableRules | None:
     from binlog_connector.rules.rule_texts import read_rules  # not all queries have rules
 
     return read_rules(given["rules"], needs_key=KAFKA_VALUE in given)
+
+
+def _folds_names(given: Mapping[str, str]) -> bool | None:
+    value = choice(given, "lowerCaseTableNames", ("0", "1", "2"), "")
+    return None if not value else value != "0"
 
 
 def _include_query(given: Mapping[str, str], *, include_ddl: bool) -> bool:

@@ -182,7 +182,7 @@ def schemas_for(
         return None
     from binlog_connector.spark.table_schemas import RangeSchemas
 
-    return RangeSchemas(watched, start, file)
+    return RangeSchemas(watched, start, file, folds_names=options.folds_names)
 
 
 @dataclass(frozen=True, slots=True)

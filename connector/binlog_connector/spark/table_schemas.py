@@ -77,15 +77,18 @@ class RangeSchemas:
         watched: The log.
         start: Where the part begins.
         file: What a schema file contains; None: there is none.
+        folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
     """
 
-    def __init__(self, watched: WatchedLog, start: Position, file: SchemaFile | None) -> None:
+    def __init__(
+        self, watched: WatchedLog, start: Position, file: SchemaFile | None, *, folds_names: bool | None = None
+    ) -> None:
         self._path = watched.log.path
         self._format = watched.log.format_name
         self._start = start
-        self._file = None if file is None else SchemaHistory(file.catalog, base_source=file.path)
-        self._tables = frozenset() if file is None else frozenset(file.catalog.tables)
-        self._known = _known_of(watched, file)
+        self._file = None if file is None else SchemaHistory(_base(file, folds_names), base_source=file.path)
+        self._tables = frozenset() if self._file is None else frozenset(self._file.base.tables)
+        self._known = _known_of(watched, file, folds_names)
         self._history = self._known.history
 
     def observed(self, blocks: Iterable[Block]) -> Iterator[Block]:
@@ -171,13 +174,13 @@ class _Known:
     identity: str = ""  # of the file that `history.known_to` is in
 
 
-_known: dict[tuple[str, str, str, tuple[int, int]], _Known] = {}
+_known: dict[tuple[str, str, bool | None, str, tuple[int, int]], _Known] = {}
 
 
-def _known_of(watched: WatchedLog, file: SchemaFile | None) -> _Known:
+def _known_of(watched: WatchedLog, file: SchemaFile | None, folds_names: bool | None) -> _Known:
     """What this process knows of a log already, unless the log has been begun anew since."""
     log = watched.log
-    key = (log.path, log.format_name, *(("", (0, 0)) if file is None else (file.path, file.stamp)))
+    key = (log.path, log.format_name, folds_names, *(("", (0, 0)) if file is None else (file.path, file.stamp)))
     found = _known.get(key)
     if found is not None and found.history.known_to is not None:
         file_no = found.history.known_to.file_no
@@ -186,6 +189,14 @@ def _known_of(watched: WatchedLog, file: SchemaFile | None) -> _Known:
     if found is None:
         if len(_known) >= _KNOWN_MAX:
             _known.clear()
-        history = SchemaHistory() if file is None else SchemaHistory(file.catalog, base_source=file.path)
+        base = _base(file, folds_names)
+        history = SchemaHistory(base) if file is None else SchemaHistory(base, base_source=file.path)
         found = _known[key] = _Known(history)
     return found
+
+
+def _base(file: SchemaFile | None, folds_names: bool | None) -> Catalog:
+    base = Catalog() if file is None else file.catalog.copy()
+    if folds_names:
+        base.fold()
+    return base

@@ -103,8 +103,11 @@ class CascadeLog:
         Raises:
             BinlogError: As `Log.blocks`; what is wrong with the schema file.
         """
-        scope, file = StatementScope(), self._schema_file()
+        folds = self.job.source.folds_names
+        scope, file = StatementScope(folds_names=folds), self._schema_file()
         keys = ForeignKeys() if file is None else file.catalog.foreign_keys.copy()
+        if folds:
+            keys.fold()
         scope.foreign_keys = keys
         options = self._options()
         with WatchedLog(options.path, options.format) as watched:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.shown_changes import shown_changes
 from binlog_connector.schema.snapshot_marks import SnapshotBegun, SnapshotCancelled, SnapshotChunk
-from binlog_connector.schema.stated_definitions import definition_statement
+from binlog_connector.schema.stated_definitions import definition_statement, states_folding
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
     EventsLost,
@@ -47,6 +47,7 @@ from binlog_streaming.plan.planning import Planning, position_of, statements_of
 from binlog_streaming.plan.rows_steps import linked_rows_steps, rows_steps
 from binlog_streaming.plan.snapshots import Snapshots, changes_of_mark, faults_in
 from binlog_streaming.plan.table_selection import SelectedTable
+from binlog_streaming.plan.table_spellings import named_changes, take_unclear_names
 from binlog_streaming.settings import Mode, OnError, OnStatement
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.foreign_keys import ForeignKeys
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.snapshot_marks import SnapshotChange
+    from binlog_connector.schema.statement_scope import StatementScope
     from binlog_connector.schema.table_changes import StatementChange, TableChange
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
@@ -88,7 +90,9 @@ def plan_batch(
         log: Where rows of parents are looked for whose foreign keys change rows of children; None: they are not.
 
     Raises:
-        SchemaError: `DDL_NOT_PARSED`: a DROP DATABASE of which is not known which tables it drops.
+        OptionError: `INVALID_VALUE`: `lowerCaseTableNames` is not what the log shows.
+        SchemaError: `DDL_NOT_PARSED`: a DROP DATABASE of which is not known which tables it drops. `NAMES_UNCLEAR`: a
+            statement spells a table otherwise than its rows.
         UnsupportedError: `STATEMENT_FORMAT`: a statement changes rows of the job's tables. `FOREIGN_KEY_CASCADE`: a
             foreign key does. What else does not let a table be understood, likewise `SchemaError`.
         TableError: `INCOMPLETE`: rows of a table that existed before the log was read.
@@ -107,20 +111,16 @@ def plan_batch(
     scope = planning.memory.scope
     if log is not None and first is not None and scope.foreign_keys is None:
         scope.foreign_keys = log.keys_before(first)
-    changes: list[tuple[DdlStatement, list[AnyChange]]] = []
-    states = [] if first is None or scope.foreign_keys is None else [(first, scope.foreign_keys.copy())]
-    for statement, mark in statements_of(rows):
-        some: Sequence[AnyChange]
-        if mark is None:
-            some = scope.changes(statement, decoding)
-        else:
-            some = changes_of_mark(mark, decoding)
-            defined = definition_statement(mark)
-            if defined is not None:
-                scope.observe(defined)
-        changes.append((statement, _shown(some, decoding, statement)))
-        if states and scope.foreign_keys is not None and scope.foreign_keys != states[-1][1]:
-            states.append((statement.position, scope.foreign_keys.copy()))
+        if scope.names.folds:
+            scope.foreign_keys.fold()
+    states: list[tuple[Position, ForeignKeys]] = []
+
+    def walk(scope: StatementScope) -> list[tuple[DdlStatement, list[AnyChange]]]:
+        states[:] = [] if first is None or scope.foreign_keys is None else [(first, scope.foreign_keys.copy())]
+        return list(_changes(rows, decoding, scope, states))
+
+    changes = named_changes(planning, walk)
+    take_unclear_names(planning, changes)
     _keep_between_renames(planning, [change for _, some in changes for change in some])
     carried = []
     if log is not None and states and last is not None:
@@ -134,6 +134,25 @@ def plan_batch(
     components = sorted(_components(planning), key=lambda one: one.name)
     learned = planning.learned()
     return BatchPlan(tuple(components), end, learned)
+
+
+def _changes(
+    rows: Sequence[Row], decoding: Decoding, scope: StatementScope, states: list[tuple[Position, ForeignKeys]]
+) -> Iterator[tuple[DdlStatement, list[AnyChange]]]:
+    """What statements do, in log order; with each change of foreign keys, these go into *states*."""
+    for statement, mark in statements_of(rows):
+        some: Sequence[AnyChange]
+        if mark is None:
+            some = scope.changes(statement, decoding)
+        else:
+            some = changes_of_mark(mark, decoding)
+            scope.names.state(states_folding(mark))
+            defined = definition_statement(mark)
+            if defined is not None:
+                scope.observe(defined)
+        yield statement, _shown(some, decoding, statement)
+        if states and scope.foreign_keys is not None and scope.foreign_keys != states[-1][1]:
+            states.append((statement.position, scope.foreign_keys.copy()))
 
 
 def _shown(changes: Sequence[AnyChange], decoding: Decoding, statement: DdlStatement) -> list[AnyChange]:

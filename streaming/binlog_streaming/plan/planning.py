@@ -20,6 +20,7 @@ from binlog_streaming.settings import Mode, OnCascade
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
 
+    from binlog_connector.schema.statement_scope import StatementScope
     from binlog_streaming.plan.batch_plan import ChangeStep, LogPlace
     from binlog_streaming.plan.cascade_links import Link
     from binlog_streaming.plan.memory import JobMemory
@@ -79,6 +80,10 @@ class Planning:
             self.problems.append((name, _refusal(cast("Row", problem))))
         if row["index"] is not None and self.find(name) is not None:
             self.parts.setdefault(name, []).append(_part(row, end))
+
+    def take_scope(self, scope: StatementScope) -> None:
+        """What the statements of the batch mean for later ones."""
+        self.memory = replace(self.memory, scope=scope)
 
     def find(self, name: TableName) -> SelectedTable | None:
         """The table of the job that has a name; None: there is none, or it was set aside."""

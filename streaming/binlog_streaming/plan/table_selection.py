@@ -76,7 +76,8 @@ class TableSelection:
         exclude: Expressions of tables that none of them selects; nor are these kept aside.
     """
 
-    def __init__(self, rules: Sequence[TableRule], exclude: str | None = None) -> None:
+    def __init__(self, rules: Sequence[TableRule], exclude: str | None = None, folds_names: bool | None = None) -> None:
+        self.folds_names = folds_names
         self._filters = [(TableFilter(rule.select, exclude), rule) for rule in rules]
         self._not_excluded = TableFilter(None, exclude)
 

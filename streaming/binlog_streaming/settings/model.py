@@ -138,12 +138,18 @@ class LogSource(Section, frozen=True, rename="camel"):
     ignore_domain_ids: tuple[int, ...] | int | str | None = None
     ignore_server_ids: tuple[int, ...] | int | str | None = None
     schema_file: str | None = None
+    lower_case_table_names: Literal[0, 1, 2] | None = None
     zero_dates: ZeroDates | None = None
     replace_invalid_text: bool | None = None
 
     def options(self) -> dict[str, str]:
         """The options of the Spark source, without the path."""
         return source_options(self)
+
+    @property
+    def folds_names(self) -> bool | None:
+        """Whether names of tables in upper and lower case are the same; None: it is not set."""
+        return None if self.lower_case_table_names is None else self.lower_case_table_names != 0
 
     @property
     def starts_at_the_beginning(self) -> bool:

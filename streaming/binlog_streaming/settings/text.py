@@ -97,6 +97,12 @@ SOURCE = (
         "CREATE TABLE statements (mariadb-dump --no-data) for logs without binlog_row_metadata=FULL.",
         '"schema.sql"',
     ),
+    Setting(
+        "lowerCaseTableNames",
+        "What SELECT @@lower_case_table_names gives on the server: with 1 and 2 Orders and orders are one table. "
+        "Default: found out from the log, and asked for where a statement spells a table otherwise than its rows.",
+        "1",
+    ),
     Setting("timeType", "What TIME columns become: text, or micros (a number of microseconds).", '"text"'),
     Setting("zeroDates", "What 0000-00-00 and the like become: null, or error.", '"null"'),
     Setting(

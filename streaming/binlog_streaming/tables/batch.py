@@ -118,7 +118,7 @@ class BatchContext:
     def plan(self, rows: Iterable[Row]) -> BatchPlan:
         """What the batch does; *rows* are those of the view `tables`."""
         job = self.job
-        selection = TableSelection(job.tables, job.source.exclude_tables)
+        selection = TableSelection(job.tables, job.source.exclude_tables, job.source.folds_names)
         return plan_batch(
             rows,
             job.decoding(),

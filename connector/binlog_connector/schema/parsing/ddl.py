@@ -127,6 +127,7 @@ def _operations(reader: TokenReader, session: Session) -> list[Operation]:
 
 def _create(reader: TokenReader, session: Session) -> list[Operation]:
     unique = temporary = False
+    or_replace = reader.at("OR", "REPLACE")
     while not (reader.at_end() or reader.at_any(*_MADE)):
         unique |= reader.at("UNIQUE")
         temporary |= reader.at("TEMPORARY")
@@ -134,7 +135,7 @@ def _create(reader: TokenReader, session: Session) -> list[Operation]:
     if temporary:
         return _create_temporary(reader, session)
     if reader.accept("TABLE"):
-        return [parse_create_table(reader, session)]
+        return [replace(parse_create_table(reader, session), or_replace=or_replace)]
     if reader.accept("SEQUENCE"):
         sequence = _create_sequence(reader, session)
         # The one row of a sequence comes, and changes, without a row event.
@@ -155,7 +156,8 @@ def _create(reader: TokenReader, session: Session) -> list[Operation]:
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         if_not_exists = accept_if_exists(reader)
         name = reader.name()
-        return [SetDatabaseCharset(name, _database_charset(reader) or session.server_charset, if_not_exists)]
+        charset = _database_charset(reader) or session.server_charset
+        return [SetDatabaseCharset(name, charset, if_not_exists, creates=True)]
     return []
 
 

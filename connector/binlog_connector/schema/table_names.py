@@ -1,0 +1,190 @@
+"""How a server compares names of databases and tables (`lower_case_table_names`): `folded(operation)`, `NameRule`.
+
+With 1 or 2 the server takes `Orders` and `orders` for one table, and logs its rows under small letters; statements are
+logged as they were written. With 0 they are two tables. No event has the setting.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.operations import (
+    AlterTable,
+    CreateSequence,
+    CreateTable,
+    CreateView,
+    DropDatabase,
+    DropTables,
+    DropViews,
+    NotParsed,
+    RenameTables,
+    SetDatabaseCharset,
+    TruncateTable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from binlog_connector.schema.operations import Operation
+
+_TABLES_MAX = 20_000
+"""Tables that the log created, and that are kept in mind as long as the rule is not known."""
+
+
+_IF_EXISTS = re.compile(r"\bIF\s+EXISTS\b", re.IGNORECASE)
+
+
+def has_if_exists(text: str) -> bool:
+    """Whether a statement may have been about a table that was not there."""
+    return _IF_EXISTS.search(text) is not None
+
+
+def folded(operation: Operation) -> Operation:
+    """The same operation with the names of databases and tables in small letters."""
+    changed: Operation = _folded(operation)
+    return changed
+
+
+def _folded(value: Any) -> Any:
+    if isinstance(value, TableName):
+        return value.lowered
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(map(_folded, value))
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    new = {one.name: _folded(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, SetDatabaseCharset | DropDatabase):
+        new["database"] = value.database.lower()
+    changed = {name: part for name, part in new.items() if part != getattr(value, name)}
+    return replace(value, **changed) if changed else value
+
+
+@dataclass(slots=True)
+class NameRule:
+    """Whether a server folds names, as far as that is set, or as its log proves it.
+
+    A statement succeeded on the server, so what it needs was there. Of databases that the log created, all tables are
+    known that have ever been in them:
+
+    * rows under a name with capitals: the server does not fold;
+    * a statement about `Orders` that needs the table, where only `orders` was created: it folds;
+    * rows of `orders`, where only `Orders` was created: it folds;
+    * `orders` is created while `Orders` exists: it does not.
+
+    Of older databases a table may exist that the log has not shown: there nothing follows.
+
+    Attributes:
+        folds: Upper and lower case are the same; None: not known.
+    """
+
+    folds: bool | None = None
+    _created: dict[str, dict[str, bool]] = field(default_factory=dict)  # by database: its tables, and which exist
+
+    def observe(self, operation: Operation, *, may_be_missing: bool = False) -> None:
+        """What a statement did to tables that are not temporary.
+
+        Args:
+            operation: Under the names in the statement.
+            may_be_missing: The statement has IF EXISTS.
+        """
+        if self.folds is None:
+            self._observe(operation, may_be_missing)
+        if sum(map(len, self._created.values())) > _TABLES_MAX:
+            self._created.clear()
+
+    def _observe(self, operation: Operation, may_be_missing: bool) -> None:
+        match operation:
+            case SetDatabaseCharset():
+                if operation.creates and not operation.if_not_exists:
+                    self._created.setdefault(operation.database, {})
+            case DropDatabase():
+                self._drop(
+                    [TableName(operation.database, table) for table in self._created.get(operation.database, ())]
+                )
+            case CreateTable() | CreateSequence() | CreateView():
+                plain = isinstance(operation, CreateTable) and not (operation.or_replace or operation.if_not_exists)
+                self._create(operation.name, is_new=plain)
+            case DropTables() | DropViews():
+                self._drop(operation.names)
+            case RenameTables():
+                self._rename(operation.pairs, may_be_missing)
+            case AlterTable():
+                self._alter(operation, may_be_missing)
+            case TruncateTable():
+                self._need(operation.name, may_be_missing)
+            case NotParsed():
+                self._forget(operation.names)
+
+    def state(self, folds: bool | None) -> None:
+        """What the server itself states; None: nothing."""
+        if self.folds is None and folds is not None:
+            self._decide(folds=folds)
+
+    def take_rows(self, names: Iterable[TableName]) -> None:
+        """Names under which rows were logged, after the last DROP DATABASE up to the statement observed last."""
+        for name in names if self.folds is None else ():
+            tables = self._created.get(name.database, {})
+            if name != name.lowered:
+                self._decide(folds=False)
+                return
+            if tables and name.table not in tables and name.table in map(str.lower, tables):
+                self._decide(folds=True)
+                return
+
+    def to_json(self) -> dict[str, object]:
+        """All that is known, as plain values; `from_json` reads it."""
+        return {"folds": self.folds, "created": self._created}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> NameRule:
+        """Read what `to_json` gave; an empty mapping: nothing is known."""
+        return cls(values.get("folds"), {name: dict(tables) for name, tables in values.get("created", {}).items()})
+
+    def _decide(self, *, folds: bool) -> None:
+        self.folds = folds
+        self._created = {}
+
+    def _create(self, name: TableName, *, is_new: bool) -> None:
+        tables = self._created.get(name.database)
+        if tables is None:
+            return
+        others = (table for table, exists in tables.items() if exists and table != name.table)
+        if is_new and name.table.lower() in map(str.lower, others):
+            self._decide(folds=False)
+        else:
+            tables[name.table] = True
+
+    def _drop(self, names: Iterable[TableName]) -> None:
+        for name in names:
+            tables = self._created.get(name.database, {})
+            for table in [one for one in tables if one.lower() == name.table.lower()]:
+                tables[table] = False  # or the server folds, or it was another one: no longer a proof
+
+    def _need(self, name: TableName, may_be_missing: bool) -> None:
+        tables = self._created.get(name.database, {})
+        if not may_be_missing and name.table not in tables and name.table.lower() in map(str.lower, tables):
+            self._decide(folds=True)
+
+    def _rename(self, pairs: Iterable[tuple[TableName, TableName]], may_be_missing: bool) -> None:
+        for old, new in pairs:
+            self._need(old, may_be_missing)
+            self._drop([old])
+            self._create(new, is_new=False)
+
+    def _alter(self, alter: AlterTable, may_be_missing: bool) -> None:
+        self._need(alter.name, may_be_missing)
+        if alter.table_to_partition is not None:
+            self._drop([alter.table_to_partition])
+        if alter.partition_to is not None:
+            self._create(alter.partition_to, is_new=False)
+        if alter.new_name is not None:
+            self._rename([(alter.name, alter.new_name)], may_be_missing=True)
+
+    def _forget(self, names: Iterable[TableName]) -> None:
+        """A statement was not understood: what it made is not known."""
+        databases = {name.database for name in names} or set(self._created)
+        for database in databases:
+            self._created.pop(database, None)

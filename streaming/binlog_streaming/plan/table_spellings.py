@@ -1,0 +1,119 @@
+"""What statements of a batch do, under the names that the server means: `named_changes`, `take_unclear_names`.
+
+Most statements spell a table as its rows do. Where one does not, the server folds names (`lower_case_table_names`), or
+the statement is about another table: see `NameRule`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.statement_errors import shown
+from binlog_connector.schema.statement_scope import StatementScope
+from binlog_connector.schema.table_changes import (
+    DatabaseDropped,
+    NotUnderstood,
+    TableAltered,
+    TableCreated,
+    TableDropped,
+    TableRenamed,
+    TableTruncated,
+)
+from binlog_connector.schema.table_names import NameRule
+from binlog_format.errors import OptionError, SchemaError
+from binlog_streaming.plan.admission import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from binlog_connector.schema.definitions import TableName
+    from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_connector.schema.snapshot_marks import SnapshotChange
+    from binlog_connector.schema.table_changes import StatementChange
+    from binlog_format.position import Position
+    from binlog_streaming.plan.planning import Planning
+
+    Changes = list[tuple[DdlStatement, list[StatementChange | SnapshotChange]]]
+
+_OR_REPLACE = re.compile(r"\bOR\s+REPLACE\b", re.IGNORECASE)
+_HEAD_SIZE = 400
+HINT = (
+    "Set lowerCaseTableNames in [source] to what SELECT @@lower_case_table_names gives on the server, and start the "
+    "job again"
+)
+
+
+def named_changes(planning: Planning, walk: Callable[[StatementScope], Changes]) -> Changes:
+    """What statements do; *walk* is done a second time where the log proves that the server folds names.
+
+    Args:
+        planning: Of the batch, with its rows; gets the scope after the statements.
+        walk: Gives what all statements do, in order, in the scope that holds before them.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: the setting is not what the log shows.
+    """
+    before, folds = planning.memory.scope, planning.selection.folds_names
+    if folds is not None and before.names.folds is not folds:
+        before.names = NameRule(folds)
+        if folds:
+            before.fold_names()
+    capitals = next((one.table for one in planning.touched if one.table != one.table.lowered), None)
+    if before.names.folds and capitals is not None:
+        reason = f"rows of {capitals} are in the log: a server with 1 or 2 logs rows under small letters"
+        raise OptionError("INVALID_VALUE", f"lowerCaseTableNames: {reason}", hint=HINT)
+    # As it is, until the log proves something: what is noted under other names would have to be taken back.
+    scope = before if before.names.folds is not None else StatementScope.from_json(before.to_json())
+    changes = walk(scope)
+    start = _last_drop(changes)
+    scope.names.take_rows([one.table for one in planning.touched if start is None or one.start >= start])
+    if scope.names.folds and not before.names.folds:
+        scope = before
+        scope.fold_names()
+        changes = walk(scope)
+    planning.take_scope(scope)
+    return changes
+
+
+def take_unclear_names(planning: Planning, changes: Changes) -> None:
+    """Note a problem for each table of the job that a statement may be about under another spelling."""
+    if planning.memory.scope.names.folds is not None:
+        return
+    names = {*planning.parts, *(planning.memory.written or ())}
+    for statement, some in changes:
+        for written in dict.fromkeys(written for change in some for written in _names(change, statement, names)):
+            name = written.lowered
+            if written != name and name in names and planning.find(name) is not None:
+                place = (statement.position, statement.event_no)
+                planning.problems.append((name, Refusal(place, statement.gtid, _error(name, written, statement))))
+
+
+def _last_drop(changes: Changes) -> Position | None:
+    """Where a whole database went last: rows before it were of other tables."""
+    drops = [statement for statement, some in changes if any(isinstance(one, DatabaseDropped) for one in some)]
+    return max((statement.position for statement in drops), default=None)
+
+
+def _names(
+    change: StatementChange | SnapshotChange, statement: DdlStatement, known: Collection[TableName]
+) -> Sequence[TableName]:
+    """Tables that a change, under another spelling, would be wrong about."""
+    match change:
+        case TableCreated():
+            # A table that is new was not there under another spelling either.
+            return (change.name,) if _OR_REPLACE.search(statement.text[:_HEAD_SIZE]) else ()
+        case TableAltered() | TableDropped() | TableTruncated():
+            return (change.name,)
+        case TableRenamed():
+            return (change.old, change.new)
+        case NotUnderstood():
+            return change.names
+        case DatabaseDropped() if change.database != change.database.lower():
+            return [name._replace(database=change.database) for name in known]
+    return ()
+
+
+def _error(name: TableName, written: TableName, statement: DdlStatement) -> SchemaError:
+    about = f"a statement is about {written}, and the log does not show whether the server takes both for one table"
+    return SchemaError("NAMES_UNCLEAR", f"{name}: {about}: {shown(statement)}", hint=HINT)

@@ -1,0 +1,100 @@
+"""Statements that spell a table otherwise than its rows: the setting, the log's proof, or a named problem."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.statement_rows import find_statement_rows
+from binlog_connector.schema.statement_scope import StatementScope
+from binlog_format import open_log
+from binlog_format.errors import OptionError, SchemaError
+from binlog_format.rows.decoding import DEFAULT_DECODING
+from binlog_format.views.tables import TablesView
+from binlog_streaming.plan.memory import JobMemory
+from binlog_streaming.plan.plan import plan_batch
+from binlog_streaming.plan.table_selection import TableSelection
+from binlog_streaming.settings import OnStatement, TableRule
+from tests.streaming.tables.batches import cut
+from tests.streaming.tables.jobs.test_plan import GROUPS_MAX, numbers, steps, table
+from tests.streaming.tables.shop import ShopLog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from binlog_streaming.plan.batch_plan import BatchPlan
+
+RULE = TableRule(select=r"(?i:shop\..*)", on_drop=OnStatement.APPLY)
+
+
+def plan_of(
+    folder: Path, story: Sequence[str], *, folds: bool | None = None, scope: StatementScope | None = None
+) -> BatchPlan:
+    """The plan of statements, and of rows of the tables that are named between them."""
+    with ShopLog(folder) as log:
+        for number, one in enumerate(story):
+            if " " in one:
+                log.statement(one)
+            else:
+                log.insert(table(one), (number,))
+    view = TablesView(decoding=DEFAULT_DECODING, find_statements=find_statement_rows)
+    with open_log(str(folder)) as opened:
+        parts = [opened.committed_blocks(*part) for part in cut(opened, GROUPS_MAX)]
+        rows = [row for blocks in parts for found in view.batches(blocks) for row in found.to_pylist()]
+    memory = JobMemory(scope=scope or StatementScope())
+    return plan_batch(rows, DEFAULT_DECODING, TableSelection((RULE,), None, folds), memory)
+
+
+STORY = ["stage", "TRUNCATE Stage", "ALTER TABLE SHOP.Stage ADD b INT", "RENAME TABLE Stage TO Old", "old"]
+DONE = ["stage", "TableTruncated", "TableAltered", "TableRenamed", "old"]
+
+
+@pytest.mark.parametrize("folds", [True, None])
+def test_statements_are_about_the_table_that_the_server_means(tmp_path: Path, folds: bool | None) -> None:
+    created = [] if folds else ["CREATE DATABASE shop", "CREATE TABLE STAGE (id INT PRIMARY KEY)"]
+    (component,) = plan_of(tmp_path, [*created, *STORY], folds=folds).components
+    assert set(component.tables) == {TableName("shop", "stage"), TableName("shop", "old")}, "no target by another name"
+    assert [what for _, what in steps(component)] == [*(["TableCreated"] if created else []), *DONE]
+
+
+def test_what_was_proved_counts_in_later_batches(tmp_path: Path) -> None:
+    scope = StatementScope()
+    created = ["CREATE DATABASE shop", "CREATE TABLE STAGE (id INT PRIMARY KEY)", "stage"]
+    learned = plan_of(tmp_path / "a", created, scope=scope).learned
+    later = StatementScope.from_json(learned.scope.to_json())
+    (component,) = plan_of(tmp_path / "b", STORY, scope=later).components
+    assert [what for _, what in steps(component)] == DONE
+
+
+def test_tables_that_differ_in_case_stay_apart(tmp_path: Path) -> None:
+    story = ["stage", "Stage", "TRUNCATE Stage"]
+    planned = plan_of(tmp_path / "a", story)
+    assert numbers(planned) == {("shop.stage", 2), ("shop.Stage", 2), ("shop.Stage", 3)}
+    assert numbers(plan_of(tmp_path / "b", story, folds=False)) == numbers(planned)
+    with pytest.raises(OptionError, match=r"lowerCaseTableNames: rows of shop\.Stage are in the log"):
+        plan_of(tmp_path / "c", story, folds=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("TRUNCATE Stage", "ALTER TABLE Stage ADD b INT", "RENAME TABLE Stage TO other", "DROP TABLE Stage"),
+        *("RENAME TABLE other TO Stage", "CREATE OR REPLACE TABLE Stage (id INT)", "DROP DATABASE Shop"),
+        "ALTER TABLE Stage FOO BAR BAZ (",
+    ],
+)
+def test_what_the_log_leaves_open_is_named(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SchemaError, match=r"shop\.stage: a statement is about \S+, and the log does not show") as error:
+        plan_of(tmp_path / "a", ["stage", text])
+    assert error.value.subclass == "NAMES_UNCLEAR"
+    assert "lowerCaseTableNames" in (error.value.hint or "")
+    elsewhere = plan_of(tmp_path / "b", ["items", text.replace("DROP DATABASE Shop", "TRUNCATE Crm.stage")])
+    assert ("shop.items", 2) in numbers(elsewhere)
+
+
+def test_table_that_is_created_is_new_whatever_its_spelling(tmp_path: Path) -> None:
+    story = ["stage", "CREATE TABLE Stage (id INT)", "CREATE TABLE IF NOT EXISTS STAGE (id INT)"]
+    assert ("shop.stage", 2) in numbers(plan_of(tmp_path, story))
