@@ -10,8 +10,8 @@ from binlog_connector.schema.catalog import Catalog, Unclear
 from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.dump import read_schema_file
 from binlog_connector.schema.log_ddl import DdlStatement, ddl_statements
+from binlog_connector.schema.server.table_names import NameRule, has_if_exists
 from binlog_connector.schema.stated_definitions import definition_operations, is_stated, stated_definitions
-from binlog_connector.schema.table_names import NameRule, has_if_exists
 from binlog_format.errors import SchemaError
 from binlog_format.events.compression.expansion import expanded
 from binlog_format.events.table_map_layout import NUMERIC_TYPES, OLD_TEMPORAL_TYPES

@@ -87,7 +87,7 @@ def definition_statement(mark: Mapping[str, Any]) -> DdlStatement | None:
 
 
 def states_folding(mark: Mapping[str, Any]) -> bool | None:
-    """Whether the server of a mark folds names of tables (`lower_case_table_names`); None: the mark does not state it."""
+    """Whether the server of a mark folds names of tables (`lower_case_table_names`); None: it does not state it."""
     try:
         detail = json.loads(mark["detail"])
     except (ValueError, TypeError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from binlog_connector.schema.server.table_names import NameRule
 from binlog_connector.schema.statement_errors import shown
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_connector.schema.table_changes import (
@@ -20,7 +21,6 @@ from binlog_connector.schema.table_changes import (
     TableRenamed,
     TableTruncated,
 )
-from binlog_connector.schema.table_names import NameRule
 from binlog_format.errors import OptionError, SchemaError
 from binlog_streaming.plan.admission import Refusal
 
