@@ -35,6 +35,14 @@ ServerOption = Annotated[
         "?socket=PATH. TLS: ?ssl-mode=VERIFY_IDENTITY&ssl-ca=PATH.",
     ),
 ]
+OptionalServerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="URL",
+        help="The server that writes the log, as for snapshot: definitions of the tables are written into its log.",
+    ),
+]
 PasswordFileOption = Annotated[
     Path | None,
     typer.Option(

@@ -11,6 +11,8 @@ A new `begin` about a table cancels its snapshot that has not ended; so does `ca
 source table at the chunk's place in the log. Ranges of chunks meet: each goes from after `from` (null: the start)
 through `through` (null: the end), so together they cover all keys. A table whose `begin` names no `order` is one chunk,
 which has all rows that the table has at that place.
+
+A `definition` is a group with the mark alone, about a table whose rows are not copied.
 """
 
 from __future__ import annotations
@@ -62,6 +64,7 @@ class MarkKind(StrEnum):
     REPAIR = "repair"
     REPAIRED = "repaired"
     PROOF = "proof"
+    DEFINITION = "definition"
 
 
 @dataclass(frozen=True, slots=True)

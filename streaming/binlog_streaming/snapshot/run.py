@@ -13,6 +13,7 @@ import pymysql
 from binlog_connector.schema.snapshot_marks import Purpose
 from binlog_format.errors import SchemaError, ServerError
 from binlog_streaming.server.failures import named_error
+from binlog_streaming.snapshot.definitions import bring_definitions, parents_of
 from binlog_streaming.snapshot.dialect import prepare_session
 from binlog_streaming.snapshot.marks import MarksTable
 from binlog_streaming.snapshot.pace import Pace, RateLimit
@@ -110,6 +111,8 @@ def run_snapshot(
     run = plan.run or str(uuid.uuid4())
     limit = RateLimit(rate)
     drop_left_shadows(session)
+    # What foreign keys lead to from there may not be the job's, and decides what happens to its rows.
+    bring_definitions(session, parents_of(session, [planned.table.name for planned in plan.tables]))
     rows = 0
     for number, planned in enumerate(plan.tables):
         left = len(plan.tables) - number - 1

@@ -20,8 +20,9 @@ from binlog_streaming.snapshot.shadow import ShadowEngine
 from binlog_streaming.snapshot.source_table import read_table
 from binlog_streaming.snapshot.table_snapshot import TableSnapshot
 from binlog_streaming.tables.log_facts import LogFacts
+from tests.program import run_program
 from tests.streaming.replay_runs import run
-from tests.streaming.snapshot.live import run_sql, session_on, write_all
+from tests.streaming.snapshot.live import job_file, run_sql, session_on, url_of, write_all
 from tests.streaming.snapshot.reading.readings import job_in, server_rows, target_rows
 from tests.streaming.snapshot.reading.test_join import forget_earlier_logs
 
@@ -138,3 +139,52 @@ def test_a_mark_without_a_definition_states_none() -> None:
     assert definition_statement(mark) is None
     assert definition_statement(mark | {"detail": "torn"}) is None
     assert definition_statement({"kind": "chunk", "detail": "{}"}) is None
+
+
+def bring(server: MariaDbServer, folder: Path, *more: str, rule: str = r"select = 'shop\..*'") -> str:
+    """What `snapshot --definitions` prints."""
+    job = job_file(folder, server.binlog_directory, rule)
+    arguments = ("snapshot", job, "--server", url_of(server), "--definitions", "--yes", *more)
+    done = run_program(*arguments, cwd=folder, environment={"BINLOG_STREAM_PASSWORD": server.password})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_running_job_knows_definitions_that_are_brought_without_rows(server: MariaDbServer, tmp_path: Path) -> None:
+    rule = TableRule(select=r"shop\.(parent|child)", begin=Begin.EMPTY)
+    job = job_in(tmp_path / "job", server.binlog_directory, rule)
+    if server_rows(server, "(SELECT @@GLOBAL.binlog_row_metadata) t") == [("FULL",)]:
+        run_sql(server, ["INSERT INTO shop.parent VALUES (4, 40)", "DELETE FROM shop.parent WHERE id = 1"])
+        run(job)  # nothing in the log states the foreign key
+    assert "3 definitions are in the log" in bring(server, tmp_path)
+    with open_log(str(server.binlog_directory)) as log:
+        kinds = [mark["kind"] for block in log.committed_blocks() for mark in marks_in(block)]
+    assert kinds == ["definition"] * 3
+    run_sql(server, ["DELETE FROM shop.parent WHERE id = 2"])
+    with pytest.raises(UnsupportedError, match=r"FOREIGN_KEY_CASCADE\] .*a DELETE from shop\.parent .* shop\.child"):
+        run(job)
+
+
+def test_definitions_of_tables_that_foreign_keys_lead_to_are_brought_too(server: MariaDbServer, tmp_path: Path) -> None:
+    shown = bring(server, tmp_path, rule=r"select = 'shop\.child'")
+    assert "2 definitions are in the log" in shown
+    assert "shop.child, shop.parent" in shown
+
+
+@pytest.mark.parametrize("more", [("--rate", "5"), ("--restart",), ("--method", "read")])
+def test_definitions_have_no_options_of_rows(
+    shared_server: MariaDbServer, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    job = job_file(tmp_path, shared_server.binlog_directory)
+    done = run_program("snapshot", job, "--server", url_of(shared_server), "--definitions", *more, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "means nothing with" in done.stderr
+
+
+def test_init_brings_definitions(server: MariaDbServer, tmp_path: Path) -> None:
+    run_sql(server, ["INSERT INTO shop.parent VALUES (4, 40)", "INSERT INTO shop.child (id, p) VALUES (44, 4)"])
+    arguments = ("init", server.binlog_directory, "--server", url_of(server))
+    done = run_program(*arguments, cwd=tmp_path, environment={"BINLOG_STREAM_PASSWORD": server.password})
+    assert done.returncode == 0, done.stderr
+    assert "2 definitions are in the log" in done.stderr
+    assert "[source]" in done.stdout

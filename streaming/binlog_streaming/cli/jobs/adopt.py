@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
 
 from binlog_streaming.cli.help_text import PANEL, help_of
 from binlog_streaming.cli.jobs.snapshot_report import is_confirmed
-from binlog_streaming.cli.options import JobArgument  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.options import (  # noqa: TC001 (typer looks at annotations)
+    JobArgument,
+    OptionalServerOption,
+    PasswordFileOption,
+)
 from binlog_streaming.cli.output import output_console
 
 
@@ -22,6 +27,8 @@ def adopt(
     table: Annotated[str, typer.Option(metavar="TABLE", help="database.table, as the log has it.")],
     at: Annotated[str, typer.Option(metavar="GTID", help="All of the log that the target's rows hold.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Begin without asking.")] = False,
+    server: OptionalServerOption = None,
+    password_file: PasswordFileOption = None,
 ) -> None:
     """Take over a target that somebody else has filled: from Spark, an export, another tool.
 
@@ -30,6 +37,9 @@ def adopt(
     not run meanwhile. Rows are not compared with the server. For example:
 
         binlog-stream adopt job.toml --table shop.orders --at 0-1-575
+
+    With --server the table's definition is written into the server's log: from there on the job knows its foreign keys,
+    generated columns and types such as UUID.
 
     Exit status: 0 the target is the job's, 1 a named error, 2 wrong use, 130 interrupted.
     """
@@ -46,4 +56,9 @@ def adopt(
     console.print(f"at       {adoption.offset.gtid} ({adoption.offset.position})", soft_wrap=True, markup=False)
     if yes or is_confirmed("makes the target the job's"):
         adopt_tables(settings, adoption)
+        if server is not None:
+            from binlog_streaming.cli.jobs.snapshot_definitions import bring_also
+
+            only = f"{re.escape(adoption.name.database)}\\.{re.escape(adoption.name.table)}"
+            bring_also(settings, server, None if password_file is None else str(password_file), only)
         console.print(f"{table} is complete, and the job goes on with it", markup=False)

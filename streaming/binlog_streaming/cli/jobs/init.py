@@ -9,7 +9,11 @@ import typer
 
 from binlog_streaming.cli.help_text import PANEL, help_of
 from binlog_streaming.cli.jobs.check import MIB, SCAN_MIB, ScanOption
-from binlog_streaming.cli.options import SchemaFileOption  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.options import (  # noqa: TC001 (typer looks at annotations)
+    OptionalServerOption,
+    PasswordFileOption,
+    SchemaFileOption,
+)
 from binlog_streaming.cli.output import PathArgument  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.progress import progress_bar
 from binlog_streaming.settings.model import TableFormat
@@ -35,6 +39,8 @@ def init(
     ] = None,
     schema_file: SchemaFileOption = None,
     scan: ScanOption = SCAN_MIB,
+    server: OptionalServerOption = None,
+    password_file: PasswordFileOption = None,
 ) -> None:
     """Write a job file for a log: its tables, with keys and modes that suit them, and every setting explained.
 
@@ -45,11 +51,18 @@ def init(
     Tables with a primary key are mirrored, others get a changelog; tables whose columns nobody knows are left out, and
     the file explains why. Paths in the file that are relative start at its folder: tables and checkpoint lie beside it.
 
+    With --server the definitions of these tables are written into the log of the server, which is the log's own: tables
+    that are older than the log lack them there (foreign keys, generated columns, UUID). No rows are copied.
+
     With --for kafka the job publishes the log to topics: set its bootstrap_servers and topic_prefix, and see
     docs/kafka.md.
     """
     if sink is SinkKind.KAFKA and table_format is not None:
         raise typer.BadParameter("topics have none: it is for --for tables", param_hint="--format")
+    if sink is SinkKind.KAFKA and server is not None:
+        raise typer.BadParameter("it is for --for tables", param_hint="--server")
+    if server is not None:
+        _bring_definitions(path, server, None if password_file is None else str(password_file), scan * MIB)
     # Compiled code takes a moment to load: not for --help.
     from binlog_streaming.jobs.init import init_text, publish_init_text
 
@@ -66,3 +79,20 @@ def init(
                 on_progress=on_progress,
             )
     typer.echo(text, nl=False)
+
+
+def _bring_definitions(path: str, server: str, password_file: str | None, scan_size: int) -> None:
+    """Let the log have definitions of all tables that it has changes of, before it is looked at."""
+    from binlog_connector.schema.definitions import TableName
+    from binlog_streaming.cli.jobs.snapshot_definitions import bring_also
+    from binlog_streaming.jobs.log_tables import find_tables
+    from binlog_streaming.settings.model import Job, Sink, Source, TableRule
+
+    with progress_bar("Looking for tables") as on_progress:
+        found = find_tables(path, scan_size=scan_size, on_progress=on_progress)
+    names = {TableName.parse(table.name) for table in found.tables}
+    if names:
+        every = Job(
+            source=Source(path=path), sink=Sink(directory="."), checkpoint=".", tables=(TableRule(select=".*"),)
+        )
+        bring_also(every, server, password_file, among=names)

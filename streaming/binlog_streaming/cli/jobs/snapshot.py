@@ -10,6 +10,7 @@ import typer
 from binlog_connector.installing import require
 from binlog_format.errors import OptionError
 from binlog_streaming.cli.help_text import PANEL, help_of
+from binlog_streaming.cli.jobs.snapshot_definitions import bring_definitions_of
 from binlog_streaming.cli.jobs.snapshot_reading import SESSIONS, Reading, read_tables
 from binlog_streaming.cli.jobs.snapshot_report import is_confirmed, print_plan, print_result, showing_progress
 from binlog_streaming.cli.options import (  # noqa: TC001 (typer looks at annotations)
@@ -31,6 +32,12 @@ class Method(StrEnum):
     READ = "read"
 
 
+DefinitionsOption = Annotated[
+    bool,
+    typer.Option(
+        "--definitions", help="Write the tables' definitions into the server's log, and copy no rows (--method log)."
+    ),
+]
 RateOption = Annotated[
     int | None, typer.Option(min=1, metavar="ROWS", help="Rows in a second, at most (--method log).")
 ]
@@ -58,6 +65,7 @@ def snapshot(  # noqa: PLR0913 - the options of the command
     job: JobArgument,
     server: ServerOption,
     tables: TablesOption = None,
+    definitions: DefinitionsOption = False,
     method: Annotated[
         Method, typer.Option(help="log: the server writes rows into its log; read: rows are read from the server.")
     ] = Method.LOG,
@@ -79,6 +87,9 @@ def snapshot(  # noqa: PLR0913 - the options of the command
     point. Interrupted, the same command reads tables anew that were not complete. With --at GTID the server is a
     restored backup.
 
+    --definitions writes SHOW CREATE TABLE of each table into the server's log, and copies no rows: from there on a job
+    knows foreign keys, generated columns and types such as UUID of tables that are older than the log.
+
     Shown and asked first: what is read and written, and how much. For example:
 
         binlog-stream snapshot job.toml --server mysql://cdc@db.example.com/ --tables 'shop\..*'
@@ -86,7 +97,7 @@ def snapshot(  # noqa: PLR0913 - the options of the command
     docs/snapshot.md has all of it. Exit status: 0 all rows are there, 1 a named error, 2 wrong use, 130 interrupted.
     """
     require("pymysql")
-    _check_options(method, rate=rate, restart=restart, at=at)
+    _check_options(method, definitions=definitions, rate=rate, restart=restart, at=at)
     from binlog_streaming.jobs.mirror import job_at
     from binlog_streaming.server.address import ServerAddress
     from binlog_streaming.server.credentials import find_credentials
@@ -98,6 +109,9 @@ def snapshot(  # noqa: PLR0913 - the options of the command
     if method is Method.READ:
         read_tables(settings, address, credentials, Reading(tables, at, sessions, is_confirmed=yes))
         return
+    if definitions:
+        bring_definitions_of(settings, address, credentials, tables, yes=yes)
+        return
     from binlog_streaming.snapshot.plan import make_plan
 
     with connect(address, credentials) as session:
@@ -107,11 +121,15 @@ def snapshot(  # noqa: PLR0913 - the options of the command
             _run(session, plan, rate=rate, restart=restart)
 
 
-def _check_options(method: Method, *, rate: int | None, restart: bool, at: str | None) -> None:
-    others = {Method.LOG: {"--at": at is not None}, Method.READ: {"--rate": rate is not None, "--restart": restart}}
+def _check_options(method: Method, *, definitions: bool, rate: int | None, restart: bool, at: str | None) -> None:
+    of_rows = {"--rate": rate is not None, "--restart": restart}
+    others = {Method.LOG: {"--at": at is not None}, Method.READ: of_rows | {"--definitions": definitions}}
     for name, is_given in others[method].items():
         if is_given:
             raise OptionError("INVALID_VALUE", f"{name} means nothing with --method {method}")
+    for name, is_given in of_rows.items():
+        if definitions and is_given:
+            raise OptionError("INVALID_VALUE", f"{name} means nothing with --definitions")
 
 
 def _run(session: ServerSession, plan: SnapshotPlan, *, rate: int | None, restart: bool) -> None:

@@ -1,0 +1,90 @@
+"""`binlog-stream snapshot --definitions`, and `--server` of commands that bring definitions beside what they do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from binlog_streaming.cli.jobs.snapshot_report import is_confirmed, names_text
+from binlog_streaming.cli.output import escaped, output_console
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
+    from binlog_connector.schema.definitions import TableName
+    from binlog_streaming.server.address import ServerAddress
+    from binlog_streaming.server.credentials import Credentials
+    from binlog_streaming.settings.model import Job
+    from binlog_streaming.snapshot.definitions import BroughtDefinitions
+
+
+def bring_definitions_of(
+    job: Job, address: ServerAddress, credentials: Credentials, tables: str | None, *, yes: bool
+) -> None:
+    """Show whose definitions are written into the log, ask, and do it.
+
+    Args:
+        job: Which tables.
+        address: Of the server.
+        credentials: Of the account.
+        tables: Only these of them; None: all.
+        yes: Nobody is to be asked.
+
+    Raises:
+        BinlogError: What is wrong with the server, the job or its log.
+    """
+    from binlog_streaming.server.session import connect
+    from binlog_streaming.snapshot.definitions import bring_definitions, plan_definitions
+
+    console = output_console()
+    with connect(address, credentials) as session:
+        names = plan_definitions(session, job, tables)
+        console.print(f"server   {escaped(str(address))}, {escaped(str(session.version))}")
+        console.print("writes   into the database binlog_stream: definitions, no rows", soft_wrap=True)
+        console.print(f"tables   {escaped(names_text(list(map(str, names))))}", soft_wrap=True)
+        if yes or is_confirmed("writes on the server"):
+            for line in _lines(bring_definitions(session, names)):
+                console.print(escaped(line), soft_wrap=True)
+
+
+def bring_also(
+    job: Job,
+    server: str,
+    password_file: str | None,
+    tables: str | None = None,
+    among: Container[TableName] | None = None,
+) -> None:
+    """Bring definitions beside what a command does, and tell it on standard error.
+
+    Args:
+        job: Which tables.
+        server: URL.
+        password_file: Has the password; None: it is found otherwise.
+        tables: Only these of them; None: all.
+        among: Only tables of these names; None: all.
+
+    Raises:
+        BinlogError: As `bring_definitions_of`.
+    """
+    from binlog_connector.installing import require
+
+    require("pymysql")
+    from binlog_streaming.server.address import ServerAddress
+    from binlog_streaming.server.credentials import find_credentials
+    from binlog_streaming.server.session import connect
+    from binlog_streaming.snapshot.definitions import bring_definitions, plan_definitions
+
+    address = ServerAddress.parse(server)
+    with connect(address, find_credentials(address.user, password_file)) as session:
+        brought = bring_definitions(session, plan_definitions(session, job, tables, among))
+    for line in _lines(brought):
+        typer.echo(line, err=True)
+
+
+def _lines(brought: BroughtDefinitions) -> Iterator[str]:
+    count = len(brought.names)
+    yield f"{'1 definition is' if count == 1 else f'{count:,} definitions are'} in the log"
+    if brought.hidden:
+        told = names_text(list(map(str, brought.hidden)))
+        yield f"warning  tables that this account may not read, or that are gone: {told}"

@@ -1,0 +1,131 @@
+"""Definitions of tables without their rows, written into the server's log: `plan_definitions`, `bring_definitions`.
+
+A job knows from a table's definition what no row event has: foreign keys, generated columns, types such as UUID. Where
+the CREATE TABLE is older than the log, one event group with a mark brings the definition, as it is at the mark's place.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pymysql
+
+from binlog_connector.schema.definitions import TableName
+from binlog_format.errors import SchemaError, ServerError
+from binlog_format.views.snapshot_tables import SNAPSHOT_DATABASE
+from binlog_streaming.server.failures import DENIED, NO_SUCH_TABLE, named_error, number_of
+from binlog_streaming.snapshot.dialect import prepare_session
+from binlog_streaming.snapshot.log_identity import check_is_writer
+from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
+from binlog_streaming.snapshot.rights import missing_rights
+from binlog_streaming.snapshot.server_checks import check_databases, check_server
+from binlog_streaming.snapshot.server_tables import find_server_tables
+from binlog_streaming.snapshot.stated_definition import locked_definition
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Sequence
+
+    from binlog_streaming.server.session import ServerSession
+    from binlog_streaming.settings.model import Job
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtDefinitions:
+    """What was written.
+
+    Attributes:
+        names: Tables whose definitions are in the log now.
+        hidden: Tables that were dropped meanwhile, or that the account may not read.
+    """
+
+    names: tuple[TableName, ...]
+    hidden: tuple[TableName, ...]
+
+
+def plan_definitions(
+    session: ServerSession, job: Job, tables: str | None = None, among: Container[TableName] | None = None
+) -> tuple[TableName, ...]:
+    """Whose definitions a job needs: its own tables', and those of the tables that their foreign keys lead to.
+
+    Args:
+        session: On the server that writes the job's log.
+        job: Which tables.
+        tables: Only these of them: regular expressions on `database.table`.
+        among: Only tables of these names; None: all.
+
+    Raises:
+        ServerError: Why they cannot be written: `VERSION`, `SETTINGS`, `OTHER_SERVER`, `DENIED`, `NOT_LOGGED`.
+        SchemaError: `TABLE_NOT_FOUND`: the server shows no table that is asked for.
+        BinlogError: The job's log cannot be read.
+    """
+    check_server(session)
+    check_is_writer(session, job.source.path, job.source.format)
+    found = [table for table in find_server_tables(session, job, tables) if among is None or table.name in among]
+    if not found:
+        reason = "the server shows no table that is asked for"
+        raise SchemaError("TABLE_NOT_FOUND", reason, at=session.place, hint="See [[tables]] and --tables")
+    missing = missing_rights(session, [table.source for table in found])
+    if missing:
+        account = session.value("SELECT CURRENT_USER()")
+        grants = "; ".join(f"GRANT {right} TO {account}" for right in missing)
+        raise ServerError("DENIED", f"missing rights: {', '.join(missing)}", at=session.place, hint=grants)
+    check_databases(session, {SNAPSHOT_DATABASE, *(table.source.schema for table in found)})
+    names = [table.name for table in found]
+    return (*names, *parents_of(session, names))
+
+
+def parents_of(session: ServerSession, names: Iterable[TableName]) -> tuple[TableName, ...]:
+    """Other tables that foreign keys of *names* lead to, through any number of tables.
+
+    Raises:
+        ServerError: What the server answered.
+    """
+    links = session.rows(
+        "SELECT DISTINCT TABLE_SCHEMA, TABLE_NAME, REFERENCED_TABLE_SCHEMA, REFERENCED_TABLE_NAME"
+        " FROM information_schema.KEY_COLUMN_USAGE WHERE REFERENCED_TABLE_NAME IS NOT NULL"
+    )
+    parents: dict[TableName, list[TableName]] = {}
+    for schema, table, parent_schema, parent in links:
+        parents.setdefault(TableName(schema, table), []).append(TableName(parent_schema, parent))
+    known = dict.fromkeys(names)
+    given, ahead = len(known), list(known)
+    while ahead:
+        for parent in parents.get(ahead.pop(), ()):
+            if parent not in known:
+                known[parent] = None
+                ahead.append(parent)
+    return tuple(known)[given:]
+
+
+def bring_definitions(session: ServerSession, names: Sequence[TableName]) -> BroughtDefinitions:
+    """Write the definitions of tables into the server's log, each in an event group of its own; no rows are read.
+
+    Args:
+        session: On the server; it is set up for this.
+        names: Of the tables.
+
+    Raises:
+        ServerError: What the server answered.
+    """
+    prepare_session(session)
+    marks = MarksTable(session)
+    if names:
+        marks.create()
+    brought, hidden = [], []
+    for name in names:
+        try:
+            session.try_execute("START TRANSACTION")
+            detail = locked_definition(session, *name)
+            mark = Mark(str(uuid.uuid4()), MarkKind.DEFINITION, name, "", NO_CHUNK, 0, detail)
+            session.try_script((marks.statement(mark), "COMMIT"))
+        except pymysql.MySQLError as error:
+            session.roll_back()
+            number = number_of(error)
+            if number not in DENIED and number != NO_SUCH_TABLE:
+                raise named_error(error, str(session.address)) from error
+            hidden.append(name)
+        else:
+            brought.append(name)
+    return BroughtDefinitions(tuple(brought), tuple(hidden))
