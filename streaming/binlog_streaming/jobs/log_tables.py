@@ -27,6 +27,7 @@ from binlog_format.errors import BinlogError
 from binlog_format.position import Position
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.declared.declared_defaults import DefaultKind
+from binlog_format.vendor import Vendor
 from binlog_format.views.cascading import have_logged_cascades
 from binlog_format.views.snapshot_tables import is_of_snapshots
 from binlog_format.views.table_filter import TableFilter
@@ -63,7 +64,8 @@ class FoundTable:
         changes: Rows inserted, updated and deleted there.
         has_partial_rows: Some of the rows that were inserted or updated came without all their columns.
         unknown_columns: Those that such rows left out, and of which nobody knows what the rows hold: no statement and
-            no schema file that was seen gives their default, or they are computed.
+            no schema file that was seen gives their default, or tells whether they are generated, or they are.
+        generated_columns: Those of them that are generated.
         cascading: Foreign keys that it had there, defined by a schema file and statements there, through which
             changes of other tables change its rows.
         problem: What does not let its layout be known, or its rows be read.
@@ -77,6 +79,7 @@ class FoundTable:
     changes: int = 0
     has_partial_rows: bool = False
     unknown_columns: tuple[str, ...] = ()
+    generated_columns: tuple[str, ...] = ()
     cascading: tuple[ForeignKey, ...] = ()
     problem: BinlogError | None = None
 
@@ -200,6 +203,8 @@ class _Finder:
             table.has_partial_rows = any(definition.has_partial_rows for definition in definitions)
             unknown = (column for definition in definitions for column in definition.unknown_columns)
             table.unknown_columns = tuple(dict.fromkeys(unknown))
+            generated = (column for definition in definitions for column in definition.generated_columns)
+            table.generated_columns = tuple(dict.fromkeys(generated))
             others = (one for one in self._layouts.get(name, ()) if one is not table)
             table.earlier = tuple(one.layout for one in others if one.problem is None)
             table.is_made_there = name in self._made
@@ -248,9 +253,13 @@ class _Finder:
             columns = range(len(found.layout.columns))
             left_out = [index for index in columns if (images.absent_mask(index) & chosen).any()]
             is_inserted = kind == ImageKind.INSERT
-            unknown = [index for index in left_out if not _is_known(definition, index, is_inserted=is_inserted)]
-            names = (str(found.layout.columns[index].name) for index in unknown)
-            found.unknown_columns = tuple(dict.fromkeys((*found.unknown_columns, *names)))
+            unknown = [
+                index for index in left_out if not _is_known(touched.layout, definition, index, is_inserted=is_inserted)
+            ]
+            names = {index: str(found.layout.columns[index].name) for index in unknown}
+            generated = (name for index, name in names.items() if _is_generated(definition, index))
+            found.unknown_columns = tuple(dict.fromkeys((*found.unknown_columns, *names.values())))
+            found.generated_columns = tuple(dict.fromkeys((*found.generated_columns, *generated)))
             found.has_partial_rows = found.has_partial_rows or bool(left_out)
 
     def _completed(self, block: Block, touched: TableEvents) -> FoundTable:
@@ -303,14 +312,22 @@ def _begun_by(operation: Operation) -> Iterable[TableName]:
     return ()
 
 
-def _is_known(definition: TableDefinition | None, index: int, *, is_inserted: bool) -> bool:
-    # What a row holds in a column that it left out: its default after an INSERT, after an UPDATE what was there.
+def _is_known(layout: TableLayout, definition: TableDefinition | None, index: int, *, is_inserted: bool) -> bool:
+    # What a row holds in a column that it left out: its default after an INSERT, after an UPDATE what was there; see
+    # `modes.partial.absent_columns`.
+    if not is_inserted and layout.vendor is Vendor.MYSQL:
+        return True
     if definition is None or definition.columns is None:
-        return not is_inserted
+        return not is_inserted and not layout.columns[index].nullable
     column = definition.columns[index]
     if column.generated is not None:
         return False
     return not is_inserted or column.default is None or column.default.kind is not DefaultKind.UNKNOWN
+
+
+def _is_generated(definition: TableDefinition | None, index: int) -> bool:
+    columns = None if definition is None else definition.columns
+    return columns is not None and columns[index].generated is not None
 
 
 def _columns(layout: TableLayout) -> object:

@@ -146,14 +146,30 @@ def _warnings(found: FoundTable, rule: TableRule, keys: Sequence[str]) -> list[s
     if found.definitions > 1:
         times = "once" if found.definitions == 2 else f"{found.definitions - 1} times"
         warnings.append(f"{found.name}: its columns change {times} in the log; its targets change with them")
-    if found.unknown_columns and keeps_rows:
-        named = ", ".join(found.unknown_columns)
+    if keeps_rows:
+        warnings += _about_absent_columns(found, rule)
+    return warnings
+
+
+def _about_absent_columns(found: FoundTable, rule: TableRule) -> list[str]:
+    warnings = []
+    unknown = [name for name in found.unknown_columns if name not in found.generated_columns]
+    if unknown:
         warnings.append(
-            f"{found.name}: rows in the log came without {named}, and nothing that was read gives their values "
-            "there (no default is known, or the column is computed); a job stops at a row whose values nobody knows "
-            "(BINLOG_UNSUPPORTED.ROW_IMAGE). A schemaFile gives the defaults; binlog_row_image=FULL on the server logs "
-            "all columns"
+            f"{found.name}: rows in the log came without {', '.join(unknown)}, and nothing that was read gives their "
+            "values there (no default is known, or not whether the column is generated); a job stops at a row whose "
+            "values nobody knows (BINLOG_UNSUPPORTED.ROW_IMAGE). A schemaFile gives the definition; "
+            "binlog_row_image=FULL on the server logs all columns that are not generated"
         )
+    if found.generated_columns:
+        named = ", ".join(found.generated_columns)
+        consequence = (
+            "they are null there (generated, unknown_values)"
+            if rule.computed_is_null
+            else 'a job stops there (BINLOG_UNSUPPORTED.ROW_IMAGE). generated = "null" in [[tables]] makes them null, '
+            "drop_columns leaves them out"
+        )
+        warnings.append(f"{found.name}: rows in the log came without the generated columns {named}: {consequence}")
     return warnings
 
 

@@ -22,7 +22,7 @@ from binlog_streaming.modes.mode_columns import MARK_FIELDS
 from binlog_streaming.modes.partial.rows import fill_rows
 from binlog_streaming.modes.row_batches import NO_IMAGE
 from binlog_streaming.modes.row_keys import KeyTable
-from binlog_streaming.settings.model import Deletes, UnknownValues
+from binlog_streaming.settings.model import Deletes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ def mirror_change(
     keys: Sequence[int],
     *,
     deletes: Deletes = Deletes.REMOVE,
-    unknown: UnknownValues = UnknownValues.FAIL,
+    computed_is_null: bool = False,
     there: Lookup | None = None,
 ) -> Change:
     """What the step leaves of each key; only what is left is decoded in full.
@@ -52,7 +52,7 @@ def mirror_change(
         schema: Columns of the table, without those of the mode.
         keys: Indices of the key columns.
         deletes: What becomes of deleted rows.
-        unknown: What becomes of VIRTUAL columns that the images leave out.
+        computed_is_null: Generated columns that the images lack become null.
         there: Finds rows of the target as they are before the step. It is asked only when an update changes the key
             and the images lack columns, which then are nowhere else; None: such a step is refused.
 
@@ -61,7 +61,7 @@ def mirror_change(
         TableError: `NULL_KEY`.
     """
     if images.has_absent:
-        return _partial_change(images, schema, keys, (deletes, unknown), there)
+        return _partial_change(images, schema, keys, (deletes, computed_is_null), there)
     key_table = KeyTable.of(images, schema, keys)
     last = key_table.last_rows(images.ranks)
     stays = np.isin(images.kinds[last], (ImageKind.INSERT, ImageKind.UPDATE_AFTER))
@@ -80,15 +80,15 @@ def _partial_change(
     images: StepImages,
     schema: pa.Schema,
     keys: Sequence[int],
-    choices: tuple[Deletes, UnknownValues],
+    choices: tuple[Deletes, bool],
     there: Lookup | None,
 ) -> Change:
-    deletes, unknown = choices
+    deletes, computed_is_null = choices
     key_table = KeyTable.of(images, schema, keys)
     rows = fill_rows(images, schema, keys, key_table)
     marks = deletes is Deletes.MARK
     kept = rows.touched if marks else ~rows.gone
-    rows.check(np.flatnonzero(kept), unknown)
+    rows.check(np.flatnonzero(kept), computed_is_null=computed_is_null)
     whole, moved = rows.is_whole(), rows.has_moved()
     upserted, patched, gone = (np.flatnonzero(chosen) for chosen in (kept & whole & ~moved, kept & ~whole, ~kept))
     upserts, patches = rows.upserts(upserted), rows.patches(patched)

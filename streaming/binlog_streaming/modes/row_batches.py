@@ -19,7 +19,7 @@ from binlog_format.views.changefeed import commit_versions
 from binlog_format.views.columns import COMMIT_TIME_TYPE
 from binlog_format.views.index.table_index import TableIndex
 from binlog_streaming.ahead import ahead
-from binlog_streaming.modes.partial.absent_columns import NO_FACTS, AbsentFacts, absent_facts
+from binlog_streaming.modes.partial.image_facts import ImageFacts
 from binlog_streaming.modes.place_texts import place_texts
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from binlog_format.gtids.gtid import GtidSource
     from binlog_format.log import Log
     from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 
     Indices = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -60,6 +61,7 @@ class RowBatch:
         gtid_sources: What `gtid_source` in `groups` counts.
         decoding: How rows become values.
         snapshot: Of which these are existing rows, all of them inserts; empty: they are changes.
+        facts: Of columns that the images lack; None: as the layout defines.
     """
 
     images: Images
@@ -69,6 +71,7 @@ class RowBatch:
     gtid_sources: tuple[GtidSource, ...] = ()
     decoding: Decoding = DEFAULT_DECODING
     snapshot: str = ""
+    facts: AbsentFacts | None = None
 
     def places(self) -> tuple[Indices, Indices]:
         """Of each image the number of its group, growing in log order, and that of its event in the group."""
@@ -154,12 +157,10 @@ class StepImages:
     Attributes:
         source_table: `database.table` in the log, for messages.
         row_batches: Parts, by their first image.
-        known: Facts of columns that images leave out; None: as the layouts define.
     """
 
     source_table: str
     row_batches: tuple[RowBatch, ...]
-    known: AbsentFacts | None = None
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -192,15 +193,9 @@ class StepImages:
         return any(row_batch.images.has_absent() for row_batch in self.row_batches)
 
     @cached_property
-    def facts(self) -> AbsentFacts:
-        """Facts of columns that images leave out."""
-        if self.known is not None or not self.has_absent:
-            return self.known or NO_FACTS
-        # Layouts that differ with no statement between them hardly do so in this; a later one knows better.
-        layouts = {(row_batch.layout.digest, row_batch.layout.completion): row_batch for row_batch in self.row_batches}
-        facts = [absent_facts(row_batch.layout, row_batch.decoding) for row_batch in layouts.values()]
-        defaults = {name: value for one in facts for name, value in one.defaults.items()}
-        return AbsentFacts(defaults, frozenset().union(*(one.computed for one in facts)))
+    def facts(self) -> ImageFacts:
+        """Facts of columns that images lack, by image."""
+        return ImageFacts.of(self.row_batches)
 
     def absent_mask(self, column: int) -> Mask:
         """Which images lack a column."""

@@ -13,7 +13,8 @@ from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.keys.sorting import ascending, integers
 from binlog_streaming.lake.row_values import row_ids
-from binlog_streaming.modes.partial.absent_columns import WHOLE_IMAGES_HINT, with_default
+from binlog_streaming.modes.partial.absent_columns import UNCHANGED_IF_ABSENT, WHOLE_IMAGES_HINT
+from binlog_streaming.modes.partial.image_facts import NO_FACTS, AbsentKinds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,25 +119,24 @@ def _values(images: StepImages, schema: pa.Schema, index: int) -> pa.ChunkedArra
     if not images.has_absent:
         return images.values(index, kind)
     # An image after an update may leave the key out: then it is that of the image before, which is beside it.
-    absent = images.absent_mask(index)
+    absent, name = images.absent_mask(index), schema.names[index]
     numbers = np.arange(len(images), dtype=np.int64)
-    numbers[absent & (images.kinds == ImageKind.UPDATE_AFTER)] -= 1
+    unchanged = AbsentKinds(images, schema).of(index) == UNCHANGED_IF_ABSENT
+    numbers[absent & (images.kinds == ImageKind.UPDATE_AFTER) & unchanged] -= 1
     missing = absent[numbers]
-    by_default = missing & (images.kinds == ImageKind.INSERT)
-    default = images.facts.defaults.get(schema.field(index).name)
-    if default is None:
-        by_default[:] = False
+    by_default = missing & (images.kinds == ImageKind.INSERT) & images.facts.has_default(name)
     unknown = missing & ~by_default
     if unknown.any():
         first = ImageKind(int(images.kinds[int(np.argmax(unknown))]))
         raise UnsupportedError(
             "ROW_IMAGE",
-            f"{images.source_table}: key column {schema.field(index).name} is missing from {int(unknown.sum())} row "
+            f"{images.source_table}: key column {name} is missing from {int(unknown.sum())} row "
             f"images (the first is of kind {first.name}): the log does not identify the changed rows",
             hint=WHOLE_IMAGES_HINT,
         )
-    values = images.values(index, kind, numbers)
-    return values if default is None else with_default(values, by_default, default)
+    return images.facts.with_defaults(
+        name, images.values(index, kind, numbers), np.where(by_default, images.facts.numbers, NO_FACTS)
+    )
 
 
 def _null_key(source_table: str, column: str, count: int) -> TableError:

@@ -44,7 +44,12 @@ if TYPE_CHECKING:
 
 
 def scd2_change(
-    images: StepImages, schema: pa.Schema, keys: Sequence[int], current: CurrentRows | None = None
+    images: StepImages,
+    schema: pa.Schema,
+    keys: Sequence[int],
+    current: CurrentRows | None = None,
+    *,
+    computed_is_null: bool = False,
 ) -> Change:
     """Versions that come new (`appends`), and the current ones that end (`patches`).
 
@@ -53,13 +58,14 @@ def scd2_change(
         schema: Columns of the table, without those of the mode.
         keys: Indices of the key columns.
         current: Finds versions that hold, for existing rows of a snapshot; None: the target has none.
+        computed_is_null: Generated columns that the images lack are null.
 
     Raises:
         UnsupportedError: `ROW_IMAGE`: columns are missing from the images.
         TableError: `NULL_KEY`.
     """
     key_table = KeyTable.of(images, schema, keys)
-    whole = WholeImages(images, schema)
+    whole = WholeImages(images, schema, computed_is_null)
     ids, _ = key_table.ids()
     counts = _what_counts(whole, ids, keys)
     order = images.in_log_order()

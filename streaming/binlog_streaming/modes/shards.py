@@ -8,6 +8,7 @@ image counts of (`last_only`) no more than that.
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
     from binlog_format.rows.decoding import Decoding
     from binlog_format.rows.images import Images
+    from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 
     Indices = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -49,6 +51,7 @@ _PLACE_DTYPE = np.dtype(
         ("row_no", np.int32),
         ("kind", np.uint8),  # ImageKind
         ("snapshot", np.int64),  # number in `_Shipped.snapshots`
+        ("facts", np.int64),  # number in `_Shipped.facts`
     ]
 )
 """What a shard knows of an image beside its values."""
@@ -101,12 +104,13 @@ def sharded(
     rows = pa.RecordBatch.from_arrays(columns, schema=schema)
     absent = {index: images.absent_mask(index)[chosen] for index in range(len(schema))} if images.has_absent else {}
     layout, snapshots = images.row_batches[-1].layout, _snapshots(images)
+    facts = images.facts.known if absent else (None,)
     edges = np.searchsorted(shards[chosen], np.arange(count + 1))
     for shard in np.flatnonzero(edges[1:] > edges[:-1]).tolist():
         part = slice(int(edges[shard]), int(edges[shard + 1]))
         own = {index: mask[part] for index, mask in absent.items() if mask[part].any()}
         content = _ipc(rows.slice(part.start, part.stop - part.start))
-        shipped = _Shipped(content, places[part], own, layout, snapshots)
+        shipped = _Shipped(content, places[part], own, layout, snapshots, facts)
         yield shard, pickle.dumps(shipped, protocol=pickle.HIGHEST_PROTOCOL)
 
 
@@ -185,6 +189,7 @@ def _places(images: StepImages, chosen: Indices) -> Table:
         parts["row_no"].append(table["row_no"])
         parts["snapshot"].append(np.full(len(table), snapshots.index(row_batch.snapshot)))
     places = np.zeros(len(chosen), _PLACE_DTYPE)
+    parts["facts"] = [images.facts.numbers] if images.has_absent else []
     for name, columns in parts.items():
         if columns:
             places[name] = np.concatenate(columns)[chosen]
@@ -198,24 +203,28 @@ def _snapshots(images: StepImages) -> tuple[str, ...]:
 @dataclass(frozen=True, slots=True)
 class _Shipped:
     # Images of one shard on their way: Arrow IPC, `_PLACE_DTYPE`, which images lack columns, the layout of the last,
-    # and what they are existing rows of.
+    # what they are existing rows of, and the facts of what they lack.
     rows: bytes
     places: Table
     absent: dict[int, Mask]
     layout: TableLayout
     snapshots: tuple[str, ...]
+    facts: tuple[AbsentFacts | None, ...]
 
     def row_batches(self, decoding: Decoding) -> list[RowBatch]:
-        """One for each snapshot, and one for changes, as far as there are any."""
+        """One for each snapshot, and one for changes, as far as there are any; and for different facts."""
         whole = self._row_batch(decoding)
-        if len(self.snapshots) == 1:
-            return [replace(whole, snapshot=self.snapshots[0])]
-        chosen = [np.flatnonzero(self.places["snapshot"] == number) for number in range(len(self.snapshots))]
-        return [
-            replace(whole, images=whole.images.select(rows), snapshot=snapshot)
-            for snapshot, rows in zip(self.snapshots, chosen, strict=True)
-            if len(rows)
-        ]
+        if len(self.snapshots) == len(self.facts) == 1:
+            return [replace(whole, snapshot=self.snapshots[0], facts=self.facts[0])]
+        row_batches = []
+        for (number, snapshot), (fact_number, facts) in itertools.product(
+            enumerate(self.snapshots), enumerate(self.facts)
+        ):
+            is_one = (self.places["snapshot"] == number) & (self.places["facts"] == fact_number)
+            rows = np.flatnonzero(is_one)
+            if len(rows):
+                row_batches.append(replace(whole, images=whole.images.select(rows), snapshot=snapshot, facts=facts))
+        return row_batches
 
     def _row_batch(self, decoding: Decoding) -> RowBatch:
         places = self.places

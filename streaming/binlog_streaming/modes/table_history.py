@@ -13,7 +13,8 @@ from binlog_format.errors import SchemaError, UnsupportedError
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.row_values import comparable_table, row_ids
-from binlog_streaming.modes.partial.absent_columns import with_default
+from binlog_streaming.modes.partial.absent_columns import UNCHANGED_IF_ABSENT
+from binlog_streaming.modes.partial.image_facts import AbsentKinds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,9 +114,12 @@ class TableHistory:
             UnsupportedError: `ROW_IMAGE`: as `rows`.
         """
         kind, count = self.schema.field(column).type, len(self.images)
-        default = self.images.facts.defaults.get(self.schema.names[column])
+        name = self.schema.names[column]
         sources = self._sources(column)[nodes]
-        lacking = (sources == self._unknown) | ((sources == self._by_default) & (default is None))
+        facts = sources - self._by_default
+        has_default = np.array([name in one.defaults for one in self.images.facts.known], np.bool_)
+        lacking = sources == self._unknown
+        lacking[facts >= 0] = ~has_default[facts[facts >= 0]]
         if lacking.any() and not unknown_is_null:
             raise self.lacking(column)
         own = sources < count
@@ -128,8 +132,7 @@ class TableHistory:
         places = np.full(len(nodes), own.sum() + known_before.sum(), dtype=np.int64)
         places[own] = np.arange(own.sum())
         places[known_before] = own.sum() + np.arange(known_before.sum())
-        values = pa.chunked_array(chunks, kind).take(numbers_array(places))
-        return values if default is None else with_default(values, sources == self._by_default, default)
+        return self.images.facts.with_defaults(name, pa.chunked_array(chunks, kind).take(numbers_array(places)), facts)
 
     def lacking(self, column: int) -> UnsupportedError:
         """The error for a column that images leave out, and that nobody knows."""
@@ -240,7 +243,7 @@ class TableHistory:
 
     @property
     def _unknown(self) -> int:
-        # In place of a node: nobody knows; and one more: the default of an insert.
+        # In place of a node: nobody knows; and those after it: the default of an insert, by the facts at its place.
         return len(self.images) + int(self.before.num_rows)
 
     @property
@@ -249,17 +252,24 @@ class TableHistory:
 
     def _sources(self, column: int) -> Indices:
         """For each node the one that has its value of a column."""
-        everything = np.arange(self._by_default + 1, dtype=np.int64)
+        everything = np.arange(self._by_default + len(self.images.facts.known), dtype=np.int64)
         if not self.images.has_absent:
             return everything
         absent = np.flatnonzero(self.images.absent_mask(column))
         ahead = everything.copy()
         ahead[absent] = self._predecessors[absent]
+        kinds = self._absent_kinds.of(column)[absent]
+        is_computed = (self.images.kinds[absent] == ImageKind.UPDATE_AFTER) & (kinds != UNCHANGED_IF_ABSENT)
+        ahead[absent[is_computed]] = self._unknown
         while True:
             further = ahead[ahead]
             if (further == ahead).all():
                 return ahead
             ahead = further
+
+    @cached_property
+    def _absent_kinds(self) -> AbsentKinds:
+        return AbsentKinds(self.images, self.schema)
 
     @cached_property
     def _predecessors(self) -> Indices:
@@ -268,7 +278,8 @@ class TableHistory:
         previous = self._chains[0][images] if self.keys else np.full(len(kinds), -1, dtype=np.int64)
         has_row = (previous >= len(kinds)) | ((previous >= 0) & _begins(kinds)[np.clip(previous, 0, len(kinds) - 1)])
         found = np.where(has_row, previous, self._unknown)
-        found[kinds == ImageKind.INSERT] = self._by_default
+        is_new = kinds == ImageKind.INSERT
+        found[is_new] = self._by_default + self.images.facts.numbers[is_new]
         is_after = kinds == ImageKind.UPDATE_AFTER
         found[is_after] = images[is_after] - 1
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,16 @@ import pyarrow as pa
 
 from binlog_format.errors import UnsupportedError
 from binlog_format.rows.images import ImageKind
-from binlog_streaming.modes.partial.absent_columns import WHOLE_IMAGES_HINT, with_default
+from binlog_streaming.modes.partial.absent_columns import (
+    GENERATED,
+    GENERATED_HINT,
+    UNCHANGED_IF_ABSENT,
+    UNCLEAR,
+    WHOLE_IMAGES_HINT,
+)
+from binlog_streaming.modes.partial.image_facts import NO_FACTS, AbsentKinds
+from binlog_streaming.modes.partial.refusals import generated_absent, kind_unknown
+from binlog_streaming.modes.row_batches import NO_IMAGE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,20 +31,24 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WholeImages:
     """The row images of a step, for modes that need all columns of them.
 
-    A column that the image after an update leaves out is taken from the one before (`binlog_row_image=FULL_NODUP`), one
-    that an insert leaves out is its default, where that is known.
+    A column that the image after an update leaves out is taken from the one before (`binlog_row_image=FULL_NODUP`),
+    unless it is generated; one that an insert leaves out is its default, where that is known.
 
     Attributes:
         images: Of the step.
         schema: Columns of the table.
+        computed_is_null: Generated columns that the images lack are null.
+        hint: What the operator can do about generated columns that the images lack.
     """
 
     images: StepImages
     schema: pa.Schema
+    computed_is_null: bool = False
+    hint: str = GENERATED_HINT
 
     def rows(self, numbers: Indices) -> pa.Table:
         """Some of the images.
@@ -54,32 +68,53 @@ class WholeImages:
         kind = self.schema.field(column).type
         if not self.images.has_absent:
             return self.images.values(column, kind, numbers)
-        sources, by_default, unknown = self._sources(column, numbers)
+        sources, facts, unknown = self._sources(column, numbers)
         if unknown.any():
             raise self._refusal(numbers)
         values = self.images.values(column, kind, sources)
-        default = self.images.facts.defaults.get(self.schema.names[column])
-        return values if default is None else with_default(values, by_default, default)
+        return self.images.facts.with_defaults(self.schema.names[column], values, facts)
 
-    def _sources(self, column: int, numbers: Indices) -> tuple[Indices, Mask, Mask]:
-        # The images that have the column for some others; which of them leave it out for the default, which for good.
-        name, kinds = self.schema.names[column], self.images.kinds
-        absent = self.images.absent_mask(column)
+    def _sources(self, column: int, numbers: Indices) -> tuple[Indices, Indices, Mask]:
+        # The images that have the column for some others; the facts that have the default of those that leave it out
+        # for that; and which leave it out for good.
+        name, kinds = self.schema.names[column], self.images.kinds[numbers]
+        absent, absent_kinds = self.images.absent_mask(column), self._absent_kinds.of(column)[numbers]
         sources = numbers.copy()
-        if name not in self.images.facts.computed:
-            sources[absent[numbers] & (kinds[numbers] == ImageKind.UPDATE_AFTER)] -= 1
+        is_after = kinds == ImageKind.UPDATE_AFTER
+        sources[absent[numbers] & is_after & (absent_kinds == UNCHANGED_IF_ABSENT)] -= 1
         lacking = absent[sources]
-        has_default = name in self.images.facts.defaults
-        by_default = lacking & (kinds[numbers] == ImageKind.INSERT) & has_default
-        return sources, by_default, lacking & ~by_default
+        if self.computed_is_null:
+            is_computed = lacking & (absent_kinds == GENERATED)
+            sources[is_computed] = NO_IMAGE
+            lacking &= ~is_computed
+        by_default = lacking & (kinds == ImageKind.INSERT) & self.images.facts.has_default(name)[numbers]
+        return sources, np.where(by_default, self.images.facts.numbers[numbers], NO_FACTS), lacking & ~by_default
+
+    @cached_property
+    def _absent_kinds(self) -> AbsentKinds:
+        return AbsentKinds(self.images, self.schema)
 
     def _refusal(self, numbers: Indices) -> UnsupportedError:
-        masks = [self._sources(column, numbers)[2] for column in range(len(self.schema))]
-        names = ", ".join(name for name, mask in zip(self.schema.names, masks, strict=True) if mask.any())
-        count = int(np.count_nonzero(np.logical_or.reduce(masks)))
+        columns = range(len(self.schema))
+        masks = np.stack([self._sources(column, numbers)[2] for column in columns], axis=1)
+        kinds = np.stack([self._absent_kinds.of(column)[numbers] for column in columns], axis=1)
+        # Where the image before has the column, its kind alone is not known.
+        is_after = self.images.kinds[numbers] == ImageKind.UPDATE_AFTER
+        before = np.stack([self.images.absent_mask(column)[numbers - is_after] for column in columns], axis=1)
+        computed, unclear = masks & (kinds == GENERATED), masks & (kinds == UNCLEAR) & ~before
+        source_table = self.images.source_table
+        if (masks == computed).all():
+            return generated_absent(source_table, *self._told(computed), hint=self.hint)
+        if (masks == (computed | unclear)).all():
+            return kind_unknown(source_table, *self._told(unclear))
+        names, count = self._told(masks)
         return UnsupportedError(
             "ROW_IMAGE",
-            f"{self.images.source_table}: {names}: missing from {count} row images; the log does not record what these "
+            f"{source_table}: {', '.join(names)}: missing from {count} row images; the log does not record what these "
             "columns hold, and this target needs whole rows",
             hint=WHOLE_IMAGES_HINT,
         )
+
+    def _told(self, masks: Mask) -> tuple[list[str], int]:
+        names = [self.schema.names[column] for column in np.flatnonzero(masks.any(axis=0))]
+        return names, int(np.count_nonzero(masks.any(axis=1)))

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     Indices = NDArray[np.int64]
 
 
+_GENERATED_HINT = (
+    "Without a key, rows are told apart by all their columns: leave generated ones out (drop_columns), or name keys "
+    "for the table"
+)
+
+
 def whole_row_change(there: pa.RecordBatchReader, images: StepImages, schema: pa.Schema) -> pa.RecordBatchReader:
     """All rows of the target after the step.
 
@@ -41,7 +47,7 @@ def whole_row_change(there: pa.RecordBatchReader, images: StepImages, schema: pa
         UnsupportedError: `ROW_IMAGE`: columns are missing from the images.
     """
     kinds = images.kinds
-    whole = WholeImages(images, schema)
+    whole = WholeImages(images, schema, hint=_GENERATED_HINT)
     rows = _cast(whole.rows(np.arange(len(images), dtype=np.int64)), there.schema)
     values = comparable_table(rows.columns)
     ids, count = row_ids(values)

@@ -43,6 +43,15 @@ class OnStatement(StrEnum):
     """The job stops before it."""
 
 
+class GeneratedColumns(StrEnum):
+    """What generated columns hold that the log lacks after an UPDATE."""
+
+    FAIL = "fail"
+    """The job stops before it."""
+    NULL = "null"
+    """They are null."""
+
+
 class UnknownValues(StrEnum):
     """What existing rows get in a new column, where the log lacks their values."""
 
@@ -190,6 +199,7 @@ class TableRule(RowRule, frozen=True, kw_only=True):
         on_drop: What a DROP TABLE or DROP DATABASE does to them.
         on_partition_drop: What DROP PARTITION and TRUNCATE PARTITION do to targets that hold the table's rows.
         unknown_values: What existing rows get in a new column, where the log lacks their values.
+        generated: What becomes of generated columns that the log lacks.
         on_statement: What a statement that changes rows without row events does to the job.
         foreign_keys: What a change of a parent does that its foreign keys may carry on to the table, not to the log.
         begin: From where on the table has to be in the log, for modes that hold its rows.
@@ -204,10 +214,16 @@ class TableRule(RowRule, frozen=True, kw_only=True):
     on_drop: OnStatement = OnStatement.IGNORE
     on_partition_drop: OnPartitionDrop = OnPartitionDrop.FAIL
     unknown_values: UnknownValues = UnknownValues.FAIL
+    generated: GeneratedColumns = GeneratedColumns.FAIL
     on_statement: OnRowStatement = OnRowStatement.FAIL
     foreign_keys: OnCascade = OnCascade.FAIL
     begin: Begin = Begin.CREATED
     partition_by: tuple[str, ...] = ()
+
+    @property
+    def computed_is_null(self) -> bool:
+        """Whether generated columns are null where the log lacks them."""
+        return GeneratedColumns.NULL is self.generated or self.unknown_values is UnknownValues.NULL
 
     @property
     def modes(self) -> tuple[Mode, ...]:

@@ -169,6 +169,12 @@ TABLES = (
         "default, AUTO_INCREMENT, a generated column): fail (the job stops before it), or null.",
     ),
     Setting(
+        "generated",
+        "What generated columns hold where the log lacks them after an UPDATE (MariaDB leaves VIRTUAL ones out of "
+        "partial row images, MariaDB 11.8 STORED ones too, also with binlog_row_image=FULL): fail (the job stops "
+        "before it), or null.",
+    ),
+    Setting(
         "on_statement",
         "What a statement does that changes rows of the table without row events (binlog_format=MIXED or STATEMENT): "
         "fail (the job stops before it), or ignore (the table lacks these changes).",

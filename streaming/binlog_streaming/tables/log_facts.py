@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.watched import WatchedLog
@@ -11,10 +13,11 @@ from binlog_connector.schema.layout_definitions import merged_definition
 from binlog_connector.spark.table_schemas import RangeSchemas
 from binlog_format.errors import SchemaError
 from binlog_format.rows.arrow_schema import arrow_schema
-from binlog_streaming.modes.partial.absent_columns import AbsentFacts, absent_facts
+from binlog_streaming.modes.partial.absent_columns import absent_facts
+from binlog_streaming.modes.row_batches import RowBatch, version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from binlog_connector.schema.definitions import TableDefinition, TableName
     from binlog_connector.schema.log_ddl import DdlStatement
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log import Log
     from binlog_format.position import Position
-    from binlog_streaming.modes.row_batches import RowBatch
+    from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 
 # What a process knows of a log's statements is shared, and not made for several threads.
 _lock = threading.Lock()
@@ -100,35 +103,51 @@ class LogFacts:
         assert self.log is not None, "only a log has statements"
         return WatchedLog(self.log.path, self.log.format_name)
 
-    def of(self, row_batches: Sequence[RowBatch]) -> AbsentFacts | None:
-        """Facts of columns that images of one step leave out; None: none do."""
-        # Layouts that differ with no statement between them hardly do so in this; a later one knows better.
-        lacking = {
-            (row_batch.layout.digest, row_batch.layout.completion): row_batch
-            for row_batch in row_batches
-            if row_batch.images.has_absent()
-        }
-        if not lacking:
-            return None
-        facts = [self._of(row_batch) for row_batch in lacking.values()]
-        defaults = {name: value for one in facts for name, value in one.defaults.items()}
-        return AbsentFacts(defaults, frozenset().union(*(one.computed for one in facts)))
+    def stated(self, row_batches: Sequence[RowBatch]) -> list[RowBatch]:
+        """*row_batches* with the facts of columns that their images lack, cut where the definition changes.
 
-    def _of(self, row_batch: RowBatch) -> AbsentFacts:
-        if row_batch.layout.completion:
-            return absent_facts(row_batch.layout, row_batch.decoding)
-        schema, facts = (
-            arrow_schema(row_batch.layout, row_batch.decoding),
-            absent_facts(self._defined(row_batch), row_batch.decoding),
-        )
-        # Of a type that only a statement tells (UUID, INET6) the rows have the bytes, and the default is a text.
-        fitting = {name: value for name, value in facts.defaults.items() if value.type.equals(schema.field(name).type)}
-        return AbsentFacts(fitting, facts.computed)
-
-    def _defined(self, row_batch: RowBatch) -> TableLayout:
-        position, _ = row_batch.last_change()
+        Most statements that change one divide steps. One that only sets another default does not: it changes no row.
+        """
+        lacks = [not one.layout.completion and one.images.has_absent() for one in row_batches]
+        if not any(lacks):
+            return list(row_batches)
+        parts: list[RowBatch] = []
+        found = _Found({})
+        end = max(one.last_change()[0] for one in itertools.compress(row_batches, lacks))
         with _lock, self._watched() as watched:
-            defined = RangeSchemas(watched, position, None).defined(
-                row_batch.layout.logged or row_batch.layout, position
-            )
-        return row_batch.decoding.shown(defined)
+            schemas = RangeSchemas(watched, end, None)
+            for row_batch, lacking in zip(row_batches, lacks, strict=True):
+                parts += found.parts(row_batch, schemas) if lacking else [row_batch]
+        parts.sort(key=RowBatch.start)
+        return parts
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    # By layout and the statement since which a definition holds.
+    facts: dict[tuple[str, Position | None], AbsentFacts]
+
+    def parts(self, row_batch: RowBatch, schemas: RangeSchemas) -> Iterator[RowBatch]:
+        layout = row_batch.layout.logged or row_batch.layout
+        schemas.defined(layout, row_batch.last_change()[0])  # only now it looks for statements
+        edges = schemas.edges(layout.database, layout.table)
+        first, last = row_batch.start()[0], row_batch.end()[0]
+        within = [edge for edge in edges if first < version_of(edge) <= last]
+        for start, end in itertools.pairwise([None, *((edge, 0) for edge in within), None]):
+            part = row_batch.between(start, end)
+            if part is None:
+                continue
+            position = part.last_change()[0]
+            number = bisect_right(edges, position)
+            key = layout.digest, edges[number - 1] if number else None
+            if key not in self.facts:
+                self.facts[key] = _facts(part, schemas.defined(layout, position))
+            yield replace(part, facts=self.facts[key])
+
+
+def _facts(row_batch: RowBatch, defined: TableLayout) -> AbsentFacts:
+    schema = arrow_schema(row_batch.layout, row_batch.decoding)
+    facts = absent_facts(row_batch.decoding.shown(defined), row_batch.decoding)
+    # Of a type that only a statement tells (UUID, INET6) the rows have the bytes, and the default is a text.
+    fitting = {name: value for name, value in facts.defaults.items() if value.type.equals(schema.field(name).type)}
+    return replace(facts, defaults=fitting)

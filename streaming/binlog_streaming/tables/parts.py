@@ -194,9 +194,8 @@ class PartsWriter:
             row_batches = gathered(messages, self.decoding)
             if not row_batches:
                 return
-            with open_log(self.log_path) as log, closing(Looks(self.sink, sink_type(self.sink.format))) as looks:
-                images = StepImages(self.source_table, tuple(row_batches), LogFacts(log).of(row_batches))
-                keyed = self._keyed(images)
+            with closing(Looks(self.sink, sink_type(self.sink.format))) as looks:
+                keyed = self._keyed(StepImages(self.source_table, tuple(row_batches)))
                 yield self._at_target(looks, lambda target: target.merge_part(keyed.change(target), self.keys))
         except Exception as error:
             yield self._failure(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,7 +20,7 @@ from binlog_streaming.lake.schema_cast import cast_to_schema
 from binlog_streaming.modes.layout_cast import cast_layouts
 from binlog_streaming.modes.mirror import mirror_change
 from binlog_streaming.modes.mode_columns import CASCADED_FROM, SNAPSHOT, mode_schema
-from binlog_streaming.modes.partial.absent_columns import NO_FACTS, WHOLE_IMAGES_HINT
+from binlog_streaming.modes.partial.absent_columns import WHOLE_IMAGES_HINT
 from binlog_streaming.modes.row_batches import RowBatch, StepImages
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.modes.scd2 import current_rows, scd2_change
@@ -47,14 +47,12 @@ class DerivedRows:
         keys: Names of the key columns.
         row_batches: Images of it, whose places are those of the changes that were carried on.
         origins: Of each row batch the table of these, `database.table`.
-        computed: Names of columns that are computed anew, nobody knows to what.
     """
 
     schema: pa.Schema
     keys: tuple[str, ...]
     row_batches: tuple[RowBatch, ...]
     origins: tuple[str, ...]
-    computed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -104,17 +102,15 @@ class RowsContent:
     @cached_property
     def images(self) -> tuple[pa.Schema, StepImages]:
         """All images under the same columns, and these."""
-        known = None if self.facts is None else self.facts.of(self.row_batches)
+        logged = self.row_batches if self.facts is None else self.facts.stated(self.row_batches)
         if self.derived is None:
-            schema, row_batches = cast_layouts(self.source_table, self.row_batches, self.decoding, self.columns)
-            return schema, StepImages(self.source_table, tuple(row_batches), known)
+            schema, row_batches = cast_layouts(self.source_table, logged, self.decoding, self.columns)
+            return schema, StepImages(self.source_table, tuple(row_batches))
         derived = self.derived
-        logged = cast_layouts(self.source_table, self.row_batches, self.decoding)[1] if self.row_batches else []
-        known = known or NO_FACTS
-        known = replace(known, computed=known.computed | derived.computed)
+        logged = cast_layouts(self.source_table, logged, self.decoding)[1] if logged else []
         # Of one change the logged image comes first.
         row_batches = sorted([*logged, *derived.row_batches], key=RowBatch.start)
-        return derived.schema, StepImages(self.source_table, tuple(row_batches), known)
+        return derived.schema, StepImages(self.source_table, tuple(row_batches))
 
     def keys(self, mode: Mode) -> tuple[str, ...]:
         """Key columns of a target; empty for a changelog, and where the whole row is the key.
@@ -269,11 +265,11 @@ class KeyedImages:
         keys = [self.columns.get_field_index(key) for key in self.keys]
         if self.mode is Mode.SCD2:
             current = None if target is None else partial(current_rows, target)
-            return scd2_change(self.images, self.columns, keys, current)
+            return scd2_change(self.images, self.columns, keys, current, computed_is_null=self.rule.computed_is_null)
         there = None if target is None else partial(self._rows_there, target)
         rule = self.rule
         return mirror_change(
-            self.images, self.columns, keys, deletes=rule.deletes, unknown=rule.unknown_values, there=there
+            self.images, self.columns, keys, deletes=rule.deletes, computed_is_null=rule.computed_is_null, there=there
         )
 
     def bring_into(self, target: Target, commit_id: CommitId) -> int:

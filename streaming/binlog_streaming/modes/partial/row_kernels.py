@@ -8,15 +8,17 @@ import numpy as np
 
 from binlog_format.kernels import kernel
 from binlog_format.rows.images import ImageKind
+from binlog_streaming.modes.partial.absent_columns import GENERATED, UNCHANGED_IF_ABSENT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # In place of the number of the image that has the value:
 UNCHANGED = -1  # as it is in the target, in the row with this key
-DEFAULT = -2  # an INSERT left it out
-MOVED = -3  # as it is in the target, in a row that had another key before the step
-COMPUTED = -4  # the server computed it anew, and did not log it
+MOVED = -2  # as it is in the target, in a row that had another key before the step
+COMPUTED = -3  # the server computed it anew, and did not log it
+UNKNOWN = -4  # unchanged or computed: it is not known whether the column is generated
+DEFAULT = -5  # an INSERT left it out; less the number of the facts at its place
 
 GONE = 1  # there is no row with the key at the end
 TOUCHED = 2  # the key was inserted or updated
@@ -32,7 +34,8 @@ def fill_forward(
     kinds: NDArray[np.uint8],
     key_ids: NDArray[np.int64],
     present: NDArray[np.bool_],
-    unset: NDArray[np.int64],
+    absent_kinds: NDArray[np.uint8],
+    facts: NDArray[np.int64],
     sources: NDArray[np.int64],
     rows: NDArray[np.int64],
 ) -> None:
@@ -43,7 +46,8 @@ def fill_forward(
         kinds: `ImageKind` of each image.
         key_ids: Number of each image's key.
         present: Shape (images, columns): whether the image has the column.
-        unset: For each column what it is in a new row whose image leaves it out: `DEFAULT` or `COMPUTED`.
+        absent_kinds: Shape (images, columns): what it means that an image lacks the column, see `absent_columns`.
+        facts: Number of the facts at each image.
         sources: Shape (keys, columns), filled with `UNCHANGED`: gets the image that has the value, or one of the above.
         rows: Shape (keys, 2), filled with 0 and the key's own number: gets `GONE` and `TOUCHED`; and the number of the
             key that the row had before the step.
@@ -58,15 +62,21 @@ def fill_forward(
         elif kind == _INSERT:
             rows[key, 0] = TOUCHED
             for column in range(columns):
-                sources[key, column] = image if present[image, column] else unset[column]
+                if present[image, column]:
+                    sources[key, column] = image
+                elif absent_kinds[image, column] == GENERATED:
+                    sources[key, column] = COMPUTED
+                else:
+                    sources[key, column] = DEFAULT - facts[image]
         elif kind == _UPDATE_AFTER and image > 0:
             before = key_ids[image - 1]
             for column in range(columns):
                 source = sources[before, column]
                 if present[image, column]:
                     source = image
-                elif unset[column] == COMPUTED:
-                    source = COMPUTED
+                elif absent_kinds[image, column] != UNCHANGED_IF_ABSENT:
+                    # Whatever the image before has: MariaDB's FULL_NODUP has generated columns there, too.
+                    source = COMPUTED if absent_kinds[image, column] == GENERATED else UNKNOWN
                 elif present[image - 1, column]:
                     source = image - 1
                 elif before != key and source == UNCHANGED:

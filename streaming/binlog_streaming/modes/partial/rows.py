@@ -17,20 +17,30 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from binlog_format.errors import UnsupportedError
 from binlog_format.rows.arrow_arrays import mask_array, numbers_array
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.row_values import matching_rows
-from binlog_streaming.modes.partial.absent_columns import WHOLE_IMAGES_HINT, with_default
-from binlog_streaming.modes.partial.row_kernels import COMPUTED, DEFAULT, GONE, MOVED, TOUCHED, UNCHANGED, fill_forward
+from binlog_streaming.modes.partial.absent_columns import WHOLE_IMAGES_HINT
+from binlog_streaming.modes.partial.image_facts import AbsentKinds
+from binlog_streaming.modes.partial.refusals import generated_absent, kind_unknown, lacking_columns
+from binlog_streaming.modes.partial.row_kernels import (
+    COMPUTED,
+    DEFAULT,
+    GONE,
+    MOVED,
+    TOUCHED,
+    UNCHANGED,
+    UNKNOWN,
+    fill_forward,
+)
 from binlog_streaming.modes.row_batches import NO_IMAGE
-from binlog_streaming.settings.model import UnknownValues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from binlog_format.errors import UnsupportedError
     from binlog_streaming.modes.row_batches import StepImages
     from binlog_streaming.modes.row_keys import KeyTable
 
@@ -77,24 +87,28 @@ class PartialRows:
         moved: Mask = (self.sources == MOVED).any(axis=1)
         return moved
 
-    def check(self, rows: Indices, unknown: UnknownValues) -> None:
+    def check(self, rows: Indices, *, computed_is_null: bool) -> None:
         """See that values can be found for all columns of some keys' rows that are not left alone.
+
+        Args:
+            rows: Numbers of keys.
+            computed_is_null: Generated columns that the images lack become null.
 
         Raises:
             UnsupportedError: `ROW_IMAGE`, with the names of the columns.
         """
         sources = self.sources[rows]
-        known = np.array([self.schema.names[column] in self.images.facts.defaults for column in self.columns], np.bool_)
-        lacking = (sources == DEFAULT) & ~known
+        lacking = sources <= DEFAULT
+        for number, column in enumerate(self.columns):
+            has_default = [self.schema.names[column] in one.defaults for one in self.images.facts.known]
+            left_out = np.flatnonzero(lacking[:, number])
+            lacking[left_out, number] = ~np.array(has_default, np.bool_)[DEFAULT - sources[left_out, number]]
         if lacking.any():
             raise self._refusal(lacking, "missing from inserts, and their defaults are not known from the log")
-        lacking = sources == COMPUTED
-        if lacking.any() and unknown is UnknownValues.FAIL:
-            raise self._refusal(
-                lacking,
-                "VIRTUAL columns that are missing from row images: the server computes them anew and does not log them",
-                hint=f'{WHOLE_IMAGES_HINT}; or set unknown_values = "null" for it, and they become null',
-            )
+        if (sources == UNKNOWN).any():
+            raise kind_unknown(self.images.source_table, *self._told(sources == UNKNOWN))
+        if (sources == COMPUTED).any() and not computed_is_null:
+            raise generated_absent(self.images.source_table, *self._told(sources == COMPUTED))
 
     def upserts(self, rows: Indices) -> pa.Table:
         """The whole rows of some keys; nothing of them is in the target alone."""
@@ -149,15 +163,15 @@ class PartialRows:
         column = self.columns[number]
         sources = self.sources[rows, number]
         values = self.images.values(column, self.schema.field(column).type, np.maximum(sources, NO_IMAGE))
-        default = self.images.facts.defaults.get(self.schema.names[column])
-        return values if default is None else with_default(values, sources == DEFAULT, default)
+        return self.images.facts.with_defaults(self.schema.names[column], values, DEFAULT - sources)
 
-    def _refusal(self, lacking: Mask, why: str, *, hint: str = WHOLE_IMAGES_HINT) -> UnsupportedError:
-        names = ", ".join(
-            self.schema.field(self.columns[number]).name for number in np.flatnonzero(lacking.any(axis=0))
-        )
-        count = int(np.count_nonzero(lacking.any(axis=1)))
-        return UnsupportedError("ROW_IMAGE", f"{self.images.source_table}: {names}: {why} ({count} rows)", hint=hint)
+    def _told(self, lacking: Mask) -> tuple[list[str], int]:
+        # The columns that some rows lack, and how many rows do.
+        names = [self.schema.names[self.columns[number]] for number in np.flatnonzero(lacking.any(axis=0))]
+        return names, int(np.count_nonzero(lacking.any(axis=1)))
+
+    def _refusal(self, lacking: Mask, why: str) -> UnsupportedError:
+        return lacking_columns(self.images.source_table, *self._told(lacking), why, hint=WHOLE_IMAGES_HINT)
 
 
 def fill_rows(images: StepImages, schema: pa.Schema, key_columns: Sequence[int], keys: KeyTable) -> PartialRows:
@@ -165,14 +179,14 @@ def fill_rows(images: StepImages, schema: pa.Schema, key_columns: Sequence[int],
     columns = tuple(index for index in range(len(schema)) if index not in key_columns)
     ids, count = keys.ids()
     present = np.empty((len(images), len(columns)), dtype=np.bool_)
+    absent_kinds, facts = np.empty((len(images), len(columns)), dtype=np.uint8), AbsentKinds(images, schema)
     for number, column in enumerate(columns):
         present[:, number] = ~images.absent_mask(column)
-    computed = [schema.names[column] in images.facts.computed for column in columns]
-    unset = np.where(computed, COMPUTED, DEFAULT).astype(np.int64)
+        absent_kinds[:, number] = facts.of(column)
     sources = np.full((count, len(columns)), UNCHANGED, dtype=np.int64)
     rows = np.stack([np.zeros(count, dtype=np.int64), np.arange(count, dtype=np.int64)], axis=1)
     order = images.in_log_order()
-    fill_forward(order, images.kinds, ids, present, unset, sources, rows)
+    fill_forward(order, images.kinds, ids, present, absent_kinds, images.facts.numbers, sources, rows)
     last = np.empty(count, dtype=np.int64)
     last[ids[order]] = order  # of several, the last one stays
     gone, touched = (rows[:, 0] & flag != 0 for flag in (GONE, TOUCHED))

@@ -21,6 +21,7 @@ from binlog_format.rows.declared.declared_defaults import Generated
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.modes.cascades import LEVELS_MAX, RowChanges
 from binlog_streaming.modes.decoded_images import derived_row_batches
+from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 from binlog_streaming.modes.row_batches import RowBatch
 from binlog_streaming.tables.cascades.cascade_record import CascadeRecord
 from binlog_streaming.tables.cascades.held_rows import HeldRows, holding_mode, modes_in_order
@@ -223,7 +224,9 @@ class LinkedRows:
             frozenset(index for index, column in enumerate(schema.names) if column in unknown),
         )
         origins = tuple(str(self.logged.names[number]) for number, _ in row_batches)
-        derived = DerivedRows(schema, table.keys, tuple(row_batch for _, row_batch in row_batches), origins, unknown)
+        facts = AbsentFacts(generated=unknown, unchanged=frozenset(schema.names) - unknown)
+        images = tuple(replace(row_batch, facts=facts) for _, row_batch in row_batches)
+        derived = DerivedRows(schema, table.keys, images, origins)
         return replace(content, derived=derived)
 
     def _changes(self, link: Link) -> RowChanges | None:

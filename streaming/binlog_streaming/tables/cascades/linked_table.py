@@ -153,9 +153,9 @@ class LinkedTable:
 
     @cached_property
     def _cast_layout(self) -> tuple[pa.Schema, StepImages]:
-        row_batches = self.logged.row_batches[self.name]
+        row_batches = self.facts.stated(self.logged.row_batches[self.name])
         schema, same = cast_layouts(str(self.name), row_batches, self.decoding)
-        return schema, StepImages(str(self.name), tuple(same), self.facts.of(row_batches))
+        return schema, StepImages(str(self.name), tuple(same))
 
     @property
     def _images(self) -> StepImages:

@@ -25,7 +25,10 @@ KEY_NAMES = tuple(SCHEMA.names[key] for key in KEYS)
 BODY = 4
 DEFAULTS = ("", 0, "none", None, b"-")
 """What an INSERT puts into columns that it does not name."""
-KNOWN = AbsentFacts({field.name: pa.scalar(value, field.type) for field, value in zip(SCHEMA, DEFAULTS, strict=True)})
+KNOWN = AbsentFacts(
+    {field.name: pa.scalar(value, field.type) for field, value in zip(SCHEMA, DEFAULTS, strict=True)},
+    unchanged=frozenset(SCHEMA.names),
+)
 
 
 class RowImage(Enum):

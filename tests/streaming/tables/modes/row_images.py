@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
 from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
+from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 from binlog_streaming.modes.row_batches import RowBatch, StepImages
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Table
     from binlog_format.rows.images import Images
-    from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 
     Row = tuple[object, ...]
     Change = tuple[Row | None, Row | None]
@@ -115,8 +115,9 @@ def step_of(
         row_batches: In how many row batches they come.
         interleaved: Row batches are such as two sessions make that write by turns; else they follow each other.
         start: Where in the log the first change lies, and its commit time in seconds.
-        known: What is known of columns that are left out.
+        known: What is known of columns that are left out; default: that none is generated.
     """
+    facts = AbsentFacts(unchanged=frozenset(schema.names)) if known is None else known
     numbers = np.arange(len(changes))
     parts = (
         [numbers[part::row_batches] for part in range(row_batches)]
@@ -126,9 +127,8 @@ def step_of(
     return StepImages(
         "shop.orders",
         tuple(
-            row_batch_of([changes[number] for number in part], schema, (part + start).tolist())
+            replace(row_batch_of([changes[number] for number in part], schema, (part + start).tolist()), facts=facts)
             for part in parts
             if len(part)
         ),
-        known,
     )

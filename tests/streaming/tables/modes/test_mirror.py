@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,14 +13,15 @@ from binlog_format.errors import TableError, UnsupportedError
 from binlog_streaming.modes.mirror import mirror_change
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.partial.absent_columns import AbsentFacts
-from binlog_streaming.settings.model import Deletes, Mode, UnknownValues
+from binlog_streaming.modes.row_batches import StepImages
+from binlog_streaming.settings.model import Deletes, Mode
 from tests.chance import examples
 from tests.streaming.tables.lake.model_sink import ModelTable
 from tests.streaming.tables.modes.histories import KEY_NAMES, KEYS, KNOWN, SCHEMA, RowImage, histories
 from tests.streaming.tables.modes.row_images import ABSENT, step_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     from binlog_streaming.lake.change import Change as TableChange
     from tests.streaming.tables.modes.histories import Batch
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 INT_KEY = pa.schema([("id", pa.int32()), ("value", pa.string())])
 WIDE = pa.schema([("id", pa.int32()), ("value", pa.string()), ("note", pa.string())])
 A = ABSENT
-FACTS = AbsentFacts({"note": pa.scalar("n")})
+FACTS = AbsentFacts({"note": pa.scalar("n")}, unchanged=frozenset(WIDE.names))
 
 
 def tuples(rows: pa.Table) -> list[Row]:
@@ -165,17 +167,57 @@ def test_rows_whose_key_changes_bring_along_what_only_the_target_has() -> None:
 
 
 def test_key_that_an_insert_leaves_out_is_its_default() -> None:
-    step = step_of([(None, (A, "a", "b"))], WIDE, known=AbsentFacts({"id": pa.scalar(0)}))
+    step = step_of(
+        [(None, (A, "a", "b"))], WIDE, known=AbsentFacts({"id": pa.scalar(0)}, unchanged=frozenset(WIDE.names))
+    )
     assert tuples(mirror_change(step, WIDE, [0]).upserts) == [(0, "a", "b")]
 
 
-def test_virtual_columns_that_updates_leave_out_are_refused_or_null() -> None:
-    """The server logs them with neither MINIMAL nor NOBLOB, whether their base changed or not."""
-    changes: list[Change] = [(None, (1, "a", "va")), ((1, A, A), (A, "b", A))]
-    step = step_of(changes, WIDE, known=AbsentFacts(computed=frozenset({"note"})))
-    with pytest.raises(UnsupportedError, match=r'ROW_IMAGE\] shop\.orders: note: VIRTUAL .*unknown_values = "null"'):
+def test_generated_columns_that_updates_leave_out_are_refused_or_null() -> None:
+    """The server leaves them out, whether their base changed or not; before FULL_NODUP's update they are there."""
+    facts = AbsentFacts(generated=frozenset({"note"}), unchanged=frozenset({"id", "value"}))
+    for before in (A, "va"):
+        changes: list[Change] = [(None, (1, "a", "va")), ((1, "a", before), (A, "b", A))]
+        step = step_of(changes, WIDE, known=facts)
+        with pytest.raises(UnsupportedError, match=r'ROW_IMAGE\] shop\.orders: note: generated .*generated = "null"'):
+            mirror_change(step, WIDE, [0])
+        assert tuples(mirror_change(step, WIDE, [0], computed_is_null=True).upserts) == [(1, "b", None)]
+
+
+def test_column_that_may_be_generated_is_not_taken_for_unchanged() -> None:
+    """Not even where the image before has it: so has FULL_NODUP with a column that the server computes anew."""
+    facts = AbsentFacts(unchanged=frozenset({"id"}), nullable=frozenset({"value", "note"}))
+    for before in ((1, A, A), (1, "a", "va")):
+        step = step_of([(None, (1, "a", "va")), (before, (A, "b", A))], WIDE, known=facts)
+        with pytest.raises(UnsupportedError, match=r"note: missing .* not known whether .*snapshot --definitions"):
+            mirror_change(step, WIDE, [0], computed_is_null=True)
+    later: Change = ((1, A, A), (A, "c", "vc"))
+    assert tuples(mirror_change(step_of([((1, A, A), (A, "b", A)), later], WIDE, known=facts), WIDE, [0]).upserts) == [
+        (1, "c", "vc")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("blobs", "reason"), [(frozenset[str](), "generated columns"), ({"note"}, "not known whether")]
+)
+def test_image_that_is_whole_but_for_a_column_tells_that_this_is_generated(blobs: Set[str], reason: str) -> None:
+    """MINIMAL has columns of keys before an update, which are never NULL; NOBLOB all but blobs."""
+    nullable = frozenset({"value", "note"})
+    facts = AbsentFacts(unchanged=frozenset({"id"}), nullable=nullable, blobs=frozenset(blobs))
+    step = step_of([((1, "a", A), (1, "b", A))], WIDE, known=facts)
+    with pytest.raises(UnsupportedError, match=f"note: .*{reason}"):
         mirror_change(step, WIDE, [0])
-    assert tuples(mirror_change(step, WIDE, [0], unknown=UnknownValues.NULL).upserts) == [(1, "b", None)]
+
+
+def test_default_is_that_of_the_place_where_a_row_was_inserted() -> None:
+    steps = [
+        step_of(
+            [(None, (number, "a", A))], WIDE, start=number, known=replace(FACTS, defaults={"note": pa.scalar(note)})
+        )
+        for number, note in enumerate("xy")
+    ]
+    step = StepImages("shop.orders", (*steps[0].row_batches, *steps[1].row_batches))
+    assert tuples(mirror_change(step, WIDE, [0]).upserts) == [(0, "a", "x"), (1, "a", "y")]
 
 
 def test_null_in_a_key_is_refused() -> None:

@@ -13,6 +13,7 @@ from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
 from binlog_format.errors import TableError, UnsupportedError
 from binlog_format.rows.images import IMAGE_DTYPE
 from binlog_streaming.modes.mode_columns import mode_schema
+from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 from binlog_streaming.modes.place_texts import place_texts
 from binlog_streaming.modes.scd2 import scd2_change
 from binlog_streaming.settings.model import Mode
@@ -158,6 +159,23 @@ def test_images_that_lack_columns_are_refused() -> None:
     with pytest.raises(UnsupportedError, match=r"ROW_IMAGE\] shop\.orders: value: missing from 1 row images; .*FULL"):
         scd2_change(step_of([*changes, (None, (2, A))], INT_KEY), INT_KEY, [0])
     assert versions(changes) == [version((1, "a"), 0, 1), version((1, "b"), 1, 2)]
+
+
+def test_generated_columns_that_updates_leave_out_are_refused_or_null() -> None:
+    facts = AbsentFacts(generated=frozenset({"value"}), unchanged=frozenset({"id"}))
+    for before in (A, "a"):  # as MariaDB logs them, without FULL_NODUP and with it
+        step = step_of([(None, (1, "a")), ((1, before), (1, A))], INT_KEY, known=facts)
+        with pytest.raises(UnsupportedError, match=r'value: generated columns .*generated = "null"'):
+            scd2_change(step, INT_KEY, [0])
+        appends = scd2_change(step, INT_KEY, [0], computed_is_null=True).appends
+        assert appends is not None
+        assert appends.column("value").to_pylist() == ["a", None]
+
+
+def test_column_that_may_be_generated_is_not_taken_from_the_image_before() -> None:
+    step = step_of([((1, "a"), (1, A))], INT_KEY, known=AbsentFacts(unchanged=frozenset({"id"})))
+    with pytest.raises(UnsupportedError, match=r"value: missing .*not known whether .* generated"):
+        scd2_change(step, INT_KEY, [0], computed_is_null=True)
 
 
 def test_null_in_a_key_is_refused() -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from binlog_format.errors import UnsupportedError
+from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 from binlog_streaming.modes.row_batches import StepImages
 from binlog_streaming.modes.scd2 import scd2_change
 from binlog_streaming.modes.shards import gathered, sharded
@@ -29,7 +30,11 @@ KEYS = 40
 def step(*parts: tuple[str, Sequence[tuple[int, Change]]]) -> StepImages:
     """Images of a step: of each part the snapshot, and changes with their places."""
     row_batches = [
-        replace(row_batch_of([change for _, change in some], SCHEMA, [place for place, _ in some]), snapshot=snapshot)
+        replace(
+            row_batch_of([change for _, change in some], SCHEMA, [place for place, _ in some]),
+            snapshot=snapshot,
+            facts=AbsentFacts(unchanged=frozenset(SCHEMA.names)),
+        )
         for snapshot, some in parts
     ]
     return StepImages("shop.orders", tuple(row_batches))
