@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import struct
 from collections import Counter
 from contextlib import closing
@@ -30,9 +31,11 @@ from binlog_streaming.lake.target import (
 from binlog_streaming.settings import TableFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from binlog_streaming.settings import Sink
+
+    Row = tuple[object, ...]
 
 DOUBLE = struct.Struct("<d")
 FLOATS = struct.Struct("<f")
@@ -51,6 +54,7 @@ GEOMETRIES = (
 INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit")
 MOMENTS = ("date", "datetime", "timestamp")
 SHOWN = 3
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
 @dataclass(frozen=True)
@@ -169,17 +173,28 @@ def difference(server: ServerTable, target: TargetTable, *, left_out: Collection
     places = [server.columns.index(name) for name, _ in pairs]
     got = Counter(zip(*read, strict=True))
     wanted = Counter(tuple(server_value(row[at], server.types[at]) for at in places) for row in server.rows)
-    return "" if got == wanted else _told(got, wanted)
+    return "" if got == wanted else _told(got, wanted, [kind for _, kind in pairs])
 
 
-def _told(got: Counter[tuple[object, ...]], wanted: Counter[tuple[object, ...]]) -> str:
-    def some(rows: Iterable[tuple[object, ...]]) -> str:
-        return ", ".join([repr(row)[:300] for row in rows][:SHOWN])
-
+def _told(got: Counter[Row], wanted: Counter[Row], kinds: Sequence[str]) -> str:
+    surplus, lacking = list((got - wanted).elements()), list((wanted - got).elements())
     counts = f"{got.total()} rows, the server has {wanted.total()}"
-    return (
-        f"{counts}: only in the target {some((got - wanted).elements())}; only there {some((wanted - got).elements())}"
-    )
+    alone = f"the target alone has {_some(surplus)}; the server alone has {_some(lacking)}"
+    return f"{counts}{_types_that_differ(surplus, lacking, kinds)}: {alone}"
+
+
+def _some(rows: Sequence[Row]) -> str:
+    return ", ".join([repr(row)[:300] for row in rows[:SHOWN]])
+
+
+def _types_that_differ(surplus: Sequence[Row], lacking: Sequence[Row], kinds: Sequence[str]) -> str:
+    """Types of the columns in which rows of the target differ from the server's row that is nearest."""
+    found: set[str] = set()
+    for row in surplus:
+        pairs = [{kind for kind, mine, other in zip(kinds, row, one, strict=True) if mine != other} for one in lacking]
+        if pairs:
+            found |= min(pairs, key=lambda differing: len(differing))
+    return f" (values of {', '.join(sorted(found))})" if found else ""
 
 
 def server_value(text: str | None, kind: str) -> object:
@@ -211,7 +226,9 @@ def read_value(value: Any, kind: str) -> object:
     if kind in INTEGERS:
         return int(value) if isinstance(value, int | Decimal) else value
     if kind == "decimal":
-        return _decimal(str(value))
+        # Digits that Arrow's type has no room for are text; any other text is what another type was.
+        is_number = isinstance(value, Decimal) or (isinstance(value, str) and _NUMBER.fullmatch(value) is not None)
+        return _decimal(str(value)) if is_number else value
     if kind == "double" and isinstance(value, float):
         return DOUBLE.pack(value)
     if kind == "float" and isinstance(value, float):

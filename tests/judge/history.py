@@ -1,0 +1,153 @@
+"""A history: statements that one session runs in databases of its own, and what became of each: `Session`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pymysql
+
+from tests.judge.tables import BYTES, GEOMETRIES, ServerTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pymysql.cursors import Cursor
+
+    from tests.judge.servers import LiveServer
+
+DATABASE = "h{number}"
+JOB_RUNS = "-- the job runs"
+"""In the place of a statement: up to here the job takes the log, and goes on later."""
+_LAST_NUMBER = re.compile(r"[-:](\d+)\s*$")
+
+
+@dataclass
+class Done:
+    """A statement that was run.
+
+    Attributes:
+        text: The statement.
+        error: What the server answered; empty: it did it.
+        gtid: Of the log's last event group after it.
+        label: What the statement is counted as.
+    """
+
+    text: str
+    error: str = ""
+    gtid: str = ""
+    label: str = ""
+
+
+@dataclass
+class History:
+    """What one session did.
+
+    Attributes:
+        number: Tells its databases from those of others.
+        seed: What it was made from.
+        done: Its statements, those that failed too.
+        server: What SELECT gives of its tables in the end.
+    """
+
+    number: int
+    seed: str
+    done: list[Done] = field(default_factory=list)
+    server: dict[str, ServerTable] = field(default_factory=dict)
+
+    @property
+    def database(self) -> str:
+        """Its own."""
+        return DATABASE.format(number=self.number)
+
+
+class Session:
+    """Runs the statements of a history on a server.
+
+    Args:
+        server: It runs.
+        history: Gets what is done.
+    """
+
+    def __init__(self, server: LiveServer, history: History) -> None:
+        self.server = server
+        self.history = history
+        self._connection = server.connect()
+        self._cursor = self._connection.cursor()
+
+    def close(self) -> None:
+        """End the session."""
+        self._connection.close()
+
+    def do(self, text: str, label: str = "") -> str:
+        """Run a statement; the server's error, or nothing."""
+        done = Done(text, label=label)
+        try:
+            if text != JOB_RUNS:
+                self._cursor.execute(text)
+        except pymysql.err.MySQLError as error:
+            done.error = str(error.args[-1]) or repr(error)
+        done.gtid = self._gtid()
+        self.history.done.append(done)
+        return done.error
+
+    def ask(self, text: str) -> list[tuple[object, ...]]:
+        """The rows of a query that is no part of the history."""
+        self._cursor.execute(text)
+        return list(self._cursor.fetchall())
+
+    def keep_tables(self) -> None:
+        """Take what the history's tables have now as the truth."""
+        self.history.server = dict(_tables(self._cursor, self.history.database))
+
+    def _gtid(self) -> str:
+        if not self.server.is_mysql:
+            ((found,),) = self.ask("SELECT @@last_gtid")
+            return str(found)
+        ((found,),) = self.ask("SELECT @@global.gtid_executed")
+        number = _LAST_NUMBER.search(str(found))
+        return number[1] if number else ""
+
+
+def _tables(cursor: Cursor, database: str) -> Iterator[tuple[str, ServerTable]]:
+    cursor.execute(
+        "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE LIKE '%%BASE TABLE' "
+        "AND TABLE_SCHEMA IN (%s, %s)",
+        (database, f"{database}b"),
+    )
+    for schema, table in cursor.fetchall():
+        cursor.execute(
+            "SELECT COLUMN_NAME, DATA_TYPE FROM information_schema.COLUMNS "
+            "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION",
+            (schema, table),
+        )
+        columns = cursor.fetchall()
+        names, types = [name for name, _ in columns], [kind.lower() for _, kind in columns]
+        texts = ", ".join(_text(name, kind) for name, kind in zip(names, types, strict=True))
+        cursor.execute(f"SELECT {texts} FROM {quoted(schema)}.{quoted(table)}")
+        rows = [[None if value is None else _plain(value) for value in row] for row in cursor.fetchall()]
+        yield f"{schema}.{table}", ServerTable(names, types, rows)
+
+
+def quoted(name: str) -> str:
+    """A name, as statements have it."""
+    doubled = name.replace("`", "``")
+    return f"`{doubled}`"
+
+
+def _text(name: str, kind: str) -> str:
+    column = quoted(name)
+    if kind in BYTES:
+        return f"HEX({column})"
+    if kind in GEOMETRIES:
+        return f"CONCAT(ST_SRID({column}), ':', HEX(ST_AsBinary({column})))"
+    if kind == "bit":
+        return f"CAST({column} + 0 AS CHAR)"
+    if kind in ("float", "double"):
+        return f"CAST(CAST({column} AS DOUBLE) AS CHAR)" if kind == "float" else f"CAST({column} * 1e0 AS CHAR)"
+    return f"CAST({column} AS CHAR CHARACTER SET utf8mb4)"
+
+
+def _plain(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
