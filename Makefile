@@ -19,11 +19,14 @@ JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PARALLEL := -n $(JOBS) --dist loadscope --no-loadscope-reorder
 KERNELS := $(VENV)/.kernels
 CLASSES := $(VENV)/spark-classes.jsa
-SERVERS := $(VENV)/.servers
+FETCHED := $(VENV)/.servers
 # `make test-thorough` and `make test-rest` begin no test after so many seconds.
 REST_SECONDS ?= 3600
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?=
+# Of `make fuzz-servers`. Bash has a SECONDS of its own, which may be in the environment: only the one given to make counts.
+SERVERS_SECONDS := $(if $(filter command,$(origin SECONDS)),$(SECONDS),120)
+SEED ?= 1
 KILLS ?=
 
 .DEFAULT_GOAL := help
@@ -35,7 +38,7 @@ export SPARK_SUBMIT_OPTS := $(SPARK_SUBMIT_OPTS) -XX:SharedArchiveFile=$(abspath
 # A process that may not keep what it has compiled of our modules compiles them at each start, and the tests start many.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java demo demo-logs docs kafka servers test test-all test-thorough test-rest test-fast test-compat soak fuzz lint format bench bench-peers clean
+.PHONY: help setup java demo demo-logs docs kafka servers test test-all test-thorough test-rest test-fast test-compat soak fuzz fuzz-servers lint format bench bench-peers clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -74,20 +77,22 @@ $(CLASSES): $(INSTALLED) | java
 demo-logs: setup ## Write a live structured log into a Delta table, kill the job, and compare every event
 	@$(BIN)/binlog-stream demo-logs
 
-servers: setup ## Fetch the S3 server, the Iceberg REST catalog and the Kafka broker that tests and the demo use
+servers: setup ## Fetch the S3 server, the Iceberg REST catalog and the Kafka broker that tests and the demo use, and MySQL and MariaDB for the judge
 	@$(BIN)/python -m binlog_streaming.demo.servers.fetch
+	@deploy/fetch-server.sh mysql $(VENV)/server-mysql || true
+	@deploy/fetch-server.sh mariadb $(VENV)/server-mariadb || true
 
 # Tests that need a server which cannot be fetched are left out.
-$(SERVERS): $(wildcard deploy/rest-catalog/* deploy/kafka/* deploy/spark-kafka/*) | setup
+$(FETCHED): $(wildcard deploy/rest-catalog/* deploy/kafka/* deploy/spark-kafka/*) | setup
 	@$(BIN)/python -m binlog_streaming.demo.servers.fetch && touch $@ || true
 
-test: setup $(KERNELS) $(CLASSES) $(SERVERS) ## Run the tests, the same inputs each time: ten minutes on two cores
+test: setup $(KERNELS) $(CLASSES) $(FETCHED) ## Run the tests, the same inputs each time: ten minutes on two cores
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not thorough" --ignore=tests/tidy $(PYTEST_ARGS)
 
-test-thorough: setup $(KERNELS) $(CLASSES) $(SERVERS) ## Run the long tests, which `make test` leaves out (REST_SECONDS=...: begin no test later)
+test-thorough: setup $(KERNELS) $(CLASSES) $(FETCHED) ## Run the long tests, which `make test` leaves out (REST_SECONDS=...: begin no test later)
 	@$(BIN)/python -m pytest $(PARALLEL) -m thorough --begin-within=$(REST_SECONDS) $(PYTEST_ARGS)
 
-test-rest: setup $(KERNELS) $(CLASSES) $(SERVERS) ## Run the long tests, and all properties with random inputs (REST_SECONDS=...)
+test-rest: setup $(KERNELS) $(CLASSES) $(FETCHED) ## Run the long tests, and all properties with random inputs (REST_SECONDS=...)
 	@$(BIN)/python -m pytest $(PARALLEL) -m "thorough or hypothesis" --hypothesis-profile=random \
 		--begin-within=$(REST_SECONDS) $(PYTEST_ARGS)
 
@@ -106,7 +111,7 @@ $(COMPAT_INSTALLED): pyproject.toml
 	@$(COMPAT)/bin/python -m pip install --quiet --editable '.[all]' 'pyspark==$(PYSPARK)' --group test
 	@touch $@
 
-test-compat: $(COMPAT_INSTALLED) $(SERVERS) java ## Run the tests of the Spark source, and of Spark's Delta and Iceberg beside our writer, on an older PySpark (PYSPARK=4.1.4)
+test-compat: $(COMPAT_INSTALLED) $(FETCHED) java ## Run the tests of the Spark source, and of Spark's Delta and Iceberg beside our writer, on an older PySpark (PYSPARK=4.1.4)
 	@PYSPARK_EXPECTED=$(PYSPARK) $(COMPAT)/bin/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder \
 		-m "spark and not thorough" tests/connector tests/streaming/tables/lake/test_spark_tables.py $(PYTEST_ARGS)
 
@@ -125,6 +130,9 @@ fuzz: setup ## Fuzz all that reads bytes with checks of all bounds, a minute (FU
 	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m tests.fuzz --engine atheris --seconds $$(( $(FUZZ_SECONDS) / 3 )) $(FUZZ_TARGETS)
 	@NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-checked $(BIN)/python -m tests.fuzz \
 		--seconds $$(( $(FUZZ_SECONDS) / 3 )) $(FUZZ_TARGETS)
+
+fuzz-servers: setup ## Live random histories on servers, and see that each table is equal or named, two minutes (SECONDS=..., SERVERS=mariadb,FOLDER,..., SEED=...)
+	@$(BIN)/python -m tests.judge --seconds $(SERVERS_SECONDS) --servers '$(SERVERS)' --seed $(SEED)
 
 lint: $(INSTALLED) ## Check style, types and the shape of the source tree
 	@$(BIN)/ruff check .

@@ -1,0 +1,128 @@
+"""The judge: random histories on live servers; is every table equal to the server's, or named with a true reason?
+
+    make fuzz-servers SECONDS=600 SERVERS=mariadb,/opt/mysql SEED=7
+
+SERVERS names MariaDB of PATH (`mariadb`) and folders that deploy/fetch-server.sh has made. The same seed gives the same
+histories on the same servers. What is wrong is made as short as it can be, and written as a case to `build/judge`; the
+exit status is 1 then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.judge.coverage import Coverage
+from tests.judge.found_cases import write_case
+from tests.judge.rounds import Round, replayed
+from tests.judge.servers import LiveServer, NoServerError, find_server
+from tests.judge.shrinking import shrunk, sign_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.judge.rounds import Judged
+    from tests.judge.servers import Installed
+
+SERVERS_VARIABLE = "BINLOG_STREAM_SERVERS"
+FOLDED_EVERY = 4
+"""Of so many parts of the time one is for a server that folds names of tables."""
+OF_A_SIGN_MAX = 5
+"""So many failures with the same sign are made short; the others are counted."""
+
+
+class Judging:
+    """A run of the judge.
+
+    Args:
+        seed: Decides what happens.
+        into: Where cases are written.
+        histories: In a round.
+    """
+
+    def __init__(self, seed: str, into: Path, histories: int) -> None:
+        self._seed = seed
+        self._into = into
+        self._histories = histories
+        self._signs: Counter[str] = Counter()
+        self.coverage = Coverage()
+        self.bad = 0
+
+    def on(self, installed: Installed, seconds: float, *, folded_names: int) -> None:
+        """Judge rounds on a server, for a time; one at least."""
+        until = time.monotonic() + seconds
+        # It is MySQL that takes names in small letters for a fresh data directory alone.
+        with LiveServer(installed, folded_names=folded_names) as server, tempfile.TemporaryDirectory() as work:
+            print(f"{installed.name}: {server.version}, lower_case_table_names={folded_names}", flush=True)
+            number = 0
+            while number == 0 or time.monotonic() < until:
+                seed = f"{self._seed}-{installed.vendor}-{folded_names}-{number}"
+                one = Round(server, seed, Path(work) / "lake", folds_names=bool(folded_names), count=self._histories)
+                judged = one.judged()
+                self.coverage.saw(installed.vendor, judged)
+                for failed in judged:
+                    self._look_at(server, Path(work) / "lake", failed)
+                number += 1
+
+    def _look_at(self, server: LiveServer, work: Path, failed: Judged) -> None:
+        for table, verdict in failed.bad.items():
+            self.bad += 1
+            sign = sign_of(verdict)
+            self._signs[sign] += 1
+            if self._signs[sign] > OF_A_SIGN_MAX:
+                continue
+            print(f"\n{failed.history.seed}: {table}: {sign}", flush=True)
+            short = shrunk(server, work, failed, sign)
+            if short is None:
+                print(f"  not by itself: {verdict.why[-500:]}", flush=True)
+                continue
+            again = replayed(server, work, [done.text for done in short.history.done], short.bytes_max)
+            name = f"{server.installed.vendor.lower()}_{failed.history.seed.replace('/', '_').replace('-', '_')}"
+            folder = write_case(self._into, name, server, again, failed.history.seed)
+            print((folder / "statements.sql").read_text() + (folder / "note.txt").read_text(), flush=True)
+            return
+
+
+def servers_of(text: str) -> list[str]:
+    """What is asked for; else MariaDB of PATH, and what the environment and `make servers` have."""
+    if text:
+        return [name for name in text.split(",") if name]
+    fetched = [str(path) for path in (Path(".venv/server-mysql"), Path(".venv/server-mariadb")) if path.is_dir()]
+    return ["mariadb", *filter(None, os.environ.get(SERVERS_VARIABLE, "").split(",")), *fetched]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the judge."""
+    parser = argparse.ArgumentParser(prog="tests.judge", description="Random histories on live servers")
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--servers", default="")
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--histories", type=int, default=20, help="in a round: one log, one job")
+    parser.add_argument("--into", type=Path, default=Path("build/judge"), help="folder for cases that are found")
+    given = parser.parse_args(arguments)
+    found: list[Installed] = []
+    for name in servers_of(given.servers):
+        try:
+            found.append(find_server(name))
+        except NoServerError as error:
+            print(f"left out: {name}: {error}")
+            if os.environ.get("CI") == "true" and name == "mariadb":
+                return 2
+    judging = Judging(given.seed, given.into, given.histories)
+    for installed in found:
+        share = given.seconds / len(found)
+        judging.on(installed, share * (FOLDED_EVERY - 1) / FOLDED_EVERY, folded_names=0)
+        judging.on(installed, share / FOLDED_EVERY, folded_names=1)
+    print(f"\nseed: {given.seed}", *judging.coverage.lines(), sep="\n")
+    print(f"tables that are neither equal nor named: {judging.bad}")
+    return 1 if judging.bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

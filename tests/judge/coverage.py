@@ -1,0 +1,115 @@
+"""What histories have covered, and what became of it: `Coverage`."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.judge.columns import BOTH, TYPES
+from tests.judge.verdicts import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tests.judge.rounds import Judged
+
+ARROW = " -> "
+NOT_COMPUTABLE = (
+    # The text of a floating number is the server's own, and a document is written anew.
+    (
+        ("float", "double"),
+        ("char", "varchar", "text", "tinytext", "longtext", "binary", "varbinary", "blob", "tinyblob"),
+    ),
+    (("json",), ("",)),
+    (("",), ("json",)),
+    (("point", "geometry"), ("",)),
+    (("",), ("point", "geometry")),
+)
+SHOWN = 25
+
+
+@dataclass
+class Coverage:
+    """Counts.
+
+    Attributes:
+        histories: How many there were.
+        statements: By kind: done, and refused by the server.
+        outcomes: Of tables.
+        conditions: Of named tables.
+        done: ALTERs that change a type, by pair, of which every table is equal.
+        named: Those that a table was set aside at.
+        samples: By condition one error, and the statement that it is about.
+    """
+
+    histories: int = 0
+    statements: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    conditions: Counter[str] = field(default_factory=Counter)
+    done: Counter[str] = field(default_factory=Counter)
+    named: Counter[str] = field(default_factory=Counter)
+    samples: dict[str, str] = field(default_factory=dict)
+
+    def saw(self, vendor: str, judged: Iterable[Judged]) -> None:
+        """Count a round."""
+        for one in judged:
+            self.histories += 1
+            for done in one.history.done:
+                kind = "MODIFY" if ARROW in done.label else done.label or "settings and others"
+                self.statements[kind, not done.error] += 1
+            for verdict in one.verdicts.values():
+                self.outcomes[str(verdict.kind)] += 1
+                if verdict.condition:
+                    self.conditions[verdict.condition] += 1
+                    self.samples.setdefault(verdict.condition, f"{verdict.why[:300]} | {verdict.statement}")
+                if ARROW in verdict.label:
+                    self.named[f"{vendor}: {pair_of(verdict.label)}"] += 1
+            if all(verdict.kind is Kind.EQUAL for verdict in one.verdicts.values()):
+                pairs = (pair_of(done.label) for done in one.history.done if ARROW in done.label and not done.error)
+                self.done.update(f"{vendor}: {pair}" for pair in pairs)
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        yield f"histories: {self.histories}"
+        yield f"tables: {_counts(self.outcomes)}"
+        yield f"named: {_counts(self.conditions)}"
+        yield from (f"  {sample}" for sample in self.samples.values())
+        kinds = sorted({kind for kind, _ in self.statements})
+        told = [f"{kind} {self.statements[kind, True]} (refused {self.statements[kind, False]})" for kind in kinds]
+        yield f"statements: {', '.join(told)}"
+        pairs, possible = len({*self.done, *self.named}), len(TYPES) ** 2 * len(BOTH)
+        yield f"pairs of an old and a new type: {pairs} (of {possible} declared ones)"
+        computable = Counter({pair: count for pair, count in self.named.items() if is_computable(pair)})
+        done = sum(count for pair, count in self.done.items() if is_computable(pair))
+        share = 100 * done / max(done + computable.total(), 1)
+        yield f"ALTERs whose effect is computable: {done} done, {computable.total()} named ({share:.1f} % done)"
+        for pair, count in computable.most_common(SHOWN):
+            yield f"  named {count} times: {pair}"
+
+
+def pair_of(label: str) -> str:
+    """A pair of types without whether they take NULL, and without defaults."""
+    old, _, new = re.sub(r" \((not )?strict\)$", "", label).partition(ARROW)
+    return f"{_plain(old)}{ARROW}{_plain(new)}"
+
+
+def is_computable(pair: str) -> bool:
+    """Whether what the server makes of values of one type in another is known exactly."""
+    old, _, new = pair.partition(": ")[2].partition(ARROW)
+    ends = re.split(r"[ (]", old)[0], re.split(r"[ (]", new)[0]
+    return not any(_is_one(ends[0], olds) and _is_one(ends[1], news) for olds, news in NOT_COMPUTABLE)
+
+
+def _is_one(word: str, words: tuple[str, ...]) -> bool:
+    return words == ("",) or word in words
+
+
+def _plain(declared: str) -> str:
+    without = re.sub(r"(?i)( NOT NULL| NULL| DEFAULT .*)$", "", declared.strip()).lower()
+    return re.sub(r"^(tinyint|smallint|mediumint|int|bigint|year)\(\d+\)(?! unsigned zerofill)", r"\1", without)
+
+
+def _counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.most_common()) or "none"

@@ -1,0 +1,110 @@
+"""Many histories on one server, and one job for all of them: `Round`."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.judge.generator import Life
+from tests.judge.history import JOB_RUNS, History, Session
+from tests.judge.running import run_once
+from tests.judge.verdicts import BAD, Run, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tests.judge.servers import LiveServer
+    from tests.judge.verdicts import Verdict
+
+RULE = {"foreign_keys": "apply", "on_partition_drop": "apply", "on_drop": "apply"}
+STEPS = (2, 12)
+"""Statements of each half of a history, beside those that it begins with."""
+
+
+@dataclass
+class Judged:
+    """A history, and what became of its tables.
+
+    Attributes:
+        history: It was lived.
+        verdicts: By table.
+        bytes_max: Of the job's batches.
+    """
+
+    history: History
+    verdicts: dict[str, Verdict]
+    bytes_max: str | None = None
+
+    @property
+    def bad(self) -> dict[str, Verdict]:
+        """Those that are neither equal nor named."""
+        return {name: verdict for name, verdict in self.verdicts.items() if verdict.kind in BAD}
+
+
+@dataclass
+class Round:
+    """What a number decides: histories, and how the job takes them.
+
+    Attributes:
+        server: It runs; what it has is forgotten.
+        seed: Decides everything.
+        work: A folder for targets.
+        folds_names: The server does not tell letters of another case apart in names of tables.
+        count: Of histories.
+    """
+
+    server: LiveServer
+    seed: str
+    work: Path
+    folds_names: bool = False
+    count: int = 20
+    histories: list[History] = field(default_factory=list)
+
+    def judged(self) -> list[Judged]:
+        """Live all histories, with the job in between, and judge their tables."""
+        chance = random.Random(self.seed)
+        run = Run(self.server.log_directory, self.work, RULE, bytes_max=chance.choice((None, "3k", "20k")))
+        self.server.forget()
+        lives = []
+        for number in range(1, self.count + 1):
+            history = History(number, f"{self.seed}/{number}")
+            session = Session(self.server, history)
+            lives.append(Life(session, random.Random(history.seed), folds_names=self.folds_names))
+        for life in lives:
+            life.begin()
+            life.go_on(chance.randint(*STEPS))
+        begun = None
+        if chance.random() < 0.5:
+            begun = run_once(run.job())
+            for life in lives:
+                life.do(JOB_RUNS)
+        for life in lives:
+            life.go_on(chance.randint(*STEPS))
+            life.session.keep_tables()
+            life.session.close()
+        self.histories = [life.session.history for life in lives]
+        verdicts = judge(run, self.histories, begun)
+        return [Judged(history, _own(history, verdicts), run.bytes_max) for history in self.histories]
+
+
+def replayed(server: LiveServer, work: Path, statements: Sequence[str], bytes_max: str | None = None) -> Judged:
+    """The verdicts about a history of some statements, which may fail."""
+    server.forget()
+    history = History(1, "")
+    session = Session(server, history)
+    run = Run(server.log_directory, work, RULE, bytes_max=bytes_max)
+    begun = None
+    for statement in statements:
+        session.do(statement)
+        if statement == JOB_RUNS:
+            begun = run_once(run.job())
+    session.keep_tables()
+    session.close()
+    return Judged(history, judge(run, [history], begun), bytes_max)
+
+
+def _own(history: History, verdicts: dict[str, Verdict]) -> dict[str, Verdict]:
+    places = (f"{history.database}.", f"{history.database}b.", history.database)
+    return {name: verdict for name, verdict in verdicts.items() if name.startswith(places[:2]) or name == places[2]}

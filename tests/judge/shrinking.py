@@ -1,0 +1,69 @@
+"""Makes a history that fails as short as it can be and still fail: `shrunk`."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+from tests.judge.rounds import replayed
+from tests.judge.verdicts import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from tests.judge.history import Done
+    from tests.judge.rounds import Judged
+    from tests.judge.servers import LiveServer
+    from tests.judge.verdicts import Verdict
+
+SECONDS_MAX = 40.0
+_TYPES = re.compile(r"values of [\w, ]+")
+_NAMES = re.compile(r"'[^']*'|\b[a-z]\w*\d\b|\d+|/\S+")
+
+
+def sign_of(verdict: Verdict) -> str:
+    """What two failures have in common that are the same."""
+    if verdict.kind is Kind.CRASH:
+        return f"{verdict.kind} {_NAMES.sub('?', verdict.why.strip().splitlines()[-1])[:60]}"
+    if verdict.kind is Kind.FALSE_NAME:
+        return f"{verdict.kind} {_NAMES.sub('?', verdict.why)[:60]}"
+    types = _TYPES.search(verdict.why)
+    return f"{verdict.kind} {types[0] if types else _NAMES.sub('?', verdict.why)[:40]}"
+
+
+def shrunk(server: LiveServer, work: Path, failed: Judged, sign: str) -> Judged | None:
+    """The shortest history found that fails with the same *sign*; None: alone it does not fail."""
+
+    def tried(statements: Sequence[str]) -> Judged | None:
+        judged = replayed(server, work, statements, failed.bytes_max)
+        return judged if sign in {sign_of(verdict) for verdict in judged.bad.values()} else None
+
+    history = failed.history
+
+    def text(done: Done) -> str:
+        # Databases are those of the first history there.
+        return re.sub(rf"\b{history.database}(b?)\b", r"h1\1", done.text)
+
+    # Mostly what failed has nothing to do with it.
+    found = tried([text(done) for done in history.done if not done.error])
+    found = found or tried([text(done) for done in history.done])
+    return None if found is None else _shorter(found, tried)
+
+
+def _shorter(found: Judged, tried: Callable[[Sequence[str]], Judged | None]) -> Judged:
+    until = time.monotonic() + SECONDS_MAX
+    texts = [done.text for done in found.history.done]
+    size = max(len(texts) // 2, 1)
+    while True:
+        at, is_shorter = len(texts), False
+        while at > 0 and time.monotonic() < until:
+            rest = texts[: max(at - size, 0)] + texts[at:]
+            judged = tried(rest) if rest else None
+            if judged is not None:
+                found, texts, is_shorter = judged, rest, True
+            at -= size
+        if time.monotonic() >= until or (size == 1 and not is_shorter):
+            return found
+        size = max(size // 2, 1)

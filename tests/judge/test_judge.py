@@ -1,0 +1,187 @@
+"""The judge finds what is wrong, makes it short, and says the same of the same number."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY
+from tests.judge.coverage import Coverage, is_computable, pair_of
+from tests.judge.found_cases import write_case
+from tests.judge.rounds import Round, replayed
+from tests.judge.servers import LiveServer, NoServerError, find_server
+from tests.judge.shrinking import shrunk, sign_of
+from tests.judge.tables import (
+    ServerTable,
+    TargetTable,
+    difference,
+    differences,
+    read_targets,
+    read_value,
+    server_tables,
+    server_value,
+)
+from tests.judge.verdicts import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from binlog_streaming.settings import Sink
+
+SERVER = ServerTable(["id", "v"], ["int", "varchar"], [["1", "a"], ["2", None]])
+STATEMENTS = (
+    "CREATE DATABASE h1",
+    "USE h1",
+    "CREATE TABLE t1 (id INT PRIMARY KEY, v INT)",
+    "INSERT INTO t1 VALUES (1, 1), (2, 2)",
+    "CREATE TABLE t2 (id INT PRIMARY KEY, v INT)",
+    "DROP TABLE nosuch",
+    "INSERT INTO t2 VALUES (1, 1)",
+    "UPDATE t1 SET v = 5",
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LiveServer]:
+    try:
+        installed = find_server("mariadb")
+    except NoServerError as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(error))
+    with LiveServer(installed) as one:
+        yield one
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "kind"),
+    [
+        ("18446744073709551615", Decimal("18446744073709551615"), "bigint"),
+        ("1", True, "bit"),
+        ("0012.50", Decimal("12.50"), "decimal"),
+        ("1.000000000000000000000000000009", "1.000000000000000000000000000009", "decimal"),
+        ("0.10000000149011612", 0.10000000149011612, "float"),
+        ("2024-01-02 03:04:05.600", dt.datetime(2024, 1, 2, 3, 4, 5, 600000), "datetime"),  # noqa: DTZ001
+        ("2024-01-02 03:04:05", dt.datetime(2024, 1, 2, 3, 4, 5, tzinfo=dt.UTC), "timestamp"),
+        ("2024-00-00", None, "date"),
+        ("00FF", b"\0\xff", "varbinary"),
+        ("4326:0101", {"srid": 4326, "wkb": b"\1\1"}, "point"),
+        ("12:00:00.5", "12:00:00.5", "time"),
+    ],
+)
+def test_the_same_value_is_the_same(text: str, value: object, kind: str) -> None:
+    assert server_value(text, kind) == read_value(value, kind)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "kind"),
+    [
+        ("1.50", "1.5000", "decimal"),
+        ("0", -0.0, "double"),
+        ("12:00:00.000", "12:00:00", "time"),
+        ("::1", b"\0" * 15 + b"\1", "inet6"),
+        ("a", "A", "enum"),
+        ("1", "one", "decimal"),
+        ("1", None, "int"),
+    ],
+)
+def test_another_value_is_another(text: str, value: object, kind: str) -> None:
+    assert server_value(text, kind) != read_value(value, kind)
+
+
+def target(columns: dict[str, list[object]], **properties: str) -> TargetTable:
+    return TargetTable(pa.table(columns), properties)
+
+
+def test_tables_are_compared_as_rows_in_any_order() -> None:
+    assert difference(SERVER, target({"V": [None, "a"], "id": [2, 1]})) == ""
+
+
+@pytest.mark.parametrize(
+    ("columns", "properties", "why"),
+    [
+        ({"id": [1, 2]}, {}, "lacks the columns v"),
+        ({"id": [1], "v": ["a"]}, {}, "1 rows, the server has 2"),
+        ({"id": [1, 2], "v": ["a", "b"]}, {}, r"values of varchar\): the target alone has \(2, 'b'\)"),
+        ({"id": [1, 2], "v": ["a", None], "hidden": [1, 1]}, {}, "has the columns hidden"),
+        ({"id": [1, 2], "v": ["a", None], "V": [1, 1]}, {}, "differ in case alone"),
+        ({"id": [1, 2], "v": ["a", None]}, {DROPPED_PROPERTY: "1:2:3"}, "was dropped"),
+    ],
+)
+def test_tables_that_differ(columns: dict[str, list[object]], properties: dict[str, str], why: str) -> None:
+    with pytest.raises(AssertionError, match=why):
+        assert not difference(SERVER, TargetTable(pa.table(columns), properties)), difference(
+            SERVER, TargetTable(pa.table(columns), properties)
+        )
+
+
+def test_a_dropped_column_may_stay_in_a_target() -> None:
+    table = TargetTable(pa.table({"id": [1, 2], "v": ["a", None], "old": [1, 1]}), {DROPPED_COLUMNS_PROPERTY: "old"})
+    assert difference(SERVER, table) == ""
+
+
+def test_a_target_of_no_table_is_wrong_unless_it_states_so() -> None:
+    assert set(differences({}, {"w.a": target({"id": [1]})})) == {"w.a"}
+    assert differences({}, {"w.a": TargetTable(pa.table({"id": [1]}), {DROPPED_PROPERTY: "1:2:3"})}) == {}
+
+
+def test_pairs_of_types() -> None:
+    assert pair_of("int(11) -> VARCHAR(40) CHARACTER SET utf16 NOT NULL (strict)") == (
+        "int -> varchar(40) character set utf16"
+    )
+    assert is_computable("MySQL: decimal(12,4) -> int")
+    assert not is_computable("MySQL: double -> varchar(40)")
+    assert not is_computable("MariaDB: int -> json")
+
+
+@pytest.mark.server
+def test_the_same_number_is_the_same_history(server: LiveServer, tmp_path: Path) -> None:
+    seen, coverage = [], Coverage()
+    for _ in range(2):
+        one = Round(server, "5", tmp_path / "lake", count=3)
+        coverage.saw("MariaDB", one.judged())
+        seen.append([(done.text, done.error) for history in one.histories for done in history.done])
+    assert seen[0] == seen[1]
+    assert coverage.histories == 6
+    assert {"insert", "CREATE TABLE"} <= {kind for kind, _ in coverage.statements}
+    assert coverage.outcomes.total() >= 6
+    assert list(coverage.lines())
+
+
+@pytest.mark.server
+def test_what_is_wrong_is_made_short_and_written_as_a_case(
+    server: LiveServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = replayed(server, tmp_path / "lake", STATEMENTS)
+    assert {name: verdict.kind for name, verdict in right.verdicts.items()} == {"h1.t1": "equal", "h1.t2": "equal"}
+
+    def losing(sink: Sink) -> dict[str, TargetTable]:
+        return {
+            name: TargetTable(one.content.slice(name == "h1.t2"), one.properties)
+            for name, one in read_targets(sink).items()
+        }
+
+    monkeypatch.setattr("tests.judge.verdicts.read_targets", losing)
+    failed = replayed(server, tmp_path / "lake", STATEMENTS)
+    ((name, verdict),) = failed.bad.items()
+    assert (name, verdict.kind) == ("h1.t2", Kind.WRONG)
+    short = shrunk(server, tmp_path / "lake", failed, sign_of(verdict))
+    assert short is not None
+    texts = [done.text for done in short.history.done]
+    assert texts == [STATEMENTS[at] for at in (0, 1, 4, 6)]
+    case = write_case(tmp_path, "lost", server, replayed(server, tmp_path / "lake", texts), "5")
+    assert (case / "statements.sql").read_text().splitlines() == [f"{text};" for text in texts]
+    assert server_tables(case / "final.json")["h1.t2"].rows == [["1", "1"]]
+    assert (case / "mysql-bin.index").read_text() == "./mysql-bin.000001\n"
+    assert "h1.t2: wrong" in (case / "note.txt").read_text()
+
+
+def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NoServerError, match="fetch-server"):
+        find_server(str(tmp_path))

@@ -1,0 +1,204 @@
+"""What a job makes of the tables of histories: equal, named with a reason that holds, or wrong: `judge`."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from binlog_streaming.settings import OnError
+from tests.judge.running import mirror_of, run_once
+from tests.judge.tables import differences, read_targets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from binlog_streaming.plan.memory import SetAside
+    from binlog_streaming.settings import Job
+    from tests.judge.history import Done, History
+    from tests.judge.running import JobEnd
+    from tests.judge.tables import TargetTable
+
+_CONDITION = re.compile(r"\[(BINLOG_[A-Z_]+\.[A-Z_]+)\]")
+
+
+class Kind(StrEnum):
+    """What became of a table; there is nothing between right and wrong but a name."""
+
+    EQUAL = "equal"
+    NAMED = "named"
+    WRONG = "wrong"
+    """It differs, nothing names it, and the job ended well."""
+    FALSE_NAME = "false name"
+    """The error is about something that is not in the history, or about no table at all."""
+    CRASH = "crash"
+    """The job ended with an error without a name."""
+
+
+BAD = (Kind.WRONG, Kind.FALSE_NAME, Kind.CRASH)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """About one table.
+
+    Attributes:
+        kind: What became of it.
+        why: Differences, or the error's text.
+        condition: Of a named error.
+        statement: What the job stopped at, where the error tells.
+        label: What that statement is counted as.
+    """
+
+    kind: Kind
+    why: str = ""
+    condition: str = ""
+    statement: str = ""
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """How jobs are run.
+
+    Attributes:
+        log: Folder of the log.
+        work: Folder for targets; emptied before each job.
+        rule: Settings of the tables.
+        bytes_max: Of a batch.
+    """
+
+    log: Path
+    work: Path
+    rule: Mapping[str, object]
+    bytes_max: str | None = None
+
+    def job(self, select: str = ".*") -> Job:
+        """A job that takes the log from its start; its folder is empty."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        return self.same_job(select)
+
+    def same_job(self, select: str = ".*") -> Job:
+        """The same job again, which goes on."""
+        return mirror_of(
+            self.log,
+            self.work,
+            rule={"select": select, **self.rule},
+            on_error=OnError.SET_ASIDE,
+            bytes_max=self.bytes_max,
+        )
+
+
+def judge(run: Run, histories: Sequence[History], begun: JobEnd | None = None) -> dict[str, Verdict]:
+    """The verdict about every table of every history.
+
+    Args:
+        run: How the job is run.
+        histories: Whose log it is.
+        begun: How the job ended that took the first part of the log; None: there was none.
+    """
+    if begun is None or not (begun.error or begun.crash):
+        job = run.job() if begun is None else run.same_job()
+        end = run_once(job)
+        if not end.error and not end.crash:
+            end.set_aside += [] if begun is None else begun.set_aside
+            targets = read_targets(job.sink)
+            return {name: one for history in histories for name, one in _of_history(history, end, targets).items()}
+        culprit = next((history for history in histories if statement_at(history, _gtid_in(end.error))), None)
+        if culprit is not None and not _concerns_a_table(culprit, end.error):
+            # It stops every job of this log; the others cannot be judged.
+            return _stopped(culprit, end)
+    # One history must not hide what becomes of the others.
+    return {name: one for history in histories for name, one in judge_alone(run, history).items()}
+
+
+def judge_alone(run: Run, history: History) -> dict[str, Verdict]:
+    """The verdicts about one history, by a job that takes nothing else from the log."""
+    job = run.job(rf"{history.database}b?\..*")
+    end = run_once(job)
+    if not end.error and not end.crash:
+        return _of_history(history, end, read_targets(job.sink))
+    if len(history.server) <= 1:
+        return _stopped(history, end)
+    found: dict[str, Verdict] = {}
+    for name in history.server:
+        job = run.job(re.escape(name))
+        one = run_once(job)
+        if one.error or one.crash:
+            found |= _stopped(history, one, (name,))
+        else:
+            found |= {
+                key: verdict
+                for key, verdict in _of_history(history, one, read_targets(job.sink)).items()
+                if key == name
+            }
+    if not {verdict.kind for verdict in found.values()} & {Kind.CRASH, Kind.FALSE_NAME}:
+        found |= _stopped(history, end, (history.database,))
+    return found
+
+
+def _of_history(history: History, end: JobEnd, targets: Mapping[str, TargetTable]) -> dict[str, Verdict]:
+    places = (f"{history.database}.", f"{history.database}b.")
+    own = {name: target for name, target in targets.items() if name.startswith(places)}
+    wrong = differences(history.server, own)
+    aside = {str(one.name): one for one in end.set_aside if f"{one.database}." in places}
+    found = {}
+    for name in sorted({*history.server, *own, *aside}):
+        stopped = aside.get(name)
+        if stopped is not None:
+            found[name] = _named(history, stopped)
+        elif name in own and own[name].set_aside:
+            found[name] = Verdict(Kind.FALSE_NAME, f"set aside, but the job did not tell: {own[name].set_aside}")
+        elif name in wrong:
+            found[name] = Verdict(Kind.WRONG, wrong[name])
+        else:
+            found[name] = Verdict(Kind.EQUAL)
+    return found
+
+
+def _named(history: History, stopped: SetAside) -> Verdict:
+    """A second look: the error is about a table of the history, and the statement it stopped at is about it."""
+    condition = _CONDITION.search(stopped.reason)
+    if condition is None or not _concerns_a_table(history, stopped.reason):
+        return Verdict(Kind.FALSE_NAME, stopped.reason)
+    at = statement_at(history, stopped.gtid)
+    statement, label = ("", "") if at is None else (at.text, at.label)
+    return Verdict(Kind.NAMED, stopped.reason, condition[1], statement, label)
+
+
+def _gtid_in(text: str) -> str | None:
+    found = re.search(r"GTID ([\w:-]+)", text)
+    return None if found is None else found[1]
+
+
+def _concerns_a_table(history: History, text: str) -> bool:
+    return any(name.casefold() in text.casefold() for name in mentioned_tables(history))
+
+
+def _stopped(history: History, end: JobEnd, names: Sequence[str] = ()) -> dict[str, Verdict]:
+    names = names or tuple(history.server) or (history.database,)
+    if end.crash:
+        return dict.fromkeys(names, Verdict(Kind.CRASH, end.crash))
+    condition = _CONDITION.search(end.error)
+    if condition is None or not _concerns_a_table(history, end.error):
+        return dict.fromkeys(names, Verdict(Kind.FALSE_NAME, end.error))
+    return dict.fromkeys(names, Verdict(Kind.NAMED, end.error, condition[1]))
+
+
+def mentioned_tables(history: History) -> set[str]:
+    """Tables that statements of the history name, with their database."""
+    tables = {name.partition(".")[2] for name in history.server}
+    for done in history.done:
+        tables |= set(re.findall(r"(?i)\b(?:TABLE|INTO|TO|UPDATE|FROM|LIKE)\s+`?(\w+)`?", done.text))
+    return {f"{database}.{table}" for database in (history.database, f"{history.database}b") for table in tables}
+
+
+def statement_at(history: History, gtid: str | None) -> Done | None:
+    """The statement that an event group of the log is of."""
+    if not gtid:
+        return None
+    number = re.split(r"[-:]", gtid)[-1]
+    return next((done for done in history.done if re.split(r"[-:]", done.gtid)[-1] == number), None)
