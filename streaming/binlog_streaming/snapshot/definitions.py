@@ -22,7 +22,7 @@ from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
 from binlog_streaming.snapshot.rights import missing_rights
 from binlog_streaming.snapshot.server_checks import check_databases, check_server
 from binlog_streaming.snapshot.server_tables import find_server_tables
-from binlog_streaming.snapshot.stated_definition import locked_definition
+from binlog_streaming.snapshot.source_table import locked_definition
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence

@@ -16,9 +16,8 @@ from binlog_streaming.snapshot.chunk_sql import bound_statement, rows_statement
 from binlog_streaming.snapshot.dialect import locking_clause, logged_place
 from binlog_streaming.snapshot.marks import NO_CHUNK, Bounds, Mark, MarkKind, MarksTable, begin_detail
 from binlog_streaming.snapshot.shadow import ShadowEngine, ShadowTable, drop_shadow, shadow_name
-from binlog_streaming.snapshot.source_table import columns_digest, definition_of, read_columns
+from binlog_streaming.snapshot.source_table import columns_digest, definition_of, locked_definition, read_columns
 from binlog_streaming.snapshot.sql_text import table_sql
-from binlog_streaming.snapshot.stated_definition import locked_definition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -57,7 +57,7 @@ def adopt(
     if yes or is_confirmed("makes the target the job's"):
         adopt_tables(settings, adoption)
         if server is not None:
-            from binlog_streaming.cli.jobs.snapshot_definitions import bring_also
+            from binlog_streaming.cli.definitions import bring_also
 
             only = f"{re.escape(adoption.name.database)}\\.{re.escape(adoption.name.table)}"
             bring_also(settings, server, None if password_file is None else str(password_file), only)

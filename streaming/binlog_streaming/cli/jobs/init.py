@@ -84,7 +84,7 @@ def init(
 def _bring_definitions(path: str, server: str, password_file: str | None, scan_size: int) -> None:
     """Let the log have definitions of all tables that it has changes of, before it is looked at."""
     from binlog_connector.schema.definitions import TableName
-    from binlog_streaming.cli.jobs.snapshot_definitions import bring_also
+    from binlog_streaming.cli.definitions import bring_also
     from binlog_streaming.jobs.log_tables import find_tables
     from binlog_streaming.settings.model import Job, Sink, Source, TableRule
 
