@@ -84,7 +84,10 @@ class FolderStore(Store):
     def new_file(self, name: str) -> NewFile:
         """See `Store`."""
         path = self._folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            within = path.parent.relative_to(self._folder).parents
+            self._written_to.update(self._folder / folder for folder in within)  # the new folders have names in them
         self._written_to.add(path.parent)
         return _FolderFile(self._folder, path)
 

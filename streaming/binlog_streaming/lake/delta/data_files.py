@@ -8,6 +8,7 @@ import uuid
 from contextlib import contextmanager, suppress
 from datetime import date
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 
 from binlog_streaming.lake.delta.actions import Add, milliseconds, statistics_of, statistics_text
 from binlog_streaming.lake.delta.column_mapping import FileColumns
-from binlog_streaming.lake.delta.partitions import partition_texts, partition_value
+from binlog_streaming.lake.delta.partitions import partition_folder, partition_texts, partition_value
 from binlog_streaming.lake.delta.vectors import read_vector
 from binlog_streaming.lake.dictionaries import dictionary_columns
 from binlog_streaming.lake.keys.sorting import complement
@@ -183,8 +184,8 @@ class _PartitionFiles:
         self._waiting, self._waiting_bytes = [], 0
 
     def _begun(self, first: pa.Table) -> tuple[str, NewFile, pq.ParquetWriter, list[pq.FileMetaData]]:
-        name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
-        name = f"{self._files._folder}/{name}" if self._files._folder else name
+        folders = filter(None, (self._files._folder, partition_folder(self._values)))
+        name = "/".join([*folders, f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"])
         self._files.names.append(name)
         file = self._files._store.new_file(name)
         footers: list[pq.FileMetaData] = []
@@ -209,7 +210,7 @@ class _PartitionFiles:
         size = file.finish()
         self._open = None
         add = Add(
-            path=name,
+            path=quote(name, safe="/="),
             partition_values=self._values,
             size=size,
             modification_time=milliseconds(),

@@ -36,7 +36,7 @@ CHECKPOINT_EVERY = 16
 CHECKPOINT_FILES = 2048
 """A checkpoint with more files, those that were replaced included, is worth a commit more for each of so many."""
 
-CHECKPOINT_AGE_S = 900
+CHECKPOINT_AGE_S = 300
 """A checkpoint that has a newer one stays for so long: readers may be about to read it."""
 
 CHECKPOINT_BLOCK = 1024

@@ -1,7 +1,11 @@
-"""Values of columns by which a Delta table is partitioned: `partition_texts` for the log, `partition_value` from it."""
+"""Values of columns by which a Delta table is partitioned: `partition_texts` for the log, `partition_value` from it.
+
+The log alone decides which values a file has. Some readers take them from its path instead: `partition_folder`.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -9,7 +13,34 @@ import pyarrow as pa
 from binlog_format.errors import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
+"""Characters that Spark writes as `%` and two digits in names of folders, and NUL, which no file system takes."""
+
+_NAME_BYTES_MAX, _FOLDER_BYTES_MAX = 255, 700
+"""What file systems hold in one name, and what is left for the folders of a file in a key of an object store."""
+
+
+def partition_folder(values: Mapping[str, str | None]) -> str:
+    """The folder of files with these values, `day=2026-01-01/city=K%2FL` as Spark names it.
+
+    Args:
+        values: As `partition_texts` gives them, by what the columns are called in files.
+
+    Returns:
+        Empty: a value is too long for the name of a folder, whose files are in the table's own.
+    """
+    names = [f"{_escaped(name)}={_NO_VALUE if text is None else _escaped(text)}" for name, text in values.items()]
+    folder = "/".join(names)
+    if max((len(name.encode()) for name in names), default=0) > _NAME_BYTES_MAX:
+        return ""
+    return folder if len(folder.encode()) <= _FOLDER_BYTES_MAX else ""
+
+
+def _escaped(text: str) -> str:
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
 def partition_texts(rows: pa.Table, names: Sequence[str]) -> tuple[str | None, ...]:

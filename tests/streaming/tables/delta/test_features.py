@@ -209,7 +209,7 @@ def test_rows_go_to_files_of_their_partition(tables: Path, tmp_path: Path) -> No
     table = DeltaTable(str(path))
     (column,) = table.metadata().partition_columns
     files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    ours = [file for file in files if file["path"].startswith("part-00000-")]
+    ours = [file for file in files if file["path"].startswith(f"{column}=x/part-00000-")]
     assert [file[f"partition.{column}"] for file in ours] == ["x", "x", "x"]
     assert all(column not in pq.read_schema(path / file["path"]).names for file in ours)
     rows = table.to_pyarrow_table(filters=[(column, "=", "x")])
