@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_connector.schema.log_ddl import table_statements
-from binlog_connector.schema.parsing.ddl import parse_ddl
+from binlog_connector.schema.server.failed_statements import ddl_operations
 from binlog_format.kernels import empty_bytes
 from binlog_format.views.json.json_rows import text_buffers
 
@@ -75,7 +75,7 @@ def logged_statements(block: Block, groups: GroupFilter) -> list[LoggedStatement
     """
     keep = groups.keep(block)
     return [
-        LoggedStatement(event, statement, parse_ddl(statement.text, statement.session))
+        LoggedStatement(event, statement, ddl_operations(statement))
         for event, _, statement in table_statements(block)
         if keep is None or keep[int(block.events["group"][event])]
     ]

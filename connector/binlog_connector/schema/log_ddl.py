@@ -106,6 +106,7 @@ class DdlStatement:
         event_type: `EventType`: QUERY, EXECUTE_LOAD_QUERY; INCIDENT: no statement, *text* is the server's message;
             FORMAT_DESCRIPTION: no statement, the server started here.
         may_be_undone: Its own transaction takes some of its changes back, or goes on after the block.
+        error_code: That it ended with on the server; 0: it did all that it says.
         rows: Of a statement that changes rows and is not DDL, what `row_statements` read, where *text* may be its
             beginning alone; None: *text* is whole.
     """
@@ -127,6 +128,7 @@ class DdlStatement:
     server_run: int = 0
     event_type: int = EventType.QUERY
     may_be_undone: bool = False
+    error_code: int = 0
     rows: ChangeRows | None = field(default=None, compare=False)
 
     @property
@@ -284,6 +286,7 @@ def _statement(block: Block, event: np.void, text: str, query: QueryEvent, statu
         int(event["server_id"]),
         0,
         int(event["type"]),
+        error_code=query.error_code,
     )
 
 

@@ -68,6 +68,7 @@ class CreateSequence:
     if_not_exists: bool = False
     type: str = "bigint"
     unsigned: bool = False
+    or_replace: bool = False
 
 
 @dataclass(frozen=True, slots=True)

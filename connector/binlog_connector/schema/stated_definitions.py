@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.operations import CreateTable, SetDatabaseCharset
-from binlog_connector.schema.parsing.ddl import parse_ddl
+from binlog_connector.schema.server.failed_statements import ddl_operations
 from binlog_format.events.layout import EventType
 from binlog_format.position import Position
 from binlog_format.vendor import Vendor
@@ -107,7 +107,7 @@ def definition_operations(statement: DdlStatement) -> Iterator[Operation]:
     Args:
         statement: Of a log, or of `definition_statement`.
     """
-    operations = list(parse_ddl(statement.text, statement.session))
+    operations = ddl_operations(statement)
     if is_stated(statement):
         if statement.server_charset:
             yield SetDatabaseCharset(statement.database, statement.server_charset, if_not_exists=True)

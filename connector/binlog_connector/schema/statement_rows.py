@@ -19,8 +19,8 @@ from binlog_connector.schema.operations import (
     SetDatabaseCharset,
     TruncateTable,
 )
-from binlog_connector.schema.parsing.ddl import TRUNCATE, parse_ddl
-from binlog_connector.schema.parsing.row_statements import parse_statement
+from binlog_connector.schema.parsing.ddl import TRUNCATE
+from binlog_connector.schema.server.failed_statements import ddl_operations, statement_operations
 from binlog_connector.schema.statement_errors import STATEMENT_SHOWN_MAX
 from binlog_format.events.account_statements import contains_password
 from binlog_format.events.layout import EventType
@@ -77,7 +77,7 @@ def find_statement_rows(block: Block, server_runs: ServerRuns | None = None) -> 
         if statement.event_type in (EventType.INCIDENT, EventType.FORMAT_DESCRIPTION):
             yield row, statement.to_row()
             continue
-        operations = parse_statement(statement.text, statement.session)
+        operations = statement_operations(statement)
         if len(operations) == 1 and isinstance(rows := operations[0], ChangeRows):
             yield row, replace(statement, text=statement.text[:_STATEMENT_SIZE_MAX], rows=rows).to_row()
         elif operations:
@@ -86,7 +86,7 @@ def find_statement_rows(block: Block, server_runs: ServerRuns | None = None) -> 
 
 def _named(statement: DdlStatement) -> list[tuple[str, str | None]]:
     found: list[tuple[str, str | None]] = []
-    for operation in parse_ddl(statement.text, statement.session):
+    for operation in ddl_operations(statement):
         if isinstance(operation, SetDatabaseCharset | DropDatabase):
             found.append((operation.database, None))
         else:

@@ -29,6 +29,7 @@ from binlog_connector.schema.operations import (
     TruncateTable,
 )
 from binlog_connector.schema.parsing.row_statements import ANY_CALL
+from binlog_connector.schema.server.failed_statements import statement_operations
 from binlog_connector.schema.server.table_names import NameRule, folded, has_if_exists
 from binlog_connector.schema.stated_definitions import definition_operations, is_stated
 from binlog_connector.schema.table_changes import (
@@ -37,7 +38,6 @@ from binlog_connector.schema.table_changes import (
     StatementChange,
     operation_changes,
     rows_moved,
-    statement_operations,
 )
 from binlog_format.events.layout import EventType
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding

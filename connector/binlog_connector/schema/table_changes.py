@@ -18,9 +18,8 @@ from binlog_connector.schema.operations import (
 )
 from binlog_connector.schema.parsing.charsets import UTF8MB4
 from binlog_connector.schema.parsing.columns import resolved
-from binlog_connector.schema.parsing.row_statements import parse_statement
+from binlog_connector.schema.server.failed_statements import statement_operations
 from binlog_format.errors import BinlogError
-from binlog_format.events.layout import EventType
 from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.rows.arrow_schema import arrow_type
 from binlog_format.rows.column_types import value_widths
@@ -232,15 +231,6 @@ def table_changes(statement: DdlStatement, decoding: Decoding = DEFAULT_DECODING
         decoding: How values are read; its schemas are not asked.
     """
     return [change for one in statement_operations(statement) for change in operation_changes(one, statement, decoding)]
-
-
-def statement_operations(statement: DdlStatement) -> list[Operation]:
-    """What *statement* does, as `parse_statement` reads it, also where only its beginning is known."""
-    if statement.event_type in (EventType.INCIDENT, EventType.FORMAT_DESCRIPTION):
-        return []
-    if statement.rows is not None:
-        return [statement.rows]
-    return parse_statement(statement.text, statement.session)
 
 
 def default_facts(

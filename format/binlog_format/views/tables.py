@@ -59,6 +59,7 @@ STATEMENT_TYPE = pa.struct(
         ("server_run", pa.int64()),  # number of the file that the last start of the log's server began; 0: not known
         ("event_type", pa.int32()),
         ("may_be_undone", pa.bool_()),  # its transaction takes some of its changes back
+        ("error_code", pa.int32()),  # that it ended with on the server; 0: none
         ("rows", ROW_STATEMENT_TYPE),  # of a statement that changes rows; `text` is then its beginning
     ]
 )

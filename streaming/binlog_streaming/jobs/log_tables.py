@@ -18,8 +18,8 @@ from binlog_connector.schema.operations import (
     RenameTables,
     TruncateTable,
 )
-from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.row_format import RowFormat, Tally
+from binlog_connector.schema.server.failed_statements import ddl_operations
 from binlog_connector.schema.server_runs import ServerRuns
 from binlog_connector.schema.stated_definitions import definition_operations, stated_definitions
 from binlog_format import open_log
@@ -214,7 +214,7 @@ class _Finder:
 
     def _obey(self, statement: DdlStatement) -> None:
         # After such a statement columns are not those before it under the same names.
-        for operation in parse_ddl(statement.text, statement.session):
+        for operation in ddl_operations(statement):
             self._foreign_keys.apply(operation)
             self._note_cascading()
             for name in _begun_by(operation):

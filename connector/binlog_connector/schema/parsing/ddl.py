@@ -137,7 +137,7 @@ def _create(reader: TokenReader, session: Session) -> list[Operation]:
     if reader.accept("TABLE"):
         return [replace(parse_create_table(reader, session), or_replace=or_replace)]
     if reader.accept("SEQUENCE"):
-        sequence = _create_sequence(reader, session)
+        sequence = replace(_create_sequence(reader, session), or_replace=or_replace)
         # The one row of a sequence comes, and changes, without a row event.
         return [sequence, ChangeRows((sequence.name,))]
     if reader.accept("VIEW"):

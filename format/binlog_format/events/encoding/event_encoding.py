@@ -87,12 +87,14 @@ class QueryContext:
         thread_id: Number of the connection.
         collation_id: Of client, connection and server.
         xid: Number of the transaction, which DDL statements carry.
+        error_code: That the statement ended with.
     """
 
     database: str = ""
     thread_id: int = 1
     collation_id: int = UTF8MB4_COLLATION
     xid: int | None = None
+    error_code: int = 0
 
 
 def encode_query(sql: str, origin: Origin, context: QueryContext | None = None, *, flags: int = 0) -> bytes:
@@ -108,7 +110,7 @@ def encode_query(sql: str, origin: Origin, context: QueryContext | None = None, 
     if context.xid is not None:
         status += QUERY_STATUS_XID_STRUCT.pack(QUERY_STATUS_XID_CODE, context.xid)
     database = context.database.encode()
-    fixed = QUERY_STRUCT.pack(context.thread_id, 0, len(database), 0, len(status))
+    fixed = QUERY_STRUCT.pack(context.thread_id, 0, len(database), context.error_code, len(status))
     return encode_event(EventType.QUERY, fixed + status + database + b"\0" + sql.encode(), origin, flags=flags)
 
 
