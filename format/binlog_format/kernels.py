@@ -15,6 +15,7 @@ A kernel is one loop over NumPy arrays, compiled by Numba and kept in its file c
 
 from __future__ import annotations
 
+import logging
 import platform
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -42,7 +43,7 @@ def watch_compiling(watcher: Callable[[bool], None]) -> None:
 
 
 def kernel(function: _Function) -> _Function:
-    """Compile *function* at its first call; the machine code is cached on disk and runs without the GIL."""
+    """Compile *function* at its first call; the machine code runs without the GIL, and is kept on disk where it can."""
     return _compiled(function, allocates=False)
 
 
@@ -55,10 +56,35 @@ def _compiled(function: _Function, *, allocates: bool) -> _Function:
     # Not at the top: it takes a third of a second, and who only handles bytes (or looks for Spark sources) needs none.
     import numba
 
+    njit: Callable[..., Callable[[object], object]] = numba.njit  # its types do not know of `_nrt`
+    try:
+        compiled = njit(cache=True, nogil=True, _nrt=allocates)(function)
+    except RuntimeError as error:  # the compiler has no class of its own for it
+        if "no locator available" not in str(error):
+            raise
+        compiled = njit(nogil=True, _nrt=allocates)(function)
+        if not _NotKept.is_watching:
+            _watchers.append(_NotKept())
     if _watchers:
         _register(_watchers)
-    compiled: Callable[..., Callable[[object], object]] = numba.njit  # its types do not know of `_nrt`
-    return cast("_Function", compiled(cache=True, nogil=True, _nrt=allocates)(function))
+    return cast("_Function", compiled)
+
+
+class _NotKept:
+    # Where neither the folder of the package, nor that of the user, nor NUMBA_CACHE_DIR can be written.
+    is_watching = False
+
+    def __init__(self) -> None:
+        _NotKept.is_watching = True
+        self._is_told = False
+
+    def __call__(self, starts: bool) -> None:
+        if starts and not self._is_told:
+            self._is_told = True
+            logging.getLogger(__name__).warning(
+                "What is compiled for this machine cannot be kept, and is compiled again by each process: "
+                "set NUMBA_CACHE_DIR to a folder that can be written"
+            )
 
 
 def _register(watchers: list[Callable[[bool], None]]) -> None:
