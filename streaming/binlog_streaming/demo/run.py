@@ -84,8 +84,8 @@ class DemoOptions:
     Attributes:
         source: Of the log.
         sink: Kind of the tables: Delta or Iceberg.
-        rows: Row changes of the workload, about.
-        seconds: Time in which they are written, or for which a server is under load.
+        rows: Row changes of the workload, or of the server's load, about.
+        seconds: Time in which they are written; on a slow machine it takes longer.
         directory: Where log, tables and checkpoint go.
         keep: Leave them there in the end; the picture always stays.
         store: Of the tables: their folder, or an S3 server that the demo starts, for Iceberg with a REST catalog.
@@ -244,8 +244,8 @@ def log_source(
     Args:
         source: Which one.
         directory: The demo's.
-        rows: Row changes of the workload, about.
-        seconds: Time in which they are written, or for which a server is under load.
+        rows: Row changes of the workload, or of the server's load, about.
+        seconds: Time in which they are written; on a slow machine it takes longer.
         job_file: The job whose tables a server older than its log completes by a snapshot; None: the log has all.
 
     Raises:
@@ -261,7 +261,7 @@ def log_source(
     if source is Source.MARIADB:
         from binlog_streaming.demo.mariadb.source import MariaDbSource
 
-        return MariaDbSource(directory, seconds=seconds, job_file=job_file)
+        return MariaDbSource(directory, rows=rows, seconds=seconds, job_file=job_file)
     return WorkloadSource(directory, real, rows=rows, seconds=seconds)
 
 

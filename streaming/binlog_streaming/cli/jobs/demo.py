@@ -40,9 +40,11 @@ def demo(
             help="Where the tables are: in a folder, or in an S3 server (Iceberg: with a REST catalog).",
         ),
     ] = "folder",
-    rows: Annotated[int, typer.Option(min=1000, help="Row changes of the workload, about.")] = 150_000,
+    rows: Annotated[
+        int, typer.Option(min=1000, help="Row changes of the workload, or of the server's load, about.")
+    ] = 150_000,
     seconds: Annotated[
-        float, typer.Option(min=1, help="Time in which they are written, or for which the server is under load.")
+        float, typer.Option(min=1, help="Time in which they are written; a slow machine takes longer.")
     ] = 40.0,
     directory: Annotated[
         Path, typer.Option(help="Where log, tables and checkpoint go; what the last demo left there is deleted.")

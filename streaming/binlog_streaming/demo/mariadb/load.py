@@ -30,6 +30,7 @@ FILL_ROWS = 400
 IDS_PER_CONNECTION = 10_000_000
 BULK_ROWS = 8000
 """Rows of a large transaction; some are made by each load."""
+_POLL_SECONDS = 0.02
 BULK_SHARE = 0.002
 ROLLBACK_SHARE = 0.05
 # Deadlock, lock wait timeout; a table altered since the transaction began, a column that has just got another name:
@@ -43,10 +44,17 @@ class ServerLoad:
     Args:
         connect: Gives a new connection; takes `database` and `autocommit`.
         connections: How many work at once.
+        rate: Row changes a second of all together, at most.
         seed: Of all random numbers; how the connections meet is up to the server.
     """
 
-    def __init__(self, connect: Callable[..., Connection], *, connections: int, seed: int = 1) -> None:
+    def __init__(
+        self, connect: Callable[..., Connection], *, connections: int, rate: float = math.inf, seed: int = 1
+    ) -> None:
+        self.seconds_per_change = connections / rate
+        """Of one connection, at least."""
+        self.limit = math.inf
+        """Row changes, those of `fill` included, after which the connections wait until this is raised."""
         self._workers = [_Worker(number, connect, random.Random(seed + number), self) for number in range(connections)]
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -96,6 +104,10 @@ class ServerLoad:
         """Row changes committed so far, by `database.table`."""
         with self._lock:
             return dict(self._changes)
+
+    def total(self) -> int:
+        """All row changes committed so far."""
+        return sum(self.changes().values())
 
     def committed(self, changes: dict[str, int]) -> None:
         """A worker has committed."""
@@ -153,6 +165,10 @@ class _Worker:
         rarer = (self._forget_events, self._cancel_order, self._renumber_lines, self._rename_customer)
         with self._connect(database=DATABASE, autocommit=False) as connection, connection.cursor() as cursor:
             while time.monotonic() < deadline and not self._load.is_stopping.is_set():
+                if self._load.total() >= self._load.limit:
+                    self._load.is_stopping.wait(_POLL_SECONDS)
+                    continue
+                began = time.monotonic()
                 self._follow_alterations()
                 chance = self._numbers.random()
                 script = self._numbers.choice(rarer if chance > 0.8 else scripts)
@@ -168,7 +184,9 @@ class _Worker:
                 if self._numbers.random() < ROLLBACK_SHARE:
                     self._rollback(connection)
                 else:
+                    pace = sum(self._pending.values()) * self._load.seconds_per_change
                     self._commit(connection)
+                    self._load.is_stopping.wait(max(0.0, began + pace - time.monotonic()))
 
     def _commit(self, connection: Connection) -> None:
         connection.commit()

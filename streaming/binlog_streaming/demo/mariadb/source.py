@@ -39,6 +39,9 @@ CATCH_UP_S = 300.0
 """Patience for the repacked log to have all that the server has, and for the server to remove what is older."""
 OLDER_FILLS = 5
 """So often tables are filled before their log is begun anew."""
+SNAPSHOT_SHARE = 0.3
+"""Part of the load that may come while a snapshot is taken."""
+_SHARES = (*(alteration.share for alteration in ALTERATIONS), 1.0)
 _EQUAL = re.compile(r"(\S+) \((\w+)\): equal through ")
 """A line of `binlog-stream prove`."""
 STOP_PATIENCE_S = 15.0
@@ -52,7 +55,8 @@ class MariaDbSource(LogSource):
 
     Args:
         directory: For the server, and for what processes print.
-        seconds: Time under load; with a snapshot, from its end on.
+        rows: Row changes of the load, about: as many on a fast machine as on a slow one.
+        seconds: Time that they take at least.
         job_file: The job that reads the log. The server's tables are older than its log, and a snapshot completes those
             of the job. None: the log has all.
 
@@ -62,14 +66,16 @@ class MariaDbSource(LogSource):
 
     title = "MariaDB under load"
 
-    def __init__(self, directory: Path, *, seconds: float, job_file: Path | None = None) -> None:
+    def __init__(self, directory: Path, *, rows: int, seconds: float, job_file: Path | None = None) -> None:
         self.begin = Begin.CREATED if job_file is None else Begin.SNAPSHOT
         self._directory = directory
         self._job_file = job_file
         self._snapshot: ServerCommand | None = None
         self._not_in_log: dict[str, int] = {}
         self._snapshot_rows: dict[str, int] = {}
+        self._rows = rows
         self._seconds = seconds
+        self._filled = 0
         self._server = MariaDbServer(directory / "server")
         self._repack: subprocess.Popen[bytes] | None = None
         self._repack_log = directory / "repack.log"
@@ -103,7 +109,7 @@ class MariaDbSource(LogSource):
             cursor.execute(f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4")
             for spec in TABLES:
                 cursor.execute(spec.create_statement())
-        self._load = ServerLoad(self._server.connect, connections=CONNECTIONS)
+        self._load = ServerLoad(self._server.connect, connections=CONNECTIONS, rate=self._rows / self._seconds)
         if self._job_file is not None:
             self._grow_older_than_the_log(self._load, view)
         with view.step("Filling its tables", "Its tables have rows that are in its log, which is repacked live"):
@@ -118,6 +124,8 @@ class MariaDbSource(LogSource):
         """Put the server under load."""
         assert self._load is not None
         assert self._monitor is not None
+        self._filled = self._load.total()
+        self._load.limit = self._changes_at(0.0 if self._job_file is not None else _SHARES[0])
         self._load.start()
         self._monitor.start()
 
@@ -215,15 +223,16 @@ class MariaDbSource(LogSource):
             state.writer_reported(report)
 
         def say_until(share: float) -> None:
-            while load.is_running() and time.monotonic() < started + share * self._seconds:
+            while load.is_running() and load.total() < self._changes_at(share):
                 say()
                 time.sleep(REPORT_INTERVAL_S)
 
         try:
             if self._job_file is not None:
                 self._take_snapshot(self._job_file, state, say)
-            started = time.monotonic()
-            for alteration in ALTERATIONS:
+            for alteration, next_share in zip(ALTERATIONS, _SHARES[1:], strict=True):
+                # The load goes on under the alteration, and not so far that nothing is left for after it.
+                load.limit = self._changes_at(next_share)
                 say_until(alteration.share)
                 load.alter(alteration)
                 alterations.append(
@@ -240,6 +249,11 @@ class MariaDbSource(LogSource):
             say(is_done=True)
         except Exception as error:  # raised again by check(), on the thread that can show it
             self._failure = error
+
+    def _changes_at(self, share: float) -> float:
+        """Row changes of the load, those from before it included, at a share of what follows the snapshot."""
+        under_snapshot = 0 if self._job_file is None else self._rows * SNAPSHOT_SHARE
+        return self._filled + under_snapshot + share * (self._rows - under_snapshot)
 
     def _select(self, spec: TableSpec) -> ExpectedTable:
         with self._server.connect() as connection, connection.cursor() as cursor:

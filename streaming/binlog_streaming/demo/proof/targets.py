@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from binlog_streaming.settings import TableFormat
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pyarrow as pa
 
     from binlog_streaming.settings import Sink
 
@@ -49,11 +49,19 @@ def commits(sink: Sink, folder: Path) -> int:
 
 
 def _delta(uri: str, storage: dict[str, str]) -> pa.Table | None:
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, QueryBuilder
 
     if not DeltaTable.is_deltatable(uri, storage):
         return None
-    return DeltaTable(uri, storage_options=storage).to_pyarrow_table()
+    # `to_pyarrow_table` refuses tables with deletion vectors, which every table of some size has.
+    table = DeltaTable(uri, storage_options=storage)
+    return _plain(pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t")))
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """The same with the types that the table states: a query gives views of texts and bytes."""
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return table.cast(pa.schema([field.with_type(plain.get(field.type, field.type)) for field in table.schema]))
 
 
 def _iceberg(sink: Sink, uri: str) -> pa.Table | None:
