@@ -41,7 +41,7 @@ class BinlogError(Exception):
 
     Args:
         subclass: Second part of the condition; one of the family's `SUBCLASSES`.
-        reason: What is wrong, with the values: stored and computed, or expected and got.
+        reason: What is wrong, with the values: stored and computed, or expected and got; kept as `visible` gives it.
         at: Where it was found.
         hint: What the operator can do.
     """
@@ -53,7 +53,7 @@ class BinlogError(Exception):
         assert subclass in self.SUBCLASSES, f"{subclass} is not a subclass of {self.FAMILY}"
         super().__init__(subclass, reason)
         self.subclass = subclass
-        self.reason = reason
+        self.reason = visible(reason)
         self.at = at
         self.hint = hint
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.row_format import RowFormat, Tally
 from binlog_connector.schema.server_runs import ServerRuns
 from binlog_format import open_log
-from binlog_format.errors import BinlogError
+from binlog_format.errors import BinlogError, visible
 from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class RowFormatReport:
             return [f"Complete in row format: not known; the log cannot be read to its end: {self.problem}"]
         lines = ["Complete in row format: no; these changes are in no row event:"]
         for (name, _), count in self.tally.counts.items():
-            about = "any table" if name is None else str(name)
+            about = "any table" if name is None else visible(str(name))
             lines.append(f"  {about}: {count.number:,}, the first one: {count.first.error().reason}")
         return lines
 

@@ -17,6 +17,7 @@ from binlog_streaming.settings.names import as_flags, as_job_setting
 from tests.connector.shop import ORDERS, Shop
 from tests.program import run_program
 from tests.streaming.snapshot.live import job_file
+from tests.streaming.tables.shop import ShopLog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,3 +92,17 @@ def test_an_error_is_one_line_whatever_it_is_about() -> None:
     error = OptionError("INVALID_VALUE", f"tables: {HOSTILE}")
     assert str(error).isprintable()
     assert visible("größe 日本 \udcff") == "größe 日本 \\udcff"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["verify"], ["changes"], ["changes", "--output", "jsonl"], ["tail", "--from", "earliest", "--once"]]
+)
+def test_statements_that_no_row_event_tells_cannot_command_a_terminal(arguments: list[str], tmp_path: Path) -> None:
+    with ShopLog(tmp_path / "log") as shop:
+        shop.statement(f"UPDATE orders SET note = '{HOSTILE}'")
+        shop.statement(f"UPDATE `{HOSTILE.replace('`', '')}` SET note = 1")
+    done = run_program(arguments[0], tmp_path / "log", *arguments[1:])
+    said = done.stdout + done.stderr
+    assert "UPDATE" in said
+    assert "title" in said
+    assert not set("\x1b\x07\r\u202e") & set(said)

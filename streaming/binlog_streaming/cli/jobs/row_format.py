@@ -8,6 +8,7 @@ from rich.console import Console
 
 from binlog_connector.schema.row_format import RowFormat, Tally
 from binlog_connector.schema.server_runs import ServerRuns
+from binlog_format.errors import visible
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
 
 if TYPE_CHECKING:
@@ -53,4 +54,4 @@ class RowFormatWarnings:
                 self._say(f"{number:,} {what}")
 
     def _say(self, text: str) -> None:
-        self._console.print(f"warning: {text}", style="yellow")
+        self._console.print(visible(f"warning: {text}"), style="yellow")

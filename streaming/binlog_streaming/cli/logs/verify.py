@@ -12,6 +12,7 @@ from rich.text import Text
 
 from binlog_format import open_log
 from binlog_format.entries.entry_log import EntryLog
+from binlog_format.errors import visible
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, positions_of
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, write_output
 from binlog_streaming.cli.progress import progress_bar
@@ -94,8 +95,8 @@ def _json(finding: Finding) -> dict[str, object]:
 def _line(finding: Finding) -> Text:
     line = Text()
     line.append(finding.condition, style="bold red" if finding.is_error else "cyan")
-    line.append(f"  {finding.at}: " if finding.at is not None else "  ", style="bold")
-    line.append(finding.reason)
+    line.append(visible(f"  {finding.at}: ") if finding.at is not None else "  ", style="bold")
+    line.append(visible(finding.reason))
     return line
 
 
