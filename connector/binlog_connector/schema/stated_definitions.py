@@ -21,6 +21,7 @@ from binlog_format.views.snapshot_tables import maps_of_marks
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.operations import Operation
     from binlog_format.block import Block
 
@@ -94,6 +95,27 @@ def states_folding(mark: Mapping[str, Any]) -> bool | None:
         return None
     value = detail.get(LOWER_CASE) if isinstance(detail, dict) else None
     return None if value is None else int(value) != 0
+
+
+def definition_of_server(name: TableName, text: str, position: Position, vendor: Vendor) -> DdlStatement:
+    """A definition that was read from a server, for a place of its log.
+
+    Args:
+        name: Of the table.
+        text: Of SHOW CREATE TABLE.
+        position: Where the table was so.
+        vendor: Of the server.
+    """
+    return DdlStatement(
+        position,
+        0,
+        text,
+        database=name.database,
+        vendor=vendor,
+        time_zone=TIME_ZONE,
+        explicit_timestamps=True,
+        event_type=EventType.WRITE_ROWS_V1,
+    )
 
 
 def is_stated(statement: DdlStatement) -> bool:

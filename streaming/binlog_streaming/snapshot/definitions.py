@@ -22,7 +22,7 @@ from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
 from binlog_streaming.snapshot.rights import missing_rights
 from binlog_streaming.snapshot.server_checks import check_databases, check_server
 from binlog_streaming.snapshot.server_tables import find_server_tables
-from binlog_streaming.snapshot.source_table import locked_definition
+from binlog_streaming.snapshot.source_table import locked_definition, read_columns
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -97,6 +97,15 @@ def parents_of(session: ServerSession, names: Iterable[TableName]) -> tuple[Tabl
                 known[parent] = None
                 ahead.append(parent)
     return tuple(known)[given:]
+
+
+def visible_parents(session: ServerSession, names: Iterable[TableName]) -> tuple[TableName, ...]:
+    """`parents_of`, without those that the account may not look at.
+
+    Raises:
+        ServerError: What the server answered.
+    """
+    return tuple(name for name in parents_of(session, names) if read_columns(session, *name))
 
 
 def bring_definitions(session: ServerSession, names: Sequence[TableName]) -> BroughtDefinitions:

@@ -23,7 +23,7 @@ from binlog_streaming.tables.log_facts import LogFacts
 from tests.program import run_program
 from tests.streaming.replay_runs import run
 from tests.streaming.snapshot.live import job_file, run_sql, session_on, url_of, write_all
-from tests.streaming.snapshot.reading.readings import job_in, server_rows, target_rows
+from tests.streaming.snapshot.reading.readings import job_in, read_tables, server_rows, target_rows
 from tests.streaming.snapshot.reading.test_join import forget_earlier_logs
 
 if TYPE_CHECKING:
@@ -188,3 +188,37 @@ def test_init_brings_definitions(server: MariaDbServer, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "2 definitions are in the log" in done.stderr
     assert "[source]" in done.stdout
+
+
+def test_foreign_keys_are_known_after_reading_without_a_mark(server: MariaDbServer, tmp_path: Path) -> None:
+    """`--method read` writes nothing on the server: the job's record keeps them, also once the log is purged."""
+    run_sql(server, ["INSERT INTO shop.parent VALUES (4, 40)", "INSERT INTO shop.child (id, p) VALUES (44, 4)"])
+    ways = {OnCascade.APPLY: tmp_path / "a", OnCascade.FAIL: tmp_path / "f"}
+    jobs = {
+        way: job_in(
+            folder,
+            server.binlog_directory,
+            TableRule(select=r"shop\.(parent|child)", begin=Begin.SNAPSHOT, foreign_keys=way),
+            schema_file=schema_file(tmp_path),
+        )
+        for way, folder in ways.items()
+    }
+    for job in jobs.values():
+        read_tables(server, job)
+    run_sql(server, [*CASCADING, "FLUSH BINARY LOGS"])
+    run(jobs[OnCascade.APPLY])
+    held = sorted((row["id"], row["p"], row["c"]) for row in target_rows(jobs[OnCascade.APPLY], "shop/child"))
+    assert held == server_rows(server, "(SELECT id, p, c FROM shop.child) t")
+    assert len(held) == 4
+    with pytest.raises(UnsupportedError, match=r"FOREIGN_KEY_CASCADE\] .*a DELETE from shop\.parent .* shop\.child"):
+        run(jobs[OnCascade.FAIL])
+
+
+def schema_file(folder: Path) -> str:
+    """Columns without foreign keys, for a log whose table maps have no names."""
+    path = folder / "schemas.sql"
+    path.write_text(
+        "USE shop;\nCREATE TABLE parent (id INT PRIMARY KEY, code INT, UNIQUE KEY (code));\n"
+        "CREATE TABLE child (id INT PRIMARY KEY, p INT, c INT, note CHAR(8) CHARACTER SET latin1 DEFAULT 'x');\n"
+    )
+    return str(path)

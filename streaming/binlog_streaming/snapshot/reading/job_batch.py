@@ -25,16 +25,18 @@ from binlog_streaming.jobs.checkpoint import begin_batch, begin_query, end_batch
 from binlog_streaming.jobs.record_keeper import RecordKeeper
 from binlog_streaming.jobs.replay.replay import ReplaySource
 from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.plan.cascades import CascadeLog
 from binlog_streaming.plan.memory import Learned, SetAside
 from binlog_streaming.tables.job import TablesJob
 from binlog_streaming.tables.job_lock import JobLock
 from binlog_streaming.tables.progress import BatchProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.schema.definitions import TableName
+    from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_streaming.jobs.checkpoint import Checkpoint
     from binlog_streaming.plan.snapshots import TableSnapshot
     from binlog_streaming.settings.model import Job
@@ -88,6 +90,7 @@ class JobBatch:
         self._lock = JobLock(job)
         self._keeper = RecordKeeper(job)
         self._completed: list[tuple[TableSnapshot, Sequence[TableProgress]]] = []
+        self._definitions: list[DdlStatement] = []
         self.query_id = ""
         self.batch_id = 0
 
@@ -151,6 +154,14 @@ class JobBatch:
             progress: What became of its targets.
         """
         self._completed.append((taken, progress))
+
+    def know(self, definitions: Iterable[DdlStatement]) -> None:
+        """Keep definitions of tables with the job: of foreign keys the log may have no word.
+
+        Args:
+            definitions: Of `stated_definitions.definition_of_server`.
+        """
+        self._definitions += definitions
 
     def _at_rest(self) -> Checkpoint | None:
         """The checkpoint, between two batches; None: the job has not begun."""
@@ -217,9 +228,14 @@ class JobBatch:
         if self._completed:
             names = frozenset(taken.name for taken, _ in self._completed)
             known = {one.name: one for one in record.states(self.batch_id).snapshots}
+            scope = StatementScope.from_json(record.scope.at(self.batch_id))
+            if self._definitions and scope.foreign_keys is None:
+                scope.foreign_keys = CascadeLog(self._job).keys_before(self._definitions[0].position)
+            for definition in self._definitions:
+                scope.observe(definition)
             learned = Learned(
                 complete=dict.fromkeys(names, True),
-                scope=StatementScope.from_json(record.scope.at(self.batch_id)),
+                scope=scope,
                 snapshots=known | {taken.name: taken for taken, _ in self._completed},
                 returned=names,
             )

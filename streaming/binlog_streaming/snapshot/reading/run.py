@@ -14,8 +14,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.schema.stated_definitions import definition_of_server
 from binlog_format.errors import SchemaError
+from binlog_format.vendor import Vendor
 from binlog_streaming.plan.snapshots import TableSnapshot
+from binlog_streaming.snapshot.definitions import visible_parents
 from binlog_streaming.snapshot.reading.job_batch import JobBatch, run_once
 from binlog_streaming.snapshot.reading.log_place import offset_of, rows_place
 from binlog_streaming.snapshot.reading.points import begin_snapshot, prepare_reading, sessions_at_one_point
@@ -29,11 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.schema.definitions import TableName
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.settings.model import Job
     from binlog_streaming.snapshot.reading.plan import ReadingPlan, ReadTable
     from binlog_streaming.snapshot.run import OnProgress
-    from binlog_streaming.snapshot.source_table import SourceTable
 
 PUT_ASIDE = (
     "its rows are being read from the server, or that was cut off; then take it again: "
@@ -49,7 +52,7 @@ class _Reading:
     batch: JobBatch
     offset: SourceOffset
     writer: RowsWriter
-    definitions: dict[str, str]
+    definitions: dict[TableName, str]
     on_progress: OnProgress
 
 
@@ -79,10 +82,11 @@ def run_reading(
     """
     started = time.monotonic()
     with ExitStack() as opened:
-        definitions: dict[str, str] = {}
         with connect() as session:
-            for table in plan.tables:
-                definitions[table.source.full_name] = _definition(session, table.source)
+            definitions = {one.table.name: _definition(session, one.table.name) for one in plan.tables}
+            # What foreign keys lead to from there decides what happens to rows of these.
+            others = {name: _definition(session, name) for name in visible_parents(session, list(definitions))}
+            vendor = Vendor.MARIADB if session.version.is_mariadb else Vendor.MYSQL
         batch = JobBatch(job, run)
         batch.check()
         sessions, offset = _sessions(plan, job, connect, opened)
@@ -90,6 +94,9 @@ def run_reading(
         with WatchedLog(job.source.path, job.source.format) as watched:
             place = rows_place(watched, offset)
         context = ReadingContext(sessions, place, job.decoding(), job.sink)
+        batch.know(
+            definition_of_server(name, text, offset.position, vendor) for name, text in (definitions | others).items()
+        )
         with batch.at(offset, names, PUT_ASIDE):
             writer = RowsWriter(job, batch.query_id, batch.batch_id, offset, place)
             reading = _Reading(context, batch, offset, writer, definitions, on_progress)
@@ -123,7 +130,7 @@ def _read(reading: _Reading, table: ReadTable) -> int:
         reading.on_progress(SnapshotProgress(source.full_name, row_count, table.table.row_estimate, 0, is_done=is_done))
 
     def check_unchanged() -> None:
-        if _definition(reading.context.sessions[0], source) != reading.definitions[source.full_name]:
+        if _definition(reading.context.sessions[0], table.table.name) != reading.definitions[table.table.name]:
             reason = f"{source.full_name} was altered while its rows were read"
             raise SchemaError("SCHEMA_CHANGED", reason, hint="Nothing of it counts: start again")
 
@@ -148,6 +155,6 @@ def _read(reading: _Reading, table: ReadTable) -> int:
     return rows.row_count
 
 
-def _definition(session: ServerSession, source: SourceTable) -> str:
-    rows = session.rows(f"SHOW CREATE TABLE {table_sql(source.schema, source.name)}")
+def _definition(session: ServerSession, name: TableName) -> str:
+    rows = session.rows(f"SHOW CREATE TABLE {table_sql(*name)}")
     return definition_of(rows[0][1])
