@@ -224,6 +224,15 @@ class TableDefinition:
             if len(known) == len(places):
                 yield known
 
+    @property
+    def row_key(self) -> tuple[str, ...]:
+        """Names of the columns by which the server, and so the log, tells rows apart; empty: none do."""
+        columns = self.columns or ()
+        for places in self.row_keys():
+            if not any(columns[place].nullable for place in places):
+                return tuple(columns[place].name for place in places)
+        return ()
+
     def is_cut(self, part: KeyPart) -> bool:
         """Whether only the first characters of a column are in a key."""
         column = self._column(part)

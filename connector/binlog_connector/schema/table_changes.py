@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.alteration import Defaults, created, period_columns
-from binlog_connector.schema.definitions import PRIMARY, ColumnDefinition, TableDefinition, TableName
+from binlog_connector.schema.definitions import ColumnDefinition, TableName
+from binlog_connector.schema.keys.key_changes import may_change_key, new_primary_key
 from binlog_connector.schema.operations import (
     AlterTable,
     CreateTable,
@@ -99,6 +100,7 @@ class TableAltered:
         modified: Columns with another type (or the same one), under their new names.
         dropped: Names from before the statement.
         primary_key: The new one, empty for none; None: the statement does not change it, but for names of columns.
+        keys_open: Another key may tell rows apart after it; the rows that come next have it.
     """
 
     name: TableName
@@ -107,9 +109,24 @@ class TableAltered:
     modified: tuple[ColumnFacts, ...] = ()
     dropped: tuple[str, ...] = ()
     primary_key: tuple[str, ...] | None = None
+    keys_open: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.renamed or self.added or self.modified or self.dropped or self.primary_key is not None)
+        changes = self.renamed or self.added or self.modified or self.dropped or self.primary_key is not None
+        return bool(changes or self.keys_open)
+
+    def may_change_key(self, keys: tuple[str, ...]) -> bool:
+        """Whether others than *keys*, those before it, may tell rows apart after it.
+
+        Without a key, a column that cannot be NULL any more may make a unique key that one; of a key, a column may be
+        gone, or be NULL from now on.
+        """
+        if self.keys_open or not keys:
+            return self.keys_open or bool(self.modified)
+        before = {new.casefold(): old.casefold() for old, new in self.renamed.items()}
+        touched = {before.get(fact.name.casefold(), fact.name.casefold()) for fact in self.modified}
+        touched |= {name.casefold() for name in self.dropped}
+        return any(key.casefold() in touched for key in keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,22 +327,11 @@ def _created(create: CreateTable, statement: DdlStatement, decoding: Decoding) -
     if create.options.like is not None or create.options.selects or not create.columns:
         return bare
     table = created(create, Defaults(statement.vendor, statement.server_charset or UTF8MB4))
-    columns = _in_keys(table)
     try:
-        facts = _facts(columns, _About(create.name, statement.vendor, decoding))
+        facts = _facts(table.columns or (), _About(create.name, statement.vendor, decoding))
     except BinlogError:
         return bare
-    key = next((key for key in table.row_keys() if not any(columns[place].nullable for place in key)), ())
-    return replace(bare, columns=facts, primary_key=tuple(columns[place].name for place in key))
-
-
-def _in_keys(table: TableDefinition) -> tuple[ColumnDefinition, ...]:
-    """Columns, those of the primary key without NULL."""
-    primary = {name.casefold() for name in table.primary_key}
-    return tuple(
-        replace(column, nullable=column.nullable and column.name.casefold() not in primary)
-        for column in table.columns or ()
-    )
+    return replace(bare, columns=facts, primary_key=table.row_key)
 
 
 def _altered(alter: AlterTable, statement: DdlStatement, decoding: Decoding) -> Iterator[TableChange | RowsMoved]:
@@ -361,7 +367,7 @@ def _emptied(name: TableName, change: PartitionChange) -> Iterator[TableChange]:
 
 def _column_changes(alter: AlterTable, server_charset: str | None, about: _About) -> TableAltered:
     charset = alter.charset or server_charset or UTF8MB4
-    key = _new_primary_key(alter)
+    key = new_primary_key(alter)
     in_key = {name.casefold() for name in key or ()}
 
     def define(column: ColumnDefinition) -> ColumnDefinition:
@@ -380,11 +386,5 @@ def _column_changes(alter: AlterTable, server_charset: str | None, about: _About
         _facts([define(resolved(one.column, charset, about.vendor)) for one in modified], about, kept=True),
         (*(name for name, _ in alter.dropped), *(one.name for one in implicit if alter.versioning is False)),
         key,
+        may_change_key(alter),
     )
-
-
-def _new_primary_key(alter: AlterTable) -> tuple[str, ...] | None:
-    for key in alter.new_keys:
-        if key.name == PRIMARY:
-            return tuple(part.column for part in key.parts)
-    return () if any(name.upper() == PRIMARY for name in alter.dropped_keys) else None

@@ -37,6 +37,8 @@ RULES_PROPERTY = "binlog-stream.rules"
 POSITION_KEY = "binlog-stream.position"
 GTID_KEY = "binlog-stream.gtid"
 GTID_POSITION_KEY = "binlog-stream.gtidPosition"
+KEYS_OPEN_PROPERTY = "binlog-stream.keysOpen"
+"""The place of a statement after which another key may tell rows apart; empty once rows have shown which one."""
 DROPPED_PROPERTY = "binlog-stream.dropped"
 """Where the source table was dropped, or renamed to another; empty once there is one of that name again."""
 DROPPED_COLUMNS_PROPERTY = "binlog-stream.droppedColumns"
@@ -326,8 +328,8 @@ class Target(ABC):
         if (keys or "").casefold() != joined_keys(commit_id.keys).casefold():
             raise TableError(
                 "KEYS_CHANGED",
-                f"{commit_id.source_table}: {self.uri} was made with keys {keys}, now they are "
-                f"{joined_keys(commit_id.keys)}",
+                f"{commit_id.source_table}: {self.uri} has the key {keys or 'none'}, rows in the log have the key "
+                f"{joined_keys(commit_id.keys) or 'none'}, and no statement before them in the log has changed it",
                 hint="Delete the table and the checkpoint and start again, or set the keys of this table in the job",
             )
         if properties.get(RULES_PROPERTY, "") != commit_id.rules:

@@ -35,7 +35,7 @@ from binlog_streaming.tables.part_row_batches import part_row_batches
 from binlog_streaming.tables.positions import BatchPositions
 from binlog_streaming.tables.progress import Note, Outcome, ProgressTally, notes_about
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
-from binlog_streaming.tables.statements.columns_step import fit_columns
+from binlog_streaming.tables.statements.columns_step import fit_columns, settle_keys
 from binlog_streaming.tables.statements.renames import (
     begun_empty,
     origin_of,
@@ -266,6 +266,7 @@ class _ComponentRun:
             if target.is_done(commit_id) or content.is_done:
                 tally.add(Outcome.REPEATED)
                 return 0
+            settle_keys(target, commit_id)
             target.check_owner(commit_id)
             reached(CrashPoint.LOOKED)
             prepared: PreparedRows

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.table_changes import PartitionsEmptied
+from binlog_connector.schema.table_changes import PartitionsEmptied, TableCreated
 from binlog_connector.spark.table_schemas import SchemaFile
 from binlog_connector.spark.worker_process import settle
 from binlog_format import open_log
@@ -109,8 +109,7 @@ class BatchContext:
         """
         path, steps = self.job.source.schema_file, (step for one in plan.components for step in one.steps)
         asks = any(
-            isinstance(step, LinkedRowsStep)
-            or (isinstance(step, ChangeStep) and isinstance(step.change, PartitionsEmptied))
+            isinstance(step, LinkedRowsStep) or (isinstance(step, ChangeStep) and _asks_definitions(step.change))
             for step in steps
         )
         return SchemaFile.read(path) if path and asks else None
@@ -174,6 +173,10 @@ class ComponentWriter:
                 return component.name, apply_component(self.run, component, log, division=division)
         except BinlogError as error:
             return component.name, error
+
+
+def _asks_definitions(change: object) -> bool:
+    return isinstance(change, PartitionsEmptied) or (isinstance(change, TableCreated) and change.like is not None)
 
 
 def plan_of(frame: DataFrame, context: BatchContext) -> BatchPlan:

@@ -131,7 +131,7 @@ class RowsContent:
                 raise SchemaError(
                     "SCHEMA_CHANGED",
                     f"{self.source_table}: its primary key was {', '.join(keys[0]) or 'none'} and is "
-                    f"{', '.join(other) or 'none'} now, and no statement in the log explains it",
+                    f"{', '.join(other) or 'none'} now, and no statement about its keys is between them in the log",
                     hint="Name keys for the table in the job (option tables.keys)",
                 )
         return keys[0]

@@ -46,7 +46,7 @@ _ALIASES = {
     "long": "mediumtext",
 }
 _NATIONAL_TYPES = frozenset({"nchar", "nvarchar"})
-_CHARACTER = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
+CHARACTER_TYPES = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
 _BINARY_OF = {
     "char": "binary",
     "varchar": "varbinary",
@@ -308,7 +308,7 @@ def resolved(spec: ColumnSpec, default_charset: str | None, vendor: Vendor | Non
     name, numbers, charset = spec.type, spec.numbers, None
     if name == "json" or (name == "longtext" and spec.json_check and vendor is not Vendor.MYSQL):
         name, numbers, charset = "json", (), None if vendor is Vendor.MYSQL else UTF8MB4
-    elif name in _CHARACTER:
+    elif name in CHARACTER_TYPES:
         charset = spec.charset or default_charset
         if charset == BINARY:
             name = _BINARY_OF.get(name, name)

@@ -1,4 +1,4 @@
-"""The step before rows, where no statement did it: `fit_columns`."""
+"""The step before rows, where no statement did it: `settle_keys`, `fit_columns`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from binlog_format.errors import SchemaError
 from binlog_streaming.lake.evolution import fitting, reconciled
-from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, joined_keys
+from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, KEYS_OPEN_PROPERTY, QUERY_PROPERTY, joined_keys
 from binlog_streaming.plan.batch_plan import COLUMNS_STEP, ROWS_STEP
 from binlog_streaming.tables.statements.target_alteration import TargetAlteration
 from binlog_streaming.tables.statements.work import dropped_columns, has_rows
@@ -17,6 +17,18 @@ from binlog_streaming.tables.statements.work import dropped_columns, has_rows
 if TYPE_CHECKING:
     from binlog_streaming.lake.target import CommitId, Target
     from binlog_streaming.tables.positions import BatchPositions
+
+
+def settle_keys(target: Target, commit_id: CommitId) -> None:
+    """Let *target* have the key of rows that come next, after a statement that may have changed it.
+
+    Args:
+        target: As it is; another query's stays so.
+        commit_id: Of the rows.
+    """
+    properties = target.properties() or {}
+    if properties.get(KEYS_OPEN_PROPERTY) and properties.get(QUERY_PROPERTY) == commit_id.query_id:
+        target.describe(commit_id, recorded={KEYS_OPEN_PROPERTY: ""})
 
 
 def fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema, positions: BatchPositions) -> None:

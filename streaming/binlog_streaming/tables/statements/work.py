@@ -27,6 +27,7 @@ from binlog_streaming.lake.evolution import fitting, reconciled
 from binlog_streaming.lake.target import (
     DROPPED_COLUMNS_PROPERTY,
     DROPPED_PROPERTY,
+    KEYS_OPEN_PROPERTY,
     KEYS_PROPERTY,
     joined_keys,
     split_keys,
@@ -34,6 +35,7 @@ from binlog_streaming.lake.target import (
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, UnknownValues
+from binlog_streaming.tables.statements.like import liked
 from binlog_streaming.tables.statements.row_retention import keeps_rows, left_rows, retained_rows
 from binlog_streaming.tables.statements.target_alteration import target_alteration
 
@@ -142,10 +144,15 @@ class StatementContext:
         return commit
 
     @property
+    def place(self) -> str:
+        """Of the statement, as text."""
+        position, event_no = self.step.place
+        return f"{position}:{event_no}"
+
+    @property
     def dropped(self) -> dict[str, str]:
         """Properties of a target whose source table is gone."""
-        position, event_no = self.step.place
-        return {DROPPED_PROPERTY: f"{position}:{event_no}"}
+        return {DROPPED_PROPERTY: self.place}
 
 
 def work_of(context: StatementContext, target: Target) -> Work | None:
@@ -263,6 +270,7 @@ def _fields(position: Position) -> tuple[int, int, int]:
 def created_work(context: StatementContext, target: Target, change: TableCreated) -> Work | None:
     """What a CREATE TABLE asks of a target; None: nothing."""
     properties = target.properties()
+    change = liked(context, change)
     keys = _created_keys(context, change, properties)
     wanted = None
     if change.columns is not None:
@@ -304,6 +312,7 @@ def _begun_anew(context: StatementContext, target: Target, wanted: pa.Schema | N
 
     before = target.properties() or {}
     recorded = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: joined_keys(dropped)}
+    recorded[KEYS_OPEN_PROPERTY] = context.place if wanted is None and not context.table.rule.keys else ""
     return Work(begin_anew, keys, {name: text for name, text in recorded.items() if before.get(name, "") != text})
 
 
@@ -339,6 +348,8 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
     if keys is None:
         keys = tuple(renamed.get(key.casefold(), key) for key in held_keys(properties))
     recorded = {DROPPED_COLUMNS_PROPERTY: joined_keys(asked.dropped)} if asked.dropped != before else {}
+    if not rule.keys and change.may_change_key(held_keys(properties)):
+        recorded[KEYS_OPEN_PROPERTY] = context.place
 
     def commit(target: Target, commit_id: CommitId) -> bool:
         asked.bring_into(target, commit_id)
