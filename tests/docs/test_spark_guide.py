@@ -134,7 +134,8 @@ def test_columns_of_the_changefeed_follow_the_table_s(tmp_path: Path) -> None:
     with Shop(tmp_path) as shop:
         shop.sell(1)
     with open_log(str(tmp_path)) as log:
-        schema = next(iter(ChangefeedView(table="shop.items").batches(log.committed_blocks()))).schema
+        view = ChangefeedView(table="shop.items", include_absent=True)
+        schema = next(iter(view.batches(log.committed_blocks()))).schema
     columns = [(field.name, field.dataType.simpleString()) for field in to_spark(schema)]
     documented = [
         (plain(row[0]), plain(row[1])) for row in table_rows(GUIDE, "### `changefeed`: one row image of one table")

@@ -58,6 +58,7 @@ OPTIONS = (
     Option("rules", "none"),
     Option("includeDdl", "false"),
     Option("includeQuery", "false"),
+    Option("includeAbsent", "false"),
     Option("timeType", "text"),
     Option("zeroDates", "null"),
     Option("replaceInvalidText", "false"),

@@ -89,6 +89,7 @@ class SourceOptions:
         rules: What of the tables is hidden; None: nothing is.
         include_ddl: Rows of `changes` for DDL and TRUNCATE.
         include_query: The column `query` of `changes`.
+        include_absent: The column `_absent` of `changefeed`.
         messages: Rows of `changes` are messages for Kafka that look like this; None: they are not.
         time_type: What TIME columns become.
         zero_dates: What becomes of dates that are none.
@@ -120,6 +121,7 @@ class SourceOptions:
     rules: TableRules | None = field(default=None, compare=False)
     include_ddl: bool = False
     include_query: bool = False
+    include_absent: bool = False
     messages: MessageOptions | None = None
     time_type: TimeType = TimeType.TEXT
     zero_dates: ZeroDates = ZeroDates.NULL
@@ -148,6 +150,7 @@ class SourceOptions:
         table = _table(given.get("table"), view)
         _check_filters(given.get("tables"), given.get("excludeTables"), table)
         _check_changes_only(given, view)
+        _check_changefeed_only(given, view)
         _check_rows_only(given, view)
         format_name = choice(given, "format", FORMAT_CLASSES, "") or None
         include_ddl = flag(given, "includeDdl", default=False)
@@ -175,6 +178,7 @@ class SourceOptions:
             rules=_rules(given, view),
             include_ddl=include_ddl,
             include_query=_include_query(given, include_ddl=include_ddl),
+            include_absent=flag(given, "includeAbsent", default=False),
             messages=MessageOptions.parse(given, view),
             time_type=TimeType(choice(given, "timeType", TimeType, TimeType.TEXT)),
             zero_dates=ZeroDates(choice(given, "zeroDates", ZeroDates, ZeroDates.NULL)),
@@ -277,6 +281,12 @@ def _check_changes_only(given: Mapping[str, str], view: View) -> None:
         if view is not View.CHANGES and given.get(name, "false").lower() != "false":
             hint = "View events shows the text of all statements" if view is View.EVENTS else "Use view changes"
             raise invalid(name, given[name], f"nothing beside view {view}", hint=hint)
+
+
+def _check_changefeed_only(given: Mapping[str, str], view: View) -> None:
+    if view is not View.CHANGEFEED and given.get("includeAbsent", "false").lower() != "false":
+        hint = "View changes has the column absent" if view is View.CHANGES else "Use view changefeed"
+        raise invalid("includeAbsent", given["includeAbsent"], f"nothing beside view {view}", hint=hint)
 
 
 def _check_rows_only(given: Mapping[str, str], view: View) -> None:

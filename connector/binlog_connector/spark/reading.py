@@ -97,7 +97,13 @@ def make_view(
             from binlog_format.views.changefeed import ChangefeedView
 
             assert options.table is not None
-            return ChangefeedView(table=options.table, tables=tables, groups=groups, decoding=decoding)
+            return ChangefeedView(
+                table=options.table,
+                tables=tables,
+                groups=groups,
+                decoding=decoding,
+                include_absent=options.include_absent,
+            )
         case View.TABLES:
             from binlog_connector.schema.statement_rows import find_statement_rows
             from binlog_format.views.tables import TablesView

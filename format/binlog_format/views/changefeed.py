@@ -1,7 +1,8 @@
 """View `changefeed`: one row for each image of one table's rows, typed: `ChangefeedView`, `changefeed_batch`.
 
 The columns are the table's own, then those that Delta's change data feed and Spark's changelog contract know
-(`_change_type`, `_commit_version`, `_commit_timestamp`), then where the change lies in the log.
+(`_change_type`, `_commit_version`, `_commit_timestamp`), then where the change lies in the log; and, if wanted, which
+columns the image lacks (`_absent`). Without that, an image that lacks one is an error: null would be a value.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from binlog_format.rows.arrow_arrays import numbers_array, strings_array
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import read_images
+from binlog_format.views.absent_names import ABSENT_TYPE, absent_names
 from binlog_format.views.bounded import bounded
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
@@ -44,6 +46,9 @@ CHANGE_FIELDS = (
     pa.field("_row_no", pa.int32()),
     pa.field("_gtid", pa.string()),
 )
+ABSENT_FIELD = pa.field("_absent", ABSENT_TYPE)
+"""Names of columns that the image lacks, which are null in the row; null: it has all."""
+
 _CHANGE_TYPES = strings_array(["insert", "update_preimage", "update_postimage", "delete"])  # by ImageKind
 
 # A position in 63 bits, ordered as positions are. A page has at most 2**14 chunks (innodb: 64 KiB at 4 bytes or more a
@@ -53,30 +58,46 @@ _PAGE_BITS = 24
 _FILE_BITS = 63 - _PAGE_BITS - _CHUNK_BITS
 
 
-def changefeed_schema(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> pa.Schema:
+def changefeed_schema(
+    layout: TableLayout, decoding: Decoding = DEFAULT_DECODING, *, include_absent: bool = False
+) -> pa.Schema:
     """Schema of the view for a table of this layout.
+
+    Args:
+        layout: Of the table.
+        decoding: How rows become values.
+        include_absent: With `ABSENT_FIELD`.
 
     Raises:
         SchemaError: `NO_COLUMN_METADATA`.
         UnsupportedError: `COLUMN_TYPE`.
     """
-    return pa.schema([*arrow_schema(layout, decoding), *CHANGE_FIELDS])
+    return pa.schema([*arrow_schema(layout, decoding), *CHANGE_FIELDS, *((ABSENT_FIELD,) if include_absent else ())])
 
 
 def changefeed_batch(
-    images: Images, events: Table, groups: Table, sources: tuple[GtidSource, ...] = ()
+    images: Images,
+    events: Table,
+    groups: Table,
+    sources: tuple[GtidSource, ...] = (),
+    *,
+    include_absent: bool = False,
 ) -> pa.RecordBatch:
-    """One row for each image.
+    """One row for each image; a column that the image lacks is null.
 
     Args:
         images: Read from *events* (its `event` numbers are rows there), in any selection.
         events: `EVENT_DTYPE`; of a block or of a loaded `TableIndex`.
         groups: `GROUP_DTYPE`, what `events["group"]` counts.
         sources: What `gtid_source` in *groups* counts; a log of MariaDB has none.
+        include_absent: With `ABSENT_FIELD`.
     """
     columns = [images.column(index) for index in range(len(images.layout.columns))]
     columns += change_columns(images.table, events, groups, sources)
-    return pa.RecordBatch.from_arrays(columns, schema=changefeed_schema(images.layout, images.decoding))
+    if include_absent:
+        columns.append(absent_names(images, np.arange(len(images), dtype=np.int64)))
+    schema = changefeed_schema(images.layout, images.decoding, include_absent=include_absent)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def change_columns(table: Table, events: Table, groups: Table, sources: tuple[GtidSource, ...] = ()) -> list[pa.Array]:
@@ -125,6 +146,7 @@ class ChangefeedView:
         layout: What the table is expected to look like; default: as it is first met.
         decoding: What the log leaves open.
         groups: Which event groups are wanted; default: all.
+        include_absent: With `ABSENT_FIELD`; without it, an image that lacks columns is an error.
     """
 
     def __init__(
@@ -135,8 +157,10 @@ class ChangefeedView:
         layout: TableLayout | None = None,
         decoding: Decoding = DEFAULT_DECODING,
         groups: GroupFilter = ALL_GROUPS,
+        include_absent: bool = False,
     ) -> None:
         self._table = table
+        self._include_absent = include_absent
         self._decoding = decoding
         self._tables = tables or TableFilter()
         self._groups = groups
@@ -150,7 +174,7 @@ class ChangefeedView:
     def schema(self, layout: TableLayout | None) -> pa.Schema:
         """Schema of the batches for a table of this layout."""
         assert layout is not None, "the columns of this view are the table's"
-        return changefeed_schema(layout, self._decoding)
+        return changefeed_schema(layout, self._decoding, include_absent=self._include_absent)
 
     def json_styles(self) -> dict[str, JsonStyle]:
         """How `json_lines` writes batches of this view."""
@@ -162,6 +186,7 @@ class ChangefeedView:
 
         Raises:
             SchemaError: `SCHEMA_CHANGED`: the table's columns are not the expected ones.
+            UnsupportedError: `ROW_IMAGE`: an image lacks columns, and rows shall not tell which.
         """
         selection = Selection(self._tables, self._groups, table=self._table, decoding=self._decoding)
         for block in blocks:
@@ -176,7 +201,25 @@ class ChangefeedView:
                     place=block.place,
                     decoding=self._decoding,
                 )
+                if not self._include_absent and images.has_absent():
+                    raise _lacking(images)
                 read.append(images)
             for parts in bounded(read) if read else ():
-                batches = [changefeed_batch(part, block.events, block.groups, block.gtid_sources) for part in parts]
+                batches = [
+                    changefeed_batch(
+                        part, block.events, block.groups, block.gtid_sources, include_absent=self._include_absent
+                    )
+                    for part in parts
+                ]
                 yield in_order(batches, [part.table["event"] for part in parts])
+
+
+def _lacking(images: Images) -> UnsupportedError:
+    names = [str(column.name) for index, column in enumerate(images.layout.columns) if images.absent_mask(index).any()]
+    return UnsupportedError(
+        "ROW_IMAGE",
+        f"{images.layout.full_name}: row images without {', '.join(names)}: null would stand there for values that "
+        "the log lacks",
+        hint="Ask for the column _absent, which names what an image lacks (option includeAbsent; changes "
+        "--include-absent), or set binlog_row_image=FULL on the server",
+    )

@@ -15,7 +15,6 @@ import pyarrow as pa
 from binlog_format.errors import UnsupportedError
 from binlog_format.rows.arrow_arrays import (
     joined_texts,
-    mask_array,
     numbers_array,
     repeated_text,
     strings_array,
@@ -24,6 +23,7 @@ from binlog_format.rows.arrow_arrays import (
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import read_images
+from binlog_format.views.absent_names import ABSENT_TYPE, absent_names
 from binlog_format.views.bounded import bounded
 from binlog_format.views.change_extras import NO_EXTRAS, ChangeExtras, StatementRows
 from binlog_format.views.columns import (
@@ -38,7 +38,6 @@ from binlog_format.views.events.texts import StatementTexts
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
 from binlog_format.views.json.image_json import (
     TableTexts,
-    column_names,
     column_styles,
     image_rows,
     merged_texts,
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
 TEXT_SIZE_MAX = 1 << 30
 """Bytes of a batch's texts before (or after) the changes; more are given in several batches."""
 
-_ABSENT_TYPE = pa.list_(pa.string())
 _OPS = joined_texts(["insert", "update", "update", "delete"])  # by `ImageKind` of the first image
 
 
@@ -87,7 +85,7 @@ def changes_schema(image_type: pa.DataType, *, query: bool = False) -> pa.Schema
             pa.field("table", pa.string(), nullable=query),
             ("before", image_type),
             ("after", image_type),
-            ("absent", _ABSENT_TYPE),
+            ("absent", ABSENT_TYPE),
             *([("query", pa.string())] if query else []),
         ]
     )
@@ -324,7 +322,7 @@ def _statement_batch(block: Block, statements: StatementRows, image_type: pa.Dat
         "table": pa.array(statements.tables, pa.string()),
         "before": pa.nulls(count, image_type),
         "after": pa.nulls(count, image_type),
-        "absent": pa.nulls(count, _ABSENT_TYPE),
+        "absent": pa.nulls(count, ABSENT_TYPE),
         "query": pa.array(statements.texts, pa.string()),
     }
     schema = changes_schema(image_type, query=True)
@@ -355,20 +353,11 @@ def _batch(
 
 def _absent_of_all(parts: list[_TableChanges], order: Int64s) -> pa.Array:
     if not any(part.images.has_absent() for part in parts):
-        return pa.nulls(len(order), _ABSENT_TYPE)
+        return pa.nulls(len(order), ABSENT_TYPE)
     return pa.concat_arrays([_absent(part) for part in parts]).take(numbers_array(order))
 
 
 def _absent(part: _TableChanges) -> pa.Array:
     # Columns that the log does not carry in the image after the change (before a delete): what a consumer must leave
     # alone rather than set to null.
-    count = len(part.pairs)
-    if not part.images.has_absent():
-        return pa.nulls(count, _ABSENT_TYPE)
-    image = np.where(part.pairs.after >= 0, part.pairs.after, part.pairs.before)
-    masks = [part.images.absent_mask(index)[image] for index in range(len(part.images.layout.columns))]
-    changes, columns = np.nonzero(np.stack(masks, axis=1))
-    offsets = np.searchsorted(changes, np.arange(count + 1)).astype(np.int32)
-    names = strings_array(column_names(part.images.layout, part.images.decoding)).take(numbers_array(columns))
-    none = mask_array(offsets[1:] == offsets[:-1])
-    return pa.ListArray.from_arrays(numbers_array(offsets), names, mask=none)
+    return absent_names(part.images, np.where(part.pairs.after >= 0, part.pairs.after, part.pairs.before))

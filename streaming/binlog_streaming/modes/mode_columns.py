@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from binlog_format.errors import TableError
-from binlog_format.views.changefeed import CHANGE_FIELDS
+from binlog_format.views.changefeed import ABSENT_FIELD, CHANGE_FIELDS
 from binlog_format.views.columns import COMMIT_TIME_TYPE
 from binlog_streaming.settings.model import Deletes, Mode, OnCascade
 
@@ -46,6 +46,7 @@ def mode_schema(
     on_cascade: OnCascade = OnCascade.FAIL,
     *,
     has_existing: bool = False,
+    has_absent: bool = False,
 ) -> pa.Schema:
     """Columns of a target that keeps a table with the columns *schema*: those, then the mode's own.
 
@@ -55,11 +56,13 @@ def mode_schema(
         deletes: What becomes of deleted rows.
         on_cascade: What becomes of what foreign keys do.
         has_existing: Some rows are existing ones that a snapshot put into the log.
+        has_absent: Some images lack columns, which the rows of a changelog tell.
 
     Raises:
         TableError: `COLUMN_NAME`: a column is called like one of the mode's own.
     """
-    own = _own_fields(mode, deletes, on_cascade, has_existing=has_existing)
+    own = [*_own_fields(mode, deletes, on_cascade), *((SNAPSHOT,) if has_existing else ())]
+    own += (ABSENT_FIELD,) if has_absent else ()
     taken = {field.name for field in own}
     # Most formats do not tell upper case from lower case in names of columns.
     if clash := [name for name in schema.names if name.lower() in taken]:
@@ -71,10 +74,10 @@ def mode_schema(
     return pa.schema([*schema, *own])
 
 
-def _own_fields(mode: Mode, deletes: Deletes, on_cascade: OnCascade, *, has_existing: bool) -> Sequence[pa.Field]:
+def _own_fields(mode: Mode, deletes: Deletes, on_cascade: OnCascade) -> Sequence[pa.Field]:
     if mode is Mode.CHANGELOG:
         cascaded = (CASCADED_FROM,) if on_cascade is OnCascade.APPLY else ()
-        return (*CHANGE_FIELDS, *cascaded, *((SNAPSHOT,) if has_existing else ()))
+        return (*CHANGE_FIELDS, *cascaded)
     if mode is Mode.SCD2:
         return VERSION_FIELDS
     return MARK_FIELDS if deletes is Deletes.MARK else ()

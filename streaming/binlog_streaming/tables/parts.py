@@ -21,6 +21,7 @@ import pyarrow as pa
 from binlog_connector.spark.worker_process import settle
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
+from binlog_format.views.changefeed import ABSENT_FIELD
 from binlog_format.views.index.table_index import TableIndex
 from binlog_streaming.lake.merge import Written
 from binlog_streaming.lake.schema_cast import cast_table, cast_to_schema
@@ -228,6 +229,8 @@ class PartsWriter:
         for row_batches in self._row_batches(log, indexes):
             if self.mode is Mode.CHANGELOG:
                 for row_batch in row_batches:
+                    if row_batch.images.has_absent() and ABSENT_FIELD.name not in self.schema.names:
+                        raise IndivisibleError(self.source_table)  # the outline of a step does not tell of that column
                     yield cast_to_schema(changelog_batch(row_batch), self.schema)
                 continue
             _, images = self._content(log, row_batches).images

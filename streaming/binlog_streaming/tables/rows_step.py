@@ -155,13 +155,19 @@ def target_schema(content: RowsContent, mode: Mode) -> pa.Schema:
         schemas = schemas or ([] if content.derived is None else [content.derived.schema])
         common = common_schema(schemas, content.source_table)
         has_existing = any(row_batch.snapshot for row_batch in content.row_batches)
-        return mode_schema(mode, common, on_cascade=content.rule.foreign_keys, has_existing=has_existing)
+        has_absent = any(row_batch.images.has_absent() for row_batch in content.row_batches)
+        return mode_schema(
+            mode, common, on_cascade=content.rule.foreign_keys, has_existing=has_existing, has_absent=has_absent
+        )
     return mode_schema(mode, content.images[0], content.rule.deletes)
 
 
 def changelog_batch(row_batch: RowBatch) -> pa.RecordBatch:
-    """One row for each image; existing rows that a snapshot put into the log name it."""
-    batch = changefeed_batch(row_batch.images, row_batch.events, row_batch.groups, row_batch.gtid_sources)
+    """One row for each image; it names the columns that the image lacks, and the snapshot that put it into the log."""
+    images = row_batch.images
+    batch = changefeed_batch(
+        images, row_batch.events, row_batch.groups, row_batch.gtid_sources, include_absent=images.has_absent()
+    )
     return batch.append_column(SNAPSHOT, pa.repeat(row_batch.snapshot, batch.num_rows)) if row_batch.snapshot else batch
 
 

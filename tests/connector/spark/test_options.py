@@ -122,6 +122,7 @@ def test_a_query_has_one_start() -> None:
         ({"endingGtid": "0-1-5", "endingOffsets": "latest"}, "a query has one end"),
         ({"view": "events", "includeDdl": "true"}, "nothing beside view events"),
         ({"includeDdl": "true", "includeQuery": "false"}, "true or nothing beside includeDdl"),
+        ({"includeAbsent": "true"}, "nothing beside view changes.*has the column absent"),
         ({"bound": "sealed", "format": "classic"}, "visible beside format classic"),
     ],
 )

@@ -78,7 +78,7 @@ def test_changes_of_a_wide_table_come_in_small_batches(table: str | None, monkey
 def test_changefeed_of_a_wide_table_comes_in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.bounded, "__kwdefaults__", {"cells_max": 8 * _WIDE})
     block = plain_block([[_table_map(_WIDE), _narrow_rows(_WIDE, 30, is_update=True)]])
-    batches = list(ChangefeedView(table="shop.items").batches([block]))
+    batches = list(ChangefeedView(table="shop.items", include_absent=True).batches([block]))
     assert max(batch.num_rows for batch in batches) <= 8
     kinds = [kind for batch in batches for kind in batch.column("_change_type").to_pylist()]
     assert kinds == ["update_preimage", "update_postimage"] * 30

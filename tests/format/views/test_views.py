@@ -264,6 +264,24 @@ def test_columns_that_the_log_does_not_carry_are_absent() -> None:
     typed = _rows(view.batches(log.committed_blocks()), view.schema(_layout(ITEMS)))
     assert [row["absent"] for row in typed] == [row["absent"] for row in rows]
     assert typed[0]["after"] == {"id": None, 'na"me': "y", "n": None}
+    feed = ChangefeedView(table="shop.items", include_absent=True)
+    images = _rows(feed.batches(log.committed_blocks()), feed.schema(_layout(ITEMS)))
+    assert [(row["id"], row['na"me'], row["n"], row["_change_type"], row["_absent"]) for row in images] == [
+        (7, None, None, "update_preimage", ['na"me', "n"]),
+        (None, "y", None, "update_postimage", ["id", "n"]),
+        (7, None, None, "update_preimage", ['na"me', "n"]),
+        (None, None, None, "update_postimage", ["id", "n"]),
+        (1, "x", 0, "insert", None),
+        (7, None, None, "delete", ['na"me', "n"]),
+    ]
+
+
+def test_null_in_the_changefeed_never_stands_for_what_the_log_does_not_carry() -> None:
+    seven = (7).to_bytes(4, "little")
+    delete = _partial_rows(EventType.DELETE_ROWS_V1, b"\1", b"\0" + seven)
+    log = MadeLog([_group(1, *_inserts(ITEMS, ONE)), _group(2, *delete)])
+    with pytest.raises(UnsupportedError, match=r'ROW_IMAGE\] .*: row images without na"me, n: .*includeAbsent'):
+        list(ChangefeedView(table="shop.items").batches(log.committed_blocks()))
 
 
 def test_gtids_choose_the_groups() -> None:

@@ -107,6 +107,13 @@ _ViewOption = Annotated[
     ),
 ]
 
+_IncludeAbsentOption = Annotated[
+    bool,
+    typer.Option(
+        "--include-absent", help="With --view changefeed: a column _absent names the columns that an image lacks."
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to *app*."""
@@ -124,6 +131,7 @@ def changes(  # noqa: PLR0913 - the options of the command
     table: Annotated[
         str | None, typer.Option(help="One table, database.table; its images are then typed in parquet and arrow.")
     ] = None,
+    include_absent: _IncludeAbsentOption = False,
     schema_file: SchemaFileOption = None,
     rules: RulesOption = None,
     start: StartOption = None,
@@ -160,7 +168,7 @@ def changes(  # noqa: PLR0913 - the options of the command
         if table is not None and typed_table is None:
             tables = ",".join(filter(None, (tables, re.escape(table))))
         accepted = TableFilter(tables, exclude_tables)
-        selected: _AnyView = _view(view, typed_table, accepted, part, decoding)
+        selected: _AnyView = _view(view, typed_table, accepted, part, decoding, include_absent=include_absent)
         if output in _MESSAGES:
             selected = _messages(output, topic_prefix, schemas, accepted, part, decoding)
         named = re.escape(typed_table) if typed_table is not None else tables
@@ -195,14 +203,19 @@ def _some(
 
 
 def _view(
-    view: View, table: str | None, tables: TableFilter, part: ReadRange, decoding: Decoding
+    view: View, table: str | None, tables: TableFilter, part: ReadRange, decoding: Decoding, *, include_absent: bool
 ) -> ChangesView | ChangefeedView:
     from binlog_format.views.changefeed import ChangefeedView
     from binlog_format.views.changes import ChangesView
 
     if view is View.CHANGEFEED:
         assert table is not None
-        return ChangefeedView(table=table, tables=tables, groups=part.groups, decoding=decoding)
+        return ChangefeedView(
+            table=table, tables=tables, groups=part.groups, decoding=decoding, include_absent=include_absent
+        )
+    if include_absent:
+        hint = "View changes has the column absent"
+        raise OptionError("INVALID_VALUE", "--include-absent is for --view changefeed", hint=hint)
     return ChangesView(table=table, tables=tables, groups=part.groups, decoding=decoding)
 
 
