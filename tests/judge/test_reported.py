@@ -55,7 +55,8 @@ EXPECTED: Mapping[str, Expected] = {
     "column_case_added": EQUAL,
     "db_older": Expected(finding="2: a database older than the log"),
     "default_changed": EQUAL,
-    "defaults_each": Expected(finding="1.10"),
+    # Among 80 spellings some have values that the log lacks: TIMESTAMP in the zone SYSTEM, NOW() without it.
+    "defaults_each": Expected(named=r"SCHEMA_CHANGED\] w\.d\d\d: column c is new, and the log lacks its values"),
     "dropped_and_renamed": EQUAL,
     "enum_case_only": Expected(finding="1.4"),
     "enum_relabelled": Expected(finding="1.4"),

@@ -398,6 +398,18 @@ def test_quotes_are_read_as_the_session_reads_them() -> None:
         ("DECIMAL(50,2) DEFAULT -1", "-1.00"),
         ("FLOAT DEFAULT 0.1", 0.10000000149011612),
         ("DOUBLE DEFAULT 1e3", 1000.0),
+        # As MariaDB 10.11 and MySQL 9.7 hold them.
+        ("DOUBLE(8,2) DEFAULT 1.005", 1.0),
+        ("DOUBLE(8,2) DEFAULT -1.005", -1.0),
+        ("DOUBLE(8,2) DEFAULT '1.115'", 1.12),
+        ("DOUBLE(8,2) DEFAULT 1.125", 1.12),
+        ("DOUBLE(8,2) DEFAULT 1.135", 1.1400000000000001),
+        ("DOUBLE(10,3) DEFAULT -0.005", -0.0050000000000000044),
+        ("DOUBLE(5,0) DEFAULT 2.5", 2.0),
+        ("FLOAT(6,1) DEFAULT 0.25", 0.20000000298023224),
+        ("DOUBLE DEFAULT -0.0", 0.0),
+        (r"VARCHAR(9) DEFAULT 'a\%\_\x\\'", r"a\%\_x" + "\\"),
+        (r"ENUM('a\%') NOT NULL", r"a\%"),
         ("BIT DEFAULT b'1'", True),
         ("BIT(9) NOT NULL DEFAULT 0x101", 257),
         ("YEAR DEFAULT '70'", 1970),
@@ -426,6 +438,7 @@ def test_rows_that_are_there_hold_the_default(declaration: str, value: object) -
     assert facts.unknown is None
     assert facts.existing is not None
     assert facts.existing.as_py() == value
+    assert str(facts.existing.as_py()) == str(value), "-0.0 is not 0.0"
 
 
 @pytest.mark.parametrize(

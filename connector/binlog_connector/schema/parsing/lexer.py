@@ -62,7 +62,8 @@ class DdlSyntaxError(Exception):
         self.at = at
 
 
-_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
+# Before a wildcard of LIKE the backslash stays (MariaDB and MySQL, "String Literals").
+_ESCAPES = {"%": r"\%", "_": r"\_", "0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED_PATTERN = r"(?:[^{0}\\]++|\\.|{0}{0})*+{0}"
 _PLAIN_PATTERN = r"(?:[^{0}]++|{0}{0})*+{0}"

