@@ -24,7 +24,7 @@ from pyiceberg.io.pyarrow import (
     schema_to_pyarrow,
 )
 from pyiceberg.manifest import DataFileContent, FileFormat
-from pyiceberg.schema import Schema, prune_columns, sanitize_column_names, visit_with_partner
+from pyiceberg.schema import Schema, prune_columns, visit_with_partner
 from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.transforms import IdentityTransform
@@ -34,7 +34,7 @@ from binlog_streaming.lake.dictionaries import dictionary_columns
 from binlog_streaming.lake.iceberg.bounds import file_facts
 from binlog_streaming.lake.iceberg.manifests import FIRST_ROW_ID, new_file
 from binlog_streaming.lake.iceberg.partitions import partitioned
-from binlog_streaming.lake.iceberg.schema import arrow_schema
+from binlog_streaming.lake.iceberg.schema import arrow_schema, file_schema
 from binlog_streaming.lake.iceberg.table_files import LiveFile, marked_rows
 from binlog_streaming.lake.keys.sorting import complement
 from binlog_streaming.lake.schema_cast import cast_to_schema
@@ -218,7 +218,7 @@ class DataFiles:
         self.io = io
         self.file_size = file_size
         self.locations = load_location_provider(metadata.location, metadata.properties)
-        own = sanitize_column_names(metadata.schema())
+        own = file_schema(metadata.schema())
         self.file_schema = Schema(*own.fields, *NUMBER_FIELDS) if has_numbers else own
         self.arrow_schema = schema_to_pyarrow(self.file_schema, include_field_ids=True)
         self._partitions: dict[str, _PartitionFiles] = {}

@@ -13,6 +13,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType
 
 from binlog_streaming.lake.iceberg.bounds import holds_truncated
+from binlog_streaming.lake.iceberg.schema import unused_name
 from binlog_streaming.lake.partitioning import unpartitionable, valueless
 from binlog_streaming.lake.row_values import row_ids
 
@@ -41,6 +42,7 @@ def partition_spec(schema: Schema, rules: Sequence[PartitionRule], table: str) -
         TableError: `PARTITION_VALUE`: some values of the column would have no partition.
     """
     fields = []
+    taken = {name.casefold() for name in schema.column_names}
     for number, rule in enumerate(rules):
         transform = parse_transform(rule.iceberg_transform)
         column = next((column for column in schema.fields if column.name == rule.column), None)
@@ -52,7 +54,11 @@ def partition_spec(schema: Schema, rules: Sequence[PartitionRule], table: str) -
         kind = column.field_type
         if rule.function == "truncate" and isinstance(kind, DecimalType) and not holds_truncated(kind, rule.size or 1):
             raise valueless(table, rule, f"the least values of {kind} have no multiple of {rule.size} below them")
-        name = rule.column if rule.function == "identity" else f"{rule.column}_{rule.function}"
+        name = rule.column
+        if rule.function != "identity":
+            # Of a column that was always there, or of another field; readers do not tell upper from lower case.
+            name = unused_name(f"{rule.column}_{rule.function}", taken)
+        taken.add(name.casefold())
         fields.append(
             PartitionField(source_id=column.field_id, field_id=_FIRST_FIELD + number, transform=transform, name=name)
         )

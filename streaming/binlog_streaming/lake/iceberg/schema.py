@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, schema_to_pyarrow
-from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.schema import Schema, assign_fresh_schema_ids, make_compatible_name, sanitize_column_names
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
 
 from binlog_format.errors import TableError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator
 
     from pyiceberg.table.metadata import TableMetadata
 
@@ -64,6 +64,28 @@ def _inner_paths(column: pa.Field) -> Iterator[str]:
         path = f"{column.name}.{field.name}"
         yield path
         yield from _inner_paths(field.with_name(path))
+
+
+def file_schema(schema: Schema) -> Schema:
+    """The columns as files have them, with names that Avro takes, no two alike; readers go by their numbers."""
+    plain = [make_compatible_name(field.name) for field in schema.fields]
+    if len({name.casefold() for name in plain}) == len(plain):
+        return sanitize_column_names(schema)
+    fields, taken = [], set[str]()
+    for field, name in zip(schema.fields, plain, strict=True):
+        unused = unused_name(name, taken)
+        taken.add(unused.casefold())
+        fields.append(field.model_copy(update={"name": unused}))
+    return sanitize_column_names(Schema(*fields, schema_id=schema.schema_id))
+
+
+def unused_name(name: str, taken: Container[str]) -> str:
+    """*name*, with a number if it is one of *taken*, which are casefolded."""
+    numbers = itertools.count(2)
+    unused = name
+    while unused.casefold() in taken:
+        unused = f"{name}_{next(numbers)}"
+    return unused
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:

@@ -5,6 +5,7 @@ A reader passes over files and partitions by least and greatest values; a wrong 
 
 from __future__ import annotations
 
+import datetime as dt
 import tempfile
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -222,3 +223,42 @@ def test_iceberg_has_no_column_called_like_a_part_of_another(tmp_path: Path) -> 
             with pytest.raises(TableError, match="a part of column") as refused:
                 target.create(pa.schema(columns), MIRROR_COMMIT_ID)
             assert refused.value.subclass == "COLUMN_NAME"
+
+
+# What servers take: the first 65,536 characters but NUL.
+NAMES = st.text(
+    st.characters(min_codepoint=1, max_codepoint=0xFFFF, exclude_categories=["Cs"]), min_size=1, max_size=20
+)
+ODD_NAMES = ["a.b", "a_x2Eb", "1", "_1", "_1_2", "a b", "t\tn\n", ",;{}()=", "`", '"', "'", "/", "..", "%41", "_row_id"]
+
+
+@pytest.mark.parametrize("table_format", MIRROR_SINKS, ids=str)
+@example(names=ODD_NAMES)
+@settings(max_examples=examples(24))
+@given(names=st.lists(NAMES | st.sampled_from(ODD_NAMES), min_size=1, max_size=6, unique_by=str.casefold))
+def test_columns_have_any_names(table_format: TableFormat, names: list[str]) -> None:
+    """In files names are plain ones, and no two alike."""
+    schema = pa.schema([("key", pa.int32()), *((f"{name}", pa.string()) for name in names if name.casefold() != "key")])
+    rows: list[Row] = [(number, *(f"{name}{number}" for name in schema.names[1:])) for number in range(3)]
+    later: Row = (1, *("later" for _ in schema.names[1:]))
+    with tempfile.TemporaryDirectory() as directory:
+        place = Place(Path(directory), table_format)
+        for batch_id, some in enumerate((rows, [later])):
+            own = replace(MIRROR_COMMIT_ID, keys=("key",), batch_id=batch_id)
+            change = Change(rows_of(schema, some), schema.empty_table().select(["key"]))
+            place.step(own, lambda target, change=change, own=own: target.merge(change, own), schema)  # type: ignore[misc]
+        assert place.sorted_rows() == [rows[0], later, rows[2]]
+        assert sorted(tuple(row.values()) for row in place.read().to_pylist()) == [rows[0], later, rows[2]]
+
+
+def test_a_partition_may_be_called_like_a_column(tmp_path: Path) -> None:
+    """`day(at)` is `at_day` in Iceberg, unless the table has such a column."""
+    place = Place(tmp_path, TableFormat.ICEBERG)
+    schema = pa.schema([("id", pa.int32()), ("at", pa.date32()), ("AT_DAY", pa.string())])
+    own = replace(MIRROR_COMMIT_ID, partition_by=tuple(map(partition_rule, ("day(at)", "bucket(4, id)"))))
+    rows: list[Row] = [(1, dt.date(2026, 1, 1), "a"), (2, dt.date(2026, 1, 2), "b")]
+    place.step(own, lambda target: target.merge(change_of(rows, schema=schema), own), schema)
+    with reader(place) as table:
+        assert [field.name for field in table.spec().fields] == ["at_day_2", "id_bucket"]
+        found = table.scan(row_filter=EqualTo("at", "2026-01-02")).to_arrow().to_pylist()  # type: ignore[call-arg,arg-type]
+    assert [tuple(row.values()) for row in found] == rows[1:]
