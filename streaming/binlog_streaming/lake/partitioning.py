@@ -11,6 +11,11 @@ from binlog_format.errors import OptionError, TableError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+
+class PartitionRuleError(OptionError):
+    """A rule that does not fit one table: whoever made that table need not know of the rule, and others can go on."""
+
+
 _TIMES = ("year", "month", "day", "hour")
 _SIZED = ("bucket", "truncate")
 _CALL = re.compile(r"(?P<function>[a-z]+)\((?:(?P<size>\d+)\s*,\s*)?(?P<column>[^,()]+)\)")
@@ -59,7 +64,7 @@ def partition_rule(text: str) -> PartitionRule:
     return PartitionRule(call["column"].strip(), function, None if size is None else int(size))
 
 
-def unpartitionable(table: str, rule: PartitionRule, why: str, columns: Sequence[str]) -> OptionError:
+def unpartitionable(table: str, rule: PartitionRule, why: str, columns: Sequence[str]) -> PartitionRuleError:
     """The error for a table that cannot be partitioned as settings ask.
 
     Args:
@@ -68,7 +73,7 @@ def unpartitionable(table: str, rule: PartitionRule, why: str, columns: Sequence
         why: What is wrong with it.
         columns: Of the target.
     """
-    return OptionError(
+    return PartitionRuleError(
         "INVALID_VALUE",
         f"option tables.partition_by: {table}: {rule}: {why}",
         hint=f"Give the table a rule of its own in [[tables]]. Its columns are {', '.join(columns)}",

@@ -11,6 +11,7 @@ import msgspec
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format.errors import BinlogError, SchemaError, TableError, UnsupportedError
+from binlog_streaming.lake.partitioning import PartitionRuleError
 from binlog_streaming.settings.model import Begin, Mode
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class SetAside(msgspec.Struct, frozen=True, kw_only=True):
 
 def can_set_aside(error: BinlogError) -> bool:
     """Whether an error is about one table alone: the job can go on without it."""
-    return isinstance(error, SchemaError | UnsupportedError | TableError) and error.subclass not in _CONCERN_THE_JOB
+    kinds = SchemaError | UnsupportedError | TableError | PartitionRuleError
+    return isinstance(error, kinds) and error.subclass not in _CONCERN_THE_JOB
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 
 from binlog_format import open_log
-from binlog_format.errors import TableError
+from binlog_format.errors import OptionError, TableError
+from binlog_format.events.encoding.table_encoding import ColumnSpec
 from binlog_streaming.lake.delta import data_files as delta_files
 from binlog_streaming.lake.iceberg import data_files as iceberg_files
 from binlog_streaming.lake.target import SET_ASIDE_PROPERTY
-from binlog_streaming.settings import OnError, TableFormat
+from binlog_streaming.settings import OnError, TableFormat, TableRule
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.progress import Outcome
 from tests.streaming.tables.batches import cut, plan, run, write
@@ -133,3 +134,27 @@ def test_error_of_decoding_names_the_table(log_path: Path, tmp_path: Path, monke
         pytest.raises(TableError, match=r"UNEXPECTED_ERROR\] shop\.\w+: Zero.*nothing"),
     ):
         write(log, cut(log, 1)[0], tmp_path / "tables")
+
+
+@pytest.mark.parametrize("table_format", MIRROR_SINKS, ids=str)
+def test_a_table_without_the_column_to_partition_by_stops_no_other(tmp_path: Path, table_format: TableFormat) -> None:
+    """Whoever makes a table in the application need not know by what the job partitions its tables."""
+    price = wanted("items", ID, NAME, ColumnSpec("price", "int"))
+    with ShopLog(tmp_path / "log") as log:
+        log.insert(ORDERS, (1, "a"))
+        log.insert(price, (1, "a", 3))
+    place = Place(tmp_path / "tables", table_format)
+    rules = (TableRule(partition_by=("price",)),)
+    with open_log(str(tmp_path / "log")) as log:
+        (batch,) = cut(log, 1)
+        planned = plan(log, batch, rules)
+        assert planned.end is not None
+        of_all = replace(run(place.directory, 0, planned.end, sink=place.sink), on_error=OnError.SET_ASIDE)
+        progress = [one for component in planned.components for one in apply_component(of_all, component, log)]
+        with pytest.raises(OptionError, match=r"shop\.orders: price: there is no such column"):
+            write(log, batch, place.directory, 0, rules, sink=place.sink)
+    assert {one.source_table: one.outcome for one in progress} == {
+        "shop.orders": Outcome.SET_ASIDE,
+        "shop.items": Outcome.WRITTEN,
+    }
+    assert replace(place, name="shop/items").rows() == [(1, "a", 3)]
