@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 import time
@@ -44,12 +45,14 @@ class Judging:
         seed: Decides what happens.
         into: Where cases are written.
         histories: In a round.
+        explain: Named errors with these conditions are made short and shown, too.
     """
 
-    def __init__(self, seed: str, into: Path, histories: int) -> None:
+    def __init__(self, seed: str, into: Path, histories: int, explain: str) -> None:
         self._seed = seed
         self._into = into
         self._histories = histories
+        self._explain = re.compile(explain)
         self._signs: Counter[str] = Counter()
         self.coverage = Coverage()
         self.bad = 0
@@ -71,8 +74,10 @@ class Judging:
                 number += 1
 
     def _look_at(self, server: LiveServer, work: Path, failed: Judged) -> None:
-        for table, verdict in failed.bad.items():
-            self.bad += 1
+        self.bad += len(failed.bad)
+        for table, verdict in failed.verdicts.items():
+            if table not in failed.bad and not self._explain.fullmatch(verdict.condition or "-"):
+                continue
             sign = sign_of(verdict)
             self._signs[sign] += 1
             if self._signs[sign] > OF_A_SIGN_MAX:
@@ -105,6 +110,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", default="1")
     parser.add_argument("--histories", type=int, default=20, help="in a round: one log, one job")
     parser.add_argument("--into", type=Path, default=Path("build/judge"), help="folder for cases that are found")
+    parser.add_argument(
+        "--explain", default="(?!)", help="show the shortest history of named errors with such conditions"
+    )
     given = parser.parse_args(arguments)
     found: list[Installed] = []
     for name in servers_of(given.servers):
@@ -114,7 +122,7 @@ def main(arguments: Sequence[str]) -> int:
             print(f"left out: {name}: {error}")
             if os.environ.get("CI") == "true" and name == "mariadb":
                 return 2
-    judging = Judging(given.seed, given.into, given.histories)
+    judging = Judging(given.seed, given.into, given.histories, given.explain)
     for installed in found:
         share = given.seconds / len(found)
         judging.on(installed, share * (FOLDED_EVERY - 1) / FOLDED_EVERY, folded_names=0)

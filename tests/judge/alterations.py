@@ -45,6 +45,9 @@ class Alterations:
             self._fail: 2,
             self._flush: 1,
             self._partitions: 1,
+            self._child: 2,
+            self._renumber: 1,
+            self._view: 1,
         }
 
     def any(self) -> None:
@@ -169,6 +172,10 @@ class Alterations:
     def _rename(self) -> None:
         name, _ = self._life.some_table()
         new = self._free_name()
+        if self._chance.random() < 0.2:
+            other = f"{self._life.session.history.database}b"
+            self._life.do(f"CREATE DATABASE IF NOT EXISTS {other}")
+            new = f"{other}.{new}"
         text = self._chance.choice((f"RENAME TABLE {name} TO {new}", f"ALTER TABLE {name} RENAME TO {new}"))
         self._life.do(text, "RENAME TABLE")
 
@@ -180,6 +187,32 @@ class Alterations:
     def _drop(self) -> None:
         name, _ = self._life.some_table()
         self._life.do(f"DROP TABLE {name}", "DROP TABLE")
+
+    def _child(self) -> None:
+        name, table = self._life.some_table()
+        if len(self._life.tables) < TABLES_MAX and table.key == ["id"]:
+            does = ("CASCADE", "CASCADE", "SET NULL", "RESTRICT")
+            rule = f"ON DELETE {self._chance.choice(does)} ON UPDATE {self._chance.choice(does)}"
+            child = self._free_name()
+            columns = f"id INT PRIMARY KEY, pid INT, c {self._chance.choice(self._life.kinds).declared}"
+            text = f"CREATE TABLE {child} ({columns}, FOREIGN KEY (pid) REFERENCES {name} (id) {rule})"
+            self._life.do(text, "CREATE TABLE, foreign key")
+            self._life.look()
+            self._fill(child)
+
+    def _renumber(self) -> None:
+        name, table = self._life.some_table()
+        if len(table.columns) > 1:
+            self._life.do(f"ALTER TABLE {name} DROP COLUMN `{table.columns[0].name}`", "DROP COLUMN")
+            added = "ADD COLUMN id INT NOT NULL AUTO_INCREMENT PRIMARY KEY FIRST"
+            self._life.do(f"ALTER TABLE {name} {added}", "ADD AUTO_INCREMENT")
+
+    def _view(self) -> None:
+        name, _ = self._life.some_table()
+        self._life.do(f"CREATE VIEW view1 AS SELECT * FROM {name}", "views")
+        self._life.do(
+            self._chance.choice(("RENAME TABLE view1 TO view2", "DROP VIEW view1", "DROP VIEW view2")), "views"
+        )
 
     def _like(self) -> None:
         name, _ = self._life.some_table()
@@ -231,10 +264,16 @@ class Alterations:
             self._life.altered()
 
     def _body(self) -> str:
-        columns = ["id INT NOT NULL"]
+        columns = [
+            self._chance.choice(("id INT NOT NULL",) * 4 + ("id INT NOT NULL AUTO_INCREMENT", "id BIGINT NOT NULL"))
+        ]
+        keys = ["PRIMARY KEY (id)"] * 6 + ["", "UNIQUE KEY (id)"]
         for name in self._chance.sample(COLUMNS, self._chance.randint(1, 4)):
-            columns.append(f"{name} {self._declared(self._chance.choice(self._life.kinds), with_default=True)}")
-        key = self._chance.choice(("PRIMARY KEY (id)",) * 6 + ("", "", "UNIQUE KEY (id)"))
+            kind = self._chance.choice(self._life.kinds)
+            columns.append(f"{name} {self._declared(kind, with_default=True)}")
+            if kind.can_be_key:
+                keys += [f"PRIMARY KEY ({name}, id)", f"UNIQUE KEY ({name}), UNIQUE KEY (id)"]
+        key = self._chance.choice(keys)
         return f"({', '.join(columns + [key] * bool(key))})"
 
     def _fill(self, name: str) -> None:

@@ -9,6 +9,15 @@ if TYPE_CHECKING:
     from tests.judge.model import Column, Table
 
 IDS = 15
+TRANSACTIONS = (
+    ((), ("",), ()),
+    (("BEGIN",), ("", ""), ("COMMIT",)),
+    (("BEGIN",), ("", ""), ("ROLLBACK",)),
+    (("BEGIN",), ("SAVEPOINT one", "ROLLBACK TO one", ""), ("COMMIT",)),
+    (("XA START 'x'",), ("", ""), ("XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'")),
+    (("XA START 'x'",), ("", ""), ("XA END 'x'", "XA PREPARE 'x'", "XA ROLLBACK 'x'")),
+)
+"""What comes before changes, after some of them, and in the end."""
 
 
 class Changes:
@@ -20,13 +29,16 @@ class Changes:
 
     def any(self) -> None:
         """One of them, or some as a transaction."""
-        if self._chance.random() < 0.85:
-            self._one()
-            return
-        self._life.do("BEGIN")
-        for _ in range(self._chance.randint(1, 3)):
-            self._one()
-        self._life.do(self._chance.choice(("COMMIT", "COMMIT", "ROLLBACK")))
+        begin, middle, end = self._chance.choices(TRANSACTIONS, (30, 3, 1, 1, 1, 1))[0]
+        for text in begin:
+            self._life.do(text)
+        for text in middle:
+            for _ in range(self._chance.randint(1, 2)):
+                self._one()
+            if text:
+                self._life.do(text)
+        for text in end:
+            self._life.do(text)
 
     def insert(self, name: str, table: Table, *, verb: str = "INSERT INTO") -> None:
         """Some rows, each as its own statement: the server may refuse one."""
@@ -58,7 +70,7 @@ class Changes:
             self._life.do(text + self._limit(table), "update")
 
     def _value(self, column: Column, table: Table) -> str:
-        if column.name in table.key and column.base in ("int", "bigint", "smallint"):
+        if column.name in (*table.key, "pid") and column.base in ("int", "bigint", "smallint"):
             return str(self._chance.randint(1, IDS))
         if self._chance.random() < 0.05:
             return "DEFAULT"

@@ -42,7 +42,9 @@ def write_case(into: Path, name: str, server: LiveServer, judged: Judged, seed: 
     (folder / "final.json").write_text(json.dumps(tables, indent=1, ensure_ascii=False) + "\n")
     lines = [f"-- fails: {done.text}" if done.error else f"{done.text};" for done in judged.history.done]
     (folder / "statements.sql").write_text("\n".join(lines) + "\n")
-    why = [f"{table}: {verdict.kind}: {verdict.why[-WHY_MAX:]}" for table, verdict in judged.bad.items()]
+    why = [
+        f"{table}: {verdict.kind}: {verdict.why[-WHY_MAX:]}".rstrip(": ") for table, verdict in judged.verdicts.items()
+    ]
     note = [f"seed: {seed}", f"server: {server.installed.vendor} {server.version}", "was:", *why]
     (folder / "note.txt").write_text("\n".join(note) + "\n")
     return folder

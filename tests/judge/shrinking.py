@@ -27,6 +27,8 @@ def sign_of(verdict: Verdict) -> str:
     """What two failures have in common that are the same."""
     if verdict.kind is Kind.CRASH:
         return f"{verdict.kind} {_NAMES.sub('?', verdict.why.strip().splitlines()[-1])[:60]}"
+    if verdict.kind is Kind.NAMED:
+        return f"{verdict.kind} {verdict.condition}"
     if verdict.kind is Kind.FALSE_NAME:
         return f"{verdict.kind} {_NAMES.sub('?', verdict.why)[:60]}"
     types = _TYPES.search(verdict.why)
@@ -38,7 +40,7 @@ def shrunk(server: LiveServer, work: Path, failed: Judged, sign: str) -> Judged 
 
     def tried(statements: Sequence[str]) -> Judged | None:
         judged = replayed(server, work, statements, failed.bytes_max)
-        return judged if sign in {sign_of(verdict) for verdict in judged.bad.values()} else None
+        return judged if sign in {sign_of(verdict) for verdict in judged.verdicts.values()} else None
 
     history = failed.history
 
