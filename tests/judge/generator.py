@@ -41,7 +41,7 @@ class Life:
         self.kinds = kinds_of(session.server.installed.vendor)
         self.tables: dict[str, Table] = {}
         self._folds_names = folds_names
-        self._metadata = ""
+        self._metadata = self._image = ""
         self._is_known = False
         self._changes = Changes(self)
         self._alterations = Alterations(self)
@@ -50,6 +50,15 @@ class Life:
     def is_mysql(self) -> bool:
         """Whether the server is MySQL."""
         return self.session.server.is_mysql
+
+    @property
+    def logs_replace(self) -> bool:
+        """Whether the log has all that REPLACE does.
+
+        MariaDB logs a REPLACE of one row as an UPDATE. Columns that the statement does not name get their defaults then,
+        and a partial image lacks them as if they were unchanged: a replica is wrong as well.
+        """
+        return self.is_mysql or self._image == "FULL"
 
     def do(self, text: str, label: str = "") -> bool:
         """Run a statement; whether the server did it."""
@@ -71,7 +80,8 @@ class Life:
         metadata = ("FULL", "FULL", "FULL", "MINIMAL") if self.is_mysql else ("FULL", "FULL", "NO_LOG", "MINIMAL")
         self._metadata = self.chance.choice(metadata)
         self.do(f"SET GLOBAL binlog_row_metadata = {self._metadata}")
-        self.do(f"SET binlog_row_image = {self.chance.choice(IMAGES)}")
+        self._image = self.chance.choice(IMAGES)
+        self.do(f"SET binlog_row_image = {self._image}")
         self.do(f"SET sql_mode = '{self.chance.choice(MODES)}'")
         self.do("SET timestamp = 1700000000")
         for _ in range(self.chance.randint(1, 2)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 DATABASE = "h{number}"
 JOB_RUNS = "-- the job runs"
 """In the place of a statement: up to here the job takes the log, and goes on later."""
+UNDO = ("XA END 'x'", "XA ROLLBACK 'x'", "ROLLBACK")
+"""Whatever a session has begun."""
 _LAST_NUMBER = re.compile(r"[-:](\d+)\s*$")
 
 
@@ -98,7 +101,10 @@ class Session:
         return list(self._cursor.fetchall())
 
     def keep_tables(self) -> None:
-        """Take what the history's tables have now as the truth."""
+        """Take what the history's tables have now as the truth; what is not committed never happened."""
+        for text in UNDO:
+            with suppress(pymysql.err.MySQLError):
+                self._cursor.execute(text)
         self.history.server = dict(_tables(self._cursor, self.history.database))
 
     def _gtid(self) -> str:
