@@ -38,7 +38,7 @@ export SPARK_SUBMIT_OPTS := $(SPARK_SUBMIT_OPTS) -XX:SharedArchiveFile=$(abspath
 # A process that may not keep what it has compiled of our modules compiles them at each start, and the tests start many.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java demo demo-logs docs kafka servers test test-all test-thorough test-rest test-fast test-compat soak fuzz fuzz-servers lint format bench bench-peers clean
+.PHONY: help setup java demo demo-logs docs kafka servers test test-all test-thorough test-rest test-fast test-bare test-demo test-compat soak fuzz fuzz-servers lint format bench bench-peers clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -103,6 +103,13 @@ test-all: ## Run everything, with random inputs, and fuzz for ten minutes: each 
 
 test-fast: setup ## Run the tests that need neither Spark nor a server nor long, on all cores
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not spark and not server and not slow and not thorough" $(PYTEST_ARGS)
+
+test-bare: setup ## Run the fast tests, and those that need a server, as where no MariaDB, Maven and Chromium are: none may fail
+	@CI= $(BIN)/python -m pytest -p tests.bare_machine $(PARALLEL) -m "not spark and not thorough and (server or not slow)" \
+		--ignore=tests/tidy $(PYTEST_ARGS)
+
+test-demo: setup $(KERNELS) $(SERVERS) ## Run each demo of the README, small
+	@$(BIN)/python -m pytest tests/docs/test_demo_lines.py $(PYTEST_ARGS)
 
 $(COMPAT_INSTALLED): pyproject.toml
 	@echo "Setting up $(COMPAT) (once, about a minute)"

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_streaming.demo.mariadb.load import ServerLoad
-from binlog_streaming.demo.mariadb.server import MariaDbServer
 from binlog_streaming.demo.processes import ReportingProcess
 from binlog_streaming.demo.real_log import find_real_log
 from binlog_streaming.demo.shop import DATABASE, TABLES
+from tests.servers import mariadb_server_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,8 +72,8 @@ def demo_log(directory: Path) -> Iterator[LiveLog]:
 
 @contextmanager
 def mariadb_log(directory: Path) -> Iterator[LiveLog]:
-    """A MariaDB server on the same tables, under load now and then; raises `MariaDbError` where none is installed."""
-    with MariaDbServer(directory / "server") as server:
+    """A MariaDB server on the same tables, under load now and then; a test without one is skipped."""
+    with mariadb_server_in(directory / "server") as server:
         with server.connect() as connection, connection.cursor() as cursor:
             cursor.execute(f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4")
             for spec in TABLES:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import subprocess
 import sys
@@ -13,13 +11,13 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from binlog_streaming.demo.mariadb.server import MariaDbError, MariaDbServer
 from binlog_streaming.jobs.record_keeper import RECORD_FILE
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.settings import Deletes, Mode, OnCascade, OnStatement, Sink, TableFormat, TableRule
 from tests.docs.markdown import REPO, code_blocks, table_rows
 from tests.docs.settings_reference import PAGE, page_text
 from tests.program import run_program
+from tests.servers import mariadb_server_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,13 +40,7 @@ def block(language: str, *, with_text: str = "") -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("table_format", [TableFormat.DELTA])
 def test_worked_example_gives_what_it_says(spark: SparkSession, table_format: TableFormat, tmp_path: Path) -> None:
-    with contextlib.ExitStack() as stack:
-        try:
-            server = stack.enter_context(MariaDbServer(tmp_path / "server"))
-        except MariaDbError as error:
-            if os.environ.get("CI") == "true":
-                raise
-            pytest.skip(str(error))
+    with mariadb_server_in(tmp_path / "server") as server:
         with server.connect() as connection, connection.cursor() as cursor:
             for statement in block("sql").split(";\n")[:-1]:
                 cursor.execute(statement)

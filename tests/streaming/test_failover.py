@@ -8,6 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.program import run_program
+from tests.servers import mariadb_server_in
 from tests.streaming.snapshot.live import run_sql, session_on
 
 if TYPE_CHECKING:
@@ -33,11 +34,10 @@ WAIT_S = 300
 
 @pytest.mark.usefixtures("spark")
 def test_tables_go_on_from_the_log_of_a_replica(mariadb_server: MariaDbServer, tmp_path: Path) -> None:
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
 
     primary = mariadb_server
     write_job(tmp_path, "old", primary)
-    with MariaDbServer(tmp_path / "replica", server_id=2, options=["--log-slave-updates"]) as replica:
+    with mariadb_server_in(tmp_path / "replica", server_id=2, options=["--log-slave-updates"]) as replica:
         follow(replica, primary)
         run_sql(primary, ["CREATE DATABASE shop", "CREATE TABLE shop.items (id INT PRIMARY KEY, v INT)"])
         run_sql(primary, ["CREATE TABLE shop.still (id INT PRIMARY KEY)", "INSERT INTO shop.still VALUES (1)"])
@@ -68,11 +68,10 @@ def test_tables_go_on_from_the_log_of_a_replica(mariadb_server: MariaDbServer, t
 @pytest.mark.usefixtures("spark")
 def test_transactions_that_the_replica_never_got_are_named(mariadb_server: MariaDbServer, tmp_path: Path) -> None:
     """The tables hold them; the replica writes others with their numbers, or has not come so far."""
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
 
     primary = mariadb_server
     write_job(tmp_path, "old", primary)
-    with MariaDbServer(tmp_path / "replica", server_id=2, options=["--log-slave-updates"]) as replica:
+    with mariadb_server_in(tmp_path / "replica", server_id=2, options=["--log-slave-updates"]) as replica:
         follow(replica, primary)
         run_sql(primary, ["CREATE DATABASE shop", "CREATE TABLE shop.items (id INT PRIMARY KEY, v INT)"])
         catch_up(replica, primary)

@@ -22,6 +22,7 @@ from binlog_format.innodb.reader import InnodbLog
 from binlog_format.source_file import LocalDirectory
 from binlog_streaming.demo.mariadb.server import MariaDbError, MariaDbServer, find_program
 from tests.format.classic.logs import groups_of, open_classic
+from tests.servers import mariadb_server_in
 from tests.streaming.test_repack import expected_groups, packed_groups
 
 if TYPE_CHECKING:
@@ -237,6 +238,6 @@ def test_missing_server_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) 
 
 def test_server_that_does_not_start_says_why(mariadb_server: MariaDbServer, tmp_path: Path) -> None:
     del mariadb_server  # only to be skipped with the others where there is none
-    broken = MariaDbServer(tmp_path / "broken", options=["--no-such-option"])
+    broken = mariadb_server_in(tmp_path / "broken", options=["--no-such-option"])
     with pytest.raises(MariaDbError, match="no-such-option"):
         broken.start()

@@ -183,6 +183,14 @@ def test_faults_stand_in_one_place() -> None:
     assert {name: found for name, found in elsewhere.items() if found} == {}
 
 
+def test_servers_of_tests_are_made_in_one_place() -> None:
+    """Where none is installed a test is skipped there; one that makes its own would fail."""
+    makes = re.compile(r"\bMariaDbServer\(")
+    programs = {REPO / "tests/servers.py", REPO / "tests/soak" / "snapshots.py"}  # `make soak` needs a server
+    found = [path for path in (REPO / "tests").rglob("*.py") if path not in programs and makes.search(path.read_text())]
+    assert found == []
+
+
 @pytest.mark.parametrize("pattern", THOROUGH)
 def test_thorough_tests_are_there(pattern: str) -> None:
     file, _, test = pattern.replace("\\", "").partition("::")

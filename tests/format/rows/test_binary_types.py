@@ -21,6 +21,7 @@ from binlog_format.rows.values import compressed_columns
 from tests.chance import examples
 from tests.format.rows.columns import make_column, read, read_array
 from tests.format.rows.plain_rows import sized
+from tests.servers import mariadb_server_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,13 +96,12 @@ def test_inet6_as_the_server_prints_it(address: str, text: str) -> None:
 
 @pytest.mark.server
 def test_addresses_are_printed_as_the_server_here_prints_them(tmp_path: Path) -> None:
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
 
     random = np.random.default_rng(6)
     words = random.integers(0, 1 << 16, (400, 8)) * (random.random((400, 8)) < random.random((400, 1)))
     words[:8, :5], words[:8, 5] = 0, 0xFFFF
     addresses = [words[i].astype(">u2").tobytes() for i in range(len(words))]
-    with MariaDbServer(tmp_path) as server, server.connect() as connection, connection.cursor() as cursor:
+    with mariadb_server_in(tmp_path) as server, server.connect() as connection, connection.cursor() as cursor:
         rows = " union all ".join(f"select x'{address.hex()}' b" for address in addresses)
         cursor.execute(f"select cast(cast(b as inet6) as char) from ({rows}) t")
         wanted = [row[0] for row in cursor.fetchall()]

@@ -25,6 +25,7 @@ from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from tests.chance import examples
 from tests.format.rows.columns import make_column, read
 from tests.format.rows.plain_rows import sized
+from tests.servers import mariadb_server_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -236,10 +237,8 @@ def test_conversions_are_those_of_a_server(charset: str) -> None:
 @pytest.mark.server
 def test_conversions_are_those_of_the_server_here(tmp_path: Path) -> None:
     """A MariaDB converts every byte and every pair of bytes."""
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
-
     compared = 0
-    with MariaDbServer(tmp_path) as server, server.connect() as connection, connection.cursor() as cursor:
+    with mariadb_server_in(tmp_path) as server, server.connect() as connection, connection.cursor() as cursor:
         for charset in [name for name in TABLED if name not in {"gb18030"}]:
             keys = [bytes((byte,)) for byte in range(256)]
             keys += [bytes((a, b)) for a in range(0x81, 0xFF) for b in range(0x40, 0xFF) if charset in WIDE]
@@ -336,9 +335,8 @@ SAMPLES = {
 def test_columns_and_labels_of_the_server_here(tmp_path: Path) -> None:
     """Values, and labels of ENUM and SET in the table map, are in the column's character set."""
     from binlog_format import open_log
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
 
-    server = MariaDbServer(tmp_path, options=["--binlog-row-metadata=FULL"])
+    server = mariadb_server_in(tmp_path, options=["--binlog-row-metadata=FULL"])
     with server, server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("create database shop")
         for charset, text in SAMPLES.items():

@@ -167,6 +167,7 @@ def live_through_purges(
     assert shop.purged == 5
 
 
+@pytest.mark.spark
 def test_tables_stay_complete(spark: SparkSession, mariadb_server: MariaDbServer, tmp_path: Path) -> None:
     def run(file: Path) -> None:
         run_once(load_job(file), spark)
@@ -182,6 +183,7 @@ def test_tables_stay_complete(spark: SparkSession, mariadb_server: MariaDbServer
 
 
 @pytest.mark.thorough
+@pytest.mark.spark
 def test_tables_stay_complete_through_a_bucket(
     mariadb_server: MariaDbServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from binlog_streaming.settings import load_job
 from binlog_streaming.snapshot.plan import make_plan
 from binlog_streaming.snapshot.run import run_snapshot
 from binlog_streaming.snapshot.shadow import ShadowEngine
+from tests.servers import mariadb_server_in
 from tests.streaming.snapshot.live import job_file, run_sql, session_on
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ pytestmark = pytest.mark.server
 
 @pytest.mark.parametrize("filters", ["REPLICATE", "FILTER_ON_MASTER"])
 def test_a_replica_without_the_engine_goes_on(shared_server: MariaDbServer, tmp_path: Path, filters: str) -> None:
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
 
     primary = shared_server
     run_sql(
@@ -38,7 +38,7 @@ def test_a_replica_without_the_engine_goes_on(shared_server: MariaDbServer, tmp_
         ],
     )
     job = load_job(job_file(tmp_path, primary.binlog_directory))
-    with MariaDbServer(tmp_path / "replica", server_id=2) as replica, session_on(replica) as there:
+    with mariadb_server_in(tmp_path / "replica", server_id=2) as replica, session_on(replica) as there:
         run_sql(replica, ["CREATE DATABASE shop", f"SET GLOBAL replicate_events_marked_for_skip = '{filters}'"])
         there.execute(
             "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = %s, MASTER_USER = 'replica',"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-_EXTRA_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/usr/bin")
+EXTRA_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/usr/bin")
 """Where servers are that are not on the PATH of ordinary users."""
 
 _POLL_SECONDS = 0.05
@@ -248,7 +248,7 @@ def find_program(name: str) -> str:
     Raises:
         MariaDbError: `NOT_FOUND`.
     """
-    folders = os.pathsep.join((os.environ.get("PATH", ""), *_EXTRA_FOLDERS))
+    folders = os.pathsep.join((os.environ.get("PATH", ""), *EXTRA_FOLDERS))
     found = shutil.which(name, path=folders)
     if found is None:
         raise MariaDbError(

@@ -12,7 +12,7 @@ import pytest
 
 from binlog_format.errors import ServerError, StartError
 from binlog_format.gtids.gtid_set import parse_gtids
-from binlog_streaming.demo.mariadb.server import MariaDbServer
+from tests.servers import mariadb_server_in
 from tests.streaming.replay_runs import run
 from tests.streaming.snapshot.live import run_sql
 from tests.streaming.snapshot.reading.readings import job_in, read_tables
@@ -22,6 +22,8 @@ from tests.streaming.snapshot.storm import storm
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from binlog_streaming.demo.mariadb.server import MariaDbServer
 
 pytestmark = pytest.mark.server
 
@@ -33,7 +35,7 @@ def restored(tmp_path: Path) -> Iterator[MariaDbServer]:
     """An empty server, beside the one that writes the log."""
     if shutil.which("mariadb-dump") is None or shutil.which("mariadb") is None:
         pytest.skip("mariadb-dump is not installed")
-    with MariaDbServer(tmp_path / "restored", server_id=2) as server:
+    with mariadb_server_in(tmp_path / "restored", server_id=2) as server:
         yield server
 
 
@@ -110,7 +112,7 @@ def test_a_physical_backup_is_read_at_its_gtid(shared_server: MariaDbServer, tmp
     shutil.copytree(folder, tmp_path / "restored" / "data")
     # Its third field; the first two are the file and the byte.
     at = (folder / "xtrabackup_binlog_info").read_text().split()[2]
-    with MariaDbServer(tmp_path / "restored", server_id=2) as restored:
+    with mariadb_server_in(tmp_path / "restored", server_id=2) as restored:
         assert read_tables(restored, job, at=parse_gtids(at)).tables == 2
     run(job)
     check(server, job)

@@ -12,18 +12,20 @@ import msgspec
 import pytest
 
 from binlog_format.errors import UnsupportedError
-from binlog_streaming.demo.mariadb.server import MariaDbServer
 from binlog_streaming.lake.crash_points import watched
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings.model import Job
 from tests.chance import seed as chance_seed
 from tests.faults.cuts import Cut, CutOff
+from tests.servers import mariadb_server_in
 from tests.streaming.replay_runs import run
 from tests.streaming.tables.cascades.cascade_workload import COLUMNS, DATABASE, TABLES, CascadeWorkload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from binlog_streaming.demo.mariadb.server import MariaDbServer
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -46,7 +48,9 @@ KEYS = {"orders": ("a", "b"), "badge": ("person",)}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDbServer]:
-    with MariaDbServer(tmp_path_factory.mktemp("cascades") / "server", options=["--binlog-row-metadata=FULL"]) as one:
+    with mariadb_server_in(
+        tmp_path_factory.mktemp("cascades") / "server", options=["--binlog-row-metadata=FULL"]
+    ) as one:
         yield one
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from binlog_format import open_log
-from binlog_streaming.demo.mariadb.server import MariaDbServer
 from binlog_streaming.settings import (
     Deletes,
     Job,
@@ -22,6 +21,7 @@ from binlog_streaming.settings import (
     UnknownValues,
 )
 from binlog_streaming.tables.job import TablesJob
+from tests.servers import mariadb_server_in
 from tests.streaming.tables.batches import cut
 from tests.streaming.tables.lake.sink_cases import MIRROR_SINKS, Place
 from tests.streaming.tables.statements.live_statements import DATABASE as SHOP
@@ -101,7 +101,7 @@ class Live:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Live:
-    server = MariaDbServer(tmp_path_factory.mktemp("live") / "server")
+    server = mariadb_server_in(tmp_path_factory.mktemp("live") / "server")
     with server:
         workload = Workload(server)
         workload.run(TRANSACTIONS)

@@ -13,13 +13,13 @@ import pytest
 
 from binlog_connector.crash_points import watched
 from binlog_connector.schema.snapshot_marks import Purpose
-from binlog_streaming.demo.mariadb.server import MariaDbServer
 from binlog_streaming.jobs.record_keeper import RecordKeeper
 from binlog_streaming.settings import Begin, Job, Sink, Source, TableFormat, TableRule
 from binlog_streaming.snapshot.shadow import ShadowEngine
 from binlog_streaming.snapshot.source_table import read_table
 from binlog_streaming.snapshot.table_snapshot import RowsLockedError, TableSnapshot
 from tests.faults.cuts import Cut, CutOff
+from tests.servers import mariadb_server_in
 from tests.streaming.replay_runs import run
 from tests.streaming.snapshot.live import BLACKHOLE, run_sql, session_on
 from tests.streaming.snapshot.reading.test_join import forget_earlier_logs
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pymysql.cursors import Cursor
+
+    from binlog_streaming.demo.mariadb.server import MariaDbServer
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -132,7 +134,7 @@ def run_cut_off(job: Job, chance: random.Random) -> None:
 @pytest.mark.parametrize("table_format", [TableFormat.DELTA], ids=str)
 def test_tables_older_than_the_log_equal_select(table_format: TableFormat, tmp_path: Path) -> None:
     chance = random.Random(2)
-    with MariaDbServer(tmp_path / "server") as server:
+    with mariadb_server_in(tmp_path / "server") as server:
         run_sql(server, [BLACKHOLE])
         fill(server)
         job = Job(
