@@ -182,12 +182,13 @@ class StatementScope:
                 self._triggers[operation.name] = operation.table
             case DropTrigger():
                 self._triggers.pop(operation.name, None)
-            case CreateFunction():
-                self._functions.add(operation.name)
-            case DropFunction():
-                self._functions.discard(operation.name)
+            case CreateFunction() | DropFunction():
+                change = self._functions.add if isinstance(operation, CreateFunction) else self._functions.discard
+                change(operation.name)
             case CreateView():
                 self._views.add(operation.name)
+            case CreateTable():
+                self._views.discard(operation.name)  # it was dropped where no log has it
             case DropViews():
                 self._views.difference_update(operation.names)
             case DropDatabase():
@@ -241,7 +242,7 @@ class StatementScope:
             yield operation
 
     def _permanent(self, operation: DropTables | RenameTables | AlterTable, session: SessionId) -> Iterator[Operation]:
-        """What is left of *operation* where some of its tables are temporary ones."""
+        """What is left of *operation* where some of its tables are temporary ones, or are views that it renames."""
         temporary = self._temporary.get(session, set())
         if isinstance(operation, DropTables):
             left = tuple(name for name in operation.names if name not in temporary)
@@ -261,10 +262,11 @@ class StatementScope:
             yield operation
 
     def _renamed(self, old: TableName, new: TableName, temporary: set[TableName]) -> bool:
-        """Whether it was a temporary table; triggers go with others."""
-        if old in temporary:
-            temporary.remove(old)
-            temporary.add(new)
-            return True
+        """Whether it was a temporary table or a view; triggers go with others."""
+        for others in (temporary, self._views):
+            if old in others:
+                others.remove(old)
+                others.add(new)
+                return True
         self._triggers = {name: new if table == old else table for name, table in self._triggers.items()}
         return False

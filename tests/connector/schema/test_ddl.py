@@ -203,6 +203,16 @@ def test_statement_that_is_not_understood_makes_its_table_unclear_alone(statemen
     assert columns(after("CREATE TABLE t (a INT)", statement, "CREATE OR REPLACE TABLE t (z INT)")) == ["z int"]
 
 
+def test_reversed_comments_are_for_servers_before_their_version() -> None:
+    mariadb = Session("shop", vendor=Vendor.MARIADB)
+    text = "CREATE TABLE t (a INT /*!!130000 , old INT */, b INT /*!100100 DEFAULT 3 */)"
+    assert columns(after(text, session=mariadb)) == ["a int", "b int"]
+    for later in ("CREATE TABLE t (a INT /*!!130100 , b INT */)", "CREATE TABLE t (a INT /*M!!130100 , b INT */)"):
+        state = after(later, session=mariadb).tables[TableName("shop", "t")]
+        assert isinstance(state, Unclear)
+        assert "depends on the server's version" in state.reason
+
+
 def test_settings_before_a_statement_are_passed_over() -> None:
     catalog = after(
         "SET STATEMENT max_statement_time = 60, lock_wait_timeout = 1 + 2 FOR CREATE TABLE t (a INT)",

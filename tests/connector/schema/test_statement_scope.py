@@ -166,3 +166,19 @@ def test_error_about_a_sequence_does_not_advise_another_format() -> None:
     assert error.hint is not None
     assert "binlog_format" not in error.hint
     assert "excludeTables" in error.hint
+
+
+def test_views_keep_their_kind_under_another_name() -> None:
+    scope = StatementScope()
+    for text in ("CREATE TABLE u (a INT)", "CREATE VIEW v AS SELECT a FROM u", "CREATE VIEW t AS SELECT a FROM v"):
+        scope.observe(statement(text))
+    assert scope.changes(statement("RENAME TABLE v TO w")) == []
+    # The view gives its name back to the table.
+    assert scope.changes(statement("RENAME TABLE t TO old, u TO t")) == [TableRenamed(U, T)]
+    assert observed(scope, "UPDATE w SET a = 1", "UPDATE old SET a = 1", "UPDATE t SET a = 1") == [
+        RowsChanged(None, "shop.w is a view"),
+        RowsChanged(None, "shop.old is a view"),
+        RowsChanged((T,)),
+    ]
+    scope.observe(statement("DROP VIEW w"))
+    assert scope.changes(statement("RENAME TABLE t TO w, w TO t")) != []

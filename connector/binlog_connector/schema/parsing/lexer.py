@@ -72,6 +72,7 @@ _NAME_CHARACTERS = "0-9A-Za-z_$\u0080-\U0010ffff"
 # A version from which on no server executes: `/*!999999\- enable the sandbox mode */` speaks to the client.
 _VERSION_OF_NO_SERVER = 900000
 _SIX_DIGITS = 100000
+_REVERSED_SINCE = 130000
 # MariaDB sql/sql_lex.cc: versions between 5.7 and 9.99 are MySQL's.
 _MYSQL_ALONE_FIRST = 50700
 
@@ -82,7 +83,7 @@ def _pattern(sql_mode: int) -> re.Pattern[str]:
     return re.compile(
         rf"""
         (?P<space>\s++|--(?=[\s\x00-\x1f]|\Z)[^\n]*+|\#[^\n]*+|/\*(?!M?!).*?(?:\*/|\Z))
-        |(?P<open>/\*(?P<m>M?)!(?P<version>[0-9]{{5,6}})?)
+        |(?P<open>/\*(?P<m>M?)!(?P<reversed>!(?=[0-9]{{6}}))?(?P<version>[0-9]{{5,6}})?)
         |(?P<close>\*/)
         |(?P<bytes>[xXbB]'[0-9A-Fa-f]*+'|0[xb][0-9A-Fa-f]++(?![{_NAME_CHARACTERS}]))
         |(?P<single>[nN]?'{quoted.format("'")})
@@ -161,7 +162,12 @@ class Lexer:
         if group == "space":
             return None
         if match.start("open") >= 0:
-            self._open(bool(match.group("m")), int(match.group("version") or 0))
+            version = int(match.group("version") or 0)
+            if match.group("reversed"):
+                executes = self._executes_reversed(version, start)
+            else:
+                executes = _executes(bool(match.group("m")), version, self._vendor)
+            self._open(executes)
             return None
         if group == "close" and self._open_comments:
             self._open_comments -= 1
@@ -184,8 +190,17 @@ class Lexer:
         kinds = {"number": Kind.NUMBER, "bytes": Kind.BYTES}
         return Token(kinds.get(group, Kind.SYMBOL), text, start)
 
-    def _open(self, mariadb_alone: bool, version: int) -> None:
-        if _executes(mariadb_alone, version, self._vendor):
+    def _executes_reversed(self, version: int, at: int) -> bool:
+        """Whether a server reads what is in `/*!!version ... */`: MariaDB from 13.0 on does before that version."""
+        if self._vendor is Vendor.MYSQL:
+            raise DdlSyntaxError("a reversed comment of MariaDB", at)
+        if version > _REVERSED_SINCE:
+            # Servers that know these comments are at least of the version from which on they are known.
+            raise DdlSyntaxError("what is in this comment depends on the server's version", at)
+        return False
+
+    def _open(self, executes: bool) -> None:
+        if executes:
             self._open_comments += 1
             return
         depth = 1
