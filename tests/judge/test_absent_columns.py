@@ -1,20 +1,17 @@
-"""A changelog tells which columns an image lacks: `_absent`."""
+"""Columns that row images lack: a changelog names them; changes to a JSON value that no image has stop a job."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import tarfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
 from tests.judge.running import mirror_of, run_once
 from tests.judge.test_reported import ARCHIVE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 INSERTS: list[tuple[str, list[str] | None]] = [("insert", None)] * 3
 ABSENT: dict[str, list[tuple[str, list[str] | None]]] = {
@@ -48,3 +45,16 @@ def test_changelog_names_the_columns_that_an_image_lacks(tmp_path: Path, name: s
     rows.sort(key=lambda row: (row["_commit_version"], row["_row_no"], row["_change_type"] == "update_postimage"))
     assert [(row["_change_type"], row["_absent"]) for row in rows] == ABSENT[name]
     assert {row[column] for row in rows for column in row["_absent"] or ()} == {None}
+
+
+# CREATE TABLE j (id INT PRIMARY KEY, doc JSON, n INT) on MySQL 9.7; then, with binlog_row_image=MINIMAL and
+# binlog_row_value_options=PARTIAL_JSON: UPDATE j SET doc = JSON_SET(doc, '$.a', 1001) WHERE id = 1.
+PARTIAL_JSON = Path(__file__).parents[1] / "data" / "partial_json"
+
+
+@pytest.mark.parametrize("mode", ["mirror", "scd2", "changelog"])
+def test_changes_to_a_json_value_that_no_image_has_are_named(tmp_path: Path, mode: str) -> None:
+    shutil.copytree(PARTIAL_JSON, tmp_path / "log")
+    end = run_once(mirror_of(tmp_path / "log", tmp_path / "lake", rule={"mode": mode}))
+    assert end.crash == ""
+    assert re.search(r"\[BINLOG_UNSUPPORTED\.ROW_IMAGE\] w\.j: .*doc: .*changes to a JSON value", end.error), end.error

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 NULL = codes.NULL
 ABSENT = codes.ABSENT
+CHANGES_ONLY = codes.CHANGES_ONLY
 
 # Places of values are 32-bit numbers; a block is far smaller, even with the largest event that a server writes.
 _DATA_SIZE_MAX = (1 << 31) - 1
@@ -66,7 +67,8 @@ class Images:
         layout: What the table looked like.
         data: The bytes that the values are in: those of the events, then values that the events have only in part.
         table: `IMAGE_DTYPE`.
-        cells: Shape (slot_count, image_count): the byte in `data` where a value starts, `NULL` or `ABSENT`.
+        cells: Shape (slot_count, image_count): the byte in `data` where a value starts, `NULL`, `ABSENT`, or
+            `CHANGES_ONLY`, which counts as absent for who asks for values.
         slots: For each column its row of `cells`; columns that no image has share one.
         decoding: How `column` makes values of the bytes.
     """
@@ -124,12 +126,31 @@ class Images:
 
     def has_absent(self) -> bool:
         """Whether any image lacks any column."""
-        return self.cells.size > 0 and bool(self.cells.min() == ABSENT)
+        return self.cells.size > 0 and bool(self.cells.min() <= ABSENT)
 
     def absent_mask(self, column: int) -> Mask:
         """Which images lack the column."""
-        mask: Mask = self.column_offsets(column) == ABSENT
+        mask: Mask = self.column_offsets(column) <= ABSENT
         return mask
+
+    def check_changes(self) -> None:
+        """See that no image has changes to a JSON value alone: for who takes what is absent for unchanged.
+
+        Raises:
+            UnsupportedError: `ROW_IMAGE`.
+        """
+        if self.cells.size == 0 or self.cells.min() > CHANGES_ONLY:
+            return
+        masks = [self.column_offsets(column) == CHANGES_ONLY for column in range(len(self.layout.columns))]
+        names = [column_name(self.layout, column) for column, mask in enumerate(masks) if mask.any()]
+        if names:
+            raise UnsupportedError(
+                "ROW_IMAGE",
+                f"{self.layout.full_name}: {', '.join(names)}: updates are logged as changes to a JSON value that the "
+                "row image lacks",
+                hint="Set binlog_row_value_options = '' or binlog_row_image = FULL on the server; snapshot brings a "
+                "table whose updates are logged so already",
+            )
 
 
 def read_images(

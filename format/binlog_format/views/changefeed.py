@@ -186,7 +186,8 @@ class ChangefeedView:
 
         Raises:
             SchemaError: `SCHEMA_CHANGED`: the table's columns are not the expected ones.
-            UnsupportedError: `ROW_IMAGE`: an image lacks columns, and rows shall not tell which.
+            UnsupportedError: `ROW_IMAGE`: an image lacks columns, and rows shall not tell which; or it has only changes
+                to a JSON value.
         """
         selection = Selection(self._tables, self._groups, table=self._table, decoding=self._decoding)
         for block in blocks:
@@ -201,6 +202,7 @@ class ChangefeedView:
                     place=block.place,
                     decoding=self._decoding,
                 )
+                images.check_changes()
                 if not self._include_absent and images.has_absent():
                     raise _lacking(images)
                 read.append(images)

@@ -280,12 +280,14 @@ def load_row_batches(indexes: Iterable[TableIndex], log: Log, decoding: Decoding
 
     Raises:
         DataLossError: `PAGE_REWRITTEN`: the bytes are not those that were indexed.
+        UnsupportedError: `ROW_IMAGE`: changes to JSON values that the log lacks.
     """
     row_batches = []
     for index in indexes:
         # All are read before anything is written: only after the last one is it known that the bytes are right.
         for part in ahead(index.pieces(log)):
             images = read_images(part.data, part.events, part.rows, part.layout, decoding=decoding)
+            images.check_changes()
             if len(images.table):
                 sources = part.gtid_sources
                 row_batches.append(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_format.errors import BinlogError, CorruptError
+from binlog_format.errors import BinlogError, CorruptError, UnsupportedError
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.images import ImageKind, Images, read_images
@@ -168,6 +168,10 @@ def test_values_whose_beginning_is_not_in_the_log_are_absent() -> None:
     assert images.absent_mask(1).tolist() == [True, True, True, True]
     assert images.absent_mask(2).tolist() == [True, True, True, False]
     assert images.column(2).to_pylist() == [None, None, None, "[7]"]
+    # The first has no changes in its third column: there the value is the one before.
+    with pytest.raises(UnsupportedError, match=r"ROW_IMAGE\] .*: updates are logged as changes to a JSON value"):
+        images.check_changes()
+    images.select(np.array([0, 2, 3])).check_changes()
 
 
 def test_bits_count_columns_that_the_image_does_not_have() -> None:

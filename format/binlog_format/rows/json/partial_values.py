@@ -10,7 +10,7 @@ from binlog_format.kernels import empty_bytes
 from binlog_format.rows.column_types import size_prefix
 from binlog_format.rows.json.json_diffs import changed_document
 from binlog_format.rows.json.json_document import BadJsonError
-from binlog_format.rows.row_event_kernels import ABSENT, NULL, value_size
+from binlog_format.rows.row_event_kernels import ABSENT, CHANGES_ONLY, NULL, value_size
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +42,7 @@ def with_whole_values(images: Images, partial: NDArray[np.int64]) -> Images:
     """*images* with every value whole: changes applied to the value in the image before.
 
     Whole values that the log does not have are put after a copy of the data. Where the image before lacks the column
-    (`binlog_row_image` MINIMAL, or NOBLOB), nobody can know what the value is: the image after lacks it then, too.
+    (`binlog_row_image` MINIMAL, or NOBLOB), the log does not tell what the value is: `CHANGES_ONLY`.
 
     Args:
         images: Their cells are changed.
@@ -60,8 +60,11 @@ def with_whole_values(images: Images, partial: NDArray[np.int64]) -> Images:
         prefix = size_prefix(images.layout.columns[column])
         before = int(cells[slot, image - 1])
         changes = _value(data, int(cells[slot, image]), prefix)
-        if before == ABSENT or (before >= 0 and not changes):
+        if before != NULL and not changes:
             cells[slot, image] = before
+            continue
+        if before == ABSENT:
+            cells[slot, image] = CHANGES_ONLY
             continue
         if before == NULL:
             raise PartialValueError(image, column, "changes to a value that was NULL")
