@@ -235,6 +235,7 @@ class TableError(BinlogError):
             "COLUMN_NAME",
             "TABLE_FEATURE",
             "CASCADE_RECORD",
+            "CONTRADICTED",
             "WRITE_FAILED",
             "UNEXPECTED_ERROR",
         }

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,10 @@ class Change:
         patches: Some columns of rows; None: there are none.
         appends: Rows that come new, whatever has their key; None: there are none.
         current: Boolean column of the target: only rows that have true in it count as being there (`scd2`); None: all.
+        expected: What the target must hold before: `Expected` of each key, those of `upserts`, `deletes` and `patches`
+            one after the other; None: it may hold anything.
+        gone: Boolean column of the target: to `expected`, rows with true in it are not there (marked deletes); None:
+            all rows are.
     """
 
     upserts: pa.Table
@@ -40,6 +49,13 @@ class Change:
     patches: Patches | None = None
     appends: pa.Table | None = None
     current: str | None = None
+    expected: NDArray[np.uint8] | None = None
+    gone: str | None = None
+
+    def key_rows(self, keys: Sequence[str]) -> pa.Table:
+        """The columns *keys* of `upserts`, `deletes` and `patches`, one after the other."""
+        tables = [self.upserts, self.deletes, *([] if self.patches is None else [self.patches.rows])]
+        return pa.concat_tables([table.select(list(keys)) for table in tables], promote_options="permissive")
 
     @property
     def row_count(self) -> int:

@@ -18,9 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from binlog_streaming.lake.evidence import ContradictedError, contradictions
 from binlog_streaming.lake.keys.key_lookup import KeyLookup
 from binlog_streaming.lake.keys.sorting import union
-from binlog_streaming.lake.row_values import one_array
+from binlog_streaming.lake.overlay import Overlay
 from binlog_streaming.lake.schema_cast import cast_table
 from binlog_streaming.settings.model import Merge
 
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_streaming.lake.change import Change
+    from binlog_streaming.lake.evidence import Contradictions
 
     Indices = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
 
 THREADS = 2
 """Files of a table whose keys are looked at at a time."""
@@ -121,6 +124,8 @@ class Written(Generic[File]):
         fed: Files that tell of changed rows.
         superseded: Rows whose place they take.
         row_count: Rows and keys of the change.
+        contradicted: Of a part, keys for which the table holds something else than the part's first change of them
+            finds; a part before it may explain that. None: there are none.
     """
 
     version: str | None
@@ -128,10 +133,25 @@ class Written(Generic[File]):
     fed: tuple[File, ...]
     superseded: tuple[Superseded[File], ...]
     row_count: int
+    contradicted: Contradictions | None = None
 
 
 def supersede(files: TableFiles[File], change: Change, keys: Sequence[str]) -> list[Superseded[File]]:
-    """Write the rows of *change*; gives the rows of the table that they take the place of.
+    """As `supersede_part`, of a whole step.
+
+    Raises:
+        ContradictedError: The table does not hold what it must hold before the change.
+    """
+    superseded, contradicted = supersede_part(files, change, keys)
+    if contradicted is not None:
+        raise ContradictedError(contradicted)
+    return superseded
+
+
+def supersede_part(
+    files: TableFiles[File], change: Change, keys: Sequence[str]
+) -> tuple[list[Superseded[File]], Contradictions | None]:
+    """Write the rows of *change*; gives the rows of the table that they take the place of, and what contradicts it.
 
     Args:
         files: Of the table.
@@ -142,11 +162,12 @@ def supersede(files: TableFiles[File], change: Change, keys: Sequence[str]) -> l
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(merging.write_whole)
         found = merging.found()
+        contradicted = merging.contradicted(found)
         writing.result()
     for one in found:
         merging.replace(one)
     merging.write_new()
-    return [Superseded(one.file, one.rows, one.marked) for one in found]
+    return [Superseded(one.file, one.rows, one.marked) for one in found], contradicted
 
 
 def overruled(
@@ -202,64 +223,60 @@ class _Found(Generic[File]):
     rows: Indices
     numbers: Indices  # of their keys, among all changed ones
     marked: Indices
+    gone: Mask | None = None  # which rows count as not there; None: none do
+
+    @property
+    def live(self) -> Indices:
+        # Numbers of the keys whose rows count as being there.
+        return self.numbers if self.gone is None else self.numbers[~self.gone]
 
 
 @dataclass(frozen=True, slots=True)
-class _Overlay:
-    # Rows that take the place of others, or of some of their columns.
-    first: int  # among all keys
-    rows: pa.Table
-    present: pa.Table
-    kept: pa.Schema  # columns of the old rows that are looked at: at least one
+class _Flags:
+    # Boolean columns of a table that tell which rows count.
+    current: str | None = None
+    gone: str | None = None
 
-    @property
-    def after(self) -> int:
-        return self.first + int(self.rows.num_rows)
+    def added_to(self, keys: pa.Schema, schema: pa.Schema) -> pa.Schema:
+        return pa.schema([*keys, *(schema.field(name) for name in (self.current, self.gone) if name is not None)])
 
-    def over(self, old: pa.RecordBatch, numbers: Indices, schema: pa.Schema) -> pa.Table:
-        # *numbers*: for each old row, that of its new one.
-        at = pa.array(numbers - self.first)
-        columns = []
-        for field in schema:
-            if field.name not in self.rows.column_names:
-                columns.append(old.column(field.name))
-                continue
-            value = one_array(self.rows.column(field.name).take(at))
-            if field.name in self.present.column_names:
-                flags = one_array(self.present.column(field.name).take(at))
-                value = pc.if_else(flags, value, old.column(field.name))
-            columns.append(value)
-        return pa.table(columns, schema=schema)
+
+_NO_FLAGS = _Flags()
 
 
 def _rows_with(
-    files: TableFiles[File], some: Sequence[File], lookup: KeyLookup, key_schema: pa.Schema, current: str | None = None
+    files: TableFiles[File], some: Sequence[File], lookup: KeyLookup, key_schema: pa.Schema, flags: _Flags = _NO_FLAGS
 ) -> list[_Found[File]]:
     # Where the keys are; reading and comparing them is done outside of Python's lock.
     if len(some) == 1:
-        every = [_rows_in(files, some[0], lookup, key_schema, current)]
+        every = [_rows_in(files, some[0], lookup, key_schema, flags)]
     else:
         with ThreadPoolExecutor(THREADS) as pool:
-            every = list(pool.map(lambda file: _rows_in(files, file, lookup, key_schema, current), some))
+            every = list(pool.map(lambda file: _rows_in(files, file, lookup, key_schema, flags), some))
     return [one for one in every if len(one.rows)]
 
 
 def _rows_in(
-    files: TableFiles[File], file: File, lookup: KeyLookup, key_schema: pa.Schema, current: str | None
+    files: TableFiles[File], file: File, lookup: KeyLookup, key_schema: pa.Schema, flags: _Flags
 ) -> _Found[File]:
-    wanted = key_schema if current is None else key_schema.append(files.schema.field(current))
-    found: list[tuple[Indices, Indices]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    wanted = flags.added_to(key_schema, files.schema)
+    found: list[tuple[Indices, Indices, Mask]] = [(*np.empty((2, 0), np.int64), np.empty(0, np.bool_))]
     for first, batch in files.key_batches(file, wanted):
-        columns = batch.columns if current is None else batch.columns[:-1]
-        rows, numbers = lookup.find(columns)
-        if current is not None:
-            holds = pc.fill_null(batch.column(batch.num_columns - 1), False).to_numpy(zero_copy_only=False)[rows]
+        rows, numbers = lookup.find(batch.columns[: len(key_schema)])
+        if flags.current is not None:
+            holds = _is_true(batch, flags.current, rows)
             rows, numbers = rows[holds], numbers[holds]
-        found.append((rows + first, numbers))
-    rows, numbers = (np.concatenate(part) for part in zip(*found, strict=True))
+        gone = np.zeros(len(rows), np.bool_) if flags.gone is None else _is_true(batch, flags.gone, rows)
+        found.append((rows + first, numbers, gone))
+    rows, numbers, gone = (np.concatenate(part) for part in zip(*found, strict=True))
     marked = files.marked(file) if len(rows) else rows
     left = ~np.isin(rows, marked, assume_unique=True)
-    return _Found(file, rows[left], numbers[left], marked)
+    return _Found(file, rows[left], numbers[left], marked, None if flags.gone is None else gone[left])
+
+
+def _is_true(batch: pa.RecordBatch, column: str, rows: Indices) -> Mask:
+    flags: Mask = pc.fill_null(batch.column(column), False).to_numpy(zero_copy_only=False)
+    return flags[rows]
 
 
 class _Merging(Generic[File]):
@@ -290,7 +307,15 @@ class _Merging(Generic[File]):
         files = self._files.files_with(self._changed, self._change.current)
         if not files:
             return []
-        return _rows_with(self._files, files, KeyLookup(self._changed), self._key_schema, self._change.current)
+        flags = _Flags(self._change.current, self._change.gone)
+        return _rows_with(self._files, files, KeyLookup(self._changed), self._key_schema, flags)
+
+    def contradicted(self, found: Sequence[_Found[File]]) -> Contradictions | None:
+        """What the rows that were found contradict of what the change expects; None: nothing."""
+        if self._change.expected is None:
+            return None
+        numbers = np.concatenate([np.empty(0, np.int64), *(one.live for one in found)])
+        return contradictions(self._change.expected, np.bincount(numbers, minlength=len(self._change.expected)))
 
     def replace(self, found: _Found[File]) -> None:
         """Write what replaces the found rows of a file that keep values."""
@@ -324,10 +349,10 @@ class _Merging(Generic[File]):
     def _typed(self, rows: pa.Table) -> pa.Table:
         return cast_table(rows, pa.schema([self._schema.field(name) for name in rows.column_names]))
 
-    def _overlay(self, first: int, rows: pa.Table, present: pa.Table) -> _Overlay:
+    def _overlay(self, first: int, rows: pa.Table, present: pa.Table) -> Overlay:
         written = set(rows.column_names) - set(present.column_names)
         kept = [field for field in self._schema if field.name not in written]
-        return _Overlay(first, rows, present, pa.schema(kept or [self._schema.field(0)]))
+        return Overlay(first, rows, present, pa.schema(kept or [self._schema.field(0)]))
 
     def _feed(self, found: _Found[File]) -> None:
         deleted = self._upserts.num_rows, self._upserts.num_rows + self._change.deletes.num_rows

@@ -18,7 +18,8 @@ import pyarrow as pa
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.change import Change, Patches
-from binlog_streaming.modes.mode_columns import MARK_FIELDS
+from binlog_streaming.modes.expected_rows import expected_rows
+from binlog_streaming.modes.mode_columns import DELETED, MARK_FIELDS
 from binlog_streaming.modes.partial.rows import fill_rows
 from binlog_streaming.modes.row_batches import NO_IMAGE
 from binlog_streaming.modes.row_keys import KeyTable
@@ -63,16 +64,20 @@ def mirror_change(
     if images.has_absent:
         return _partial_change(images, schema, keys, (deletes, computed_is_null), there)
     key_table = KeyTable.of(images, schema, keys)
-    last = key_table.last_rows(images.ranks)
+    first, last = key_table.end_rows(images.ranks)
+    expected = expected_rows(images, first)
     stays = np.isin(images.kinds[last], (ImageKind.INSERT, ImageKind.UPDATE_AFTER))
     if deletes is Deletes.REMOVE:
-        return Change(_decoded(images, schema, last[stays]), key_table.taken(last[~stays]))
+        upserts, gone = _decoded(images, schema, last[stays]), key_table.taken(last[~stays])
+        return Change(upserts, gone, expected=np.concatenate([expected[stays], expected[~stays]]))
     # The image of a delete is the row as it was last, so a row that the step itself brought is known as a whole.
     kept = stays | _is_touched(images, key_table, last, stays)
     return Change(
         _marked(images, _decoded(images, schema, last[kept]), last[kept], ~stays[kept]),
         key_table.taken(last[:0]),
         patches=_marks(images, key_table, last[~kept]),
+        expected=np.concatenate([expected[kept], expected[~kept]]),
+        gone=DELETED,
     )
 
 
@@ -95,14 +100,18 @@ def _partial_change(
     if (kept & moved).any():
         out_of_others, found = rows.moved(np.flatnonzero(kept & moved), there)
         upserts, upserted = pa.concat_tables([upserts, out_of_others]), np.concatenate([upserted, found])
+    expected = expected_rows(images, rows.first)
     if not marks:
         deleted = key_table.taken(rows.last[gone])
-        return Change(upserts, deleted, patches=patches if len(patched) else None)
+        expected = np.concatenate([expected[upserted], expected[gone], expected[patched]])
+        return Change(upserts, deleted, patches=patches if len(patched) else None, expected=expected)
     patches = Patches(_marked(images, patches.rows, rows.last[patched], rows.gone[patched]), patches.present)
     return Change(
         _marked(images, upserts, rows.last[upserted], rows.gone[upserted]),
         key_table.taken(rows.last[:0]),
         patches=_joined(patches, _marks(images, key_table, rows.last[gone])),
+        expected=np.concatenate([expected[upserted], expected[patched], expected[gone]]),
+        gone=DELETED,
     )
 
 

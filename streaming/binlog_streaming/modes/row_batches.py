@@ -62,6 +62,8 @@ class RowBatch:
         decoding: How rows become values.
         snapshot: Of which these are existing rows, all of them inserts; empty: they are changes.
         facts: Of columns that the images lack; None: as the layout defines.
+        expected: What the first one of the images expects that each of these stands for, `Expected`; None: each stands
+            for itself alone.
     """
 
     images: Images
@@ -72,6 +74,7 @@ class RowBatch:
     decoding: Decoding = DEFAULT_DECODING
     snapshot: str = ""
     facts: AbsentFacts | None = None
+    expected: NDArray[np.uint8] | None = None
 
     def places(self) -> tuple[Indices, Indices]:
         """Of each image the number of its group, growing in log order, and that of its event in the group."""
@@ -176,6 +179,11 @@ class StepImages:
         return _joined(
             [np.full(len(row_batch.images.table), bool(row_batch.snapshot)) for row_batch in self.row_batches], np.bool_
         )
+
+    def place_of(self, number: int) -> tuple[RowBatch, int]:
+        """The row batch of an image, and its number there."""
+        owner = int(np.searchsorted(self._starts, number, side="right")) - 1
+        return self.row_batches[owner], number - int(self._starts[owner])
 
     @cached_property
     def ranks(self) -> Indices | None:

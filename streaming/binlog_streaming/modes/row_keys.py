@@ -89,13 +89,28 @@ class KeyTable:
         Args:
             ranks: A permutation: the place of each image in the order that counts; None: as they are.
         """
+        return self.end_rows(ranks)[1]
+
+    def end_rows(self, ranks: Indices | None = None) -> tuple[Indices, Indices]:
+        """Of each key the first image and the last one, by the last; *ranks* as for `last_rows`."""
         if ranks is None and self.rows.num_columns == 1 and (values := integers(self.rows.column(0))) is not None:
             places, begins = ascending(values)
-            return np.sort(places[np.append(begins[1:], True)[: len(places)]])
-        order = np.arange(self.rows.num_rows, dtype=np.int64) if ranks is None else ranks
-        ranked = self.rows.append_column("rank", numbers_array(order))
-        last = ranked.group_by(self.rows.column_names).aggregate([("rank", "max")]).column("rank_max").to_numpy()
-        return np.sort(_unranked(last, ranks))
+            first, last = places[begins], places[np.append(begins[1:], True)[: len(places)]]
+        else:
+            order = np.arange(self.rows.num_rows, dtype=np.int64) if ranks is None else ranks
+            ranked = self.rows.append_column("rank", numbers_array(order))
+            ends = ranked.group_by(self.rows.column_names).aggregate([("rank", "min"), ("rank", "max")])
+            first, last = (_unranked(ends.column(f"rank_{end}").to_numpy(), ranks) for end in ("min", "max"))
+        first_of = np.empty(self.rows.num_rows, dtype=np.int64)
+        first_of[last] = first
+        last = np.sort(last)
+        return first_of[last], last
+
+    def first_rows(self, ids: Indices, count: int, order: Indices) -> Indices:
+        """Of each number among *count* that `ids` gave the first image; *order*: all images as they come in the log."""
+        first = np.empty(count, dtype=np.int64)
+        first[ids[order[::-1]]] = order[::-1]  # of several, the last one stays
+        return first
 
     def ids(self) -> tuple[Indices, int]:
         """A number for each image, from 0 on, the same for the same key; and how many there are."""

@@ -22,6 +22,7 @@ from binlog_streaming.lake.change import Change, Patches
 from binlog_streaming.lake.find import Search
 from binlog_streaming.lake.row_values import comparable_table, equal_rows, matching_rows
 from binlog_streaming.lake.schema_cast import cast_table
+from binlog_streaming.modes.expected_rows import expected_rows
 from binlog_streaming.modes.mode_columns import IS_CURRENT, VALID_TO, VERSION_FIELDS
 from binlog_streaming.modes.reference_values import rows_matching
 from binlog_streaming.modes.row_batches import NO_IMAGE
@@ -66,9 +67,10 @@ def scd2_change(
     """
     key_table = KeyTable.of(images, schema, keys)
     whole = WholeImages(images, schema, computed_is_null)
-    ids, _ = key_table.ids()
+    ids, count = key_table.ids()
     counts = _what_counts(whole, ids, keys)
     order = images.in_log_order()
+    first = key_table.first_rows(ids, count, order)
     order = order[counts[order]]
     order = order[np.argsort(ids[order], kind="stable")]
     if images.existing.any():
@@ -85,6 +87,7 @@ def scd2_change(
         patches=_closed(images, key_table, order[is_first]),
         appends=_versions(whole, order[begins], ends[begins]),
         current=IS_CURRENT,
+        expected=expected_rows(images, first[ids[order[is_first]]]),
     )
 
 

@@ -20,9 +20,11 @@ from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
 from binlog_format.kernels import as_bytes
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
+from binlog_streaming.lake.evidence import Expected
 from binlog_streaming.lake.keys.key_kernels import SPREAD
 from binlog_streaming.lake.row_values import comparable, one_array
 from binlog_streaming.modes.decoded_images import DecodedImages
+from binlog_streaming.modes.expected_rows import expected_rows
 from binlog_streaming.modes.row_batches import RowBatch, StepImages
 from binlog_streaming.modes.row_keys import KeyTable
 from binlog_streaming.modes.shard_kernels import hash_texts
@@ -89,9 +91,12 @@ def sharded(
     parted = after[shards[after] != shards[after - 1]]
     if len(parted) and images.has_absent:
         raise IndivisibleError(images.source_table)
+    expected = None
     if last_only and not images.has_absent:
         parted = after  # of most updates the image before goes
-        chosen = key_table.last_rows(images.ranks)
+        first, chosen = key_table.end_rows(images.ranks)
+        expected = np.full(len(images), Expected.ANYTHING, np.uint8)
+        expected[chosen] = expected_rows(images, first)
         if images.ranks is not None:
             chosen = chosen[np.argsort(images.ranks[chosen])]
     else:
@@ -110,7 +115,8 @@ def sharded(
         part = slice(int(edges[shard]), int(edges[shard + 1]))
         own = {index: mask[part] for index, mask in absent.items() if mask[part].any()}
         content = _ipc(rows.slice(part.start, part.stop - part.start))
-        shipped = _Shipped(content, places[part], own, layout, snapshots, facts)
+        begun = None if expected is None else expected[chosen[part]]
+        shipped = _Shipped(content, places[part], own, layout, snapshots, facts, begun)
         yield shard, pickle.dumps(shipped, protocol=pickle.HIGHEST_PROTOCOL)
 
 
@@ -203,13 +209,14 @@ def _snapshots(images: StepImages) -> tuple[str, ...]:
 @dataclass(frozen=True, slots=True)
 class _Shipped:
     # Images of one shard on their way: Arrow IPC, `_PLACE_DTYPE`, which images lack columns, the layout of the last,
-    # what they are existing rows of, and the facts of what they lack.
+    # what they are existing rows of, the facts of what they lack, and `RowBatch.expected`.
     rows: bytes
     places: Table
     absent: dict[int, Mask]
     layout: TableLayout
     snapshots: tuple[str, ...]
     facts: tuple[AbsentFacts | None, ...]
+    expected: NDArray[np.uint8] | None
 
     def row_batches(self, decoding: Decoding) -> list[RowBatch]:
         """One for each snapshot, and one for changes, as far as there are any; and for different facts."""
@@ -223,7 +230,9 @@ class _Shipped:
             is_one = (self.places["snapshot"] == number) & (self.places["facts"] == fact_number)
             rows = np.flatnonzero(is_one)
             if len(rows):
-                row_batches.append(replace(whole, images=whole.images.select(rows), snapshot=snapshot, facts=facts))
+                images, expected = whole.images.select(rows), None if whole.expected is None else whole.expected[rows]
+                own = replace(whole, images=images, snapshot=snapshot, facts=facts, expected=expected)
+                row_batches.append(own)
         return row_batches
 
     def _row_batch(self, decoding: Decoding) -> RowBatch:
@@ -244,7 +253,7 @@ class _Shipped:
         with pa.ipc.open_stream(self.rows) as reader:
             rows = reader.read_all()
         images = DecodedImages(table, rows, self.absent)
-        return RowBatch(cast("Images", images), events, groups, self.layout, (), decoding)
+        return RowBatch(cast("Images", images), events, groups, self.layout, (), decoding, expected=self.expected)
 
 
 def _ipc(rows: pa.RecordBatch) -> bytes:

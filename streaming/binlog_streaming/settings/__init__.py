@@ -20,6 +20,7 @@ from binlog_format.errors import OptionError, StartError, storage_error
 from binlog_format.position import Place
 from binlog_format.source_file import with_archive, with_places
 from binlog_streaming.settings.checks import check_publish_values, check_topic_tables_values, check_values
+from binlog_streaming.settings.durations import parse_milliseconds
 from binlog_streaming.settings.event_checks import check_event_tables_values
 from binlog_streaming.settings.event_source_model import Arguments, EventRule, EventTablesJob
 from binlog_streaming.settings.job_file import AnyJob, JobFile, TomlTable, resolved_path
@@ -46,7 +47,6 @@ from binlog_streaming.settings.model import (
     TableRule,
     Trigger,
     UnknownValues,
-    parse_milliseconds,
 )
 from binlog_streaming.settings.publish_model import FILES_OF_SECURITY, KafkaSink, PublishJob, Registry, Security
 from binlog_streaming.settings.sink_checks import Mistake

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from enum import StrEnum
 from typing import Literal
@@ -13,6 +12,7 @@ import msgspec
 from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import bound_rule, table_rules
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
+from binlog_streaming.settings.durations import parse_milliseconds
 
 
 class Mode(StrEnum):
@@ -95,6 +95,14 @@ class Begin(StrEnum):
     """It counts as empty where the job begins; rows from before then are not in its targets."""
     SNAPSHOT = "snapshot"
     """As `created`; else from where a snapshot of it begins in the log, and until then it waits."""
+
+
+class Evidence(StrEnum):
+    """What of a target is compared with the images of rows before they change."""
+
+    KEYS = "keys"
+    """Whether the row is there, or is not there where one comes new."""
+    OFF = "off"
 
 
 class OnError(StrEnum):
@@ -204,6 +212,7 @@ class TableRule(RowRule, frozen=True, kw_only=True):
         foreign_keys: What a change of a parent does that its foreign keys may carry on to the table, not to the log.
         begin: From where on the table has to be in the log, for modes that hold its rows.
         partition_by: How new targets are partitioned; each as `partition_rule` takes it.
+        evidence: What is compared of rows that change; None: what the job sets for all tables.
     """
 
     mode: Mode | tuple[Mode, ...] = Mode.MIRROR
@@ -219,6 +228,7 @@ class TableRule(RowRule, frozen=True, kw_only=True):
     foreign_keys: OnCascade = OnCascade.FAIL
     begin: Begin = Begin.CREATED
     partition_by: tuple[str, ...] = ()
+    evidence: Evidence | None = None
 
     @property
     def computed_is_null(self) -> bool:
@@ -329,6 +339,7 @@ class Job(Section, frozen=True):
         name: What the job is called in Spark and in messages; default: the file's name.
         checkpoint: Directory of Spark's checkpoint: it holds how far the job has come.
         on_error: What becomes of the job when one of its tables cannot go on.
+        evidence: What is compared of rows that change, of tables that do not set it themselves.
     """
 
     source: Source
@@ -336,6 +347,7 @@ class Job(Section, frozen=True):
     checkpoint: str
     name: str = "binlog-stream"
     on_error: OnError = OnError.STOP
+    evidence: Evidence = Evidence.KEYS
     tables: tuple[TableRule, ...] = (TableRule(),)
     trigger: Trigger = Trigger()
     metrics: Metrics = Metrics()
@@ -354,6 +366,13 @@ class Job(Section, frozen=True):
         )
         return replace(self.source.decoding(), rules=table_rules(bound, self.source.exclude_tables))
 
+    @property
+    def default_evidence(self) -> Evidence:
+        """`evidence`, unless the source leaves out changes that rows have had."""
+        source = self.source
+        leaves_out = source.ignore_domain_ids is not None or source.ignore_server_ids is not None
+        return Evidence.OFF if leaves_out else self.evidence
+
     def source_options(self) -> dict[str, str]:
         """The options of the Spark source, without the path: tables that no rule wants are left out there already."""
         wanted = ",".join([*(rule.select for rule in self.tables), GHOST_TABLES])
@@ -363,21 +382,6 @@ class Job(Section, frozen=True):
 
 GHOST_TABLES = r".*\._.+_(gho|new)"
 """What gh-ost and pt-online-schema-change call the table that will take the place of a table."""
-
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
-
-
-def parse_milliseconds(text: str) -> int:
-    """A duration such as `500ms`, `2s`, `1.5h` or `7d`.
-
-    Raises:
-        ValueError: It is none.
-    """
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"duration: expected a number with ms, s, m, h or d, such as 2s, got {text!r}")
-    return round(float(match[1]) * _UNITS_MS[match[2]])
 
 
 def source_options(source: Section) -> dict[str, str]:

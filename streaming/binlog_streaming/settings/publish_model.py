@@ -19,7 +19,8 @@ from binlog_connector.envelope.options import (
 from binlog_connector.kafka.delivery import Delivery
 from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import bound_rule, table_rules
-from binlog_streaming.settings.model import LogSource, Metrics, Section, Status, parse_milliseconds
+from binlog_streaming.settings.durations import parse_milliseconds
+from binlog_streaming.settings.model import LogSource, Metrics, Section, Status
 
 if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding

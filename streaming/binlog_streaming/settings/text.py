@@ -53,6 +53,11 @@ TOP = (
         "When one table cannot go on (a statement that is not understood, lost column names, a foreign writer, a type "
         "that does not fit): stop (the job), or set_aside (this table stays as it is and is named; all others go on).",
     ),
+    Setting(
+        "evidence",
+        "What changes prove of the rows that they replace, in tables that are complete: keys (an update or a delete "
+        "finds a row with its key, an insert finds none; a target that contradicts the log stops), or off.",
+    ),
 )
 SOURCE = (
     Setting("path", "Directory of the server's binlog files, one file of it, or a URL (s3://...)."),
@@ -199,6 +204,7 @@ TABLES = (
         "bucket(16, c) and truncate(4, c).",
         '["country"]',
     ),
+    Setting("evidence", "The same as at the top, for these tables alone; default: as there.", '"off"'),
     *ROWS,
 )
 SINK = (

@@ -29,6 +29,7 @@ from binlog_streaming.plan.memory import SetAside, can_set_aside
 from binlog_streaming.settings import Mode, OnError
 from binlog_streaming.tables.cascades.linked_images import LinkedImages, outside_row_batches
 from binlog_streaming.tables.cascades.linked_rows import LinkedRows
+from binlog_streaming.tables.evidence.row_evidence import evidence_for
 from binlog_streaming.tables.log_facts import LogFacts
 from binlog_streaming.tables.looks import Looks
 from binlog_streaming.tables.part_row_batches import part_row_batches
@@ -269,11 +270,12 @@ class _ComponentRun:
             settle_keys(target, commit_id)
             target.check_owner(commit_id)
             reached(CrashPoint.LOOKED)
+            evidence = evidence_for(table.rule, self._run.evidence, commit_id, target.properties())
             prepared: PreparedRows
             if divided is not None and self._division is not None:
-                prepared = self._division.rows(divided, content)
+                prepared = self._division.rows(divided, content, evidence)
             else:
-                prepared = prepared_rows(content, commit_id)
+                prepared = prepared_rows(content, commit_id, evidence)
             fit_columns(target, commit_id, target_schema(content, mode), self._positions)
             self._positions.take_back(target, commit_id)
             rows_written = prepared.bring_into(target, commit_id)

@@ -98,6 +98,7 @@ class BatchContext:
             job.on_error,
             schema_file,
             CascadeLog(job),
+            job.default_evidence,
         )
 
     def schema_file(self, plan: BatchPlan) -> SchemaFile | None:

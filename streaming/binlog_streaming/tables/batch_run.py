@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_streaming.settings import OnError
+from binlog_streaming.settings.model import Evidence
 
 if TYPE_CHECKING:
     from binlog_connector.spark.table_schemas import SchemaFile
@@ -30,6 +31,7 @@ class BatchRun:
         on_error: What becomes of a component with a table that cannot go on.
         schema_file: Its tables; None: none, or it is not used.
         cascade_log: Reads rows of parents that have no targets; None: there are no foreign keys to follow.
+        evidence: What is compared of rows that change, of tables that do not set it themselves.
     """
 
     query_id: str
@@ -41,3 +43,4 @@ class BatchRun:
     on_error: OnError = OnError.STOP
     schema_file: SchemaFile | None = None
     cascade_log: CascadeLog | None = None
+    evidence: Evidence = Evidence.KEYS

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.batch_plan import Component
     from binlog_streaming.plan.table_selection import SelectedTable
     from binlog_streaming.settings import Sink, TableRule
+    from binlog_streaming.tables.evidence.row_evidence import RowEvidence
     from binlog_streaming.tables.rows_step import PreparedRows
     from binlog_streaming.tables.tasks import Tasks
 
@@ -52,8 +53,8 @@ class StepDivision(Protocol):
     def outline(self, step: RowsStep, table: SelectedTable) -> RowsContent | None:
         """What can be known of *step* without its rows; None: it is done as a whole."""
 
-    def rows(self, step: RowsStep, content: RowsContent) -> PreparedRows:
-        """The rows of *step*; *content* is its outline."""
+    def rows(self, step: RowsStep, content: RowsContent, evidence: RowEvidence | None) -> PreparedRows:
+        """The rows of *step*; *content* is its outline, *evidence* what they prove of the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +94,9 @@ class Division:
             raise IndivisibleError(content.source_table)
         return content
 
-    def rows(self, step: RowsStep, content: RowsContent) -> DividedRows:
-        """The rows of *step*; *content* is its outline."""
-        return DividedRows(self, step, content)
+    def rows(self, step: RowsStep, content: RowsContent, evidence: RowEvidence | None = None) -> DividedRows:
+        """The rows of *step*; *content* is its outline, *evidence* what they prove of the target."""
+        return DividedRows(self, step, content, evidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,7 @@ class DividedRows:
     division: Division
     step: RowsStep
     content: RowsContent
+    evidence: RowEvidence | None = None
 
     def bring_into(self, target: Target, commit_id: CommitId) -> int:
         """See `PreparedRows`.
@@ -130,6 +132,7 @@ class DividedRows:
             decoding=division.decoding,
             part_count=part_count(self.step, division.task_count),
             completing=content.completing,
+            evidence=self.evidence,
         )
         parts = self._written(writer, target)
         reached(CrashPoint.PARTS_WRITTEN)

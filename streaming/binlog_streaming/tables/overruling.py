@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.rows.arrow_arrays import mask_array, numbers_array
+from binlog_streaming.lake.evidence import Expected
 from binlog_streaming.lake.row_values import comparable_table, row_ids
 from binlog_streaming.modes.shards import IndivisibleError, shard_numbers
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from binlog_format.block import Table
+    from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.merge import Written
     from binlog_streaming.tables.tasks import Shard
 
@@ -78,13 +81,41 @@ class SharedKeys(NamedTuple):
     whole: list[LogPart]
 
 
-def key_messages(part: LogPart, keys: pa.Table, count: int) -> Iterator[Shard]:
+KEY_STATE_DTYPE = np.dtype(
+    [
+        ("expected", np.uint8),  # `Expected` before the part
+        ("is_refuted", np.bool_),  # the target holds something else than that
+        ("stays", np.bool_),  # there is a row after the part
+    ]
+)
+"""What a part knows of a key beside its value."""
+
+
+def key_states(change: Change, written: Written[Any]) -> Table:
+    """`KEY_STATE_DTYPE` of the keys of a part: those of upserts, then those of deletes.
+
+    Args:
+        change: What the part makes of the target, without patches.
+        written: What became of it.
+    """
+    states = np.zeros(change.upserts.num_rows + change.deletes.num_rows, KEY_STATE_DTYPE)
+    states["stays"][: change.upserts.num_rows] = True
+    states["expected"] = Expected.ANYTHING if change.expected is None else change.expected
+    if written.contradicted is not None:
+        states["is_refuted"][written.contradicted.numbers] = True
+    return states
+
+
+def key_messages(part: LogPart, keys: pa.Table, count: int, states: Table) -> Iterator[Shard]:
     """Tell *count* tasks what *part* has of their keys; the first one gets all facts of the part, too."""
     shards = shard_numbers(keys, count)
+    part = replace(part, written=replace(part.written, contradicted=None))  # *states* have it
     brief = replace(part, written=replace(part.written, superseded=()))
     for shard in range(count):
-        own = keys.filter(mask_array(shards == shard)).combine_chunks()
-        yield shard, pickle.dumps((brief, own, None if shard else part), protocol=pickle.HIGHEST_PROTOCOL)
+        mask = shards == shard
+        own = keys.filter(mask_array(mask)).combine_chunks()
+        content = (brief, own, states[mask], None if shard else part)
+        yield shard, pickle.dumps(content, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def shared_keys(messages: Iterable[bytes], source_table: str) -> SharedKeys | None:
@@ -96,7 +127,8 @@ def shared_keys(messages: Iterable[bytes], source_table: str) -> SharedKeys | No
 
     Raises:
         Exception: What `modes.shards.failed` has put among them.
-        IndivisibleError: The parts lie across each other: which comes later differs from row to row.
+        IndivisibleError: The parts lie across each other: which comes later differs from row to row. Or what a key was
+            before a part is contradicted, by the target or by the part before: whoever has all images of it tells why.
     """
     received = []
     for message in messages:
@@ -107,14 +139,26 @@ def shared_keys(messages: Iterable[bytes], source_table: str) -> SharedKeys | No
     if not received:
         return None
     received.sort(key=lambda content: content[0].start)
-    parts, tables, whole = zip(*received, strict=True)
+    parts, tables, states, whole = zip(*received, strict=True)
     if any(later.start <= earlier.end for earlier, later in itertools.pairwise(parts)):
         raise IndivisibleError(source_table)
     keys = pa.concat_tables(tables)
     ids, count = row_ids(comparable_table(keys.columns))
+    if _is_contradicted(ids, np.concatenate(states)):
+        raise IndivisibleError(source_table)
     numbers = np.repeat(np.arange(len(parts)), [len(table) for table in tables])
     first, last, example = np.empty((3, count), np.int64)
     first[ids[::-1]], last[ids], example[ids] = numbers[::-1], numbers, np.arange(len(ids))
     shared = np.flatnonzero(first < last)
     chosen = keys.take(numbers_array(example[shared]))
     return SharedKeys(list(parts), chosen, last[shared], len(ids) - count, [one for one in whole if one is not None])
+
+
+def _is_contradicted(ids: Indices, states: Table) -> bool:
+    # *ids*: of keys, part by part. What comes first of a key was compared with the target, the rest is with the part
+    # before.
+    order = np.argsort(ids, kind="stable")
+    states, again = states[order], np.append(False, ids[order][1:] == ids[order][:-1])[: len(ids)]
+    expected, held = states["expected"], np.append(False, states["stays"][:-1])[: len(ids)]
+    refuted = np.where(expected == Expected.ROW, ~held, (expected == Expected.NO_ROW) & held)
+    return bool(np.where(again, refuted, states["is_refuted"]).any())

@@ -13,6 +13,7 @@ import pickle
 import uuid
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +34,7 @@ from binlog_streaming.plan.failures import unexpected
 from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.tables.log_facts import LogFacts
 from binlog_streaming.tables.looks import Looks
-from binlog_streaming.tables.overruling import LogPart, Overruled, key_messages, shared_keys
+from binlog_streaming.tables.overruling import LogPart, Overruled, key_messages, key_states, shared_keys
 from binlog_streaming.tables.rows_step import KeyedImages, RowsContent, changelog_batch
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.target import Target
     from binlog_streaming.plan.batch_plan import LogPlace, RowsStep
     from binlog_streaming.settings import Sink, TableRule
+    from binlog_streaming.tables.evidence.row_evidence import RowEvidence
     from binlog_streaming.tables.tasks import Shard, Tasks
 
     Failure = BinlogError | IndivisibleError
@@ -80,6 +82,7 @@ class PartsWriter:
         decoding: How rows become values.
         part_count: In how many parts, or shards, the step is merged.
         completing: Rows may be missing that the server has; see `SelectedTable`.
+        evidence: What the rows prove of the target; None: nothing.
     """
 
     log_path: str
@@ -96,6 +99,7 @@ class PartsWriter:
     decoding: Decoding
     part_count: int
     completing: bool = False
+    evidence: RowEvidence | None = None
 
     def append_all(self, tasks: Tasks, step: RowsStep) -> list[Written[Any]]:
         """Let tasks write *step*, of which no row takes the place of another one.
@@ -157,7 +161,7 @@ class PartsWriter:
         written = self._at_target(looks, lambda target: target.merge_part(change, self.keys))
         start, end = min(map(RowBatch.start, row_batches)), max(map(RowBatch.end, row_batches))
         part = LogPart(uuid.uuid4().hex, start, end, written)
-        yield from key_messages(part, pa.concat_tables(keys), self.part_count)
+        yield from key_messages(part, pa.concat_tables(keys), self.part_count, key_states(change, written))
 
     def overrule(self, messages: Iterable[bytes]) -> Iterator[LogPart | Overruled | Failure]:
         """In a task: rows of parts whose keys come again in later ones; and the parts, from one of the tasks."""
@@ -197,10 +201,17 @@ class PartsWriter:
                 return
             with closing(Looks(self.sink, sink_type(self.sink.format))) as looks:
                 keyed = self._keyed(StepImages(self.source_table, tuple(row_batches)))
-                yield self._at_target(looks, lambda target: target.merge_part(keyed.change(target), self.keys))
+                yield self._at_target(looks, partial(self._merged_shard, keyed))
         except Exception as error:
             yield self._failure(error)
         settle()
+
+    def _merged_shard(self, keyed: KeyedImages, target: Target) -> Written[Any]:
+        change = keyed.change(target)
+        written = target.merge_part(change, self.keys)
+        if written.contradicted is not None:  # all images of these keys are in this shard
+            raise keyed.contradicted(change, written.contradicted)
+        return written
 
     def append(self, indexes: Iterable[bytes]) -> Iterator[Written[Any] | Failure]:
         """In a task: rows out of the log, written for a target that only gets more."""
@@ -213,7 +224,7 @@ class PartsWriter:
         settle()
 
     def _keyed(self, images: StepImages) -> KeyedImages:
-        return KeyedImages(images, self.columns, self.keys, self.mode, self.rule, self.completing)
+        return KeyedImages(images, self.columns, self.keys, self.mode, self.rule, self.completing, self.evidence)
 
     def _at_target(self, looks: Looks, write: Callable[[Target], Written[Any]]) -> Written[Any]:
         with looks.naming_errors(self.source_table, self.uri):

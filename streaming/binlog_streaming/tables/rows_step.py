@@ -14,6 +14,7 @@ from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.images import ImageKind
 from binlog_format.views.changefeed import CHANGE_FIELDS, change_columns, changefeed_batch
+from binlog_streaming.lake.evidence import ContradictedError
 from binlog_streaming.lake.evolution import common_schema
 from binlog_streaming.lake.row_values import matching_rows, rows_with
 from binlog_streaming.lake.schema_cast import cast_to_schema
@@ -26,15 +27,19 @@ from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.modes.scd2 import current_rows, scd2_change
 from binlog_streaming.modes.whole_rows import whole_row_change
 from binlog_streaming.settings import Deletes, Mode
+from binlog_streaming.tables.evidence.row_evidence import contradicted, without_evidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from binlog_connector.schema.definitions import TableName
+    from binlog_format.errors import TableError
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.lake.change import Change
+    from binlog_streaming.lake.evidence import Contradictions
     from binlog_streaming.lake.target import CommitId, Target
     from binlog_streaming.settings import TableRule
+    from binlog_streaming.tables.evidence.row_evidence import RowEvidence
     from binlog_streaming.tables.log_facts import LogFacts
 
 
@@ -171,8 +176,13 @@ def changelog_batch(row_batch: RowBatch) -> pa.RecordBatch:
     return batch.append_column(SNAPSHOT, pa.repeat(row_batch.snapshot, batch.num_rows)) if row_batch.snapshot else batch
 
 
-def prepared_rows(content: RowsContent, commit_id: CommitId) -> PreparedRows:
+def prepared_rows(content: RowsContent, commit_id: CommitId, evidence: RowEvidence | None = None) -> PreparedRows:
     """Work out what becomes of the rows, as far as that can be without their target.
+
+    Args:
+        content: The rows.
+        commit_id: Of the step.
+        evidence: What they prove of the target; None: nothing.
 
     Raises:
         BinlogError: What is wrong with the rows.
@@ -183,8 +193,8 @@ def prepared_rows(content: RowsContent, commit_id: CommitId) -> PreparedRows:
     columns, images = content.images
     if not commit_id.keys:
         return _WholeRows(images, columns)
-    keyed = KeyedImages(images, columns, commit_id.keys, commit_id.mode, content.rule, content.completing)
-    return keyed if keyed.asks_target else _ChangedRows(keyed.change())
+    keyed = KeyedImages(images, columns, commit_id.keys, commit_id.mode, content.rule, content.completing, evidence)
+    return keyed if keyed.asks_target else _ChangedRows(keyed, keyed.change())
 
 
 class PreparedRows(Protocol):
@@ -228,10 +238,11 @@ class _ChangelogRows:
 
 @dataclass(frozen=True, slots=True)
 class _ChangedRows:
+    keyed: KeyedImages
     change: Change
 
     def bring_into(self, target: Target, commit_id: CommitId) -> int:
-        return target.merge(self.change, commit_id)
+        return self.keyed.merge(self.change, target, commit_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +256,7 @@ class KeyedImages:
         mode: `MIRROR` or `SCD2`.
         rule: The job's settings for the table.
         completing: Rows may be missing that the server has; see `SelectedTable`.
+        evidence: What they prove of the target; None: nothing.
     """
 
     images: StepImages
@@ -253,6 +265,7 @@ class KeyedImages:
     mode: Mode
     rule: TableRule
     completing: bool = False
+    evidence: RowEvidence | None = None
 
     @property
     def asks_target(self) -> bool:
@@ -268,6 +281,10 @@ class KeyedImages:
         Raises:
             BinlogError: What is wrong with the rows.
         """
+        change = self._change(target)
+        return without_evidence(change) if self.evidence is None else self.evidence.applied_to(change)
+
+    def _change(self, target: Target | None) -> Change:
         keys = [self.columns.get_field_index(key) for key in self.keys]
         if self.mode is Mode.SCD2:
             current = None if target is None else partial(current_rows, target)
@@ -280,7 +297,22 @@ class KeyedImages:
 
     def bring_into(self, target: Target, commit_id: CommitId) -> int:
         """See `PreparedRows`."""
-        return target.merge(self.change(target), commit_id)
+        return self.merge(self.change(target), target, commit_id)
+
+    def merge(self, change: Change, target: Target, commit_id: CommitId) -> int:
+        """Bring *change* of these images into *target*; rows and keys brought to it.
+
+        Raises:
+            TableError: `CONTRADICTED`.
+        """
+        try:
+            return target.merge(change, commit_id)
+        except ContradictedError as error:
+            raise self.contradicted(change, error.contradictions) from error
+
+    def contradicted(self, change: Change, found: Contradictions) -> TableError:
+        """The error for what a target contradicts of *change*."""
+        return contradicted(self.images, self.columns, self.keys, change, found)
 
     def _rows_there(self, target: Target, keys: pa.Table) -> pa.Table:
         found = rows_with(target.read(), keys)

@@ -18,6 +18,7 @@ from binlog_format.position import Position
 from binlog_streaming.plan.batch_plan import ROWS_STEP, STEPS_PER_CHANGE, ChangeStep, Component, RowsStep
 from binlog_streaming.plan.table_selection import SelectedTable, TableSelection
 from binlog_streaming.settings import Mode, UnknownValues
+from binlog_streaming.settings.model import Evidence
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun
 from binlog_streaming.tables.part_row_batches import ReceivedPart
@@ -79,7 +80,7 @@ def write_batch(job: TopicTablesJob, state: JobState, batch: TopicBatch) -> Writ
     check_folders(components, job.sink.directory)
     places = [tuple(one.places.max(axis=0)[:3].tolist()) for some in changes.values() for one in some]
     places += [one.place[:3] for one in truncates.values()]
-    run = BatchRun(state.query_id, state.batch_id, job.sink, Position(*max(places)))
+    run = BatchRun(state.query_id, state.batch_id, job.sink, Position(*max(places)), evidence=Evidence.OFF)
     with ThreadPoolExecutor(THREADS) as pool:
         results = list(pool.map(lambda component: apply_component(run, component, None), components))
     progress = tuple(table for tables in results for table in tables)

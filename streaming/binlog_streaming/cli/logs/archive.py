@@ -72,7 +72,7 @@ def archive(  # noqa: PLR0913 - the options of the command
 
 
 def _seconds(option: str, text: str) -> float:
-    from binlog_streaming.settings.model import parse_milliseconds
+    from binlog_streaming.settings.durations import parse_milliseconds
 
     try:
         return parse_milliseconds(text) / 1000

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.lake.delta.actions import Add, Metadata
     from binlog_streaming.lake.delta.log import Named, TableLog
+    from binlog_streaming.lake.evidence import Contradictions
     from binlog_streaming.lake.merge import Superseded
     from binlog_streaming.lake.store import Store
 
@@ -200,10 +201,13 @@ class TableWrite:
             )
         self._feed.write(rows)
 
-    def detach(self, superseded: Sequence[Superseded[Add]], row_count: int) -> Written[Add]:
+    def detach(
+        self, superseded: Sequence[Superseded[Add]], row_count: int, contradicted: Contradictions | None = None
+    ) -> Written[Add]:
         """End the files, for another one to commit them; they stay."""
         fed = () if self._feed is None else tuple(self._feed.close())
-        written = Written(str(self.log.version), tuple(self.files.close()), fed, tuple(superseded), row_count)
+        added = tuple(self.files.close())
+        written = Written(str(self.log.version), added, fed, tuple(superseded), row_count, contradicted)
         self._keep()
         return written
 

@@ -27,7 +27,7 @@ from binlog_streaming.lake.delta.log import (
 )
 from binlog_streaming.lake.delta.maintenance import WEEK_HOURS, maintain, retention_properties
 from binlog_streaming.lake.find import found_rows
-from binlog_streaming.lake.merge import Written, overruled, supersede, take_out
+from binlog_streaming.lake.merge import Written, overruled, supersede, supersede_part, take_out
 from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
 from binlog_streaming.lake.store import looking_at, store_at
 from binlog_streaming.lake.target import BATCH_KEY, LAST_CHANGE_KEY, MODE_PROPERTY, STEP_KEY, Applied, CommitId, Target
@@ -217,7 +217,8 @@ class DeltaTarget(Target):
     def merge_part(self, change: Change, keys: Sequence[str]) -> Written[Add]:
         """See `Target`."""
         with self._write(self.schema()) as write:
-            return write.detach(supersede(write, change, keys), change.row_count)
+            superseded, contradicted = supersede_part(write, change, keys)
+            return write.detach(superseded, change.row_count, contradicted)
 
     @property
     def takes_overruled(self) -> bool:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
+    from binlog_streaming.lake.evidence import Contradictions
     from binlog_streaming.lake.merge import Superseded
 
     Rows = NDArray[np.int64]
@@ -198,12 +199,16 @@ class TableWrite:
         self.write(rows(self._metadata, self._io, file, gone), has_numbers=file.is_numbered)
 
     def detach(
-        self, superseded: Sequence[Superseded[LiveFile]], row_count: int, version: str | None
+        self,
+        superseded: Sequence[Superseded[LiveFile]],
+        row_count: int,
+        version: str | None,
+        contradicted: Contradictions | None = None,
     ) -> Written[LiveFile]:
         """End the files, for another one to commit them; they stay."""
         added = tuple(LiveFile(file) for file in self._closed())
         self._is_kept = True
-        return Written(version, added, (), tuple(superseded), row_count)
+        return Written(version, added, (), tuple(superseded), row_count, contradicted)
 
     def attach(self, written: Written[LiveFile]) -> None:
         """Let the commit bring files that another one has written, too."""

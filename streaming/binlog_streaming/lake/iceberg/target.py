@@ -42,7 +42,7 @@ from binlog_streaming.lake.iceberg.partitions import partition_spec
 from binlog_streaming.lake.iceberg.schema import arrow_schema, evolved, iceberg_schema, replaced
 from binlog_streaming.lake.iceberg.table_files import live_files
 from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, TableWrite
-from binlog_streaming.lake.merge import Written, overruled, supersede, take_out
+from binlog_streaming.lake.merge import Written, overruled, supersede, supersede_part, take_out
 from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
 from binlog_streaming.lake.store import looking_at
 from binlog_streaming.lake.target import (
@@ -281,7 +281,8 @@ class IcebergTarget(Target):
             TableError: `TABLE_FEATURE`.
         """
         with self._write() as write:
-            return write.detach(supersede(write, change, keys), change.row_count, self.version())
+            superseded, contradicted = supersede_part(write, change, keys)
+            return write.detach(superseded, change.row_count, self.version(), contradicted)
 
     @property
     def takes_overruled(self) -> bool:

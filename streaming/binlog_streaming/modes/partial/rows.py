@@ -60,6 +60,7 @@ class PartialRows:
         schema: Columns of the table.
         keys: The key of every image.
         columns: Indices of the columns that are no keys.
+        first: For each key its first image.
         last: For each key its last image.
         sources: Shape (keys, columns): the image that has the value, or one of `partial_row_kernels`' marks.
         gone: For each key whether there is no row with it after the step.
@@ -71,6 +72,7 @@ class PartialRows:
     schema: pa.Schema
     keys: KeyTable
     columns: tuple[int, ...]
+    first: Indices
     last: Indices
     sources: NDArray[np.int64]
     gone: Mask
@@ -190,4 +192,5 @@ def fill_rows(images: StepImages, schema: pa.Schema, key_columns: Sequence[int],
     last = np.empty(count, dtype=np.int64)
     last[ids[order]] = order  # of several, the last one stays
     gone, touched = (rows[:, 0] & flag != 0 for flag in (GONE, TOUCHED))
-    return PartialRows(images, schema, keys, columns, last, sources, gone, touched, rows[:, 1])
+    first = keys.first_rows(ids, count, order)
+    return PartialRows(images, schema, keys, columns, first, last, sources, gone, touched, rows[:, 1])

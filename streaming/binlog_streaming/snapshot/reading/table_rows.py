@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings import Sink
     from binlog_streaming.snapshot.reading.plan import ReadTable
     from binlog_streaming.snapshot.reading.wire_columns import WireTable
+    from binlog_streaming.tables.evidence.row_evidence import RowEvidence
 
 _EVENT_NO = 0
 """Events with rows have others: so these rows come before all changes of the group that follows the point."""
@@ -151,7 +152,7 @@ class TableRows:
         images = Images(layout, empty_bytes(0), table_rows, cells, slots, self._decoding)
         return RowsContent(str(table.name), (self._row_batch(images),), self._decoding, table.rule)
 
-    def rows(self, step: RowsStep, content: RowsContent) -> ReadRows:
+    def rows(self, step: RowsStep, content: RowsContent, evidence: RowEvidence | None) -> ReadRows:
         """See `Division`."""
         return ReadRows(self, content)
 

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,8 @@ from binlog_streaming.lake.partitioning import partition_rule
 from binlog_streaming.modes.row_batches import RowBatch
 from binlog_streaming.modes.shards import IndivisibleError, failed
 from binlog_streaming.settings import Merge, Mode, TableFormat, TableRule
-from binlog_streaming.tables.overruling import LogPart, key_messages, shared_keys
+from binlog_streaming.tables.evidence.row_evidence import RowEvidence
+from binlog_streaming.tables.overruling import KEY_STATE_DTYPE, LogPart, key_messages, key_states, shared_keys
 from binlog_streaming.tables.rows_step import KeyedImages
 from tests.chance import examples
 from tests.streaming.tables.lake.sink_cases import MIRROR_COMMIT_ID, Place
@@ -28,32 +30,34 @@ from tests.streaming.tables.modes.row_images import step_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from binlog_format.block import Table as KeyStates
     from binlog_streaming.lake.merge import Written
     from binlog_streaming.lake.target import Target
 
 COMMIT_ID = replace(MIRROR_COMMIT_ID, keys=KEY_NAMES)
 
 
-def _parts(target: Target, batch: Batch, start: int, cuts: list[int]) -> list[tuple[LogPart, pa.Table]]:
+def _parts(target: Target, batch: Batch, start: int, cuts: list[int]) -> list[tuple[LogPart, pa.Table, KeyStates]]:
     """The parts of a batch, written by themselves, and the keys of each."""
     edges = [0, *sorted({cut % (len(batch.changes) + 1) for cut in cuts}), len(batch.changes)]
     parts = []
     for low, high in itertools.pairwise(edges):
         if low < high:
             images = step_of(batch.changes[low:high], SCHEMA, row_batches=2, start=start + low)
-            change = KeyedImages(images, SCHEMA, KEY_NAMES, Mode.MIRROR, TableRule()).change()
+            change = KeyedImages(images, SCHEMA, KEY_NAMES, Mode.MIRROR, TableRule(), evidence=RowEvidence()).change()
             written = target.merge_part(change, KEY_NAMES)
             places = [RowBatch.start(images.row_batches[0]), RowBatch.end(images.row_batches[-1])]
             keys = pa.concat_tables([change.upserts.select(KEY_NAMES), change.deletes])
-            parts.append((LogPart(f"{start}-{low}", places[0], places[1], written), keys))
+            part = LogPart(f"{start}-{low}", places[0], places[1], written)
+            parts.append((part, keys, key_states(change, written)))
     return parts
 
 
-def _all_parts(target: Target, parts: list[tuple[LogPart, pa.Table]], count: int) -> list[Written[object]]:
+def _all_parts(target: Target, parts: list[tuple[LogPart, pa.Table, KeyStates]], count: int) -> list[Written[object]]:
     """What *count* tasks make of them, to which messages come in any order."""
     shards: dict[int, list[bytes]] = {}
-    for part, keys in parts:
-        for shard, message in key_messages(part, keys, count):
+    for part, keys, states in parts:
+        for shard, message in key_messages(part, keys, count, states):
             shards.setdefault(shard, []).append(message)
     written = []
     for number, messages in shards.items():
@@ -122,6 +126,35 @@ def test_file_of_which_no_row_stays_is_none(tmp_path: Path, kind: TableFormat) -
     assert len({path.name for path in (tmp_path / place.name).rglob("*.parquet")} & names) == 1
 
 
+CHANGES: dict[str, list[tuple[tuple[int, str] | None, tuple[int, str] | None]]] = {
+    "update of a row that is not there": [((1, "a"), (1, "b"))],
+    "delete of a row that is not there": [((1, "a"), None)],
+    "insert of a row that is there": [(None, (0, "a"))],
+    "key that becomes one that is there": [(None, (1, "a")), ((1, "a"), (0, "a"))],
+    "insert after an insert": [(None, (1, "a")), (None, (1, "b"))],
+    "update after a delete": [((0, "x"), None), ((0, "x"), (0, "y"))],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "cuts"),
+    # Within one part only the first image of a key is compared.
+    [(name, cuts) for name in CHANGES for cuts in ([], [1]) if cuts or " after a" not in name],
+)
+def test_parts_that_contradict_the_target_or_each_other_are_refused(tmp_path: Path, name: str, cuts: list[int]) -> None:
+    def row(values: tuple[int, str] | None) -> tuple[object, ...] | None:
+        return None if values is None else ("a", values[0], values[1], None, None)
+
+    place = Place(tmp_path, TableFormat.DELTA, merge_kind=Merge.MARK)
+    with closing(place.target()) as target:
+        target.create(SCHEMA, COMMIT_ID)
+        first = _parts(target, Batch([(None, row((0, "x")))], [], []), 0, [])
+        target.commit_parts(_all_parts(target, first, 1), COMMIT_ID)
+        batch = Batch([(row(before), row(after)) for before, after in CHANGES[name]], [], [])
+        with pytest.raises(IndivisibleError):
+            _all_parts(target, _parts(target, batch, 9, cuts), 2)
+
+
 def test_parts_that_lie_across_each_other_are_refused(tmp_path: Path) -> None:
     place = Place(tmp_path, TableFormat.DELTA)
     with closing(place.target()) as target:
@@ -129,7 +162,8 @@ def test_parts_that_lie_across_each_other_are_refused(tmp_path: Path) -> None:
         rows = pa.table({"tenant": ["a"], "n": pa.array([1], pa.int16())})
         empty = target.append_part(SCHEMA.empty_table().to_reader())
     parts = [LogPart("one", (0, 1), (0, 9), empty), LogPart("two", (0, 9), (0, 10), empty)]
-    messages = [message for part in parts for _, message in key_messages(part, rows, 1)]
+    states = np.zeros(1, KEY_STATE_DTYPE)
+    messages = [message for part in parts for _, message in key_messages(part, rows, 1, states)]
     with pytest.raises(IndivisibleError):
         shared_keys(messages, "shop.orders")
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from binlog_streaming.lake.crash_points import CrashPoint, reached
+from binlog_streaming.lake.evidence import ContradictedError, contradictions
 from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
 from binlog_streaming.lake.target import Applied, Target
 from tests.streaming.tables.lake.model_sink import ModelTable
@@ -106,6 +109,7 @@ class MemoryTarget(Target):
         """See `Target`."""
         if not change.row_count:
             return 0
+        self._compare(change, commit_id)
         model = ModelTable(change.upserts.schema, commit_id.keys)
         model.rows = list(self._table.rows)
         before = (
@@ -116,6 +120,16 @@ class MemoryTarget(Target):
         rows = [nulls | before.get(tuple(row[key] for key in commit_id.keys), {}) | row for row in model.rows]
         self._commit(rows, commit_id)
         return change.row_count
+
+    def _compare(self, change: Change, commit_id: CommitId) -> None:
+        if change.expected is None:
+            return
+        rows = [row for row in self._table.rows if change.current is None or row[change.current]]
+        live = Counter(tuple(row[key] for key in commit_id.keys) for row in rows if not row.get(change.gone or ""))
+        keys = change.key_rows(commit_id.keys).to_pylist()
+        found = contradictions(change.expected, np.array([live[tuple(key.values())] for key in keys], np.int64))
+        if found is not None:
+            raise ContradictedError(found)
 
     def evolve(self, change: SchemaChange, commit_id: CommitId) -> None:
         """See `Target`."""

@@ -1,0 +1,139 @@
+"""Changes that a complete target contradicts stop it by name; of others nothing is compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from binlog_format.errors import TableError
+from binlog_streaming.settings.model import Begin, Deletes, Evidence, Merge, Mode, OnStatement, TableFormat
+from tests.streaming.replay_runs import run
+from tests.streaming.tables.jobs.test_admission import job, log, record, rows
+from tests.streaming.tables.statements.statement_stories import ORDERS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.streaming.tables.shop import ShopLog
+    from tests.streaming.tables.statements.statement_stories import Story
+
+CREATE = "CREATE TABLE orders (id INT PRIMARY KEY, name VARCHAR(20))"
+
+RULES: dict[str, dict[str, Any]] = {
+    "mirror": {},
+    "marks": {"deletes": Deletes.MARK},
+    "scd2": {"mode": Mode.SCD2},
+}
+SINKS: dict[str, dict[str, Any]] = {
+    "delta": {"merge": Merge.REWRITE},
+    "delta vectors": {"merge": Merge.MARK},
+    "iceberg": {"format": TableFormat.ICEBERG, "merge": Merge.MARK},
+}
+
+
+def begin(writer: ShopLog) -> None:
+    writer.statement(CREATE)
+    writer.insert(ORDERS, (1, "a"), (2, "b"), (3, "c"))
+    writer.delete(ORDERS, (3, "c"))
+
+
+WRONG: dict[str, tuple[Story, str]] = {
+    "update": (lambda log: log.update(ORDERS, ((7, "x"), (7, "y"))), r"an UPDATE .*the row of key id = 7.* no row"),
+    "delete": (lambda log: log.delete(ORDERS, (7, "x")), r"a DELETE .*the row of key id = 7.* no row"),
+    "insert": (lambda log: log.insert(ORDERS, (2, "x")), r"an INSERT .*no row of key id = 2.* a row"),
+    "deleted": (lambda log: log.update(ORDERS, ((3, "c"), (3, "d"))), r"an UPDATE .*key id = 3.* no row"),
+    "key": (
+        lambda log: log.update(ORDERS, ((1, "a"), (2, "a"))),
+        r"an UPDATE that sets this key .*no row of key id = 2.* a row",
+    ),
+}
+
+
+@pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", WRONG)
+def test_a_change_that_the_target_contradicts_writes_nothing(tmp_path: Path, sink: str, rule: str, name: str) -> None:
+    story, message = WRONG[name]
+    top = {"sink": {"directory": str(tmp_path / "tables"), **SINKS[sink]}}
+    log(tmp_path, begin)
+    assert run(job(tmp_path, top=top, **RULES[rule])) == 1
+    log(tmp_path, story, first=100)
+    for _ in range(2):
+        with pytest.raises(TableError, match=rf"CONTRADICTED\] shop\.orders: {message}") as caught:
+            run(job(tmp_path, top=top, **RULES[rule]))
+    assert "at 0-1-101 (" in str(caught.value)
+    assert run(job(tmp_path, top=top, evidence=Evidence.OFF, **RULES[rule])) == 1
+
+
+def comes_and_goes(writer: ShopLog) -> None:
+    writer.insert(ORDERS, (5, "x"))
+    writer.update(ORDERS, ((5, "x"), (5, "y")))
+    writer.delete(ORDERS, (5, "y"))
+    writer.insert(ORDERS, (5, "z"))
+
+
+def made_again(writer: ShopLog) -> None:
+    writer.statement("DROP TABLE orders")
+    begin(writer)
+
+
+def emptied(writer: ShopLog) -> None:
+    writer.statement("TRUNCATE orders")
+    writer.insert(ORDERS, (1, "x"))
+
+
+RIGHT: dict[str, Story] = {
+    "comes again": lambda log: log.insert(ORDERS, (3, "again")),
+    "comes, changes, goes, comes": comes_and_goes,
+    "keys swapped": lambda log: log.update(ORDERS, ((1, "a"), (9, "a")), ((2, "b"), (1, "b")), ((9, "a"), (2, "a"))),
+    "keys shifted": lambda log: log.update(ORDERS, ((2, "b"), (3, "b")), ((1, "a"), (2, "a"))),
+    "made again": made_again,
+    "emptied": emptied,
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("in_one_batch", [True, False])
+def test_what_a_server_can_do_contradicts_nothing(tmp_path: Path, rule: str, name: str, in_one_batch: bool) -> None:
+    log(tmp_path, begin)
+    if not in_one_batch:
+        run(job(tmp_path, **RULES[rule]))
+    log(tmp_path, RIGHT[name], first=100)
+    assert run(job(tmp_path, **RULES[rule])) == 1
+
+
+def test_one_table_is_set_aside_and_the_others_go_on(tmp_path: Path) -> None:
+    aside = {"on_error": "set_aside"}
+    log(tmp_path, begin, WRONG["update"][0])
+    run(job(tmp_path, top=aside))
+    (stopped,) = record(job(tmp_path)).set_aside
+    assert "BINLOG_TABLE.CONTRADICTED" in stopped.reason
+
+
+@pytest.mark.parametrize(
+    ("rule", "source"),
+    [
+        ({"begin": Begin.EMPTY}, {}),
+        ({"begin": Begin.EMPTY}, {"startingGtid": "0-1-2"}),
+        ({}, {"ignoreServerIds": [42]}),
+        ({"mode": Mode.CHANGELOG}, {}),
+    ],
+)
+@pytest.mark.parametrize("name", WRONG)
+def test_a_target_that_may_lack_rows_has_nothing_to_contradict(
+    tmp_path: Path, rule: dict[str, Any], source: dict[str, Any], name: str
+) -> None:
+    log(tmp_path, begin, WRONG[name][0])
+    assert run(job(tmp_path, source=source, **rule)) == 1
+
+
+def test_rows_that_a_setting_lets_stay_may_come_again(tmp_path: Path) -> None:
+    wanted = job(tmp_path, on_truncate=OnStatement.IGNORE)
+    log(tmp_path, begin, emptied)
+    run(wanted)
+    assert rows(tmp_path, "orders") == [(1, "x"), (2, "b")]
+    log(tmp_path, WRONG["delete"][0], first=500)
+    with pytest.raises(TableError, match=r"CONTRADICTED"):
+        run(wanted)
