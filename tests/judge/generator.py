@@ -55,8 +55,8 @@ class Life:
     def logs_replace(self) -> bool:
         """Whether the log has all that REPLACE does.
 
-        MariaDB logs a REPLACE of one row as an UPDATE. Columns that the statement does not name get their defaults then,
-        and a partial image lacks them as if they were unchanged: a replica is wrong as well.
+        MariaDB logs a REPLACE of one row as an UPDATE. Columns that the statement does not name get their defaults
+        then, and a partial image lacks them as if they were unchanged: a replica is wrong as well.
         """
         return self.is_mysql or self._image == "FULL"
 

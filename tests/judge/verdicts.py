@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
+import tempfile
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_streaming.settings import OnError
@@ -14,7 +16,6 @@ from tests.judge.tables import differences, read_targets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from binlog_streaming.plan.memory import SetAside
     from binlog_streaming.settings import Job
@@ -60,32 +61,40 @@ class Verdict:
     label: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Run:
     """How jobs are run.
 
     Attributes:
-        log: Folder of the log.
-        work: Folder for targets; emptied before each job.
+        server_log: Folder of the server's log.
+        work: Folder for copies of the log and for targets.
         rule: Settings of the tables.
         bytes_max: Of a batch.
     """
 
-    log: Path
+    server_log: Path
     work: Path
     rule: Mapping[str, object]
     bytes_max: str | None = None
+    _log: Path | None = None
 
     def job(self, select: str = ".*") -> Job:
         """A job that takes the log from its start; its folder is empty."""
+        # At a place of its own: other logs had files of the same name there, and a process remembers files.
         shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir(parents=True)
+        self._log = Path(tempfile.mkdtemp(prefix="log-", dir=self.work))
         return self.same_job(select)
 
     def same_job(self, select: str = ".*") -> Job:
         """The same job again, which goes on."""
+        assert self._log is not None
+        for file in self.server_log.iterdir():
+            if file.is_file():
+                shutil.copy(file, self._log / file.name)
         return mirror_of(
-            self.log,
-            self.work,
+            self._log,
+            self.work / "lake",
             rule={"select": select, **self.rule},
             on_error=OnError.SET_ASIDE,
             bytes_max=self.bytes_max,
