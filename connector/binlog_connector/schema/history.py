@@ -220,6 +220,18 @@ class SchemaHistory:
             raise _not_parsed(f"{database}.{table}", state)
         return state
 
+    def newest_definition(self, name: TableName) -> TableDefinition | None:
+        """The definition of a table after all that was noted; None: not known, or not any more.
+
+        Raises:
+            SchemaError: `DDL_NOT_PARSED`.
+        """
+        self._apply()
+        state = self._catalog.tables.get(self._catalog.key(name))
+        if isinstance(state, Unclear):
+            raise _not_parsed(str(name), state)
+        return state
+
     def definition_before(self, name: TableName, statement: DdlStatement) -> TableDefinition | None:
         """The definition of a table when *statement* begins; None: not known, or not any more.
 

@@ -26,7 +26,7 @@ from binlog_streaming.plan.table_selection import SelectedTable
 from binlog_streaming.settings.model import Begin, Mode, OnCascade, OnError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.schema.foreign_keys import ForeignKey
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.memory import JobMemory, Written
     from binlog_streaming.plan.snapshots import TableSnapshot
     from binlog_streaming.settings.model import Job
+
+
+_NAMES_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,7 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
         warnings.append("no rule in [[tables]] matches a table that the log has changes of")
     warnings.extend(_unused_rules(job, reports))
     warnings.extend(_excluded_ghosts(job, reports))
+    warnings.extend(_undefined(reports))
     record = RecordKeeper(job)
     changed = tuple(f"{change.setting}: {change.reason}. {change.hint}" for change in record.changes())
     reports = tuple(_with_missing(report, record.written) for report in reports)
@@ -168,6 +172,18 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
         reports = tuple(_with_cascading(report, job, cascading[report.name]) for report in reports)
     others = tuple(text for texts in problems.values() for text in texts)
     return JobReport(log, start, reports, left_out, found.size, tuple(warnings), changed, others)
+
+
+def _undefined(reports: Sequence[TableReport]) -> Iterator[str]:
+    """Say once of which tables only row events are known, and how to get the rest."""
+    names = [report.name for report in reports if report.definition == "partial"]
+    if names:
+        more = f" and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else ""
+        yield (
+            f"definition = partial: {', '.join(names[:_NAMES_MAX])}{more}: no CREATE TABLE in the log, so their "
+            "foreign keys, generated columns, defaults and types such as UUID are not known. binlog-stream snapshot "
+            "JOB.toml --server URL --definitions brings them, and copies no rows; a schemaFile states them too"
+        )
 
 
 def log_report(watched: WatchedLog) -> LogReport:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_connector.following.watched import file_start
+from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.log_ddl import table_statements
 from binlog_connector.schema.operations import (
@@ -35,7 +36,7 @@ from binlog_format.views.table_filter import TableFilter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from binlog_connector.schema.definitions import TableDefinition, TableName
+    from binlog_connector.schema.definitions import TableDefinition
     from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.operations import Operation
@@ -68,6 +69,8 @@ class FoundTable:
         generated_columns: Those of them that are generated.
         cascading: Foreign keys that it had there, defined by a schema file and statements there, through which
             changes of other tables change its rows.
+        is_defined: A statement, a mark of a snapshot or a schema file states what no table map has of it: foreign keys,
+            generated columns, defaults. None: not all of the log was looked at.
         problem: What does not let its layout be known, or its rows be read.
     """
 
@@ -81,6 +84,7 @@ class FoundTable:
     unknown_columns: tuple[str, ...] = ()
     generated_columns: tuple[str, ...] = ()
     cascading: tuple[ForeignKey, ...] = ()
+    is_defined: bool | None = None
     problem: BinlogError | None = None
 
     @property
@@ -147,6 +151,8 @@ def find_tables(
                     if tally_from is None or lacking.statement.position >= tally_from:
                         tally.take(lacking)
     tables = tuple(table for table in finder.tables() if not is_of_snapshots(table.layout.database))
+    for table in tables:
+        table.is_defined = finder.is_defined(table) or (None if size < size_all else False)
     return FoundTables(tables, size, size_all, tally, finder.logs_cascades)
 
 
@@ -211,6 +217,14 @@ class _Finder:
             table.begun_at = self._begun.get(name)
             table.cascading = tuple(self._cascading.get(name, {}).values())
         return tuple(self._by_name[name] for name in sorted(self._by_name))
+
+    def is_defined(self, table: FoundTable) -> bool:
+        """Whether what was looked at states, at its end, what no table map has."""
+        try:
+            found = self._history.newest_definition(TableName(table.layout.database, table.layout.table))
+        except BinlogError:
+            return False  # a statement that was not understood: nothing is known any more
+        return found is not None and found.columns is not None
 
     def _obey(self, statement: DdlStatement) -> None:
         # After such a statement columns are not those before it under the same names.

@@ -58,6 +58,8 @@ class TableReport:
         changes: Rows inserted, updated and deleted in the part of the log that was looked at.
         complete: Whether all its rows lie in what was read, or will be; None: nothing is known.
         snapshot: The newest snapshot of it that the job has read of; None: there is none.
+        definition: `known`; `partial`: nothing states its foreign keys, generated columns and defaults; None: the part
+            of the log that was looked at states nothing.
         problems: Why the job would stop at it.
         warnings: What may surprise.
     """
@@ -73,6 +75,7 @@ class TableReport:
     warnings: tuple[str, ...]
     complete: bool | None = None
     snapshot: TableSnapshot | None = None
+    definition: str | None = None
 
 
 def report_table(job: Job, found: FoundTable, rule_number: int, query_id: str | None) -> TableReport:
@@ -117,6 +120,7 @@ def report_table(job: Job, found: FoundTable, rule_number: int, query_id: str | 
         changes=found.changes,
         problems=tuple(problems),
         warnings=tuple(warnings),
+        definition=None if found.is_defined is None else "known" if found.is_defined else "partial",
     )
 
 

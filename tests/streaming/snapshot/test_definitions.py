@@ -15,7 +15,9 @@ from binlog_format.errors import UnsupportedError
 from binlog_format.rows.declared.declared_defaults import Generated
 from binlog_format.views.snapshot_events import marks_in
 from binlog_format.views.tables import TablesView
+from binlog_streaming.jobs.check import check_job
 from binlog_streaming.settings import Begin, OnCascade, TableRule
+from binlog_streaming.snapshot.definitions import bring_definitions
 from binlog_streaming.snapshot.shadow import ShadowEngine
 from binlog_streaming.snapshot.source_table import read_table
 from binlog_streaming.snapshot.table_snapshot import TableSnapshot
@@ -222,3 +224,20 @@ def schema_file(folder: Path) -> str:
         "CREATE TABLE child (id INT PRIMARY KEY, p INT, c INT, note CHAR(8) CHARACTER SET latin1 DEFAULT 'x');\n"
     )
     return str(path)
+
+
+def test_check_states_once_whose_definitions_are_partial(server: MariaDbServer, tmp_path: Path) -> None:
+    run_sql(server, ["INSERT INTO shop.parent VALUES (4, 40)", "INSERT INTO shop.child (id, p) VALUES (44, 4)"])
+    job = job_in(tmp_path, server.binlog_directory, TableRule(select=r"shop\..*", begin=Begin.EMPTY))
+    before = check_job(job)
+    assert {table.name: table.definition for table in before.tables} == dict.fromkeys(
+        ("shop.child", "shop.parent"), "partial"
+    )
+    (told,) = (text for text in before.warnings if "definition = partial" in text)
+    assert "shop.child, shop.parent" in told
+    assert "--definitions" in told
+    with session_on(server) as session:
+        bring_definitions(session, [TableName("shop", "child"), TableName("shop", "parent")])
+    after = check_job(job)
+    assert {table.definition for table in after.tables} == {"known"}
+    assert not any("definition = partial" in text for text in after.warnings)
