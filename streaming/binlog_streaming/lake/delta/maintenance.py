@@ -49,7 +49,7 @@ LOG_AGE_MIN_H = 24
 """A commit stays in the log for a day at least: who reads a table commit by commit may stop for a night."""
 
 VACUUM_EVERY = 128
-"""Commits between two removals of replaced files."""
+"""Commits between two removals of replaced files, which come with the first checkpoint after so many."""
 
 MARKED_SHARE_MAX = 1 / 3
 """Of a file's rows, before it is written anew without them; readers open and skip them until then.
@@ -83,8 +83,8 @@ def maintain(store: Store, log: TableLog, sink: Sink) -> None:
     # Whoever commits at the same time is welcome; the next look comes with the next commit.
     with suppress(CommitFailedError):
         rewrite(store, log, file_size=sink.target_file_size)
-    checkpoint(store, log, sink)
-    if log.version % VACUUM_EVERY == VACUUM_EVERY - 1:
+    before = checkpoint(store, log, sink)
+    if max(before, 0) // VACUUM_EVERY < log.checkpoint // VACUUM_EVERY:
         vacuum(store, log, retention_hours=sink.retention_hours)
         remove_checkpoints(store, log)
         DeltaTable(store.uri, storage_options=dict(sink.storage)).cleanup_metadata()
@@ -98,16 +98,22 @@ def retention_properties(hours: float) -> dict[str, str]:
     }
 
 
-def checkpoint(store: Store, log: TableLog, sink: Sink) -> None:
-    """Make a checkpoint, if it is time for one; *log* is the newest version then."""
+def checkpoint(store: Store, log: TableLog, sink: Sink) -> int:
+    """Make a checkpoint, if it is time for one; *log* is the newest version then.
+
+    Returns:
+        Version of the checkpoint before it, or of the newest one if none was made.
+    """
     every = CHECKPOINT_EVERY + (len(log.files) + len(log.removed)) // CHECKPOINT_FILES
     if log.version - log.checkpoint < every:
-        return
+        return log.checkpoint
     newest = newest_checkpoint(store, log)  # several processes write the table in turn, and each has its own look
-    if log.version - newest >= every:
-        DeltaTable(store.uri, storage_options=dict(sink.storage), version=log.version).create_checkpoint()
-        newest = log.version
-    learn_checkpoint(store, log, newest)
+    if log.version - newest < every:
+        learn_checkpoint(store, log, newest)
+        return newest
+    DeltaTable(store.uri, storage_options=dict(sink.storage), version=log.version).create_checkpoint()
+    learn_checkpoint(store, log, log.version)
+    return newest
 
 
 def remove_checkpoints(store: Store, log: TableLog) -> None:

@@ -293,6 +293,24 @@ def test_a_checkpoint_comes_every_16_commits(tmp_path: Path) -> None:
     assert sorted(find(str(tmp_path)).read().read_all().column("id").to_pylist()) == list(range(100))
 
 
+@pytest.mark.parametrize("commits", [1, 2, 3])
+def test_old_files_go_however_many_commits_a_batch_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commits: int
+) -> None:
+    """A look that comes after every second commit meets even versions alone."""
+    runs: list[int] = []
+    monkeypatch.setattr(maintenance, "VACUUM_EVERY", 40)
+    monkeypatch.setattr(maintenance, "vacuum", lambda _, held, **__: runs.append(held.version))
+    for batch_id in range(120 // commits):
+        for step in range(commits):
+            append(str(tmp_path), replace(COMMIT_ID, batch_id=batch_id, step=step), [batch_id])
+        look = find(str(tmp_path))
+        assert look.log is not None
+        maintenance.maintain(look.store, look.log, Sink(directory=str(tmp_path), target_file_size=1))
+    assert [version // 40 for version in runs] == [1, 2, 3][: len(runs)]
+    assert len(runs) >= 2
+
+
 def test_a_checkpoint_of_many_files_comes_more_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "CHECKPOINT_FILES", 1)
     for batch_id in range(60):
