@@ -16,7 +16,13 @@ from binlog_format.errors import SchemaError
 from binlog_format.events.compression.expansion import expanded
 from binlog_format.events.table_map_layout import NUMERIC_TYPES, OLD_TEMPORAL_TYPES
 from binlog_format.opening import open_log
-from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion, apply_completion, contradiction
+from binlog_format.rows.declared.completion import (
+    DDL_SOURCE,
+    ColumnCompletion,
+    LayoutCompletion,
+    apply_completion,
+    contradiction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -273,7 +279,7 @@ class SchemaHistory:
         from_log = since is not None or self._base.key(name) in self._altered
         if layout.has_names and from_log:
             completion = _known_columns(layout, completion)
-        source = f"the DDL at {since}" if since is not None else "the DDL" if from_log else self._base_source
+        source = f"{DDL_SOURCE} at {since}" if since is not None else DDL_SOURCE if from_log else self._base_source
         return apply_completion(layout, completion.to_json(), source)
 
     def _look_earlier(self) -> None:

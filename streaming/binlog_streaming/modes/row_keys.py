@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from binlog_format.errors import SchemaError, TableError, UnsupportedError
+from binlog_format.errors import SchemaError, UnsupportedError
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.keys.sorting import ascending, integers
 from binlog_streaming.lake.row_values import row_ids
+from binlog_streaming.modes.null_keys import null_key
 from binlog_streaming.modes.partial.absent_columns import UNCHANGED_IF_ABSENT, WHOLE_IMAGES_HINT
 from binlog_streaming.modes.partial.image_facts import NO_FACTS, AbsentKinds
 
@@ -78,7 +79,7 @@ class KeyTable:
         for index in keys:
             array = _values(images, schema, index)
             if array.null_count:
-                raise _null_key(images.source_table, schema.field(index).name, array.null_count)
+                raise null_key(images, index, schema.field(index), array.null_count)
             arrays.append(array)
         names = [f"k{number}" for number in range(len(arrays))]
         return cls(pa.Table.from_arrays(arrays, names=names), tuple(schema.field(index).name for index in keys))
@@ -151,12 +152,4 @@ def _values(images: StepImages, schema: pa.Schema, index: int) -> pa.ChunkedArra
         )
     return images.facts.with_defaults(
         name, images.values(index, kind, numbers), np.where(by_default, images.facts.numbers, NO_FACTS)
-    )
-
-
-def _null_key(source_table: str, column: str, count: int) -> TableError:
-    return TableError(
-        "NULL_KEY",
-        f"{source_table}: key column {column} is null in {count} row images",
-        hint="Name other keys for it in [[tables]]: columns that are never null",
     )

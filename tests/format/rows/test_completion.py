@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from binlog_format.errors import SchemaError
 from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.events.table_map_layout import ColumnType
-from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion, apply_completion
+from binlog_format.rows.declared.completion import DDL_SOURCE, ColumnCompletion, LayoutCompletion, apply_completion
 from binlog_format.rows.declared.declared_defaults import DeclaredDefault, DefaultKind, Generated
 from binlog_format.rows.declared.declared_types import fits
 from binlog_format.rows.declared.default_values import layout_defaults
@@ -106,6 +106,15 @@ def test_other_number_of_columns_is_an_error_with_both_lists() -> None:
         "log: [LONG, VARCHAR(200 bytes), ENUM(1 bytes), STRING(16 bytes)]; "
         "schema: [id int(10) unsigned, v varchar(50), e enum]. Give a schema file"
     )
+
+
+def test_definition_from_the_log_lacks_a_statement() -> None:
+    text = replace(COMPLETION, columns=COMPLETION.columns[:3]).to_json()
+    with pytest.raises(SchemaError, match=r"the DDL at 1:0:3 has 3: .* A statement that changed the table is not in"):
+        apply_completion(LAYOUT, text, f"{DDL_SOURCE} at 1:0:3")
+    other = replace(COMPLETION, columns=(replace(COMPLETION.columns[0], declared="date"), *COMPLETION.columns[1:]))
+    with pytest.raises(SchemaError, match=r"COLUMN_MISMATCH.* A statement that changed the table is not in this log"):
+        apply_completion(LAYOUT, other.to_json(), DDL_SOURCE)
 
 
 @pytest.mark.parametrize(

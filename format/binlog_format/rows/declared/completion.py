@@ -127,13 +127,13 @@ def apply_completion(layout: TableLayout, text: str, source: str = "the schema")
     if not text:
         return layout
     completion = LayoutCompletion.from_json(text)
-    layout = _declared(layout, completion)
+    layout, is_given = _declared(layout, completion), not source.startswith(DDL_SOURCE)
     if len(completion.columns) != len(layout.columns):
         raise SchemaError(
             "COLUMN_COUNT_MISMATCH",
             f"{layout.full_name}: the log has {len(layout.columns)} columns, {source} has {len(completion.columns)}: "
             + _both_lists(layout, completion),
-            hint=_HINT,
+            hint=_HINT if is_given else _DDL_HINT,
         )
     for number, (column, said) in enumerate(zip(layout.columns, completion.columns, strict=True)):
         why = contradiction(layout, column, said)
@@ -142,7 +142,7 @@ def apply_completion(layout: TableLayout, text: str, source: str = "the schema")
                 "COLUMN_MISMATCH",
                 f"{layout.full_name}: column {number + 1}: {why}: {source} is not that of the table in the "
                 f"log: {_both_lists(layout, completion)}",
-                hint=_HINT,
+                hint=_HINT if is_given else _DDL_HINT,
             )
     columns = tuple(
         replace(
@@ -174,6 +174,12 @@ def _declared(layout: TableLayout, completion: LayoutCompletion) -> TableLayout:
     return layout
 
 
+DDL_SOURCE = "the DDL"
+"""How the source of a completion begins that was worked out from statements in the log."""
+_DDL_HINT = (
+    "A statement that changed the table is not in this log (a session with sql_log_bin=0, a filter, a replica's own "
+    "ALTER): start after it with a schema file made then; binlog_row_metadata=FULL on the server makes schemas needless"
+)
 _HINT = (
     "Give a schema file that was true where the reading starts, or start after the change; "
     "binlog_row_metadata=FULL on the server makes schemas needless"
