@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -170,6 +170,7 @@ class MemoryJob:
                 view = TablesView(tables=wanted, find_statements=find_statement_rows, counts_others=True)
                 rows = [row for found in view.batches(log.committed_blocks(start, end)) for row in found.to_pylist()]
                 plan = plan_batch(rows, DEFAULT_DECODING, selection, memory, log=CascadeLog(self._job))
+                memory = replace(memory, scope=plan.learned.scope)
                 if plan.end is None:
                     continue
                 run = BatchRun("q-1", number, self._job.sink, plan.end, cascade_log=CascadeLog(self._job))
