@@ -55,7 +55,8 @@ EXPECTED: Mapping[str, Expected] = {
     "charset_database": EQUAL,
     "collation_keys": EQUAL,
     "column_case_added": EQUAL,
-    "db_older": Expected(finding="2: a database older than the log"),
+    # Neither an event nor a table map without metadata has a database's character set; of one byte there are many.
+    "db_older": Expected(named=r"NO_COLUMN_METADATA\] w\.a\.v: .*character set.* of the database w: its def"),
     "default_changed": EQUAL,
     # Among 80 spellings some have values that the log lacks: TIMESTAMP in the zone SYSTEM, NOW() without it.
     "defaults_each": Expected(named=r"SCHEMA_CHANGED\] w\.d\d\d: column c is new, and the log lacks its values"),

@@ -78,7 +78,10 @@ def text_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataTyp
     """
     charset = layout.columns[index].charset
     if charset is None:
-        raise no_metadata(layout, index, "its character set")
+        # What declares the column leaves this to the database: it may be older than the log.
+        is_declared = layout.columns[index].declared is not None
+        why = f", which is that of the database {layout.database}: its definition is not known" if is_declared else ""
+        raise no_metadata(layout, index, f"its character set{why}")
     if charset == BINARY:
         return pa.binary()
     if is_known(charset):
