@@ -26,6 +26,7 @@ MODULES = (
     "bench.tables.workloads",
     "bench.tables.first_commit",
     "bench.tables.target_limits",
+    "bench.tables.evidence",
     "bench.tables.cascades",
     "bench.tables.reading",
     "bench.tables.through_log",

@@ -34,7 +34,23 @@ _GENERATED_HINT = (
 )
 
 
-def whole_row_change(there: pa.RecordBatchReader, images: StepImages, schema: pa.Schema) -> pa.RecordBatchReader:
+class MissingRowsError(Exception):
+    """A target lacks rows that a step takes from it; whoever knows the table names it.
+
+    Args:
+        image: Number of the first image that takes such a row.
+        count: How many rows are missing.
+    """
+
+    def __init__(self, image: int, count: int) -> None:
+        super().__init__(f"{count} rows")
+        self.image = image
+        self.count = count
+
+
+def whole_row_change(
+    there: pa.RecordBatchReader, images: StepImages, schema: pa.Schema, *, finds_all: bool = False
+) -> pa.RecordBatchReader:
     """All rows of the target after the step.
 
     Args:
@@ -42,6 +58,8 @@ def whole_row_change(there: pa.RecordBatchReader, images: StepImages, schema: pa
             null in those that *schema* has not; such columns tell no rows apart.
         images: Of the step.
         schema: Columns of the table in the log; all are in *there*.
+        finds_all: The target has all rows that the step takes from it; if not, what is given raises
+            `MissingRowsError` after the rows that stay.
 
     Raises:
         UnsupportedError: `ROW_IMAGE`: columns are missing from the images.
@@ -57,15 +75,19 @@ def whole_row_change(there: pa.RecordBatchReader, images: StepImages, schema: pa
     example = np.empty(count, dtype=np.int64)
     example[ids] = np.arange(len(ids))
     gone = np.flatnonzero(taken)
-    removal = _Removal(values.take(numbers_array(example[gone])), taken[gone])
+    takers = order[signs[order] < 0][::-1]
+    first = np.zeros(count, dtype=np.int64)
+    first[ids[takers]] = takers  # of several, the last one stays
+    removal = _Removal(values.take(numbers_array(example[gone])), taken[gone], first[gone], finds_all)
     new = rows.take(numbers_array(np.repeat(example, added)))
     return pa.RecordBatchReader.from_batches(there.schema, _rows(there, removal, new, schema))
 
 
 def _counts(ids: Indices, signs: Indices, count: int) -> tuple[Indices, Indices]:
     # For each distinct row how many are taken from those that are there (or all, where there are fewer), and how many
-    # come in the end. A delete that finds no row is none: so where the count would fall below zero it stays at zero,
-    # and what the step does to a count c is max(c, taken) - taken + added, however steps are cut.
+    # come in the end. Where targets may lack rows, a delete that finds no row is none: so where the count would fall
+    # below zero it stays at zero, and what the step does to a count c is max(c, taken) - taken + added, however steps
+    # are cut.
     if not count:
         return ids, ids
     order = np.argsort(ids, kind="stable")
@@ -81,9 +103,17 @@ def _counts(ids: Indices, signs: Indices, count: int) -> tuple[Indices, Indices]
 
 @dataclass(slots=True)
 class _Removal:
-    # Distinct rows, in comparable columns, and how many of each are still to be taken.
+    # Distinct rows, in comparable columns, how many of each are still to be taken, by which image first; and whether
+    # all must be found.
     values: pa.Table
     left: Indices
+    first: Indices
+    finds_all: bool
+
+    def check(self) -> None:
+        """After all rows of the target."""
+        if self.finds_all and self.left.any():
+            raise MissingRowsError(int(self.first[self.left > 0].min()), int(self.left.sum()))
 
     def kept(self, values: pa.Table) -> Indices | None:
         """Which rows of the target stay; None: all of them."""
@@ -118,6 +148,7 @@ def _rows(there: pa.RecordBatchReader, removal: _Removal, new: pa.Table, schema:
             removal.kept(comparable_table(batch.column(name) for name in schema.names)) if removal.left.any() else None
         )
         yield batch if kept is None else batch.take(numbers_array(kept))
+    removal.check()
     columns = [
         new.column(field.name) if field.name in new.column_names else pa.nulls(new.num_rows, field.type)
         for field in there.schema

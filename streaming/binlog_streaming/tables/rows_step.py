@@ -25,9 +25,9 @@ from binlog_streaming.modes.partial.absent_columns import WHOLE_IMAGES_HINT
 from binlog_streaming.modes.row_batches import RowBatch, StepImages
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.modes.scd2 import current_rows, scd2_change
-from binlog_streaming.modes.whole_rows import whole_row_change
+from binlog_streaming.modes.whole_rows import MissingRowsError, whole_row_change
 from binlog_streaming.settings import Deletes, Mode
-from binlog_streaming.tables.evidence.row_evidence import contradicted, without_evidence
+from binlog_streaming.tables.evidence.row_evidence import contradicted, missing_rows, without_evidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -192,7 +192,8 @@ def prepared_rows(content: RowsContent, commit_id: CommitId, evidence: RowEviden
         return _ChangelogRows(content, schema)
     columns, images = content.images
     if not commit_id.keys:
-        return _WholeRows(images, columns)
+        finds_all = evidence is not None and not images.existing.any()
+        return _WholeRows(images, columns, finds_all)
     keyed = KeyedImages(images, columns, commit_id.keys, commit_id.mode, content.rule, content.completing, evidence)
     return keyed if keyed.asks_target else _ChangedRows(keyed, keyed.change())
 
@@ -331,6 +332,7 @@ class _WholeRows:
     # A table without a key: equal rows are told apart by nothing, so all of them are read.
     images: StepImages
     schema: pa.Schema
+    finds_all: bool  # the target has all rows that the step takes
 
     def bring_into(self, target: Target, commit_id: CommitId) -> int:
         count = len(self.images)
@@ -338,5 +340,9 @@ class _WholeRows:
             arrays = [self.images.values(index, column.type) for index, column in enumerate(self.schema)]
             target.append(pa.Table.from_arrays(arrays, schema=self.schema).to_reader(), commit_id)
             return count
-        target.replace(whole_row_change(target.read(), self.images, self.schema), commit_id)
+        rows = whole_row_change(target.read(), self.images, self.schema, finds_all=self.finds_all)
+        try:
+            target.replace(rows, commit_id)
+        except MissingRowsError as error:
+            raise missing_rows(self.images, self.schema, error) from error
         return count

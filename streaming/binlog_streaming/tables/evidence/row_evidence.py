@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.evidence import Contradictions
     from binlog_streaming.lake.target import CommitId
     from binlog_streaming.modes.row_batches import StepImages
+    from binlog_streaming.modes.whole_rows import MissingRowsError
     from binlog_streaming.settings import TableRule
 
 _KEY_TEXT_MAX = 200
@@ -116,9 +117,29 @@ def contradicted(
         "CONTRADICTED",
         f"{images.source_table}: {kind} at {place} needs a target with {needs} of key {_text(wanted)}, and "
         f"there is {told}{more}",
-        hint="The target was wrong before this change already, and nothing of the step was written; binlog-stream "
+        hint=_hint(images),
+    )
+
+
+def missing_rows(images: StepImages, columns: pa.Schema, error: MissingRowsError) -> TableError:
+    """The error for a target without a key that lacks rows which a step takes from it; arguments as `contradicted`."""
+    numbers = np.array([error.image])
+    arrays = [images.values(index, field.type, numbers) for index, field in enumerate(columns)]
+    place, kind = _described(images, error.image)
+    more = f"; {error.count - 1} more rows of this step are missing" if error.count > 1 else ""
+    return TableError(
+        "CONTRADICTED",
+        f"{images.source_table}: {kind} at {place} needs a target with the row "
+        f"{_text(pa.Table.from_arrays(arrays, schema=columns))}, and there is none that is equal{more}",
+        hint=_hint(images),
+    )
+
+
+def _hint(images: StepImages) -> str:
+    return (
+        "The target was wrong before this change already, and nothing of the step was written; binlog-stream "
         'prove names the rows that differ. To bring it back, set evidence = "off" for this table, let the job go on, '
-        f"and take its rows anew: {snapshot_command(TableName.parse(images.source_table))}",
+        f"and take its rows anew: {snapshot_command(TableName.parse(images.source_table))}"
     )
 
 
@@ -129,13 +150,18 @@ def _first_image(images: StepImages, columns: pa.Schema, keys: Sequence[str], wa
     rows = pa.concat_tables([wanted, key_table.taken(order)], promote_options="permissive")
     ids, _ = row_ids(comparable_table(rows.columns))
     first = int(order[int(np.argmax(ids[1:] == ids[0]))])
-    row_batch, number = images.place_of(first)
+    return _described(images, first)
+
+
+def _described(images: StepImages, image: int) -> tuple[str, str]:
+    # Where an image is, and what it is of.
+    row_batch, number = images.place_of(image)
     event = row_batch.events[int(row_batch.images.table["event"][number])]
     group = row_batch.groups[int(event["group"])]
     gtid = gtid_of(group, row_batch.gtid_sources)
     position = f"{group['file_no']}:{group['page']}:{group['chunk']}, event {event['event_no']}"
     # Of a key that was dealt out only its last image is known.
-    kind = "a change" if row_batch.expected is not None else _EVENT_NAMES[ImageKind(int(images.kinds[first]))]
+    kind = "a change" if row_batch.expected is not None else _EVENT_NAMES[ImageKind(int(images.kinds[image]))]
     return position if gtid is None else f"{gtid} ({position})", kind
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -137,3 +138,47 @@ def test_rows_that_a_setting_lets_stay_may_come_again(tmp_path: Path) -> None:
     log(tmp_path, WRONG["delete"][0], first=500)
     with pytest.raises(TableError, match=r"CONTRADICTED"):
         run(wanted)
+
+
+NO_KEY = replace(ORDERS, table="notes", primary_key=())
+
+
+def notes(writer: ShopLog) -> None:
+    writer.statement("CREATE TABLE notes (id INT, name VARCHAR(20))")
+    writer.insert(NO_KEY, (1, "a"), (1, "a"), (2, None))
+
+
+@pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([(7, "a")], "id = 7, name = 'a', and there is none that is equal"),
+        ([(2, "x")], "id = 2, name = 'x'"),
+        ([(1, "a"), (1, "a"), (1, "a")], "id = 1, name = 'a'"),
+        ([(7, "a"), (8, "a")], "id = 7, name = 'a', and there is none that is equal; 1 more rows of this step"),
+    ],
+)
+def test_of_a_table_without_a_key_all_rows_that_go_must_be_there(
+    tmp_path: Path, sink: str, rows: list[Any], told: str
+) -> None:
+    wanted = job(tmp_path, top={"sink": {"directory": str(tmp_path / "tables"), **SINKS[sink]}})
+    log(tmp_path, notes)
+    run(wanted)
+    log(tmp_path, lambda writer: writer.delete(NO_KEY, *rows), first=100)
+    with pytest.raises(TableError, match=r"CONTRADICTED\] shop\.notes: a DELETE at 0-1-101 ") as caught:
+        run(wanted)
+    assert told in str(caught.value)
+
+
+def test_of_a_table_without_a_key_rows_come_and_go(tmp_path: Path) -> None:
+    def story(writer: ShopLog) -> None:
+        writer.delete(NO_KEY, (1, "a"))
+        writer.update(NO_KEY, ((1, "a"), (3, "c")), ((2, None), (3, "c")))
+        writer.insert(NO_KEY, (4, "d"))
+        writer.delete(NO_KEY, (4, "d"), (3, "c"))
+
+    log(tmp_path, notes)
+    run(job(tmp_path))
+    log(tmp_path, story, first=100)
+    run(job(tmp_path))
+    assert rows(tmp_path, "notes") == [(3, "c")]
