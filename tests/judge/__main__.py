@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import re
 import sys
 import tempfile
@@ -19,16 +20,19 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.judge.columns import kinds_of
 from tests.judge.coverage import Coverage
 from tests.judge.found_cases import write_case
-from tests.judge.rounds import Round, replayed
+from tests.judge.history import History, Session
+from tests.judge.pairs import live_pairs
+from tests.judge.rounds import RULE, Judged, Round, replayed
 from tests.judge.servers import LiveServer, NoServerError, find_server
 from tests.judge.shrinking import shrunk, sign_of
+from tests.judge.verdicts import Run, judge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.judge.rounds import Judged
     from tests.judge.servers import Installed
 
 SERVERS_VARIABLE = "BINLOG_STREAM_SERVERS"
@@ -73,6 +77,27 @@ class Judging:
                     self._look_at(server, Path(work) / "lake", failed)
                 number += 1
 
+    def pairs_on(self, installed: Installed, seconds: float) -> None:
+        """Judge ALTERs of every type into every other, with and without strict mode; as many as there is time for."""
+        until = time.monotonic() + seconds
+        cases = [(old, is_strict) for old in kinds_of(installed.vendor) for is_strict in (True, False)]
+        random.Random(self._seed).shuffle(cases)
+        with LiveServer(installed) as server, tempfile.TemporaryDirectory() as folder:
+            for number, (old, is_strict) in enumerate(cases):
+                if number and time.monotonic() > until:
+                    break
+                server.forget()
+                history = History(1, f"{self._seed}-{installed.vendor}-pairs-{number}")
+                session = Session(server, history)
+                session.do("SET GLOBAL binlog_row_metadata = FULL")
+                live_pairs(session, old, kinds_of(installed.vendor), is_strict=is_strict)
+                session.keep_tables()
+                session.close()
+                judged = Judged(history, judge(Run(server.log_directory, Path(folder) / "lake", RULE), [history]))
+                self.coverage.saw(installed.vendor, [judged])
+                print(f"{installed.vendor} {old.declared} {'' if is_strict else 'not '}strict", flush=True)
+                self._look_at(server, Path(folder) / "lake", judged)
+
     def _look_at(self, server: LiveServer, work: Path, failed: Judged) -> None:
         self.bad += len(failed.bad)
         for table, verdict in failed.verdicts.items():
@@ -83,7 +108,7 @@ class Judging:
             if self._signs[sign] > OF_A_SIGN_MAX:
                 continue
             print(f"\n{failed.history.seed}: {table}: {sign}", flush=True)
-            short = shrunk(server, work, failed, sign)
+            short = shrunk(server, work, failed, sign, table)
             if short is None:
                 print(f"  not by itself: {verdict.why[-500:]}", flush=True)
                 continue
@@ -110,6 +135,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", default="1")
     parser.add_argument("--histories", type=int, default=20, help="in a round: one log, one job")
     parser.add_argument("--into", type=Path, default=Path("build/judge"), help="folder for cases that are found")
+    parser.add_argument("--pairs", action="store_true", help="instead of random histories every type into every other")
     parser.add_argument(
         "--explain", default="(?!)", help="show the shortest history of named errors with such conditions"
     )
@@ -125,6 +151,9 @@ def main(arguments: Sequence[str]) -> int:
     judging = Judging(given.seed, given.into, given.histories, given.explain)
     for installed in found:
         share = given.seconds / len(found)
+        if given.pairs:
+            judging.pairs_on(installed, share)
+            continue
         judging.on(installed, share * (FOLDED_EVERY - 1) / FOLDED_EVERY, folded_names=0)
         judging.on(installed, share / FOLDED_EVERY, folded_names=1)
     print(f"\nseed: {given.seed}", *judging.coverage.lines(), sep="\n")

@@ -16,18 +16,23 @@ if TYPE_CHECKING:
     from tests.judge.rounds import Judged
 
 ARROW = " -> "
+NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "bit", "decimal", "float", "double", "year")
+TIMES = ("date", "time", "datetime", "timestamp")
 NOT_COMPUTABLE = (
     # The text of a floating number is the server's own, and a document is written anew.
     (
         ("float", "double"),
         ("char", "varchar", "text", "tinytext", "longtext", "binary", "varbinary", "blob", "tinyblob"),
     ),
+    # An address is no number, no time and no label; what a server makes of it then is nothing that anybody wants.
+    (("uuid", "inet4", "inet6"), (*NUMBERS, *TIMES, "enum", "set")),
     (("json",), ("",)),
     (("",), ("json",)),
     (("point", "geometry"), ("",)),
     (("",), ("point", "geometry")),
 )
 SHOWN = 25
+_ALTERED = re.compile(r"ALTER TABLE (\w+) ")
 
 
 @dataclass
@@ -39,7 +44,7 @@ class Coverage:
         statements: By kind: done, and refused by the server.
         outcomes: Of tables.
         conditions: Of named tables.
-        done: ALTERs that change a type, by pair, of which every table is equal.
+        done: ALTERs that change a type, by pair, of tables that are equal.
         named: Those that a table was set aside at.
         samples: By condition one error, and the statement that it is about.
     """
@@ -66,9 +71,7 @@ class Coverage:
                     self.samples.setdefault(verdict.condition, f"{verdict.why[:300]} | {verdict.statement}")
                 if ARROW in verdict.label:
                     self.named[f"{vendor}: {pair_of(verdict.label)}"] += 1
-            if all(verdict.kind is Kind.EQUAL for verdict in one.verdicts.values()):
-                pairs = (pair_of(done.label) for done in one.history.done if ARROW in done.label and not done.error)
-                self.done.update(f"{vendor}: {pair}" for pair in pairs)
+            self.done.update(f"{vendor}: {pair_of(label)}" for label in _labels_done(one))
 
     def lines(self) -> Iterator[str]:
         """For people."""
@@ -87,6 +90,15 @@ class Coverage:
         yield f"ALTERs whose effect is computable: {done} done, {computable.total()} named ({share:.1f} % done)"
         for pair, count in computable.most_common(SHOWN):
             yield f"  named {count} times: {pair}"
+
+
+def _labels_done(judged: Judged) -> Iterator[str]:
+    database = judged.history.database
+    equal = {name.casefold() for name, verdict in judged.verdicts.items() if verdict.kind is Kind.EQUAL}
+    for done in judged.history.done:
+        table = _ALTERED.search(done.text)
+        if ARROW in done.label and not done.error and table and f"{database}.{table[1]}".casefold() in equal:
+            yield done.label
 
 
 def pair_of(label: str) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tests.judge.verdicts import Verdict
 
 SECONDS_MAX = 40.0
+_ABOUT_A_TABLE = re.compile(r"(?!CREATE DATABASE)(CREATE|ALTER|INSERT|REPLACE|UPDATE|DELETE|DROP|RENAME|TRUNCATE)\b")
 _TYPES = re.compile(r"values of [\w, ]+")
 _NAMES = re.compile(r"'[^']*'|\b[a-z]\w*\d\b|\d+|/\S+")
 
@@ -35,8 +36,16 @@ def sign_of(verdict: Verdict) -> str:
     return f"{verdict.kind} {types[0] if types else _NAMES.sub('?', verdict.why)[:40]}"
 
 
-def shrunk(server: LiveServer, work: Path, failed: Judged, sign: str) -> Judged | None:
-    """The shortest history found that fails with the same *sign*; None: alone it does not fail."""
+def shrunk(server: LiveServer, work: Path, failed: Judged, sign: str, table: str = "") -> Judged | None:
+    """The shortest history found that fails with the same *sign*; None: alone it does not fail.
+
+    Args:
+        server: What it has is forgotten.
+        work: A folder for targets.
+        failed: The history.
+        sign: What is to stay.
+        table: That fails; statements about others are left out first, all together.
+    """
 
     def tried(statements: Sequence[str]) -> Judged | None:
         judged = replayed(server, work, statements, failed.bytes_max)
@@ -48,9 +57,11 @@ def shrunk(server: LiveServer, work: Path, failed: Judged, sign: str) -> Judged 
         # Databases are those of the first history there.
         return re.sub(rf"\b{history.database}(b?)\b", r"h1\1", done.text)
 
-    # Mostly what failed has nothing to do with it.
-    found = tried([text(done) for done in history.done if not done.error])
-    found = found or tried([text(done) for done in history.done])
+    # Mostly what failed has nothing to do with it, and neither have other tables.
+    texts = [text(done) for done in history.done if not done.error]
+    name = re.compile(rf"\b{re.escape(table.rpartition('.')[2])}\b")
+    found = tried([one for one in texts if name.search(one) or not _ABOUT_A_TABLE.match(one)])
+    found = found or tried(texts) or tried([text(done) for done in history.done])
     return None if found is None else _shorter(found, tried)
 
 
