@@ -184,7 +184,9 @@ def _known_of(watched: WatchedLog, file: SchemaFile | None, folds_names: bool | 
     found = _known.get(key)
     if found is not None and found.history.known_to is not None:
         file_no = found.history.known_to.file_no
-        if watched.has(file_no) and watched.identity(file_no) != found.identity:
+        is_anew = watched.has(file_no) and watched.identity(file_no) != found.identity
+        # Files in between were purged unread: what their statements changed is not known.
+        if is_anew or file_no + 1 < log.start_position().file_no:
             found = None
     if found is None:
         if len(_known) >= _KNOWN_MAX:
