@@ -126,6 +126,7 @@ class Written(Generic[File]):
         row_count: Rows and keys of the change.
         contradicted: Of a part, keys for which the table holds something else than the part's first change of them
             finds; a part before it may explain that. None: there are none.
+        proved: Rows that the table has as the part's changes need them.
     """
 
     version: str | None
@@ -134,6 +135,7 @@ class Written(Generic[File]):
     superseded: tuple[Superseded[File], ...]
     row_count: int
     contradicted: Contradictions | None = None
+    proved: int = 0
 
 
 def supersede(files: TableFiles[File], change: Change, keys: Sequence[str]) -> list[Superseded[File]]:

@@ -131,6 +131,8 @@ class TableStatus:
         schema_changed_at: When statements about it were last applied; None: not since the job began to record its
             state.
         schema_changed_in: Number of the batch with them.
+        proved: Rows of its targets that changes proved since the job began to record its state.
+        proved_through: GTIDs of the last batch that proved any; empty: none did.
     """
 
     name: str
@@ -147,6 +149,8 @@ class TableStatus:
     snapshot: SnapshotStatus | None = None
     schema_changed_at: float | None = None
     schema_changed_in: int | None = None
+    proved: int = 0
+    proved_through: str = ""
 
 
 @dataclass(frozen=True, slots=True)

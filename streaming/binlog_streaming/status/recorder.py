@@ -186,7 +186,7 @@ class StatusRecorder:
             gtids=_gtids(before, offset),
         )
         with self._lock:
-            self._tables.take_batch(batch)
+            self._tables.take_batch(batch, taken.gtids or taken.position)
             self._take(taken)
 
     def _take_published(self, one: Published) -> None:

@@ -73,8 +73,8 @@ class TableTallies:
     def __init__(self, tables: Iterable[TableStatus]) -> None:
         self._tables = {table.name: table for table in tables}
 
-    def take_batch(self, batch: BatchProgress) -> None:
-        """Count what a batch did."""
+    def take_batch(self, batch: BatchProgress, through: str = "") -> None:
+        """Count what a batch did; *through*: the GTIDs of it."""
         by_name: dict[str, list[int]] = {}
         for number, one in enumerate(batch.tables):
             by_name.setdefault(one.source_table, []).append(number)
@@ -84,6 +84,7 @@ class TableTallies:
             written = {without_access(one.target): str(one.mode) for one in targets}
             places = dict(zip(known.targets, known.modes, strict=True)) | written
             commit_time = max(one.commit_time for one in targets)
+            proved = sum(one.proved for one in targets)
             has_statements = any(one.statements for one in targets)
             self._tables[name] = replace(
                 known,
@@ -94,6 +95,8 @@ class TableTallies:
                 last_batch=batch.batch_id,
                 schema_changed_at=batch.finished_at if has_statements else known.schema_changed_at,
                 schema_changed_in=batch.batch_id if has_statements else known.schema_changed_in,
+                proved=known.proved + proved,
+                proved_through=through if proved else known.proved_through,
             )
 
     def take_topic(self, topic: str, records: int, number: int, commit_time: float | None) -> None:

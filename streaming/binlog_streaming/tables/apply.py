@@ -282,6 +282,7 @@ class _ComponentRun:
             if not rows_written:
                 self._silent[table.name, mode] = table
             tally.add(Outcome.WRITTEN if rows_written else Outcome.EMPTY, rows_written)
+            tally.proved += 0 if evidence is None else evidence.proved
             return rows_written
 
         self._with_target(table, mode, write)

@@ -136,7 +136,10 @@ class DividedRows:
         )
         parts = self._written(writer, target)
         reached(CrashPoint.PARTS_WRITTEN)
-        return target.commit_parts(parts, commit_id)
+        count = target.commit_parts(parts, commit_id)
+        if self.evidence is not None:
+            self.evidence.proved += sum(part.proved for part in parts)
+        return count
 
     def _written(self, writer: PartsWriter, target: Target) -> list[Written[Any]]:
         tasks, step = self.division.tasks, self.step

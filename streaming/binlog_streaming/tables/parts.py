@@ -32,6 +32,7 @@ from binlog_streaming.modes.shards import IndivisibleError, failed, gathered, sh
 from binlog_streaming.modes.whole_images import WholeImages
 from binlog_streaming.plan.failures import unexpected
 from binlog_streaming.settings import Deletes, Mode
+from binlog_streaming.tables.evidence.row_evidence import proved_rows
 from binlog_streaming.tables.log_facts import LogFacts
 from binlog_streaming.tables.looks import Looks
 from binlog_streaming.tables.overruling import LogPart, Overruled, key_messages, key_states, shared_keys
@@ -159,6 +160,7 @@ class PartsWriter:
         key_schema = pa.schema([self.columns.field(key) for key in self.keys])
         keys = [cast_table(rows.select(self.keys), key_schema) for rows in (change.upserts, change.deletes)]
         written = self._at_target(looks, lambda target: target.merge_part(change, self.keys))
+        written = replace(written, proved=proved_rows(change))
         start, end = min(map(RowBatch.start, row_batches)), max(map(RowBatch.end, row_batches))
         part = LogPart(uuid.uuid4().hex, start, end, written)
         yield from key_messages(part, pa.concat_tables(keys), self.part_count, key_states(change, written))
@@ -211,7 +213,7 @@ class PartsWriter:
         written = target.merge_part(change, self.keys)
         if written.contradicted is not None:  # all images of these keys are in this shard
             raise keyed.contradicted(change, written.contradicted)
-        return written
+        return replace(written, proved=proved_rows(change))
 
     def append(self, indexes: Iterable[bytes]) -> Iterator[Written[Any] | Failure]:
         """In a task: rows out of the log, written for a target that only gets more."""

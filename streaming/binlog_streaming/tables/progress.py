@@ -81,6 +81,7 @@ class TableProgress:
         notes: What an operator should know.
         set_aside: Why the table does not go on; None: it does.
         verified: The last proof of the target in the batch; None: there was none.
+        proved: Rows of the target that changes proved: they were there, as these need them.
     """
 
     source_table: str
@@ -100,6 +101,7 @@ class TableProgress:
     notes: frozenset[Note] = frozenset()
     set_aside: SetAside | None = None
     verified: TableProved | None = None
+    proved: int = 0
 
     @property
     def changes(self) -> int:
@@ -127,6 +129,7 @@ class ProgressTally:
     statements: int = 0
     set_aside: SetAside | None = None
     verified: TableProved | None = None
+    proved: int = 0
 
     def saw(self, first_commit_time: int, commit_time: int) -> None:
         """Count the times of changes that the server committed from one to the other."""
@@ -164,6 +167,7 @@ class ProgressTally:
             notes=frozenset(self.notes),
             set_aside=self.set_aside,
             verified=self.verified,
+            proved=self.proved,
         )
 
 
@@ -250,6 +254,7 @@ class BatchProgress:
                     "updates": table.updates,
                     "deletes": table.deletes,
                     "rows_written": table.rows_written,
+                    "rows_proved": table.proved,
                     "statements": table.statements,
                     "version": table.version,
                     "notes": sorted(table.notes),

@@ -27,7 +27,7 @@ from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.modes.scd2 import current_rows, scd2_change
 from binlog_streaming.modes.whole_rows import MissingRowsError, whole_row_change
 from binlog_streaming.settings import Deletes, Mode
-from binlog_streaming.tables.evidence.row_evidence import contradicted, missing_rows, without_evidence
+from binlog_streaming.tables.evidence.row_evidence import contradicted, missing_rows, proved_rows, without_evidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -307,9 +307,12 @@ class KeyedImages:
             TableError: `CONTRADICTED`.
         """
         try:
-            return target.merge(change, commit_id)
+            count = target.merge(change, commit_id)
         except ContradictedError as error:
             raise self.contradicted(change, error.contradictions) from error
+        if self.evidence is not None:
+            self.evidence.proved += proved_rows(change)
+        return count
 
     def contradicted(self, change: Change, found: Contradictions) -> TableError:
         """The error for what a target contradicts of *change*."""

@@ -134,7 +134,10 @@ def _table_state(table: TableStatus) -> tuple[str, str]:
         return f"snapshot: {table.snapshot.rows:,} rows so far", "cyan"
     if table.verified_through is not None:
         return f"verified through {table.verified_through}", "green"
-    return ("not complete", "") if table.is_complete is False else ("complete" if table.is_complete else "followed", "")
+    if table.is_complete is False:
+        return "not complete", ""
+    told = f", {table.proved:,} rows proved by their changes, last at {table.proved_through}" if table.proved else ""
+    return f"{'complete' if table.is_complete else 'followed'}{told}", ""
 
 
 def _batches(status: JobStatus) -> Table:

@@ -44,15 +44,17 @@ _EVENT_NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RowEvidence:
     """What changes of a target prove.
 
     Attributes:
         covers_inserts: The target holds no row for a key that comes new.
+        proved: Rows that were there as changes need them, so far.
     """
 
     covers_inserts: bool = True
+    proved: int = 0
 
     def applied_to(self, change: Change) -> Change:
         """*change*, with what the target must hold before it."""

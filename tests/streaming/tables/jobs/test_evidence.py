@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from binlog_format.errors import TableError
+from binlog_streaming.cli.status.status_view import _table_state
 from binlog_streaming.settings.model import Begin, Deletes, Evidence, Merge, Mode, OnStatement, TableFormat
+from binlog_streaming.status.tallies import TableTallies
 from tests.streaming.replay_runs import run
 from tests.streaming.tables.jobs.test_admission import job, log, record, rows
 from tests.streaming.tables.statements.statement_stories import ORDERS
@@ -16,6 +18,7 @@ from tests.streaming.tables.statements.statement_stories import ORDERS
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from binlog_streaming.tables.progress import BatchProgress
     from tests.streaming.tables.shop import ShopLog
     from tests.streaming.tables.statements.statement_stories import Story
 
@@ -138,6 +141,27 @@ def test_rows_that_a_setting_lets_stay_may_come_again(tmp_path: Path) -> None:
     log(tmp_path, WRONG["delete"][0], first=500)
     with pytest.raises(TableError, match=r"CONTRADICTED"):
         run(wanted)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rows_that_changes_prove_are_counted(tmp_path: Path, rule: str) -> None:
+    def story(writer: ShopLog) -> None:
+        writer.update(ORDERS, ((1, "a"), (1, "x")), ((2, "b"), (2, "x")))
+        writer.insert(ORDERS, (5, "x"))
+        writer.delete(ORDERS, (1, "x"))
+
+    log(tmp_path, begin)
+    batches: list[BatchProgress] = []
+    run(job(tmp_path, **RULES[rule]), listener=batches.append)
+    log(tmp_path, story, first=100)
+    run(job(tmp_path, **RULES[rule]), listener=batches.append)
+    assert [[table.proved for table in batch.tables] for batch in batches] == [[0], [2]]
+    tallies = TableTallies(())
+    for number, batch in enumerate(batches):
+        tallies.take_batch(batch, f"0-1-{number}")
+    (table,) = tallies.tables(None, "")
+    assert (table.proved, table.proved_through) == (2, "0-1-1")
+    assert _table_state(table)[0] == "followed, 2 rows proved by their changes, last at 0-1-1"
 
 
 NO_KEY = replace(ORDERS, table="notes", primary_key=())
