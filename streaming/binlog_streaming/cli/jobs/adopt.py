@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 import typer
@@ -59,6 +58,6 @@ def adopt(
         if server is not None:
             from binlog_streaming.cli.definitions import bring_also
 
-            only = f"{re.escape(adoption.name.database)}\\.{re.escape(adoption.name.table)}"
-            bring_also(settings, server, None if password_file is None else str(password_file), only)
+            passwords = None if password_file is None else str(password_file)
+            bring_also(settings, server, passwords, among={adoption.name})
         console.print(f"{table} is complete, and the job goes on with it", markup=False)

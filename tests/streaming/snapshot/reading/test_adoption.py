@@ -15,7 +15,7 @@ from binlog_streaming.settings import Mode, TableRule
 from binlog_streaming.snapshot.reading.adoption import adopt, plan_adoption
 from tests.program import run_program
 from tests.streaming.replay_runs import run
-from tests.streaming.snapshot.live import job_file, run_sql
+from tests.streaming.snapshot.live import job_file, run_sql, url_of
 from tests.streaming.snapshot.reading.readings import job_in, server_rows, target_rows
 from tests.streaming.snapshot.reading.test_join import forget_earlier_logs
 
@@ -60,9 +60,12 @@ def test_a_job_begins_with_an_adopted_table(server: MariaDbServer, tmp_path: Pat
     at = export(server, str(tmp_path / "tables/shop/t"))
     change(server)
     job = job_file(tmp_path, server.binlog_directory)
-    done = run_program("adopt", job, "--table", "shop.t", "--at", at, "--yes", cwd=tmp_path)
+    options = ("--table", "shop.t", "--at", at, "--yes", "--server", url_of(server))
+    passwords = {"BINLOG_STREAM_PASSWORD": server.password}
+    done = run_program("adopt", job, *options, cwd=tmp_path, environment=passwords)
     assert done.returncode == 0, done.stderr
     assert f"{ROWS - 1} rows, key: id" in done.stdout
+    assert "1 definition is in the log" in done.stderr
     settings = job_in(tmp_path, server.binlog_directory)
     run(settings)
     assert sorted(tuple(row.values()) for row in target_rows(settings, "shop/t")) == server_rows(server, "shop.t")
