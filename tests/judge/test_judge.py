@@ -11,9 +11,12 @@ import pyarrow as pa
 import pytest
 
 from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY
+from binlog_streaming.plan.memory import SetAside
 from tests.judge.coverage import Coverage, is_computable, pair_of
 from tests.judge.found_cases import write_case
+from tests.judge.history import Done, History
 from tests.judge.rounds import Round, replayed
+from tests.judge.running import JobEnd
 from tests.judge.servers import LiveServer, NoServerError, find_server
 from tests.judge.shrinking import shrunk, sign_of
 from tests.judge.tables import (
@@ -26,7 +29,7 @@ from tests.judge.tables import (
     server_tables,
     server_value,
 )
-from tests.judge.verdicts import Kind
+from tests.judge.verdicts import Kind, Verdict, verdicts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -180,6 +183,24 @@ def test_what_is_wrong_is_made_short_and_written_as_a_case(
     assert server_tables(case / "final.json")["h1.t2"].rows == [["1", "1"]]
     assert (case / "mysql-bin.index").read_text() == "./mysql-bin.000001\n"
     assert "h1.t2: wrong" in (case / "note.txt").read_text()
+
+
+def named(reason: str, gtid: str | None = None) -> Verdict:
+    """What is said of a table that a job set aside for *reason*."""
+    statement = Done("ALTER TABLE t1 MODIFY v TEXT", gtid="0-7-12", label="int -> TEXT")
+    history = History(1, "", [statement], {"h1.t1": ServerTable(["id"], ["int"], [["1"]])})
+    aside = SetAside(database="h1", table="t1", position="1:0:4:1", gtid=gtid, reason=reason)
+    return verdicts_of(history, JobEnd(set_aside=[aside]), {})["h1.t1"]
+
+
+def test_a_name_is_looked_at_again() -> None:
+    true = named("[BINLOG_SCHEMA.SCHEMA_CHANGED] h1.t1: v was int and is text", "0-7-12")
+    assert (true.kind, true.statement, true.label) == (Kind.NAMED, "ALTER TABLE t1 MODIFY v TEXT", "int -> TEXT")
+    assert true.condition == "BINLOG_SCHEMA.SCHEMA_CHANGED"
+    # About no table of the history; without a condition; what cannot be, as the log begins with the first transaction.
+    assert named("[BINLOG_SCHEMA.SCHEMA_CHANGED] h1.other: v was int and is text").kind is Kind.FALSE_NAME
+    assert named("h1.t1: v was int and is text").kind is Kind.FALSE_NAME
+    assert named("[BINLOG_TABLE.INCOMPLETE] h1.t1: its rows begin before the log").kind is Kind.FALSE_NAME
 
 
 def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ class Kind(StrEnum):
     """The job ended with an error without a name."""
 
 
+NEVER_TRUE = ("BINLOG_TABLE.INCOMPLETE", "BINLOG_SCHEMA.NO_COLUMN_METADATA", "BINLOG_SCHEMA.COLUMN_COUNT_MISMATCH")
+"""The log of a history begins with the server's first transaction: it has every row, and every definition."""
 BAD = (Kind.WRONG, Kind.FALSE_NAME, Kind.CRASH)
 
 
@@ -115,7 +117,7 @@ def judge(run: Run, histories: Sequence[History], begun: JobEnd | None = None) -
         if not end.error and not end.crash:
             end.set_aside += [] if begun is None else begun.set_aside
             targets = read_targets(job.sink)
-            return {name: one for history in histories for name, one in _of_history(history, end, targets).items()}
+            return {name: one for history in histories for name, one in verdicts_of(history, end, targets).items()}
         culprit = next((history for history in histories if statement_at(history, _gtid_in(end.error))), None)
         if culprit is not None and not _concerns_a_table(culprit, end.error):
             # It stops every job of this log; the others cannot be judged.
@@ -129,7 +131,7 @@ def judge_alone(run: Run, history: History) -> dict[str, Verdict]:
     job = run.job(rf"{history.database}b?\..*")
     end = run_once(job)
     if not end.error and not end.crash:
-        return _of_history(history, end, read_targets(job.sink))
+        return verdicts_of(history, end, read_targets(job.sink))
     if len(history.server) <= 1:
         return _stopped(history, end)
     found: dict[str, Verdict] = {}
@@ -141,7 +143,7 @@ def judge_alone(run: Run, history: History) -> dict[str, Verdict]:
         else:
             found |= {
                 key: verdict
-                for key, verdict in _of_history(history, one, read_targets(job.sink)).items()
+                for key, verdict in verdicts_of(history, one, read_targets(job.sink)).items()
                 if key == name
             }
     if not {verdict.kind for verdict in found.values()} & {Kind.CRASH, Kind.FALSE_NAME}:
@@ -149,7 +151,8 @@ def judge_alone(run: Run, history: History) -> dict[str, Verdict]:
     return found
 
 
-def _of_history(history: History, end: JobEnd, targets: Mapping[str, TargetTable]) -> dict[str, Verdict]:
+def verdicts_of(history: History, end: JobEnd, targets: Mapping[str, TargetTable]) -> dict[str, Verdict]:
+    """The verdict about each table of a history, from what a job made and told."""
     places = (f"{history.database}.", f"{history.database}b.")
     own = {name: target for name, target in targets.items() if name.startswith(places)}
     wrong = differences(history.server, own)
@@ -172,6 +175,8 @@ def _named(history: History, stopped: SetAside) -> Verdict:
     """A second look: the error is about a table of the history, and the statement it stopped at is about it."""
     condition = _CONDITION.search(stopped.reason)
     if condition is None or not _concerns_a_table(history, stopped.reason):
+        return Verdict(Kind.FALSE_NAME, stopped.reason)
+    if condition[1] in NEVER_TRUE:
         return Verdict(Kind.FALSE_NAME, stopped.reason)
     at = statement_at(history, stopped.gtid)
     statement, label = ("", "") if at is None else (at.text, at.label)
