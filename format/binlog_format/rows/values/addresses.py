@@ -1,4 +1,4 @@
-"""MariaDB's UUID, INET4 and INET6 to Arrow: `UUIDS`, `INET4S`, `INET6S`.
+"""MariaDB's UUID, INET4 and INET6 to Arrow: `UUIDS`, `INET4S`, `INET6S`; `address_texts` for bytes out of a log.
 
 In the log they are BINARY(16) and BINARY(4), without the zeros at their end: only a schema states what they are.
 """
@@ -44,3 +44,29 @@ def _family(write: Callable[[Bytes, Int32s, int, Int32s, Bytes], int], width: in
 UUIDS = _family(kernels.write_uuids, kernels.UUID_SIZE, kernels.UUID_TEXT_SIZE)
 INET4S = _family(kernels.write_inet4, kernels.INET4_SIZE, kernels.INET4_TEXT_MAX)
 INET6S = _family(kernels.write_inet6, kernels.INET6_SIZE, kernels.INET6_TEXT_MAX)
+
+_WRITERS = {
+    "uuid": (kernels.write_uuids, kernels.UUID_SIZE, kernels.UUID_TEXT_SIZE),
+    "inet4": (kernels.write_inet4, kernels.INET4_SIZE, kernels.INET4_TEXT_MAX),
+    "inet6": (kernels.write_inet6, kernels.INET6_SIZE, kernels.INET6_TEXT_MAX),
+}
+
+
+def address_texts(name: str, packed: pa.Array) -> pa.Array:
+    """Addresses as the server shows them.
+
+    Args:
+        name: `uuid`, `inet4` or `inet6`.
+        packed: Binary strings of 16 bytes, 4 for `inet4`, or null.
+    """
+    write, width, text_max = _WRITERS[name]
+    check_text_size(len(packed) * text_max)
+    valid = packed.is_valid().to_numpy(zero_copy_only=False)
+    rows = np.zeros((len(packed), 1 + width), dtype=np.uint8)
+    rows[:, 0] = width
+    content = b"".join(packed.drop_null().to_pylist())
+    rows[valid, 1:] = np.frombuffer(content, dtype=np.uint8).reshape(-1, width)
+    offsets = np.where(valid, np.arange(len(packed)) * (1 + width), -1).astype(np.int32)
+    out, out_offsets = empty_bytes(len(packed) * text_max), np.empty(len(packed) + 1, dtype=np.int32)
+    write(rows.reshape(-1), offsets, 1, out_offsets, out)
+    return text_array(pa.string(), out_offsets, out[: out_offsets[-1]], valid)

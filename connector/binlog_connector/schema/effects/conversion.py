@@ -1,0 +1,211 @@
+"""What a server makes of values when the definition of their column changes: `Effect`; helpers of conversions.
+
+A conversion takes an Arrow array of the values before and gives those after (`Values`). Where the result depends on
+what the server alone knows, it marks the value as unknown; it never guesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog_format.rows.arrow_arrays import mask_array
+from binlog_format.rows.declared.declared_types import split_declared
+from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from binlog_connector.schema.definitions import ColumnDefinition
+    from binlog_format.rows.declared.declared_defaults import Moment
+    from binlog_format.vendor import Vendor
+
+    Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Values after a conversion.
+
+    Attributes:
+        array: Of the new column's Arrow type; null where `unknown` is set.
+        unknown: Where the server's result is not known; None: nowhere.
+    """
+
+    array: pa.Array
+    unknown: Mask | None = None
+
+    def then(self, convert: Conversion) -> Values:
+        """The same, converted once more."""
+        after = convert(self.array)
+        return Values(after.array, either(self.unknown, after.unknown))
+
+
+Conversion = Callable[[pa.Array], Values]
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """Every value stays what it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """Values become others, which can be computed from those before.
+
+    Attributes:
+        convert: From values of the old column's Arrow type, or a wider one, to values of the new column's.
+        what: What the server does, in a few words.
+        may_fail: Whether a value may have no known result.
+    """
+
+    convert: Conversion
+    what: str
+    may_fail: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """What the values become cannot be computed.
+
+    Attributes:
+        reason: Why, in a few words.
+    """
+
+    reason: str
+
+
+Effect = Same | Converted | Unknown
+SAME: Final = Same()
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What decides, beside the two definitions, how a server converts.
+
+    Attributes:
+        vendor: Whose server.
+        strict: The statement fails where a value does not fit: what it left can be relied on.
+        cuts_fractions: Digits of a fraction of a second that have no place are cut off; else it is rounded.
+        decoding: How rows become values.
+        moment: When the statement ran, and in which time zone.
+    """
+
+    vendor: Vendor
+    strict: bool
+    cuts_fractions: bool
+    decoding: Decoding
+    moment: Moment
+
+    @property
+    def times_are_texts(self) -> bool:
+        """Whether a TIME is a text in targets, or a number of microseconds."""
+        return self.decoding.time_type is TimeType.TEXT
+
+    @property
+    def null_may_be_zero_date(self) -> bool:
+        """Whether `0000-00-00` is null in targets."""
+        return self.decoding.zero_dates is ZeroDates.NULL
+
+
+@dataclass(frozen=True)
+class ColumnSide:
+    """A column before or after a statement.
+
+    Attributes:
+        definition: Of the column.
+        nullable: Whether it can be NULL; columns of the primary key cannot.
+        arrow_type: Of its values, as row events give them.
+    """
+
+    definition: ColumnDefinition
+    nullable: bool
+    arrow_type: pa.DataType
+
+    @cached_property
+    def _declared(self) -> tuple[str, tuple[int, ...]]:
+        return split_declared(self.definition.declared)
+
+    @property
+    def type_name(self) -> str:
+        """The declared type without its numbers."""
+        return self._declared[0]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """In the parentheses after the type."""
+        return self._declared[1]
+
+    @property
+    def fraction_digits(self) -> int:
+        """Of a TIME, DATETIME or TIMESTAMP."""
+        return self.numbers[0] if self.numbers else 0
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """Of an ENUM or SET; None: not known."""
+        return self.definition.enum_values
+
+
+UNKNOWN: Final = object()
+"""What a function for `by_distinct` gives for a value whose result is not known."""
+
+
+def by_distinct(function: Callable[[object], object], arrow_type: pa.DataType) -> Conversion:
+    """A conversion of texts, numbers and the like that looks at each distinct value once, in Python.
+
+    Args:
+        function: From a Python value, not None, to one of *arrow_type* or `UNKNOWN`.
+        arrow_type: Of the result.
+    """
+
+    def convert(values: pa.Array) -> Values:
+        encoded = values.dictionary_encode()
+        found = [function(value) for value in encoded.dictionary.to_pylist()]
+        failed = np.array([value is UNKNOWN for value in found], dtype=np.bool_)
+        results = pa.array([None if value is UNKNOWN else value for value in found], arrow_type)
+        array = results.take(encoded.indices) if len(results) else pa.nulls(len(values), arrow_type)
+        if not failed.any():
+            return Values(array)
+        unknown = pa.array(failed).take(encoded.indices).fill_null(False)
+        return Values(array, unknown.to_numpy(zero_copy_only=False))
+
+    return convert
+
+
+def where_known(array: pa.Array, unknown: Mask) -> Values:
+    """*array*, null where its values are *unknown*."""
+    if not unknown.any():
+        return Values(array)
+    return Values(pc.if_else(mask_array(unknown), pa.scalar(None, array.type), array), unknown)
+
+
+def either(one: Mask | None, other: Mask | None) -> Mask | None:
+    """Where one of two masks is set."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one | other
+
+
+def true_mask(array: pa.Array) -> Mask:
+    """Where a boolean array is true; null is not."""
+    mask: Mask = array.fill_null(False).to_numpy(zero_copy_only=False)
+    return mask
+
+
+def plain(function: Callable[[pa.Array], pa.Array]) -> Conversion:
+    """A conversion in which every value has a known result."""
+    return lambda values: Values(function(values))
+
+
+def widened(values: pa.Array, arrow_type: pa.DataType) -> pa.Array:
+    """Values that all are ones of *arrow_type*, as such; whole numbers become decimals that have room for them."""
+    if pa.types.is_decimal(arrow_type) and not values.type.equals(arrow_type):
+        values = values.cast(pa.decimal256(76, arrow_type.scale))
+    return values.cast(arrow_type)

@@ -1,0 +1,223 @@
+"""Conversions of texts and binary strings: `text_effect(old, new, circumstances)`.
+
+Sources: MariaDB sql/field_conv.cc and MySQL sql/field_conv.cc (`Field::store` of strings: `well_formed_copy`); the
+manuals on CHAR and VARCHAR ("trailing spaces are removed", "are truncated silently"), BINARY ("padded with 0x00").
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog_connector.schema.effects.conversion import (
+    SAME,
+    Converted,
+    Unknown,
+    Values,
+    plain,
+    true_mask,
+    where_known,
+)
+from binlog_connector.schema.parsing.charsets import BINARY, UTF8MB4
+
+if TYPE_CHECKING:
+    from binlog_connector.schema.effects.conversion import Circumstances, ColumnSide, Conversion, Effect, Mask
+
+TEXT_TYPES: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
+BINARY_TYPES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_BYTES_MAX: Final = {"tiny": (1 << 8) - 1, "": (1 << 16) - 1, "medium": (1 << 24) - 1, "long": (1 << 32) - 1}
+_WHOLE_UNICODE: Final = frozenset({UTF8MB4, "utf16", "utf16le", "utf32", "gb18030"})
+_FIRST_PLANE: Final = frozenset({"utf8mb3", "ucs2"})
+_ONE_BYTE_ASCII: Final = frozenset(
+    {UTF8MB4, "utf8mb3", "latin1", "latin2", "latin5", "latin7", "ascii", "cp1250", "cp1251"}
+)
+
+
+def text_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
+    """What becomes of texts when their column is another kind of text, or has another character set."""
+    steps: list[Conversion] = []
+    what = []
+    if _may_lose_characters(old, new, how):
+        steps.append(_only_ascii)
+        what.append(f"characters that {new.definition.charset or 'the new character set'} lacks are lost")
+    if _may_be_too_long(old, new):
+        steps.append(cut_text(new))
+        what.append("what is too long is cut off")
+    if new.type_name == "char" and old.type_name != "char":
+        steps.append(plain(lambda texts: pc.utf8_rtrim(texts, " ")))
+        what.append("spaces at the end are removed")
+    return Converted(in_turn(steps), ", ".join(what)) if steps else SAME
+
+
+def in_turn(steps: list[Conversion]) -> Conversion:
+    """Conversions, one after the other."""
+
+    def convert(values: pa.Array) -> Values:
+        result = Values(values)
+        for step in steps:
+            result = result.then(step)
+        return result
+
+    return convert
+
+
+def put_into_text(new: ColumnSide, how: Circumstances) -> Conversion:
+    """Texts of ASCII characters, of something that was no text, as a column of text holds them."""
+    if new.type_name == "char":
+        return in_turn([cut_text(new), plain(lambda texts: pc.utf8_rtrim(texts, " "))])
+    return cut_text(new)
+
+
+def _may_lose_characters(old: ColumnSide, new: ColumnSide, how: Circumstances) -> bool:
+    before, after = old.definition.charset, new.definition.charset
+    if how.strict or before == after is not None or after in _WHOLE_UNICODE:
+        return False  # a strict session refuses what would be lost
+    return not (after in _FIRST_PLANE and before is not None and before not in _WHOLE_UNICODE)
+
+
+def _only_ascii(texts: pa.Array) -> Values:
+    other = true_mask(pc.invert(pc.string_is_ascii(texts)))
+    return where_known(texts, other)
+
+
+def _may_be_too_long(old: ColumnSide, new: ColumnSide) -> bool:
+    size = _characters_max(new)
+    if size is None:
+        # In bytes: a text that comes from a shorter one in an equal character set fits.
+        return not (
+            _bytes_max(old) is not None
+            and old.definition.charset == new.definition.charset
+            and (_bytes_max(old) or 0) <= (_bytes_max(new) or 0)
+        )
+    before = _characters_max(old)
+    return before is None or before > size
+
+
+def _characters_max(side: ColumnSide) -> int | None:
+    if side.type_name in ("char", "varchar"):
+        return side.numbers[0] if side.numbers else 1
+    return None
+
+
+def _bytes_max(side: ColumnSide) -> int | None:
+    """Of a TEXT or a BLOB; of a VARCHAR what four bytes for each character would be."""
+    for suffix in ("text", "blob"):
+        if side.type_name.endswith(suffix):
+            return _BYTES_MAX[side.type_name.removesuffix(suffix)]
+    size = _characters_max(side)
+    return None if size is None else 4 * size
+
+
+def cut_text(new: ColumnSide) -> Conversion:
+    """Texts as long as *new* lets them be; a strict session cuts off nothing but spaces."""
+    size = _characters_max(new)
+    if size is not None:
+        return plain(lambda texts: pc.utf8_slice_codeunits(texts, 0, size))
+    limit = _bytes_max(new)
+    assert limit is not None
+
+    def convert(texts: pa.Array) -> Values:
+        # A character has four bytes at most in any set; what may be longer was cut at a byte that is not known here.
+        return where_known(texts, true_mask(pc.greater(pc.multiply(pc.utf8_length(texts), 4), limit)))
+
+    def by_bytes(texts: pa.Array) -> Values:
+        return where_known(texts, true_mask(pc.greater(pc.binary_length(texts), limit)))
+
+    return by_bytes if new.definition.charset in _ONE_BYTE_ASCII else convert
+
+
+def binary_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
+    """What becomes of binary strings when their column is another kind of these."""
+    size, is_padded = _size(new), new.type_name == "binary"
+    if not is_padded and (size is None or (_size(old) or size + 1) <= size):
+        return SAME
+    if is_padded and old.type_name == "binary" and _size(old) == size:
+        return SAME
+    return Converted(
+        _fitted_bytes(size, is_padded=is_padded, how=how), "binary strings are filled up with 0x00, or cut"
+    )
+
+
+def _size(side: ColumnSide) -> int | None:
+    if side.type_name in ("binary", "varbinary"):
+        return side.numbers[0] if side.numbers else 1
+    return None if side.type_name == "longblob" else _BYTES_MAX.get(side.type_name.removesuffix("blob"))
+
+
+def _fitted_bytes(size: int | None, *, is_padded: bool, how: Circumstances) -> Conversion:
+    def convert(values: pa.Array) -> Values:
+        if size is None:
+            return Values(values)
+        beyond = true_mask(pc.greater(pc.binary_length(values), size))
+        if how.strict:
+            found = where_known(values, beyond)
+            values, unknown = found.array, found.unknown
+        else:
+            values, unknown = pc.binary_slice(values, 0, size) if beyond.any() else values, None
+        return Values(_padded(values, size) if is_padded else values, unknown)
+
+    return convert
+
+
+def _padded(values: pa.Array, size: int) -> pa.Array:
+    zeros = pa.scalar(b"\0" * size, pa.binary())
+    return pc.binary_slice(pc.binary_join_element_wise(values, zeros, pa.scalar(b"", pa.binary())), 0, size)
+
+
+def bytes_of_text_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
+    """What becomes of texts when their column is a binary string."""
+    if old.definition.charset not in (UTF8MB4, "utf8mb3"):
+        first: Conversion = _ascii_bytes if old.definition.charset in _ONE_BYTE_ASCII else _no_bytes
+    else:
+        first = plain(lambda texts: texts.cast(pa.binary()))
+    size = _size(new)
+    steps = [first, _fitted_bytes(size, is_padded=new.type_name == "binary", how=how)]
+    return Converted(in_turn(steps), "texts become their bytes")
+
+
+def _ascii_bytes(texts: pa.Array) -> Values:
+    found = _only_ascii(texts)
+    return Values(found.array.cast(pa.binary()), found.unknown)
+
+
+def _no_bytes(texts: pa.Array) -> Values:
+    found = where_known(texts, true_mask(texts.is_valid()))
+    return Values(found.array.cast(pa.binary()), found.unknown)
+
+
+def text_of_bytes_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
+    """What becomes of binary strings when their column is a text: bytes of its character set."""
+    if new.definition.charset not in _ONE_BYTE_ASCII:
+        return Unknown(f"bytes become texts in {new.definition.charset or 'a character set that is not known'}")
+    is_utf8 = new.definition.charset in (UTF8MB4, "utf8mb3")
+
+    def convert(values: pa.Array) -> Values:
+        # Bytes that are no text of this character set are cut or refused by the server.
+        texts = values.cast(pa.string(), safe=False)
+        ascii_only = pc.string_is_ascii(texts)
+        other = true_mask(pc.invert(ascii_only))
+        if is_utf8 and other.any():
+            other &= ~_is_utf8(values)
+        return where_known(texts, other) if other.any() else Values(texts)
+
+    return Converted(in_turn([convert, put_into_text(new, how)]), "bytes become texts")
+
+
+def _is_utf8(values: pa.Array) -> Mask:
+    def valid(value: bytes | None) -> bool:
+        try:
+            return value is None or value.decode("utf-8") is not None
+        except UnicodeDecodeError:
+            return False
+
+    return np.array([valid(value) for value in values.to_pylist()], dtype=np.bool_)
+
+
+def binary_or_text(side: ColumnSide) -> str | None:
+    """`text` or `binary` for a column of one of these; None for others."""
+    if side.type_name in TEXT_TYPES:
+        return "binary" if side.definition.charset == BINARY else "text"
+    return "binary" if side.type_name in BINARY_TYPES else None
