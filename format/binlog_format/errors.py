@@ -236,6 +236,7 @@ class TableError(BinlogError):
             "TABLE_FEATURE",
             "CASCADE_RECORD",
             "CONTRADICTED",
+            "REWRITTEN_BY_SERVER",
             "WRITE_FAILED",
             "UNEXPECTED_ERROR",
         }

@@ -132,7 +132,8 @@ def _altered_columns(
             columns.append(resolved(in_place[name].column, charset, vendor))
         else:
             default = _moved_default(column, defaults[name]) if name in defaults else column.default
-            columns.append(replace(column, name=renames.get(name, column.name), default=default))
+            words = tuple(alter.new_column_names.get(word.casefold(), word) for word in column.expression)
+            columns.append(replace(column, name=renames.get(name, column.name), default=default, expression=words))
     for change in changes:
         if change.old_name is None or _is_placed(change):
             _insert(columns, change, resolved(change.column, charset, vendor))

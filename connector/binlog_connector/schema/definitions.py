@@ -73,6 +73,9 @@ class ColumnDefinition:
         generated: It is computed from other columns.
         unknown: Names of attributes that no source states (`generated`, `default`, `charset`, ...). `declared` among
             them: the column may be of another type that has the same table map (UUID is BINARY(16) there).
+        zerofill: Of a numeric column: it is shown with zeros before it.
+        expression: Of a generated column: the words of its expression, those of texts with a `'` before them; empty:
+            not known.
     """
 
     name: str
@@ -87,6 +90,8 @@ class ColumnDefinition:
     default: DeclaredDefault | None = None
     generated: Generated | None = None
     unknown: frozenset[str] = frozenset()
+    zerofill: bool = False
+    expression: tuple[str, ...] = ()
 
     def knows(self, attribute: str) -> bool:
         """Whether a source states an attribute; else its value here means nothing."""

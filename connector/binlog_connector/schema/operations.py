@@ -118,6 +118,7 @@ class AlterTable:
         moves_rows: Why rows come or go that the log does not name, in a few words; empty: they do not.
         period: ADD PERIOD FOR, of application time.
         drops_period: DROP PERIOD FOR, of application time.
+        ignores: ALTER IGNORE: values that do not fit are made to, whatever the session's sql_mode is.
     """
 
     name: TableName
@@ -143,6 +144,7 @@ class AlterTable:
     moves_rows: str = ""
     period: Period | None = None
     drops_period: bool = False
+    ignores: bool = False
 
     @property
     def names(self) -> tuple[TableName, ...]:

@@ -88,6 +88,8 @@ class ColumnSpec:
         default: What follows DEFAULT, and AUTO_INCREMENT; None: nothing does.
         generated: It is computed from other columns.
         reference: REFERENCES.
+        zerofill: ZEROFILL.
+        expression: Of a generated column, see `ColumnDefinition`.
         json_check: There is a CHECK of `json_valid` on itself alone: how MariaDB shows a JSON column.
     """
 
@@ -106,6 +108,8 @@ class ColumnSpec:
     default: DeclaredDefault | None = None
     generated: Generated | None = None
     reference: ForeignKey | None = None
+    zerofill: bool = False
+    expression: tuple[str, ...] = ()
 
 
 def parse_column(reader: TokenReader, name: str, session: Session) -> ColumnSpec:
@@ -235,7 +239,7 @@ def _attribute(reader: TokenReader, spec: ColumnSpec, session: Session) -> Colum
 def _flag(reader: TokenReader, spec: ColumnSpec, word: str) -> ColumnSpec:
     """What one keyword, already taken, means; others are of no consequence for the layout."""
     if word in ("UNSIGNED", "ZEROFILL"):
-        return replace(spec, unsigned=True)
+        return replace(spec, unsigned=True, zerofill=spec.zerofill or word == "ZEROFILL")
     if word == "NOT" and reader.accept("NULL"):
         return replace(spec, nullable=False)
     if word == "NULL":
@@ -294,8 +298,8 @@ def _generated(reader: TokenReader, spec: ColumnSpec) -> ColumnSpec:
         if role == "end":
             reader.accept("END")
         return replace(spec, system_role=role, nullable=False, default=SYSTEM_TIME)
-    reader.skip()
-    return replace(spec, generated=Generated.VIRTUAL)
+    words = tuple(f"'{token.text}" if token.kind is Kind.STRING else token.text for token in reader.group())
+    return replace(spec, generated=Generated.VIRTUAL, expression=words)
 
 
 def _is_json_check(tokens: list[Token], name: str) -> bool:
@@ -326,6 +330,8 @@ def resolved(spec: ColumnSpec, default_charset: str | None, vendor: Vendor | Non
         system_role=spec.system_role,
         default=spec.default,
         generated=spec.generated,
+        zerofill=spec.zerofill,
+        expression=spec.expression,
     )
 
 

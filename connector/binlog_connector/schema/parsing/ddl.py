@@ -228,6 +228,7 @@ def _alter(reader: TokenReader, session: Session) -> list[Operation]:
         return [CreateView(table_name(reader, session))] if reader.accept("VIEW") else []
     if reader.accept("TABLE"):
         alter = parse_alter_table(reader, session)
+        alter = replace(alter, ignores=ignore)
         if ignore and any(key.unique for key in alter.new_keys):
             alter = replace(alter, moves_rows="ALTER IGNORE TABLE removes rows that a new key does not admit")
         return [alter]

@@ -1,0 +1,352 @@
+"""What an ALTER TABLE does to each column of existing rows: `alter_effects(before, after, alter, statement, decoding)`.
+
+The one place that knows what a statement does to rows for which there are no row events. *Same* is a short list:
+what is not on it is converted, by a function that is known to do what the server does, or unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog_connector.schema.definitions import ColumnDefinition
+from binlog_connector.schema.effects import labels, numbers, texts, times
+from binlog_connector.schema.effects.conversion import (
+    SAME,
+    Circumstances,
+    ColumnSide,
+    Converted,
+    Same,
+    Unknown,
+    Values,
+    either,
+    true_mask,
+    widened,
+)
+from binlog_connector.schema.parsing.charsets import UTF8MB4
+from binlog_connector.schema.parsing.defaults import AUTO_INCREMENT
+from binlog_format.errors import BinlogError
+from binlog_format.events.table_map import TableLayout
+from binlog_format.rows.arrow_schema import arrow_type
+from binlog_format.rows.declared.declared_layout import column_of
+from binlog_format.vendor import Vendor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from binlog_connector.schema.definitions import TableDefinition
+    from binlog_connector.schema.effects.conversion import Conversion, Effect
+    from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_connector.schema.operations import AlterTable
+    from binlog_format.rows.decoding import Decoding
+
+# Bits of sql_mode: MariaDB sql/sql_class.h and MySQL sql/system_variables.h, MODE_*.
+_STRICT = 1 << 21 | 1 << 22
+_NO_AUTO_VALUE_ON_ZERO = 1 << 19
+_TIME_TRUNCATE_FRACTIONAL = 1 << 32  # MySQL
+_TIME_ROUND_FRACTIONAL = 1 << 34  # MariaDB
+
+_NUMBERS: Final = frozenset(
+    {*numbers.INTEGER_BITS, numbers.YEAR, numbers.BIT, numbers.DECIMAL, numbers.FLOAT, numbers.DOUBLE}
+)
+_LABELS: Final = frozenset({"enum", "set"})
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChanged:
+    """A column that existing rows have before and after a statement.
+
+    Attributes:
+        old: Before it.
+        new: After it.
+        effect: What becomes of its values.
+        arrow_type: Of these after it; None: it has a type that is not read.
+    """
+
+    old: ColumnDefinition
+    new: ColumnDefinition
+    effect: Effect
+    arrow_type: pa.DataType | None = None
+
+
+def circumstances_of(statement: DdlStatement, decoding: Decoding, *, ignores: bool = False) -> Circumstances:
+    """How a server converts in a statement.
+
+    Args:
+        statement: Of a log.
+        decoding: How rows become values.
+        ignores: ALTER IGNORE: what does not fit is made to.
+    """
+    mode = statement.sql_mode
+    is_mysql = statement.vendor is Vendor.MYSQL
+    cuts = bool(mode & _TIME_TRUNCATE_FRACTIONAL) if is_mysql else not mode & _TIME_ROUND_FRACTIONAL
+    strict = bool(mode & _STRICT) and not ignores
+    return Circumstances(statement.vendor, strict, cuts, replace(decoding, rules=None), statement.moment)
+
+
+def effects_without_definition(alter: AlterTable, reason: str) -> dict[str, ColumnChanged]:
+    """The same for a table of which it is not known what its columns were before the statement.
+
+    Args:
+        alter: The statement.
+        reason: Why that is not known, in a few words.
+    """
+    return {
+        change.column.name: ColumnChanged(
+            ColumnDefinition(change.old_name, "what it was before"),
+            ColumnDefinition(change.column.name, change.column.type),
+            Unknown(reason),
+        )
+        for change in alter.changes
+        if change.old_name is not None
+    }
+
+
+def alter_effects(
+    before: TableDefinition, after: TableDefinition, alter: AlterTable, how: Circumstances, sql_mode: int = 0
+) -> dict[str, ColumnChanged]:
+    """What becomes of each column that rows have before and after an ALTER TABLE, by its name after it.
+
+    Args:
+        before: The table before the statement; its columns are known.
+        after: The table after it.
+        alter: The statement.
+        how: How the server converts in it.
+        sql_mode: Of its session.
+    """
+    pairs = list(_pairs(before, after, alter))
+    renamed = {old.name.casefold(): new.name.casefold() for old, new in pairs}
+    found: dict[str, ColumnChanged] = {}
+    for old, new in pairs:
+        if new.generated is None and old.generated is None:
+            found[new.name] = _plain_change(before, old, after, new, how, sql_mode)
+    changed = {change.new.name.casefold() for change in found.values() if not _stays_in_expressions(change)}
+    for old, new in pairs:
+        if new.name not in found:
+            found[new.name] = ColumnChanged(old, new, _generated_effect(old, new, changed, renamed))
+        elif changed - {new.name.casefold()} and not new.knows("generated"):
+            reason = (
+                f"it is not known whether it is generated from {min(changed - {new.name.casefold()})}, which changes"
+            )
+            found[new.name] = ColumnChanged(old, new, Unknown(reason))
+    return found
+
+
+def _pairs(
+    before: TableDefinition, after: TableDefinition, alter: AlterTable
+) -> list[tuple[ColumnDefinition, ColumnDefinition]]:
+    names = alter.new_column_names
+    dropped = {name.casefold() for name, _ in alter.dropped}
+    by_name = {column.name.casefold(): column for column in after.columns or ()}
+    pairs = []
+    for old in before.columns or ():
+        name = old.name.casefold()
+        new = None if name in dropped else by_name.get(names.get(name, old.name).casefold())
+        if new is not None and not old.implicit:
+            pairs.append((old, new))
+    return pairs
+
+
+def _plain_change(
+    before: TableDefinition,
+    old: ColumnDefinition,
+    after: TableDefinition,
+    new: ColumnDefinition,
+    how: Circumstances,
+    sql_mode: int,
+) -> ColumnChanged:
+    if not old.knows("declared"):
+        return ColumnChanged(old, new, SAME if old == replace(new, name=old.name) else Unknown("its type is not known"))
+    try:
+        sides = _side(before, old, how), _side(after, new, how)
+    except BinlogError as error:
+        return ColumnChanged(old, new, SAME if _is_equal(old, new) else Unknown(error.reason))
+    effect = _without_null(value_effect(*sides, how), *sides, how)
+    return ColumnChanged(old, new, _numbered(effect, old, new, sql_mode), sides[1].arrow_type)
+
+
+def _is_equal(old: ColumnDefinition, new: ColumnDefinition) -> bool:
+    return replace(old, name="", default=None, invisible=False) == replace(new, name="", default=None, invisible=False)
+
+
+def _side(table: TableDefinition, column: ColumnDefinition, how: Circumstances) -> ColumnSide:
+    said = column.completion()
+    if said.charset is None and texts.binary_or_text(ColumnSide(column, True, pa.string())) == "text":
+        said = replace(said, charset=UTF8MB4)  # not known; of its Arrow type that decides nothing
+    made = column_of(said, how.vendor, nullable=column.nullable)
+    layout = TableLayout(*table.name, (made,), (), "", b"", how.vendor)
+    in_key = column.name.casefold() in {name.casefold() for name in table.primary_key}
+    return ColumnSide(column, column.nullable and not in_key, arrow_type(layout, 0, how.decoding))
+
+
+def value_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
+    """What becomes of values, but for NULL."""
+    before, after = old.type_name, new.type_name
+    kinds = texts.binary_or_text(old), texts.binary_or_text(new)
+    if before in _NUMBERS and after in _NUMBERS:
+        return numbers.number_effect(old, new, how)
+    if kinds == ("text", "text"):
+        return texts.text_effect(old, new, how)
+    if kinds == ("binary", "binary"):
+        return texts.binary_effect(old, new, how)
+    if kinds == ("text", "binary"):
+        return texts.bytes_of_text_effect(old, new, how)
+    if kinds == ("binary", "text"):
+        return texts.text_of_bytes_effect(old, new, how)
+    if before in times.TIMES and after in times.TIMES:
+        return times.time_effect(old, new, how)
+    if before in _LABELS and after in _LABELS:
+        return labels.label_effect(old, new, how)
+    if before == after and _is_equal(replace(old.definition, nullable=True), replace(new.definition, nullable=True)):
+        return SAME
+    if kinds[1] == "text":
+        return _into_text(old, new, how)
+    return _out_of(old, new, kinds[0], how)
+
+
+def _into_text(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
+    before = old.type_name
+    shown: Conversion | str | None = f"{before.upper()} to {new.type_name.upper()}"
+    if before in _NUMBERS:
+        shown = numbers.text_of_number(old)
+    elif before in times.TIMES:
+        shown = times.text_of_time(old, how)
+    elif before in labels.ADDRESSES:
+        shown = labels.text_of_address(old)
+    elif before in _LABELS or before == "json":
+        shown = Values
+    if shown is None or isinstance(shown, str):
+        return Unknown(shown or f"how the server writes a {before.upper()} as text")
+    return Converted(texts.in_turn([shown, texts.put_into_text(new, how)]), "values become their texts")
+
+
+def _out_of(old: ColumnSide, new: ColumnSide, kind: str | None, how: Circumstances) -> Effect:
+    after = new.type_name
+    convert: Conversion | None = None
+    if kind == "text" and after in _NUMBERS:
+        convert = numbers.number_of_text(new, how)
+    elif kind == "text" and after in times.TIMES:
+        convert = times.time_of_text(new, how)
+    elif kind == "text" and after in _LABELS:
+        convert = None if new.labels is None else labels.labels_of_text(new, how)
+    elif kind == "text" and after == "json" and how.vendor is not Vendor.MYSQL:
+        return SAME  # MariaDB's JSON is a text
+    elif after in labels.ADDRESSES and (kind is not None or old.type_name in labels.ADDRESSES):
+        convert = labels.address_of(old, new)
+    elif old.type_name in _LABELS and after in _NUMBERS:
+        convert = _number_of_label(old, new, how)
+    elif old.type_name in numbers.INTEGER_BITS and after in _LABELS:
+        convert = labels.label_of_number(old, new, how)
+    if convert is None:
+        return Unknown(f"how the server makes {after.upper()} of {old.type_name.upper()}")
+    return Converted(convert, f"values become those of a {after.upper()}")
+
+
+def _number_of_label(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Conversion | None:
+    number = labels.number_of_label(old)
+    if number is None:
+        return None
+    whole = ColumnSide(
+        replace(old.definition, declared="bigint", unsigned=False, charset=None), old.nullable, pa.int64()
+    )
+    fit = numbers.number_effect(whole, new, how)
+    if isinstance(fit, Same):
+        return texts.in_turn([number, lambda values: Values(widened(values, new.arrow_type))])
+    return texts.in_turn([number, fit.convert]) if isinstance(fit, Converted) else None
+
+
+def _without_null(effect: Effect, old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
+    """With what becomes of NULL where the column must not be NULL any more."""
+    if not old.nullable or new.nullable or how.strict or isinstance(effect, Unknown):
+        return effect  # a strict session refuses the statement where there is a NULL
+    value = _implicit_value(new)
+    is_date = new.type_name in times.TIMES - {times.TIME}
+    if is_date and new.type_name != times.TIMESTAMP and how.null_may_be_zero_date:
+        return effect  # 0000-00-00, which is null in targets
+
+    def convert(values: pa.Array) -> Values:
+        missing = values.is_null()
+        converted = Values(widened(values, new.arrow_type)) if isinstance(effect, Same) else effect.convert(values)
+        if missing.true_count == 0:
+            return converted
+        if value is None:
+            return Values(converted.array, either(converted.unknown, true_mask(missing)))
+        filled = pc.if_else(missing, pa.scalar(value, new.arrow_type), converted.array)
+        return Values(filled, converted.unknown)
+
+    return Converted(convert, "NULL becomes the type's own default")
+
+
+def _implicit_value(new: ColumnSide) -> object:
+    """What the server puts in the place of NULL in a lax session; None: it is not known here."""
+    name = new.type_name
+    if name in _NUMBERS:
+        if pa.types.is_string(new.arrow_type):
+            return None
+        return False if pa.types.is_boolean(new.arrow_type) else 0
+    kind = texts.binary_or_text(new)
+    if kind == "text" or name in _LABELS:
+        return "" if name != "enum" else None
+    if kind == "binary":
+        size = new.numbers[0] if new.numbers else 1
+        return b"\0" * size if name == "binary" else b""
+    return None
+
+
+def _numbered(effect: Effect, old: ColumnDefinition, new: ColumnDefinition, sql_mode: int) -> Effect:
+    """With what AUTO_INCREMENT does to NULL and 0, where a column gets it."""
+    if not _counts(new) or _counts(old) or isinstance(effect, Unknown):
+        return effect
+
+    def convert(values: pa.Array) -> Values:
+        converted = Values(values) if isinstance(effect, Same) else effect.convert(values)
+        counted = true_mask(values.is_null())
+        if not sql_mode & _NO_AUTO_VALUE_ON_ZERO:
+            counted = counted | true_mask(
+                pc.equal(values.cast(pa.decimal128(38, 0)), pa.scalar(0, pa.decimal128(38, 0)))
+            )
+        return Values(converted.array, either(converted.unknown, counted))
+
+    return Converted(convert, "AUTO_INCREMENT numbers rows that have 0")
+
+
+def _counts(column: ColumnDefinition) -> bool:
+    return column.default == AUTO_INCREMENT
+
+
+def _stays_in_expressions(change: ColumnChanged) -> bool:
+    """Whether expressions over a column have the values that they had."""
+    if not isinstance(change.effect, Same):
+        return False
+    old, new = change.old, change.new
+    if old.charset != new.charset or old.enum_values != new.enum_values:
+        return False
+    if old.declared == new.declared and old.unsigned == new.unsigned:
+        return True
+    types = old.type_name, new.type_name
+    return types == ("varchar", "varchar") or (set(types) <= set(numbers.INTEGER_BITS) and old.unsigned == new.unsigned)
+
+
+def _generated_effect(
+    old: ColumnDefinition, new: ColumnDefinition, changed: set[str], renamed: Mapping[str, str]
+) -> Effect:
+    if new.generated is None:
+        if old.declared == new.declared and old.charset == new.charset and old.enum_values == new.enum_values:
+            return SAME
+        return Unknown("it was generated, and has another type now")
+    if old.generated is None:
+        return Unknown("the server computes it from other columns now")
+    if not new.expression or _renamed_words(old.expression, renamed) != _renamed_words(new.expression, {}):
+        return Unknown("it is generated by another expression now")
+    if not _is_equal(replace(old, expression=(), generated=None), replace(new, expression=(), generated=None)):
+        return Unknown("it is generated, and has another type now")
+    sources = sorted(changed & {word.casefold() for word in new.expression})
+    return Unknown(f"it is generated from {sources[0]}, which changes") if sources else SAME
+
+
+def _renamed_words(words: tuple[str, ...], names: Mapping[str, str]) -> tuple[str, ...]:
+    folded = (word if word.startswith("'") else word.casefold() for word in words)  # a text keeps its letters
+    return tuple(names.get(word, word) for word in folded)

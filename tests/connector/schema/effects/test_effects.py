@@ -1,0 +1,228 @@
+"""What servers make of values when a column gets another type: seen on MariaDB 10.11 and MySQL 9.7."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from decimal import Decimal as D
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlog_connector.schema.alteration import Defaults, altered, created
+from binlog_connector.schema.definitions import ColumnDefinition, TableDefinition
+from binlog_connector.schema.effects.column_effects import alter_effects
+from binlog_connector.schema.effects.conversion import Circumstances, Converted, Effect, Same, Unknown
+from binlog_connector.schema.effects.numbers import decimal_text
+from binlog_connector.schema.operations import AlterTable, CreateTable
+from binlog_connector.schema.parsing.ddl import parse_ddl
+from binlog_connector.schema.parsing.session import Session
+from binlog_format.rows.declared.declared_defaults import Moment
+from binlog_format.rows.decoding import DEFAULT_DECODING
+from binlog_format.vendor import Vendor
+
+MARIADB, MYSQL = Vendor.MARIADB, Vendor.MYSQL
+
+
+def moment(*numbers: int) -> dt.datetime:
+    return dt.datetime(*numbers)  # type: ignore[arg-type]  # noqa: DTZ001 - columns without a time zone
+
+
+def how(vendor: Vendor = MARIADB, *, strict: bool = True, zone: str | None = None) -> Circumstances:
+    return Circumstances(vendor, strict, vendor is MARIADB, DEFAULT_DECODING, Moment(0, 0, zone))
+
+
+def table(columns: str, vendor: Vendor = MARIADB) -> TableDefinition:
+    (create,) = parse_ddl(f"CREATE TABLE w.t ({columns})", Session("w", vendor=vendor))
+    assert isinstance(create, CreateTable)
+    return created(create, Defaults(vendor, "utf8mb4"))
+
+
+def effects(columns: str, action: str, given: Circumstances | None = None, sql_mode: int = 0) -> dict[str, Effect]:
+    given = given or how()
+    before = table(columns, given.vendor)
+    (alter,) = parse_ddl(f"ALTER TABLE w.t {action}", Session("w", vendor=given.vendor))
+    assert isinstance(alter, AlterTable)
+    after = altered(before, alter, Defaults(given.vendor, "utf8mb4"))
+    found = alter_effects(before, after, alter, given, sql_mode)
+    return {name: change.effect for name, change in found.items()}
+
+
+def effect(old: str, new: str, given: Circumstances | None = None) -> Effect:
+    return effects(f"id INT PRIMARY KEY, c {old}", f"MODIFY c {new}", given)["c"]
+
+
+SAME = [
+    ("INT", "BIGINT"),
+    ("BIGINT", "TINYINT"),  # a strict session has refused what does not fit
+    ("VARCHAR(10)", "VARCHAR(20)"),
+    ("CHAR(5)", "VARCHAR(5)"),
+    ("VARCHAR(10)", "VARCHAR(10) CHARACTER SET latin1"),
+    ("ENUM('a','b')", "ENUM('b','x','a')"),
+    ("SET('a','b')", "SET('a','x','b')"),
+    ("DATETIME", "DATETIME(3)"),
+    ("VARBINARY(3)", "VARBINARY(5)"),
+    ("DECIMAL(10,2)", "DECIMAL(12,4)"),
+    ("INT NULL", "INT NOT NULL"),
+    ("FLOAT", "DOUBLE"),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), SAME)
+def test_values_stay(old: str, new: str) -> None:
+    assert isinstance(effect(old, new), Same)
+
+
+LAX = how(strict=False)
+CONVERSIONS = [
+    ("DECIMAL(10,4)", "DECIMAL(5,2)", how(), [D("1.2550"), D("-1.2550"), None], [D("1.26"), D("-1.26"), None]),
+    ("DECIMAL(10,4)", "DECIMAL(5,2)", LAX, [D("1234.5600"), D("-1234.0000")], [D("999.99"), D("-999.99")]),
+    ("DECIMAL(10,4)", "INT", how(), [D("2.5000"), D("-2.5000")], [3, -3]),
+    ("DECIMAL(40,2)", "DECIMAL(40,4)", how(), ["1.25"], ["1.2500"]),
+    ("DOUBLE", "INT", how(), [2.5, 3.5, -0.5], [2, 4, 0]),
+    ("DOUBLE", "DECIMAL(10,2)", how(), [1.005, 0.1], [D("1.01"), D("0.10")]),
+    ("DOUBLE", "DOUBLE(10,1)", how(), [2.25, 2.35], [2.2, 2.4]),
+    ("INT", "TINYINT UNSIGNED", LAX, [-5, 300, None], [0, 255, None]),
+    ("INT", "YEAR", how(), [0, 5, 70, 2024], [0, 2005, 1970, 2024]),
+    ("INT(6) UNSIGNED ZEROFILL", "VARCHAR(10)", how(), [42], ["000042"]),
+    ("DECIMAL(10,4)", "VARCHAR(20)", how(), [D("0.0001"), D("-0.5000")], ["0.0001", "-0.5000"]),
+    ("YEAR", "VARCHAR(4)", how(), [2024, 0], ["2024", "0000"]),
+    ("VARCHAR(20)", "INT", how(), ["12", " -3 "], [12, -3]),
+    ("VARCHAR(20)", "DECIMAL(5,1)", how(), ["1.25", "-1.25"], [D("1.3"), D("-1.3")]),
+    ("VARCHAR(10)", "CHAR(10)", how(), ["a  ", "b"], ["a", "b"]),
+    ("VARCHAR(10)", "VARCHAR(3)", how(), ["abc  "], ["abc"]),
+    ("VARCHAR(10)", "VARCHAR(3)", LAX, ["abcdef"], ["abc"]),
+    ("VARBINARY(4)", "BINARY(4)", how(), [b"ab"], [b"ab\0\0"]),
+    ("BINARY(2)", "BINARY(4)", how(), [b"ab"], [b"ab\0\0"]),
+    ("VARCHAR(10)", "VARBINARY(10)", how(), ["\u00e9"], [b"\xc3\xa9"]),
+    ("ENUM('new','paid')", "ENUM('Paid','New')", how(), ["new", "paid"], ["New", "Paid"]),
+    ("SET('a','b','c')", "SET('c','b','a')", how(), ["a,c", ""], ["c,a", ""]),
+    ("VARCHAR(10)", "ENUM('open','closed')", how(), ["Open", "CLOSED", "open "], ["open", "closed", "open"]),
+    ("ENUM('a','b')", "INT", how(), ["b", "a"], [2, 1]),
+    ("INT", "ENUM('a','b')", how(), [2], ["b"]),
+    ("TIME(3)", "TIME", how(), ["10:00:00.999", "-10:00:00.500"], ["10:00:00", "-10:00:00"]),
+    ("TIME(3)", "TIME", how(MYSQL), ["10:00:00.999", "-10:00:00.500"], ["10:00:01", "-10:00:01"]),
+    ("TIME(3)", "TIME", how(), ["-00:00:00.400"], ["00:00:00"]),
+    ("TIME", "TIME(2)", how(), ["-838:59:59"], ["-838:59:59.00"]),
+    ("DATE", "DATETIME", how(), [dt.date(2024, 1, 2)], [moment(2024, 1, 2)]),
+    ("DATE", "VARCHAR(10)", how(), [dt.date(999, 1, 2)], ["0999-01-02"]),
+    ("DATETIME", "VARCHAR(30)", how(), [moment(2024, 1, 2, 3, 4, 5)], ["2024-01-02 03:04:05"]),
+    ("VARCHAR(20)", "DATE", how(), ["2024-02-29"], [dt.date(2024, 2, 29)]),
+    ("INT NULL", "INT NOT NULL", LAX, [None, 7], [0, 7]),
+    ("VARCHAR(5) NULL", "VARCHAR(5) NOT NULL", LAX, [None, "a"], ["", "a"]),
+    ("INET4", "INET6", how(), ["1.2.3.4"], ["::ffff:1.2.3.4"]),
+    (
+        "CHAR(36)",
+        "UUID",
+        how(),
+        ["123E4567-E89B-12D3-A456-426655440000"],
+        ["123e4567-e89b-12d3-a456-426655440000"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "given", "before", "after"), CONVERSIONS)
+def test_values_become_what_the_server_makes_of_them(
+    old: str, new: str, given: Circumstances, before: list[object], after: list[object]
+) -> None:
+    found = effect(old, new, given)
+    assert isinstance(found, Converted)
+    kinds = {"DECIMAL(10,4)": pa.decimal128(10, 4), "DATE": pa.date32(), "DATETIME": pa.timestamp("us")}
+    values = found.convert(pa.array(before, kinds.get(old)))
+    assert values.unknown is None or not values.unknown.any()
+    assert values.array.to_pylist() == after
+
+
+def test_fractions_of_moments_are_cut_by_one_server_and_rounded_by_the_other() -> None:
+    before = pa.array([moment(2024, 12, 31, 23, 59, 59, 999_999)], pa.timestamp("us"))
+    for vendor, after in ((MARIADB, moment(2024, 12, 31, 23, 59, 59)), (MYSQL, moment(2025, 1, 1))):
+        found = effect("DATETIME(6)", "DATETIME", how(vendor))
+        assert isinstance(found, Converted)
+        assert found.convert(before).array.to_pylist() == [after]
+
+
+def test_time_zone_of_the_session_moves_values() -> None:
+    before = pa.array([moment(2024, 7, 1, 12)], pa.timestamp("us", tz="UTC"))
+    for zone, hour in (("+02:00", 14), ("-03:30", 8), ("Europe/Berlin", 14)):
+        found = effect("TIMESTAMP NULL", "DATETIME", how(zone=zone))
+        assert isinstance(found, Converted)
+        assert found.convert(before).array.to_pylist()[0].hour == hour
+    for unknown in (None, "SYSTEM", "Nowhere/Else"):
+        assert isinstance(effect("TIMESTAMP NULL", "DATETIME", how(zone=unknown)), Unknown)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "values"),
+    [
+        ("VARCHAR(20)", "INT", ["1.5", "x"]),
+        ("VARCHAR(20)", "DATE", ["2024-13-01", "0000-00-00", "1 May"]),
+        ("VARCHAR(20)", "ENUM('a','b')", ["c"]),
+        ("VARCHAR(20)", "SET('a','b')", ["3"]),
+        ("VARCHAR(20)", "UUID", ["no"]),
+        ("VARCHAR(20)", "INET6", ["1.2.3.4"]),
+    ],
+)
+def test_value_whose_result_is_not_known_is_marked(old: str, new: str, values: list[str]) -> None:
+    found = effect(old, new)
+    assert isinstance(found, Converted)
+    assert found.may_fail
+    after = found.convert(pa.array(values))
+    assert after.unknown is not None
+    assert after.unknown.all()
+    assert after.array.null_count == len(values)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("FLOAT", "VARCHAR(20)"), ("TIME", "DATETIME"), ("JSON", "INT"), ("INT", "BIT(8)")]
+)
+def test_what_is_not_on_the_list_is_unknown(old: str, new: str) -> None:
+    assert isinstance(effect(old, new), Unknown)
+
+
+def test_generated_columns_follow_what_they_are_computed_from() -> None:
+    columns = "id INT PRIMARY KEY, a DECIMAL(10,4), b INT, s INT AS (b + 1) STORED, t DECIMAL(10,4) AS (A * 2)"
+    found = effects(columns, "MODIFY a DECIMAL(10,2), CHANGE b c BIGINT")
+    assert isinstance(found["t"], Unknown)
+    assert isinstance(found["s"], Same)
+    assert isinstance(effects(columns, "MODIFY s INT AS (b + 2) STORED")["s"], Unknown)
+    assert isinstance(effects(columns, "MODIFY s INT AS (B + 1) STORED")["s"], Same)
+    assert isinstance(effects(columns, "MODIFY b INT AS (id) STORED")["b"], Unknown)
+    texts = "id INT PRIMARY KEY, v VARCHAR(9), g VARCHAR(9) AS (concat(v, 'X'))"
+    assert isinstance(effects(texts, "MODIFY g VARCHAR(9) AS (concat(v, 'x'))")["g"], Unknown)
+
+
+def test_column_that_begins_to_count_numbers_rows_that_have_zero() -> None:
+    found = effects("id INT, k INT", "MODIFY id INT AUTO_INCREMENT PRIMARY KEY")["id"]
+    assert isinstance(found, Converted)
+    unknown = found.convert(pa.array([1, 0], pa.int32())).unknown
+    assert unknown is not None
+    assert unknown.tolist() == [False, True]
+    kept = effects("id INT, k INT", "MODIFY id INT AUTO_INCREMENT PRIMARY KEY", sql_mode=1 << 19)["id"]
+    assert isinstance(kept, Converted)
+    assert kept.convert(pa.array([1, 0], pa.int32())).array.to_pylist() == [1, 0]
+
+
+def test_unknown_attribute_is_not_taken_for_none() -> None:
+    before = table("id INT PRIMARY KEY, a DECIMAL(10,4), b INT")
+    assert before.columns is not None
+    unknown = tuple(replace(column, unknown=frozenset({"generated", "default"})) for column in before.columns)
+    before = replace(before, columns=unknown)
+    (alter,) = parse_ddl("ALTER TABLE w.t MODIFY a DECIMAL(10,2)", Session("w"))
+    assert isinstance(alter, AlterTable)
+    after = altered(before, alter, Defaults(MARIADB, "utf8mb4"))
+    found = alter_effects(before, after, alter, how())
+    assert isinstance(found["b"].effect, Unknown)  # it may be generated from `a`
+    binary = replace(before, columns=(ColumnDefinition("b", "binary(16)", unknown=frozenset({"declared"})),))
+    (alter,) = parse_ddl("ALTER TABLE w.t MODIFY b VARCHAR(40)", Session("w"))
+    assert isinstance(alter, AlterTable)
+    after = altered(binary, alter, Defaults(MARIADB, "utf8mb4"))
+    assert isinstance(alter_effects(binary, after, alter, how())["b"].effect, Unknown)  # it may be a UUID
+
+
+@given(st.lists(st.decimals(-(10**12), 10**12, allow_nan=False, places=9) | st.none()))
+def test_decimals_are_shown_with_all_digits(values: list[D | None]) -> None:
+    shown = decimal_text(pa.array(values, pa.decimal128(30, 9)).cast(pa.decimal256(76, 9)))
+    expected = [None if value is None else f"{abs(value) if value == 0 else value:.9f}" for value in values]
+    assert shown.to_pylist() == expected
