@@ -14,7 +14,7 @@ from tests.docs.markdown import REPO
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.settings.text import Setting
+    from binlog_streaming.settings.table_settings import Setting
 
 PAGE: Path = REPO / "docs" / "job-file.md"
 BEGIN = "<!-- Made by `python -m tests.docs.settings_reference` from streaming/binlog_streaming/settings. -->\n"

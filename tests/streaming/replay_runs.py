@@ -18,7 +18,8 @@ from binlog_streaming.jobs.checkpoint import read_checkpoint
 from binlog_streaming.jobs.record_keeper import RecordKeeper
 from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay
 from binlog_streaming.jobs.state_files import state_of
-from binlog_streaming.settings.model import Job, OnStatement, Sink, Source, TableFormat, TableRule, UnknownValues
+from binlog_streaming.settings.choices import OnStatement, TableFormat, UnknownValues
+from binlog_streaming.settings.model import Job, Sink, Source, TableRule
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch import BatchContext, write_plan
 from binlog_streaming.tables.progress import BatchProgress

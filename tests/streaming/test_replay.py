@@ -20,7 +20,7 @@ from binlog_streaming.jobs.replay.replay import CHECKPOINT, ReplayRequest, plan_
 from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.settings.model import Mode, OnCascade, OnPartitionDrop, OnRowStatement, TableFormat
+from binlog_streaming.settings.choices import Mode, OnCascade, OnPartitionDrop, OnRowStatement, TableFormat
 from binlog_streaming.tables.job import gtid_position
 from binlog_streaming.tables.target_state import read_target_state
 from tests.connector.shop import Shop

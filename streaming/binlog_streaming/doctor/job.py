@@ -12,7 +12,7 @@ from binlog_streaming.doctor.findings import Finding, Health
 from binlog_streaming.doctor.machine import Needs
 from binlog_streaming.jobs.state_files import StateFolder, storage_of
 from binlog_streaming.settings import EventTablesJob, Job, PublishJob, TopicTablesJob
-from binlog_streaming.settings.model import TableFormat
+from binlog_streaming.settings.choices import TableFormat
 from binlog_streaming.settings.publish_model import Client
 from binlog_streaming.status.model import Level
 from binlog_streaming.status.view import view_of

@@ -23,7 +23,7 @@ from binlog_streaming.jobs.tables import TableReport, report_table
 from binlog_streaming.plan.admission import incomplete
 from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.plan.table_selection import SelectedTable
-from binlog_streaming.settings.model import Begin, Mode, OnCascade, OnError
+from binlog_streaming.settings.choices import Begin, Mode, OnCascade, OnError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

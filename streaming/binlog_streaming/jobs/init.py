@@ -12,9 +12,10 @@ from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.source_file import with_places
 from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.jobs.mirror import absolute_path
+from binlog_streaming.settings.choices import Mode, TableFormat
 from binlog_streaming.settings.event_source_model import EventLogSource, EventTablesJob
 from binlog_streaming.settings.event_text import event_job_text
-from binlog_streaming.settings.model import Job, Mode, Sink, Source, TableFormat, TableRule
+from binlog_streaming.settings.model import Job, Sink, Source, TableRule
 from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, PublishJob
 from binlog_streaming.settings.publish_text import publish_job_text
 from binlog_streaming.settings.text import job_text

@@ -20,7 +20,8 @@ from binlog_format.source_file import with_places
 from binlog_streaming.jobs.checkpoint import read_checkpoint
 from binlog_streaming.jobs.state_files import StateFolder, state_of
 from binlog_streaming.settings import check_job_values, load_any_job, load_job, parse_job
-from binlog_streaming.settings.model import Job, Mode, OnError, Sink, Source, TableFormat, TableRule
+from binlog_streaming.settings.choices import Mode, OnError, TableFormat
+from binlog_streaming.settings.model import Job, Sink, Source, TableRule
 from binlog_streaming.settings.text import job_text
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.lake.store import target_uri
 from binlog_streaming.plan.memory import SetAside  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.plan.snapshots import TableSnapshot  # noqa: TC001 - msgspec looks it up
-from binlog_streaming.settings.model import Mode, TableRule
+from binlog_streaming.settings.choices import Mode
+from binlog_streaming.settings.model import TableRule  # noqa: TC001 - msgspec looks it up
 
 if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset

@@ -20,7 +20,7 @@ from binlog_streaming.jobs.checkpoint import read_checkpoint, read_offset
 from binlog_streaming.jobs.record import JobRecord, ScopeRecord, TableStates, Verified, changed_log, changes_between
 from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.plan.memory import JobMemory
-from binlog_streaming.settings.model import Mode
+from binlog_streaming.settings.choices import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

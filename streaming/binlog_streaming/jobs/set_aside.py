@@ -16,7 +16,7 @@ from binlog_streaming.jobs.replay.record import ReplayCheckpoint
 from binlog_streaming.jobs.replay.tables import ReplayTables
 from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.plan.table_selection import TableSelection
-from binlog_streaming.settings.model import OnError
+from binlog_streaming.settings.choices import OnError
 
 if TYPE_CHECKING:
     from binlog_format.gtids.gtid_set import GtidPoint

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.settings.model import OnRowStatement
+from binlog_streaming.settings.choices import OnRowStatement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,7 +15,7 @@ from binlog_streaming.lake.store import target_uri
 from binlog_streaming.lake.target import KEYS_PROPERTY, CommitId, split_keys
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
-from binlog_streaming.settings.model import Deletes, Mode, TableFormat
+from binlog_streaming.settings.choices import Deletes, Mode, TableFormat
 from binlog_streaming.settings.names import as_job_setting
 
 if TYPE_CHECKING:

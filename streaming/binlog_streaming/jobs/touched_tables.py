@@ -21,7 +21,7 @@ from binlog_format.gtids.gtid_set import GtidSet
 from binlog_format.search import end_of_gtids
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.plan.table_selection import TableSelection
-from binlog_streaming.settings.model import OnStatement
+from binlog_streaming.settings.choices import OnStatement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import pyarrow as pa
 from binlog_format.errors import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 """Digits of the integers with so many bits."""
@@ -27,15 +27,17 @@ class SchemaChange:
         retyped: Columns that get a wider type; their values stay.
         added: Columns that come after the others; they are null in all rows unless `filled` has them.
         filled: What all existing rows hold from now on in a column, added or not.
+        converted: What a column holds from now on in existing rows, by its new name: computed of these as they were.
     """
 
     renamed: Mapping[str, str] = field(default_factory=dict)
     retyped: Mapping[str, pa.DataType] = field(default_factory=dict)
     added: pa.Schema = field(default_factory=lambda: pa.schema([]))
     filled: Mapping[str, pa.Scalar] = field(default_factory=dict)
+    converted: Mapping[str, Callable[[pa.RecordBatch], pa.Array]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.renamed or self.retyped or len(self.added) or self.filled)
+        return bool(self.renamed or self.retyped or len(self.added) or self.filled or self.converted)
 
     def applied_to(self, schema: pa.Schema) -> pa.Schema:
         """The columns after it."""

@@ -23,7 +23,7 @@ from binlog_streaming.lake.keys.key_lookup import KeyLookup
 from binlog_streaming.lake.keys.sorting import union
 from binlog_streaming.lake.overlay import Overlay
 from binlog_streaming.lake.schema_cast import cast_table
-from binlog_streaming.settings.model import Merge
+from binlog_streaming.settings.choices import Merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

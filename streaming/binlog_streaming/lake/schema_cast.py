@@ -63,14 +63,15 @@ def changed_rows(rows: pa.RecordBatchReader, change: SchemaChange, schema: pa.Sc
         schema: The columns after it, in the types that the table keeps.
     """
     fills = {name: value.cast(schema.field(name).type) for name, value in change.filled.items()}
-    return _mapped(rows, schema, lambda batch: _changed(batch, change.renamed, fills, schema))
+    return _mapped(rows, schema, lambda batch: _changed(batch, change, fills, schema))
 
 
 def _changed(
-    batch: pa.RecordBatch, renamed: Mapping[str, str], fills: Mapping[str, pa.Scalar], schema: pa.Schema
+    batch: pa.RecordBatch, change: SchemaChange, fills: Mapping[str, pa.Scalar], schema: pa.Schema
 ) -> pa.RecordBatch:
-    names = [renamed.get(name, name) for name in batch.schema.names]
+    names = [change.renamed.get(name, name) for name in batch.schema.names]
     arrays = dict(zip(names, batch.columns, strict=True))
+    arrays |= {name: convert(batch) for name, convert in change.converted.items()}
     arrays |= {name: pa.repeat(value, batch.num_rows) for name, value in fills.items()}
     return cast_to_schema(pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays)), schema)
 

@@ -23,7 +23,7 @@ from binlog_streaming.modes.mode_columns import DELETED, MARK_FIELDS
 from binlog_streaming.modes.partial.rows import fill_rows
 from binlog_streaming.modes.row_batches import NO_IMAGE
 from binlog_streaming.modes.row_keys import KeyTable
-from binlog_streaming.settings.model import Deletes
+from binlog_streaming.settings.choices import Deletes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ import pyarrow as pa
 from binlog_format.errors import TableError
 from binlog_format.views.changefeed import ABSENT_FIELD, CHANGE_FIELDS
 from binlog_format.views.columns import COMMIT_TIME_TYPE
-from binlog_streaming.settings.model import Deletes, Mode, OnCascade
+from binlog_streaming.settings.choices import Deletes, Mode, OnCascade
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format.errors import BinlogError, SchemaError, TableError, UnsupportedError
 from binlog_streaming.lake.partitioning import PartitionRuleError
-from binlog_streaming.settings.model import Begin, Mode
+from binlog_streaming.settings.choices import Begin, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ import msgspec
 from binlog_connector.schema.ghosts import ghost_of
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.lake.store import target_uri
-from binlog_streaming.settings.model import Deletes, Mode, OnPartitionDrop, OnStatement
+from binlog_streaming.settings.choices import Deletes, Mode, OnPartitionDrop, OnStatement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

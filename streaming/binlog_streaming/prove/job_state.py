@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from binlog_format.position import Position
     from binlog_streaming.lake.target import Target
     from binlog_streaming.prove.log_changes import LogChanges
-    from binlog_streaming.settings.model import Job, Mode
+    from binlog_streaming.settings.choices import Mode
+    from binlog_streaming.settings.model import Job
 
 PATIENCE_S = 300.0
 """How long the job may not move before it counts as stopped; a batch takes seconds, seldom minutes."""

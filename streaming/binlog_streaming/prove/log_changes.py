@@ -28,8 +28,8 @@ from binlog_streaming.plan.batch_plan import ChangeStep, RowsStep
 from binlog_streaming.plan.cascades import CascadeLog
 from binlog_streaming.plan.plan import plan_batch
 from binlog_streaming.plan.table_selection import TableSelection
-from binlog_streaming.settings.model import OnError
-from binlog_streaming.tables.part_row_batches import part_row_batches
+from binlog_streaming.settings.choices import OnError
+from binlog_streaming.tables.step_rows import part_row_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from binlog_format.errors import BinlogError, ServerError, TableError
 from binlog_format.views.snapshot_tables import SHADOW_PREFIX, SNAPSHOT_DATABASE
 from binlog_streaming.prove.key_texts import key_condition, key_literals
 from binlog_streaming.server import failures
-from binlog_streaming.settings.model import OnCascade
+from binlog_streaming.settings.choices import OnCascade
 from binlog_streaming.snapshot.dialect import LOCK_WAIT_SECONDS, locking_clause
 from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
 from binlog_streaming.snapshot.shadow import ShadowEngine, ShadowTable, drop_shadow

@@ -14,7 +14,7 @@ from binlog_streaming.prove.job_state import JobState
 from binlog_streaming.prove.log_changes import LogChanges
 from binlog_streaming.prove.repair import TableRepair, drop_left_repairs
 from binlog_streaming.prove.table_proof import Outcome, ProofResult, TableProof
-from binlog_streaming.settings.model import Mode, TableFormat
+from binlog_streaming.settings.choices import Mode, TableFormat
 from binlog_streaming.snapshot.dialect import prepare_session
 from binlog_streaming.snapshot.job_tables import JobTables
 from binlog_streaming.snapshot.log_identity import check_is_writer

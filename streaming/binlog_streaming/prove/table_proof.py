@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from binlog_streaming.prove.row_sums import Sums
     from binlog_streaming.prove.table_forms import TableForms
     from binlog_streaming.server.session import ServerSession
-    from binlog_streaming.settings.model import Mode
+    from binlog_streaming.settings.choices import Mode
     from binlog_streaming.snapshot.server_tables import ServerTable
 
     OnProgress = Callable[["ProofProgress"], None]

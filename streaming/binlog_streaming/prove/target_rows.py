@@ -10,7 +10,7 @@ import numpy as np
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_streaming.modes.mode_columns import DELETED, IS_CURRENT
 from binlog_streaming.prove.row_sums import BUCKETS, Rows, Sums
-from binlog_streaming.settings.model import Deletes, Mode
+from binlog_streaming.settings.choices import Deletes, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

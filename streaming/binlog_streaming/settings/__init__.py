@@ -20,33 +20,36 @@ from binlog_format.errors import OptionError, StartError, storage_error
 from binlog_format.position import Place
 from binlog_format.source_file import with_archive, with_places
 from binlog_streaming.settings.checks import check_publish_values, check_topic_tables_values, check_values
-from binlog_streaming.settings.durations import parse_milliseconds
-from binlog_streaming.settings.event_checks import check_event_tables_values
-from binlog_streaming.settings.event_source_model import Arguments, EventRule, EventTablesJob
-from binlog_streaming.settings.job_file import AnyJob, JobFile, TomlTable, resolved_path
-from binlog_streaming.settings.lines import KeyPath, key_lines, key_text
-from binlog_streaming.settings.model import (
+from binlog_streaming.settings.choices import (
     Begin,
     Deletes,
-    Job,
-    Lineage,
-    LogSource,
     Merge,
-    Metrics,
     Mode,
     OnCascade,
     OnError,
     OnPartitionDrop,
     OnRowStatement,
     OnStatement,
+    Rewritten,
+    TableFormat,
+    UnknownValues,
+)
+from binlog_streaming.settings.durations import parse_milliseconds
+from binlog_streaming.settings.event_checks import check_event_tables_values
+from binlog_streaming.settings.event_source_model import Arguments, EventRule, EventTablesJob
+from binlog_streaming.settings.job_file import AnyJob, JobFile, TomlTable, resolved_path
+from binlog_streaming.settings.lines import KeyPath, key_lines, key_text
+from binlog_streaming.settings.model import (
+    Job,
+    Lineage,
+    LogSource,
+    Metrics,
     Sink,
     Source,
     Spark,
     Status,
-    TableFormat,
     TableRule,
     Trigger,
-    UnknownValues,
 )
 from binlog_streaming.settings.publish_model import FILES_OF_SECURITY, KafkaSink, PublishJob, Registry, Security
 from binlog_streaming.settings.sink_checks import Mistake
@@ -73,6 +76,7 @@ __all__ = [
     "OnRowStatement",
     "OnStatement",
     "PublishJob",
+    "Rewritten",
     "Sink",
     "Source",
     "Spark",

@@ -11,15 +11,16 @@ from binlog_connector.rules.row_rule import RuleError
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import OptionError, StartError
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.settings.model import (
+from binlog_streaming.settings.choices import (
     Deletes,
     Mode,
     OnCascade,
     OnPartitionDrop,
+    Rewritten,
     TableFormat,
-    TableRule,
     UnknownValues,
 )
+from binlog_streaming.settings.model import TableRule
 from binlog_streaming.settings.publish_model import MessageFormat
 from binlog_streaming.settings.sink_checks import (
     Mistake,
@@ -325,4 +326,10 @@ def _check_what_modes_need(rule: TableRule, path: KeyPath) -> None:
             (*path, "unknown_values"),
             f"expected mode mirror or scd2 beside unknown_values = {str(rule.unknown_values)!r}, got changelog",
             "Rows of a changelog stay as they were written, new columns are null in them: leave unknown_values out",
+        )
+    if rule.rewritten is not Rewritten.FAIL:
+        raise Mistake(
+            (*path, "rewritten"),
+            f"expected mode mirror or scd2 beside rewritten = {str(rule.rewritten)!r}, got changelog",
+            "Rows of a changelog stay as they were written: leave rewritten out",
         )

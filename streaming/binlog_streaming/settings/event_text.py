@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_streaming.settings.event_source_model import EventLogSource, EventRule, EventTablesJob
-from binlog_streaming.settings.text import METRICS, SINK, Setting, comment_text, head_text, joined_parts, settings_text
+from binlog_streaming.settings.table_settings import Setting
+from binlog_streaming.settings.text import METRICS, SINK, comment_text, head_text, joined_parts, settings_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

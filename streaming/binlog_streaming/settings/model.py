@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from enum import StrEnum
 from typing import Literal
 
 import msgspec
@@ -12,125 +11,23 @@ import msgspec
 from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import bound_rule, table_rules
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
+from binlog_streaming.settings.choices import (
+    Begin,
+    Deletes,
+    Evidence,
+    GeneratedColumns,
+    Merge,
+    Mode,
+    OnCascade,
+    OnError,
+    OnPartitionDrop,
+    OnRowStatement,
+    OnStatement,
+    Rewritten,
+    TableFormat,
+    UnknownValues,
+)
 from binlog_streaming.settings.durations import parse_milliseconds
-
-
-class Mode(StrEnum):
-    """What a target table holds."""
-
-    MIRROR = "mirror"
-    """The current state of the source table, by primary key."""
-    CHANGELOG = "changelog"
-    """Every row image, in order, in the shape of a change data feed."""
-    SCD2 = "scd2"
-    """Every version that a row ever had, and when it held, by primary key."""
-
-
-class Deletes(StrEnum):
-    """What a deleted row becomes in a mirror."""
-
-    REMOVE = "remove"
-    MARK = "mark"
-    """It stays; the columns `_deleted` and `_deleted_at` record it."""
-
-
-class OnStatement(StrEnum):
-    """What a TRUNCATE or a DROP of a source table does to its targets."""
-
-    APPLY = "apply"
-    IGNORE = "ignore"
-    FAIL = "fail"
-    """The job stops before it."""
-
-
-class GeneratedColumns(StrEnum):
-    """What generated columns hold that the log lacks after an UPDATE."""
-
-    FAIL = "fail"
-    """The job stops before it."""
-    NULL = "null"
-    """They are null."""
-
-
-class UnknownValues(StrEnum):
-    """What existing rows get in a new column, where the log lacks their values."""
-
-    FAIL = "fail"
-    NULL = "null"
-
-
-class OnPartitionDrop(StrEnum):
-    """What DROP PARTITION and TRUNCATE PARTITION of a source table do to its targets."""
-
-    FAIL = "fail"
-    """The job stops before it."""
-    KEEP = "keep"
-    """The rows stay in the targets."""
-    APPLY = "apply"
-    """They go from there too, where it can be told which ones were in the partitions."""
-
-
-class OnRowStatement(StrEnum):
-    """What a statement that changes rows of a table without row events does to the job."""
-
-    FAIL = "fail"
-    IGNORE = "ignore"
-
-
-class OnCascade(StrEnum):
-    """What becomes of a child table whose rows foreign keys change without a word in the log."""
-
-    FAIL = "fail"
-    IGNORE = "ignore"
-    APPLY = "apply"
-    """They are worked out, and made in its targets."""
-
-
-class Begin(StrEnum):
-    """From where on a table has to be in the log."""
-
-    CREATED = "created"
-    """From its CREATE TABLE or a TRUNCATE on; or the log begins with the server's first transaction."""
-    EMPTY = "empty"
-    """It counts as empty where the job begins; rows from before then are not in its targets."""
-    SNAPSHOT = "snapshot"
-    """As `created`; else from where a snapshot of it begins in the log, and until then it waits."""
-
-
-class Evidence(StrEnum):
-    """What of a target is compared with the images of rows before they change."""
-
-    KEYS = "keys"
-    """Whether the row is there, or is not there where one comes new."""
-    OFF = "off"
-
-
-class OnError(StrEnum):
-    """What becomes of a job when one of its tables cannot go on."""
-
-    STOP = "stop"
-    SET_ASIDE = "set_aside"
-    """That table stays as it is, and all others go on."""
-
-
-class Merge(StrEnum):
-    """How superseded rows of a table go."""
-
-    AUTO = "auto"
-    """Files of small tables are written anew; rows of large ones are marked, once writing anew costs more."""
-    MARK = "mark"
-    """They are marked in deletion vectors or position delete files, for readers that know these."""
-    REWRITE = "rewrite"
-    """Their files are written anew; every reader reads them."""
-
-
-class TableFormat(StrEnum):
-    """What kind of tables a sink writes."""
-
-    DELTA = "delta"
-    ICEBERG = "iceberg"
-    PARQUET = "parquet"
-    """Plain files: for changelogs only."""
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -208,6 +105,7 @@ class TableRule(RowRule, frozen=True, kw_only=True):
         on_partition_drop: What DROP PARTITION and TRUNCATE PARTITION do to targets that hold the table's rows.
         unknown_values: What existing rows get in a new column, where the log lacks their values.
         generated: What becomes of generated columns that the log lacks.
+        rewritten: What a column gets whose values an ALTER TABLE changed, where it is not known to what.
         on_statement: What a statement that changes rows without row events does to the job.
         foreign_keys: What a change of a parent does that its foreign keys may carry on to the table, not to the log.
         begin: From where on the table has to be in the log, for modes that hold its rows.
@@ -224,6 +122,7 @@ class TableRule(RowRule, frozen=True, kw_only=True):
     on_partition_drop: OnPartitionDrop = OnPartitionDrop.FAIL
     unknown_values: UnknownValues = UnknownValues.FAIL
     generated: GeneratedColumns = GeneratedColumns.FAIL
+    rewritten: Rewritten = Rewritten.FAIL
     on_statement: OnRowStatement = OnRowStatement.FAIL
     foreign_keys: OnCascade = OnCascade.FAIL
     begin: Begin = Begin.CREATED

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from binlog_streaming.settings.model import Metrics, Status
 from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, PublishJob, Registry, Security, TopicRule
+from binlog_streaming.settings.table_settings import ROWS, Setting
 from binlog_streaming.settings.text import (
     METRICS,
-    ROWS,
     RULES_COMMENT,
     SOURCE,
     STATUS,
-    Setting,
     comment_text,
     head_text,
     joined_parts,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_streaming.lake.partitioning import partition_rule
+from binlog_streaming.settings.choices import Merge, TableFormat
 from binlog_streaming.settings.durations import parse_milliseconds
-from binlog_streaming.settings.model import Merge, TableFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

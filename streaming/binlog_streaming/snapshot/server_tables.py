@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.definitions import TableName
 from binlog_format.views.snapshot_tables import SNAPSHOT_DATABASE
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.settings.model import Mode
+from binlog_streaming.settings.choices import Mode
 from binlog_streaming.snapshot.source_table import SourceTable, read_table
 
 if TYPE_CHECKING:

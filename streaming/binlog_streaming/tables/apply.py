@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,7 +20,6 @@ from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.partitioning import partition_rule
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import QUERY_PROPERTY, SET_ASIDE_PROPERTY, CommitId
-from binlog_streaming.modes.row_batches import RowBatch
 from binlog_streaming.plan.batch_plan import RowsStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep
 from binlog_streaming.plan.failures import naming, naming_unexpected
@@ -30,13 +28,12 @@ from binlog_streaming.settings import Mode, OnError
 from binlog_streaming.tables.cascades.linked_images import LinkedImages, outside_row_batches
 from binlog_streaming.tables.cascades.linked_rows import LinkedRows
 from binlog_streaming.tables.evidence.row_evidence import evidence_for
-from binlog_streaming.tables.log_facts import LogFacts
 from binlog_streaming.tables.looks import Looks
-from binlog_streaming.tables.part_row_batches import part_row_batches
 from binlog_streaming.tables.positions import BatchPositions
 from binlog_streaming.tables.progress import Note, Outcome, ProgressTally, notes_about
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
 from binlog_streaming.tables.statements.columns_step import fit_columns, settle_keys
+from binlog_streaming.tables.statements.log_facts import LogFacts
 from binlog_streaming.tables.statements.renames import (
     begun_empty,
     origin_of,
@@ -46,6 +43,7 @@ from binlog_streaming.tables.statements.renames import (
 )
 from binlog_streaming.tables.statements.snapshot_work import step_work
 from binlog_streaming.tables.statements.work import StatementContext, held_keys
+from binlog_streaming.tables.step_rows import StepRows
 from binlog_streaming.tables.target_checks import target_gone
 
 if TYPE_CHECKING:
@@ -54,7 +52,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
     from binlog_format.log import Log
     from binlog_streaming.lake.target import Target, TargetFactory
-    from binlog_streaming.plan.batch_plan import ChangeStep, Component, IndexPart, LogPlace
+    from binlog_streaming.plan.batch_plan import ChangeStep, Component, LogPlace
     from binlog_streaming.plan.table_selection import SelectedTable
     from binlog_streaming.tables.batch_run import BatchRun
     from binlog_streaming.tables.division import StepDivision
@@ -120,9 +118,7 @@ class _ComponentRun:
         self._silent: dict[tuple[TableName, Mode], SelectedTable] = {}
         self._stopped = {name: table.set_aside for name, table in component.tables.items() if table.set_aside}
         self._reached: tuple[LogPlace, str | None] = ((run.position, 0), None)
-        # A part at which several steps have a share is read once.
-        self._uses = Counter(id(part) for step in component.rows_steps() for part in step.parts)
-        self._read: dict[int, list[RowBatch]] = {}
+        self._rows = StepRows(component, log, run.decoding)
 
     def progress(self) -> list[TableProgress]:
         return [tally.progress(self._run.position) for tally in self._tallies.values() if tally.is_touched]
@@ -144,6 +140,7 @@ class _ComponentRun:
                 continue  # a statement about several tables is a step of each of their components
             for mode in self._component.tables[name].rule.modes:
                 self._apply_change(step, self._component.tables[name], mode)
+            self._rows.forget_layout(name)
 
     def check_targets(self) -> None:
         """Before all steps: see that targets are there that are to be gone on with.
@@ -217,35 +214,19 @@ class _ComponentRun:
                 self._write_rows(table, mode, step.number, content, divided=None if outline is None else step)
 
     def _content(self, table: SelectedTable, step: RowsStep) -> RowsContent:
-        decoding, row_batches = self._run.decoding, self._row_batches_of(step)
+        decoding, row_batches = self._run.decoding, self._rows.of(step)
         return RowsContent(str(table.name), row_batches, decoding, table.rule, self._facts, completing=table.completing)
 
     def _apply_linked_rows(self, step: LinkedRowsStep) -> None:
         assert self._log is not None
         assert self._run.cascade_log is not None
-        row_batches = {rows.table: self._row_batches_of(rows) for rows in step.rows}
+        row_batches = {rows.table: self._rows.of(rows) for rows in step.rows}
         row_batches |= outside_row_batches(step, self._run.cascade_log, self._run.decoding)
         logged = LinkedImages(row_batches, self._log)
         linked = LinkedRows(
             step, self._component.tables, logged, self._facts, self._run, self._target, self._rows_commit_id
         )
         linked.bring(self._write_rows, self._looks.naming_errors)
-
-    def _row_batches_of(self, step: RowsStep) -> list[RowBatch]:
-        try:
-            cut = (rows.between(step.after, step.before) for part in step.parts for rows in self._row_batches(part))
-            return sorted((rows for rows in cut if rows is not None), key=RowBatch.start)
-        except BinlogError as error:
-            raise naming(error, str(step.table)) from error
-
-    def _row_batches(self, part: IndexPart) -> list[RowBatch]:
-        row_batches = self._read.pop(id(part), None)
-        if row_batches is None:
-            row_batches = part_row_batches(part, self._log, self._run.decoding)
-        self._uses[id(part)] -= 1
-        if self._uses[id(part)]:
-            self._read[id(part)] = row_batches
-        return row_batches
 
     def _rows_commit_id(
         self, table: SelectedTable, mode: Mode, number: int, content: RowsContent, keys: tuple[str, ...] = ()
@@ -289,7 +270,10 @@ class _ComponentRun:
 
     def _apply_change(self, step: ChangeStep, table: SelectedTable, mode: Mode) -> None:
         plain = replace(self._run.decoding, rules=None)  # the plan has put statements under the rules
-        context, change = StatementContext(step, table, mode, plain, self._facts), step.change
+        context, change = (
+            StatementContext(step, table, mode, plain, self._facts, self._rows.layout_before(table.name)),
+            step.change,
+        )
 
         def write(target: Target, tally: ProgressTally) -> int:
             self._silent[table.name, mode] = table
@@ -395,5 +379,4 @@ class _ComponentRun:
 
 
 def _is_last(target: Target, commit_id: CommitId) -> bool:
-    applied = target.applied(commit_id)
-    return applied is not None and applied.place == commit_id.place
+    return (applied := target.applied(commit_id)) is not None and applied.place == commit_id.place

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_streaming.settings import OnError
-from binlog_streaming.settings.model import Evidence
+from binlog_streaming.settings.choices import Evidence
 
 if TYPE_CHECKING:
     from binlog_connector.spark.table_schemas import SchemaFile

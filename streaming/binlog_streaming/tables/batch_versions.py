@@ -18,7 +18,7 @@ from binlog_format.errors import OptionError
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import QUERY_PROPERTY, CommitId
-from binlog_streaming.settings.model import Mode, TableFormat
+from binlog_streaming.settings.choices import Mode, TableFormat
 from binlog_streaming.tables.looks import Looks
 from binlog_streaming.tables.progress import Outcome
 from binlog_streaming.tables.target_state import transfer_target

@@ -33,10 +33,10 @@ from binlog_streaming.modes.whole_images import WholeImages
 from binlog_streaming.plan.failures import unexpected
 from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.tables.evidence.row_evidence import proved_rows
-from binlog_streaming.tables.log_facts import LogFacts
 from binlog_streaming.tables.looks import Looks
 from binlog_streaming.tables.overruling import LogPart, Overruled, key_messages, key_states, shared_keys
 from binlog_streaming.tables.rows_step import KeyedImages, RowsContent, changelog_batch
+from binlog_streaming.tables.statements.log_facts import LogFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.target import CommitId, Target
     from binlog_streaming.settings import TableRule
     from binlog_streaming.tables.evidence.row_evidence import RowEvidence
-    from binlog_streaming.tables.log_facts import LogFacts
+    from binlog_streaming.tables.statements.log_facts import LogFacts
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from binlog_streaming.lake.target import (
     CommitId,
     split_keys,
 )
-from binlog_streaming.settings.model import Mode, TableFormat
+from binlog_streaming.settings.choices import Mode, TableFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

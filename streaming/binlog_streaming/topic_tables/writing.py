@@ -18,10 +18,10 @@ from binlog_format.position import Position
 from binlog_streaming.plan.batch_plan import ROWS_STEP, STEPS_PER_CHANGE, ChangeStep, Component, RowsStep
 from binlog_streaming.plan.table_selection import SelectedTable, TableSelection
 from binlog_streaming.settings import Mode, UnknownValues
-from binlog_streaming.settings.model import Evidence
+from binlog_streaming.settings.choices import Evidence
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun
-from binlog_streaming.tables.part_row_batches import ReceivedPart
+from binlog_streaming.tables.step_rows import ReceivedPart
 from binlog_streaming.tables.target_checks import check_folders
 from binlog_streaming.topic_tables.row_batches import received_row_batch
 from binlog_streaming.topic_tables.state import TableState

@@ -8,7 +8,7 @@ import pytest
 
 from binlog_streaming.cli.jobs.prove.report import print_summary
 from binlog_streaming.prove.table_proof import Outcome, ProofResult
-from binlog_streaming.settings.model import Mode
+from binlog_streaming.settings.choices import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,7 +21,7 @@ from binlog_streaming.snapshot.definitions import bring_definitions
 from binlog_streaming.snapshot.shadow import ShadowEngine
 from binlog_streaming.snapshot.source_table import read_table
 from binlog_streaming.snapshot.table_snapshot import TableSnapshot
-from binlog_streaming.tables.log_facts import LogFacts
+from binlog_streaming.tables.statements.log_facts import LogFacts
 from tests.program import run_program
 from tests.streaming.replay_runs import run
 from tests.streaming.snapshot.live import job_file, run_sql, session_on, url_of, write_all

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.definitions import TableName
-from binlog_streaming.tables.log_facts import LogFacts
+from binlog_streaming.tables.statements.log_facts import LogFacts
 from tests.streaming.tables.shop import ShopLog
 
 if TYPE_CHECKING:

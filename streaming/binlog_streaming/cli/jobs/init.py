@@ -16,7 +16,7 @@ from binlog_streaming.cli.options import (  # noqa: TC001 (typer looks at annota
 )
 from binlog_streaming.cli.output import PathArgument  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.progress import progress_bar
-from binlog_streaming.settings.model import TableFormat
+from binlog_streaming.settings.choices import TableFormat
 
 
 class SinkKind(StrEnum):

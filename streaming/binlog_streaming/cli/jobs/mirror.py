@@ -13,7 +13,7 @@ from binlog_streaming.cli.jobs.running import run_job
 from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output, PathArgument
 from binlog_streaming.cli.status.observing import PageOptions, StatusOption, StatusTokenOption
-from binlog_streaming.settings.model import (
+from binlog_streaming.settings.choices import (
     Begin,
     Mode,
     OnCascade,
@@ -21,8 +21,8 @@ from binlog_streaming.settings.model import (
     OnPartitionDrop,
     OnRowStatement,
     TableFormat,
-    TableRule,
 )
+from binlog_streaming.settings.model import TableRule
 
 CheckpointOption = Annotated[
     str | None,

@@ -18,7 +18,8 @@ from binlog_streaming.jobs.state_files import state_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from binlog_streaming.settings.model import Job, Mode
+    from binlog_streaming.settings.choices import Mode
+    from binlog_streaming.settings.model import Job
 
 
 def transfer_checkpoint(

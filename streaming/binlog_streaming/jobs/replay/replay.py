@@ -37,7 +37,7 @@ from binlog_streaming.settings.model import Job, Metrics, Source
 if TYPE_CHECKING:
     from binlog_connector.following.watched import WatchedLog
     from binlog_format.gtids.gtid_set import GtidPoint
-    from binlog_streaming.settings.model import Mode
+    from binlog_streaming.settings.choices import Mode
 
 CHECKPOINT = f"{OWN_FOLDER}/replay-checkpoint"
 """In the target directory."""

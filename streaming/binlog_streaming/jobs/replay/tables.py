@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from binlog_streaming.jobs.checkpoint import Checkpoint
     from binlog_streaming.jobs.touched_tables import TouchedTables
     from binlog_streaming.lake.target import Target
-    from binlog_streaming.settings.model import Job, Mode
+    from binlog_streaming.settings.choices import Mode
+    from binlog_streaming.settings.model import Job
 
 _NAMED_MAX = 5
 """Tables that an error names."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings import Mode
     from binlog_streaming.tables.batch_run import BatchRun
     from binlog_streaming.tables.cascades.linked_images import LinkedImages
-    from binlog_streaming.tables.log_facts import LogFacts
+    from binlog_streaming.tables.statements.log_facts import LogFacts
 
     Indices = NDArray[np.int64]
 

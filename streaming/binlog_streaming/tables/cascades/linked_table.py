@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.tables.cascades.held_rows import HeldRows
     from binlog_streaming.tables.cascades.linked_images import LinkedImages
-    from binlog_streaming.tables.log_facts import LogFacts
+    from binlog_streaming.tables.statements.log_facts import LogFacts
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from binlog_streaming.lake.row_values import comparable_table, row_ids
 from binlog_streaming.lake.target import COMPLETE_PROPERTY
 from binlog_streaming.modes.row_keys import KeyTable
 from binlog_streaming.plan.snapshots import snapshot_command
-from binlog_streaming.settings.model import Begin, Evidence, Mode, OnPartitionDrop, OnStatement
+from binlog_streaming.settings.choices import Begin, Evidence, Mode, OnPartitionDrop, OnStatement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What an ALTER TABLE asks of a target's columns: `target_alteration(there, change, added, modified)`."""
+"""What an ALTER TABLE asks of a target's columns: `target_alteration(before, change, ...)`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TargetAlteration:
 
     def bring_into(self, target: Target, commit_id: CommitId) -> None:
         """Do it, in one commit."""
-        if not self.removed:
+        if not self.removed and not self.change.converted:
             target.evolve(self.change, commit_id)
             return
         left = pa.schema([column for column in target.schema() if column.name not in self.removed])
@@ -44,13 +44,31 @@ class TargetAlteration:
         target.replace(changed_rows(rows, self.change, target.stored_schema(self.change.applied_to(left))), commit_id)
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnsBefore:
+    """A target before a statement.
+
+    Attributes:
+        schema: `Target.schema()`.
+        dropped: Columns that the table does not have any more.
+        has_rows: Whether there are any: without one a column takes any type.
+        keeps_rows: Rows that are gone stay, with values from before the statement.
+    """
+
+    schema: pa.Schema
+    dropped: tuple[str, ...]
+    has_rows: Callable[[], bool]
+    keeps_rows: bool
+
+
 @dataclass(slots=True)
 class _Columns:
     # On the way from the columns before to those after: `types` has names from after it.
     table: str
+    before: ColumnsBefore
     types: dict[str, pa.DataType]
     dropped: set[str]
-    has_rows: Callable[[], bool]
+    converted: Mapping[str, Callable[[pa.RecordBatch], pa.Array]]
     removed: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
     retyped: dict[str, pa.DataType] = field(default_factory=dict)
@@ -97,8 +115,10 @@ class _Columns:
             self.added.append(column)
             return
         common = common_type(there, column.type)
+        if column.name in self.converted and (common is None or not self.before.keeps_rows):
+            common = column.type  # all values are written anew
         if common is None:
-            if self.has_rows():
+            if self.before.has_rows():
                 raise schema_changed(self.table, column.name, there, column.type)
             self._remove(column.name)
             self.added.append(column)
@@ -130,28 +150,27 @@ class _Columns:
 
 
 def target_alteration(
-    there: pa.Schema,
+    before: ColumnsBefore,
     change: TableAltered,
     *,
     added: pa.Schema,
     modified: pa.Schema,
-    has_rows: Callable[[], bool],
-    dropped_before: tuple[str, ...] = (),
+    converted: Mapping[str, Callable[[pa.RecordBatch], pa.Array]],
 ) -> TargetAlteration:
     """What an ALTER TABLE asks of a target.
 
     Args:
-        there: `Target.schema()`.
+        before: The target.
         change: The statement.
         added: New columns, in the target's types.
         modified: Columns with another type, in the target's types, under their new names.
-        has_rows: Whether there are any: without one a column takes any type.
-        dropped_before: Columns of the target that the table does not have any more.
+        converted: What columns hold after it whose values change, by their new names.
 
     Raises:
         SchemaError: `SCHEMA_CHANGED`: a column's type became one that does not hold its values.
     """
-    columns = _Columns(str(change.name), {one.name: one.type for one in there}, set(dropped_before), has_rows)
+    types = {column.name: column.type for column in before.schema}
+    columns = _Columns(str(change.name), before, types, set(before.dropped), converted)
     gone = {name.casefold() for name in change.dropped}
     columns.dropped |= {name for name in columns.types if name.casefold() in gone}
     columns.rename({**change.renamed, **_respelled(columns.types, change, modified)})
@@ -165,6 +184,7 @@ def target_alteration(
             retyped=columns.retyped,
             added=pa.schema(columns.added),
             filled=columns.filled,
+            converted=columns.converted,
         ),
         tuple(columns.removed),
         tuple(name for name in columns.types if name in columns.dropped),

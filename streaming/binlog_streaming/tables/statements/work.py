@@ -36,8 +36,9 @@ from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, UnknownValues
 from binlog_streaming.tables.statements.like import liked
+from binlog_streaming.tables.statements.rewritten_columns import rewritten_columns
 from binlog_streaming.tables.statements.row_retention import keeps_rows, left_rows, retained_rows
-from binlog_streaming.tables.statements.target_alteration import target_alteration
+from binlog_streaming.tables.statements.target_alteration import ColumnsBefore, target_alteration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.target import CommitId, Target
     from binlog_streaming.plan.batch_plan import ChangeStep
     from binlog_streaming.plan.table_selection import SelectedTable
-    from binlog_streaming.tables.log_facts import LogFacts
+    from binlog_streaming.tables.statements.log_facts import LogFacts
 
     CommitAction = Callable[[Target, CommitId], bool]
     """Does it in one commit; False: there was nothing to commit."""
@@ -84,6 +85,7 @@ class StatementContext:
         mode: What the target holds.
         decoding: How rows become values.
         facts: Of statements before it.
+        rows_layout: Of the last rows before it in its batch; None: there are none since another statement.
     """
 
     step: ChangeStep
@@ -91,6 +93,7 @@ class StatementContext:
     mode: Mode
     decoding: Decoding
     facts: LogFacts
+    rows_layout: TableLayout | None = None
 
     def layout(self, columns: Sequence[Column]) -> TableLayout:
         """A table of these columns."""
@@ -332,23 +335,24 @@ def _created_keys(
 def _altered(context: StatementContext, target: Target, change: TableAltered, properties: Mapping[str, str]) -> Work:
     rule = context.table.rule
     before = dropped_columns(target)
-    _check_known(context, target, change)
+    held = held_keys(properties)
+    _check_known(context, target, change, rule.keys or change.primary_key or held)
+    rewritten = rewritten_columns(context, target, change, keys=held, dropped=before)
     change = replace(change, added=context.settled(change.added), modified=context.settled(change.modified))
     added = target.stored_schema(context.schema_of(change.added))
     asked = target_alteration(
-        target.schema(),
+        ColumnsBefore(target.schema(), before, lambda: has_rows(target), context.keeps_rows),
         change,
         added=added,
         modified=target.stored_schema(context.schema_of(change.modified)),
-        has_rows=lambda: has_rows(target),
-        dropped_before=before,
+        converted={name: column.values for name, column in rewritten.items()},
     )
     renamed = {old.casefold(): new for old, new in {**asked.change.renamed, **change.renamed}.items()}
     keys = change.primary_key
     if keys is None:
-        keys = tuple(renamed.get(key.casefold(), key) for key in held_keys(properties))
+        keys = tuple(renamed.get(key.casefold(), key) for key in held)
     recorded = {DROPPED_COLUMNS_PROPERTY: joined_keys(asked.dropped)} if asked.dropped != before else {}
-    if not rule.keys and change.may_change_key(held_keys(properties)):
+    if not rule.keys and change.may_change_key(held):
         recorded[KEYS_OPEN_PROPERTY] = context.place
 
     def commit(target: Target, commit_id: CommitId) -> bool:
@@ -358,11 +362,11 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
     return Work(commit if asked else None, rule.keys or keys, recorded)
 
 
-def _check_known(context: StatementContext, target: Target, change: TableAltered) -> None:
-    if context.table.rule.unknown_values is UnknownValues.NULL:
-        return
-    there = set(target.schema().names)
+def _check_known(context: StatementContext, target: Target, change: TableAltered, keys: tuple[str, ...]) -> None:
+    gone = {name.casefold() for name in (*change.dropped, *dropped_columns(target))}
+    there = {name for name in target.schema().names if name.casefold() not in gone}
     settled = {fact.name for fact in context.settled(change.added)}
+    in_key = {key.casefold() for key in keys}
     reasons = {
         fact.name: fact.unknown or _UNSETTLED
         for fact in change.added
@@ -371,13 +375,19 @@ def _check_known(context: StatementContext, target: Target, change: TableAltered
             fact.unknown is not None
             or (fact.name not in settled and fact.existing is not None and fact.existing.is_valid)
         )
+        and (context.table.rule.unknown_values is not UnknownValues.NULL or fact.name.casefold() in in_key)
     }
     if reasons and has_rows(target):
         name, reason = next(iter(reasons.items()))
+        null = (
+            ""
+            if name.casefold() in in_key
+            else 'set unknown_values = "null" for this table to go on with null in them, '
+        )
         raise SchemaError(
             "SCHEMA_CHANGED",
             f"{context.table.name}: column {name} is new, and the log lacks its values in existing rows: {reason}",
-            hint='Set unknown_values = "null" for this table to go on with null in these rows, or leave the table out '
+            hint=f"Take the rows anew (binlog-stream snapshot JOB.toml --tables), {null}or leave the table out "
             "(option source.excludeTables)",
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.settings.model import OnStatement, TableFormat
+from binlog_streaming.settings.choices import OnStatement, TableFormat
 from tests.streaming.replay_runs import job_for, replay, rows_at, rows_of, run
 from tests.truth.cases import case
 

@@ -20,7 +20,8 @@ from binlog_format.errors import TableError
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_batches import StepImages
 from binlog_streaming.modes.shards import IndivisibleError, failed, gathered, shard_numbers, sharded
-from binlog_streaming.settings.model import Deletes, Mode, TableRule, UnknownValues
+from binlog_streaming.settings.choices import Deletes, Mode, UnknownValues
+from binlog_streaming.settings.model import TableRule
 from binlog_streaming.tables.rows_step import KeyedImages
 from tests.chance import examples
 from tests.streaming.tables.lake.model_sink import ModelTable

@@ -13,7 +13,8 @@ from binlog_format.errors import DataLossError, OptionError, SchemaError, TableE
 from binlog_streaming.jobs.record_keeper import RecordKeeper
 from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay
 from binlog_streaming.lake.target import COMPLETE_PROPERTY, SET_ASIDE_PROPERTY
-from binlog_streaming.settings.model import Begin, Job, Mode, OnCascade, OnError, OnRowStatement, OnStatement
+from binlog_streaming.settings.choices import Begin, Mode, OnCascade, OnError, OnRowStatement, OnStatement
+from binlog_streaming.settings.model import Job
 from binlog_streaming.tables.progress import BatchProgress, Note
 from tests.streaming.replay_runs import run
 from tests.streaming.tables.shop import ShopLog

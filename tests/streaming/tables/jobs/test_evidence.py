@@ -9,7 +9,7 @@ import pytest
 
 from binlog_format.errors import TableError
 from binlog_streaming.cli.status.status_view import _table_state
-from binlog_streaming.settings.model import Begin, Deletes, Evidence, Merge, Mode, OnStatement, TableFormat
+from binlog_streaming.settings.choices import Begin, Deletes, Evidence, Merge, Mode, OnStatement, TableFormat
 from binlog_streaming.status.tallies import TableTallies
 from tests.streaming.replay_runs import run
 from tests.streaming.tables.jobs.test_admission import job, log, record, rows

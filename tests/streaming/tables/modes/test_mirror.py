@@ -14,7 +14,7 @@ from binlog_streaming.modes.mirror import mirror_change
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 from binlog_streaming.modes.row_batches import StepImages
-from binlog_streaming.settings.model import Deletes, Mode
+from binlog_streaming.settings.choices import Deletes, Mode
 from tests.chance import examples
 from tests.streaming.tables.lake.model_sink import ModelTable
 from tests.streaming.tables.modes.histories import KEY_NAMES, KEYS, KNOWN, SCHEMA, RowImage, histories

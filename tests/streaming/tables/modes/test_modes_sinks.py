@@ -17,7 +17,7 @@ from binlog_streaming.modes.mirror import mirror_change
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.scd2 import scd2_change
 from binlog_streaming.modes.whole_rows import whole_row_change
-from binlog_streaming.settings.model import Deletes, Mode
+from binlog_streaming.settings.choices import Deletes, Mode
 from tests.chance import examples
 from tests.streaming.tables.lake.model_sink import ModelTable
 from tests.streaming.tables.lake.sink_cases import COMMIT_ID, MIRROR_VARIANTS

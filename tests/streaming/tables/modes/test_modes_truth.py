@@ -21,7 +21,7 @@ from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_batches import RowBatch, StepImages
 from binlog_streaming.modes.scd2 import scd2_change
 from binlog_streaming.modes.whole_rows import whole_row_change
-from binlog_streaming.settings.model import Deletes, Mode
+from binlog_streaming.settings.choices import Deletes, Mode
 from tests.streaming.tables.lake.model_sink import ModelTable
 from tests.truth.cases import case
 from tests.truth.replay import ANYTHING, row_differences

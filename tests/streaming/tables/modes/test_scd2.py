@@ -16,7 +16,7 @@ from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 from binlog_streaming.modes.place_texts import place_texts
 from binlog_streaming.modes.scd2 import scd2_change
-from binlog_streaming.settings.model import Mode
+from binlog_streaming.settings.choices import Mode
 from tests.chance import examples
 from tests.streaming.tables.lake.model_sink import ModelTable
 from tests.streaming.tables.modes.histories import KEY_NAMES, KEYS, SCHEMA, RowImage, histories

@@ -14,7 +14,8 @@ from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 from binlog_streaming.modes.row_batches import StepImages
 from binlog_streaming.modes.scd2 import scd2_change
 from binlog_streaming.modes.shards import gathered, sharded
-from binlog_streaming.settings.model import Mode, TableRule
+from binlog_streaming.settings.choices import Mode
+from binlog_streaming.settings.model import TableRule
 from binlog_streaming.tables.rows_step import KeyedImages
 from tests.streaming.tables.modes.row_images import ABSENT, row_batch_of
 

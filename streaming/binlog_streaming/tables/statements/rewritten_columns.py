@@ -1,0 +1,196 @@
+"""Columns whose values an ALTER TABLE changes without row events: `rewritten_columns(context, target, change)`.
+
+A server converts the values of existing rows when a column gets another definition, and logs the statement alone. What
+it does is known for most definitions (`binlog_connector.schema.effects`): then the target's values are converted, too.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog_connector.schema.alteration import Defaults, ImpossibleError, altered
+from binlog_connector.schema.definitions import PRIMARY
+from binlog_connector.schema.effects.column_effects import (
+    alter_effects,
+    circumstances_of,
+    effects_without_definition,
+)
+from binlog_connector.schema.effects.conversion import Converted, Same, Unknown, Values
+from binlog_connector.schema.operations import AlterTable
+from binlog_connector.schema.parsing.ddl import parse_ddl
+from binlog_format.errors import TableError
+from binlog_format.rows.arrow_arrays import mask_array
+from binlog_streaming.settings import Rewritten
+from binlog_streaming.tables.statements.row_retention import living
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from binlog_connector.schema.effects.column_effects import ColumnChanged
+    from binlog_connector.schema.effects.conversion import Effect
+    from binlog_connector.schema.table_changes import TableAltered
+    from binlog_streaming.lake.target import Target
+    from binlog_streaming.tables.statements.work import StatementContext
+
+
+UNDEFINED = (
+    "it is not known how the column was defined before (binlog-stream snapshot JOB.toml --definitions brings the "
+    "definitions of tables that are older than the log)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenColumn:
+    """A column of a target whose values a statement changes.
+
+    Attributes:
+        name: In the target, before the statement.
+        effect: What becomes of its values; None: they become null.
+        arrow_type: Of the values after the statement.
+        context: The statement and the target.
+    """
+
+    name: str
+    effect: Converted | None
+    arrow_type: pa.DataType
+    context: StatementContext
+
+    def values(self, rows: pa.RecordBatch) -> pa.Array:
+        """What the column holds after the statement, in *rows* as they were before it."""
+        before = rows.column(self.name)
+        after = self._converted(before)
+        after = Values(after.array.cast(self.arrow_type), after.unknown)
+        if not self.context.keeps_rows:
+            return after.array
+        # A row that is gone had a value that the server may not have looked at.
+        gone = pc.invert(living(rows, self.context.mode))
+        lost = gone if self.effect is None else pc.and_(gone, _mask(after, len(rows)))
+        kept = before if before.type.equals(self.arrow_type) else pa.nulls(len(before), self.arrow_type)
+        return pc.if_else(lost, kept, after.array)
+
+    def has_unknown_values(self, target: Target) -> bool:
+        """Whether a row of the source table has a value of which nobody knows what it becomes."""
+        for rows in target.read():
+            unknown = self._converted(rows.column(self.name)).unknown
+            if unknown is None or not unknown.any():
+                continue
+            if not self.context.keeps_rows:
+                return True
+            if (unknown & living(rows, self.context.mode).to_numpy(zero_copy_only=False)).any():
+                return True
+        return False
+
+    def _converted(self, before: pa.Array) -> Values:
+        if self.effect is None:
+            return Values(pa.nulls(len(before), self.arrow_type))
+        if pa.types.is_large_string(before.type) or pa.types.is_string_view(before.type):
+            before = before.cast(pa.string())
+        if pa.types.is_large_binary(before.type) or pa.types.is_binary_view(before.type):
+            before = before.cast(pa.binary())
+        return self.effect.convert(before)
+
+
+def _mask(values: Values, count: int) -> pa.BooleanArray:
+    return mask_array(np.zeros(count, dtype=np.bool_) if values.unknown is None else values.unknown)
+
+
+def rewritten_columns(
+    context: StatementContext, target: Target, change: TableAltered, *, keys: tuple[str, ...], dropped: tuple[str, ...]
+) -> dict[str, RewrittenColumn]:
+    """Which columns of a target get other values by an ALTER TABLE, by their names after it.
+
+    Args:
+        context: The statement and the target.
+        target: As it is now.
+        change: The statement.
+        keys: Key columns before it.
+        dropped: Columns of the target that the table did not have any more before it.
+
+    Raises:
+        TableError: `REWRITTEN_BY_SERVER`: it is not known what values a column gets.
+        SchemaError: `DDL_NOT_PARSED`.
+    """
+    alter = _operation(context, change)
+    if alter is None or not _may_rewrite(alter):
+        return {}
+    names = {name.casefold(): name for name in target.schema().names if name not in dropped}
+    changes = [
+        (names[old], changed)
+        for changed in _changes(context, alter).values()
+        if (old := changed.old.name.casefold()) in names and not isinstance(changed.effect, Same)
+    ]
+    if not changes or not any(rows.num_rows for rows in target.read()):
+        return {}
+    # Columns that the statement names first: others may change because of them.
+    changes.sort(key=lambda change: change[1].old.declared == change[1].new.declared)
+    in_key = {key.casefold() for key in keys}
+    columns = (_column(context, target, name, changed, in_key=name.casefold() in in_key) for name, changed in changes)
+    return {changed.new.name: column for (_, changed), column in zip(changes, columns, strict=True)}
+
+
+def _operation(context: StatementContext, change: TableAltered) -> AlterTable | None:
+    statement = context.step.statement
+    operations = parse_ddl(statement.text, statement.session)
+    return next(
+        (one for one in operations if isinstance(one, AlterTable) and one.name.lowered == change.name.lowered), None
+    )
+
+
+def _may_rewrite(alter: AlterTable) -> bool:
+    """Whether a statement does more than to add, drop and rename."""
+    modifies = any(change.old_name is not None for change in alter.changes)
+    return modifies or alter.convert or any(key.name == PRIMARY for key in alter.new_keys)
+
+
+def _changes(context: StatementContext, alter: AlterTable) -> Mapping[str, ColumnChanged]:
+    statement = context.step.statement
+    before = context.facts.definition_before(context.table.name, statement, context.rows_layout)
+    if before is None or before.columns is None:
+        return effects_without_definition(alter, UNDEFINED)
+    try:
+        after = altered(before, alter, Defaults(statement.vendor, before.charset or statement.server_charset))
+    except ImpossibleError as error:
+        return effects_without_definition(alter, f"the definition that is known is not that of the table: {error}")
+    how = circumstances_of(statement, context.decoding, ignores=alter.ignores)
+    return alter_effects(before, after, alter, how, statement.sql_mode)
+
+
+def _column(
+    context: StatementContext, target: Target, name: str, change: ColumnChanged, *, in_key: bool
+) -> RewrittenColumn:
+    effect, rule = _effect_in_target(context, change), context.table.rule
+    if isinstance(effect, Converted):
+        assert change.arrow_type is not None
+        (stored,) = target.stored_schema(pa.schema([pa.field(change.new.name, change.arrow_type)]))
+        column = RewrittenColumn(name, effect, stored.type, context)
+        if not effect.may_fail or not column.has_unknown_values(target):
+            return column
+        effect = Unknown(f"{effect.what}, and for a value in the table it is not known how")
+    if rule.rewritten is Rewritten.NULL and not in_key:
+        return RewrittenColumn(name, None, target.schema().field(name).type, context)
+    assert isinstance(effect, Unknown)
+    raise TableError(
+        "REWRITTEN_BY_SERVER",
+        f"{context.table.name}: column {change.new.name} was {change.old.declared} and is {change.new.declared} by the "
+        f"statement at {context.step.statement.position}; the server changed its values in existing rows, the log "
+        f"lacks these, and they cannot be computed: {effect.reason}",
+        hint="Take the rows anew (binlog-stream snapshot JOB.toml --tables), or set "
+        + ("" if in_key else 'rewritten = "null" for this table to have null in the column, or ')
+        + 'on_error = "set_aside" for the other tables to go on',
+    )
+
+
+def _effect_in_target(context: StatementContext, change: ColumnChanged) -> Effect:
+    """What becomes of values as the rules of the job show them."""
+    rule, name = context.table.rule, change.old.name.casefold()
+    if name in {column.casefold() for column in rule.mask}:
+        return Unknown("its values are masked")
+    if rule.where is not None and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", rule.where.casefold()):
+        return Unknown("the rows of the target are chosen by it (where)")
+    return change.effect

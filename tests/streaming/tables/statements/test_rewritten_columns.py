@@ -1,0 +1,110 @@
+"""What an ALTER TABLE does to values of existing rows is done in targets, or named."""
+
+from __future__ import annotations
+
+from decimal import Decimal as D
+from typing import TYPE_CHECKING
+
+import pytest
+
+from binlog_format.errors import TableError
+from binlog_format.events.encoding.table_encoding import ColumnSpec
+from binlog_streaming.settings import Deletes, Mode, Rewritten, TableRule
+from tests.streaming.tables.statements.statement_stories import ID, kept, wanted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.streaming.tables.shop import ShopLog
+
+PRICE = ColumnSpec("price", "decimal(10,4)", nullable=True)
+STATE = ColumnSpec("state", "varchar(20)", nullable=True)
+CREATE = "CREATE TABLE orders (id INT PRIMARY KEY, price DECIMAL(10,4), state VARCHAR(20)) CHARACTER SET utf8mb4"
+
+
+def rounded(log: ShopLog) -> None:
+    log.statement(CREATE)
+    log.insert(wanted("orders", ID, PRICE, STATE), (1, D("1.2550"), "a "), (2, D("-7.0049"), None))
+    log.statement("ALTER TABLE orders MODIFY price DECIMAL(10,2), CHANGE state word CHAR(10)")
+
+
+def computed(log: ShopLog) -> None:
+    log.statement("CREATE TABLE orders (id INT PRIMARY KEY, price DECIMAL(10,4), state VARCHAR(20) AS (price))")
+    log.insert(wanted("orders", ID, PRICE, STATE), (1, D("1.2550"), "1.2550"))
+    log.statement("ALTER TABLE orders MODIFY price DECIMAL(10,2)")
+
+
+def texts_of(rows: list[tuple[object, ...]]) -> list[tuple[str, ...]]:
+    return [tuple(map(str, row)) for row in rows]
+
+
+def test_values_are_converted_in_one_step_with_new_names(tmp_path: Path) -> None:
+    rows = kept(tmp_path, rounded)["orders"]
+    assert texts_of(rows) == [("1", "1.26", "a"), ("2", "-7.00", "None")]
+
+
+def test_rows_that_are_gone_keep_their_values_where_the_new_ones_are_not_known(tmp_path: Path) -> None:
+    def story(log: ShopLog) -> None:
+        table = wanted("orders", ID, PRICE, STATE)
+        log.statement(CREATE)
+        log.insert(table, (1, D("1.0000"), "2024-01-02"), (2, D("2.0000"), "no date"))
+        log.delete(table, (2, D("2.0000"), "no date"))
+        log.statement("ALTER TABLE orders MODIFY state DATE")
+
+    rows = kept(tmp_path, story, TableRule(deletes=Deletes.MARK))["orders"]
+    assert [(str(row[0]), str(row[2]), row[3]) for row in rows] == [("1", "2024-01-02", False), ("2", "None", True)]
+
+
+def test_versions_that_ended_are_converted_too(tmp_path: Path) -> None:
+    def story(log: ShopLog) -> None:
+        table = wanted("orders", ID, PRICE, STATE)
+        log.statement(CREATE)
+        log.insert(table, (1, D("1.2550"), "a"))
+        log.update(table, ((1, D("1.2550"), "a"), (1, D("2.0050"), "b")))
+        log.statement("ALTER TABLE orders MODIFY price DECIMAL(10,2)")
+
+    rows = kept(tmp_path, story, TableRule(mode=Mode.SCD2))["orders"]
+    assert sorted(float(str(row[1])) for row in rows) == [1.26, 2.01]
+
+
+def test_what_cannot_be_computed_is_named_or_null(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match=r"REWRITTEN_BY_SERVER\] shop\.orders: column state .* generated from price"):
+        kept(tmp_path, computed)
+    rows = kept(tmp_path, computed, TableRule(rewritten=Rewritten.NULL))["orders"]
+    assert texts_of(rows) == [("1", "1.26", "None")]
+
+
+def test_masked_values_are_not_converted(tmp_path: Path) -> None:
+    rule = TableRule(mask={"price": "sha256"}, salt_variable="SALT")
+    with pytest.raises(TableError, match=r"REWRITTEN_BY_SERVER\] shop\.orders: column price .*its values are masked"):
+        kept(tmp_path, rounded, rule)
+
+
+def test_definition_that_is_not_known_is_named_with_the_way_to_bring_it(tmp_path: Path) -> None:
+    def story(log: ShopLog) -> None:
+        log.insert(wanted("orders", ID, PRICE, STATE), (1, D("1.2550"), "a"))
+        log.statement("ALTER TABLE orders ADD COLUMN count INT DEFAULT 1")
+        log.statement("ALTER TABLE orders MODIFY price DECIMAL(10,2)")
+
+    with pytest.raises(TableError, match=r"REWRITTEN_BY_SERVER\].*snapshot JOB.toml --definitions"):
+        kept(tmp_path, story)
+
+
+def test_key_is_converted_and_never_null(tmp_path: Path) -> None:
+    key = ColumnSpec("id", "varbinary(4)")
+
+    def story(log: ShopLog) -> None:
+        log.statement("CREATE TABLE orders (id VARBINARY(4) PRIMARY KEY)")
+        log.insert(wanted("orders", key), (b"ab",), (b"c",))
+        log.statement("ALTER TABLE orders MODIFY id BINARY(4)")
+        log.delete(wanted("orders", ColumnSpec("id", "binary(4)")), (b"ab\0\0",))
+
+    assert kept(tmp_path, story)["orders"] == [(b"c\0\0\0",)]
+
+    def unknown(log: ShopLog) -> None:
+        log.statement("CREATE TABLE orders (id FLOAT PRIMARY KEY)")
+        log.insert(wanted("orders", ColumnSpec("id", "float")), (1.5,))
+        log.statement("ALTER TABLE orders MODIFY id VARCHAR(20)")
+
+    with pytest.raises(TableError, match=r"REWRITTEN_BY_SERVER\].*column id"):
+        kept(tmp_path / "unknown", unknown, TableRule(rewritten=Rewritten.NULL))
