@@ -14,6 +14,7 @@ import pytest
 from binlog_streaming.jobs.record_keeper import RECORD_FILE
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.settings import Deletes, Mode, OnCascade, OnStatement, Sink, TableFormat, TableRule
+from tests.docs import effects_table
 from tests.docs.markdown import REPO, code_blocks, table_rows
 from tests.docs.settings_reference import PAGE, page_text
 from tests.program import run_program
@@ -83,3 +84,8 @@ def test_words_for_statements_are_those_in_the_code() -> None:
 def test_settings_are_those_of_the_model() -> None:
     page = PAGE.read_text()
     assert page_text(page) == page, "python -m tests.docs.settings_reference writes them anew"
+
+
+def test_table_of_conversions_is_that_of_the_code() -> None:
+    page = effects_table.PAGE.read_text()
+    assert effects_table.page_text(page) == page, "python -m tests.docs.effects_table writes it anew"

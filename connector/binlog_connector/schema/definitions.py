@@ -74,6 +74,7 @@ class ColumnDefinition:
         unknown: Names of attributes that no source states (`generated`, `default`, `charset`, ...). `declared` among
             them: the column may be of another type that has the same table map (UUID is BINARY(16) there).
         zerofill: Of a numeric column: it is shown with zeros before it.
+        compressed: MariaDB: its values are compressed.
         expression: Of a generated column: the words of its expression, those of texts with a `'` before them; empty:
             not known.
     """
@@ -91,6 +92,7 @@ class ColumnDefinition:
     generated: Generated | None = None
     unknown: frozenset[str] = frozenset()
     zerofill: bool = False
+    compressed: bool = False
     expression: tuple[str, ...] = ()
 
     def knows(self, attribute: str) -> bool:

@@ -185,6 +185,8 @@ def _side(table: TableDefinition, column: ColumnDefinition, how: Circumstances) 
 def value_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     """What becomes of values, but for NULL."""
     before, after = old.type_name, new.type_name
+    if old.definition.compressed and texts.binary_or_text(new) is None:
+        return Unknown("how the server reads a COMPRESSED column")
     kinds = texts.binary_or_text(old), texts.binary_or_text(new)
     if before in _NUMBERS and after in _NUMBERS:
         return numbers.number_effect(old, new, how)
@@ -202,25 +204,26 @@ def value_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect
         return labels.label_effect(old, new, how)
     if before == after and _is_equal(replace(old.definition, nullable=True), replace(new.definition, nullable=True)):
         return SAME
-    if kinds[1] == "text":
-        return _into_text(old, new, how)
+    if kinds[1] is not None:
+        return _into_text(old, new, how, is_binary=kinds[1] == "binary")
     return _out_of(old, new, kinds[0], how)
 
 
-def _into_text(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
+def _into_text(old: ColumnSide, new: ColumnSide, how: Circumstances, *, is_binary: bool) -> Effect:
     before = old.type_name
     shown: Conversion | str | None = f"{before.upper()} to {new.type_name.upper()}"
     if before in _NUMBERS:
         shown = numbers.text_of_number(old)
     elif before in times.TIMES:
         shown = times.text_of_time(old, how)
-    elif before in labels.ADDRESSES:
+    elif before in labels.ADDRESSES and not is_binary:
         shown = labels.text_of_address(old)
-    elif before in _LABELS or before == "json":
+    elif before in _LABELS or (before == "json" and not is_binary):
         shown = Values
     if shown is None or isinstance(shown, str):
         return Unknown(shown or f"how the server writes a {before.upper()} as text")
-    return Converted(texts.in_turn([shown, texts.put_into_text(new, how)]), "values become their texts")
+    put = texts.put_into_bytes(new, how) if is_binary else texts.put_into_text(new, how)
+    return Converted(texts.in_turn([shown, put]), "values become their texts")
 
 
 def _out_of(old: ColumnSide, new: ColumnSide, kind: str | None, how: Circumstances) -> Effect:
@@ -228,6 +231,8 @@ def _out_of(old: ColumnSide, new: ColumnSide, kind: str | None, how: Circumstanc
     convert: Conversion | None = None
     if kind == "text" and after in _NUMBERS:
         convert = numbers.number_of_text(new, how)
+    elif kind == "text" and after == times.TIMESTAMP:
+        convert = times.timestamp_of_text(how)
     elif kind == "text" and after in times.TIMES:
         convert = times.time_of_text(new, how)
     elif kind == "text" and after in _LABELS:
@@ -235,9 +240,11 @@ def _out_of(old: ColumnSide, new: ColumnSide, kind: str | None, how: Circumstanc
     elif kind == "text" and after == "json" and how.vendor is not Vendor.MYSQL:
         return SAME  # MariaDB's JSON is a text
     elif after in labels.ADDRESSES and (kind is not None or old.type_name in labels.ADDRESSES):
-        convert = labels.address_of(old, new)
+        convert = labels.address_of(old, new, how)
     elif old.type_name in _LABELS and after in _NUMBERS:
-        convert = _number_of_label(old, new, how)
+        convert = _as_number(labels.number_of_label(old), old, new, how)
+    elif old.type_name in times.TIMES and after in _NUMBERS:
+        convert = _as_number(times.number_of_time(old, how), old, new, how)
     elif old.type_name in numbers.INTEGER_BITS and after in _LABELS:
         convert = labels.label_of_number(old, new, how)
     if convert is None:
@@ -245,13 +252,12 @@ def _out_of(old: ColumnSide, new: ColumnSide, kind: str | None, how: Circumstanc
     return Converted(convert, f"values become those of a {after.upper()}")
 
 
-def _number_of_label(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Conversion | None:
-    number = labels.number_of_label(old)
+def _as_number(number: Conversion | None, old: ColumnSide, new: ColumnSide, how: Circumstances) -> Conversion | None:
+    """A conversion to a BIGINT, and on to another kind of number."""
     if number is None:
         return None
-    whole = ColumnSide(
-        replace(old.definition, declared="bigint", unsigned=False, charset=None), old.nullable, pa.int64()
-    )
+    definition = replace(old.definition, declared="bigint", unsigned=False, charset=None)
+    whole = ColumnSide(definition, old.nullable, pa.int64())
     fit = numbers.number_effect(whole, new, how)
     if isinstance(fit, Same):
         return texts.in_turn([number, lambda values: Values(widened(values, new.arrow_type))])

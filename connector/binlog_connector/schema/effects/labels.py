@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from binlog_connector.schema.effects.conversion import SAME, UNKNOWN, Converted, Unknown, Values, by_distinct
 from binlog_format.rows.values.addresses import address_texts
+from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from binlog_connector.schema.effects.conversion import Circumstances, ColumnSide, Conversion, Effect
@@ -72,7 +73,7 @@ def _label(text: str, labels: tuple[str, ...], how: Circumstances) -> object:
     if not folded and wanted.isdecimal() and wanted.isascii() and 0 < int(wanted) <= len(labels):
         return labels[int(wanted) - 1]
     # In a lax session a text that is no label under any collation becomes the empty text.
-    if not how.strict and not folded and wanted.isascii() and all(map(str.isascii, labels)):
+    if not how.strict and not folded and wanted.isascii() and wanted.isprintable() and all(map(str.isascii, labels)):
         return ""
     return UNKNOWN
 
@@ -98,13 +99,15 @@ def number_of_label(old: ColumnSide) -> Conversion | None:
 
 
 def label_of_number(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Conversion | None:
-    """Numbers as an ENUM takes them: the place of a label."""
+    """Numbers as an ENUM takes them: in MySQL a label that is called so, else the place of one."""
     labels = new.labels
     if labels is None or new.type_name != "enum" or old.definition.zerofill:
         return None
 
     def label(value: object) -> object:
         number = int(str(value))
+        if str(number) in labels and how.vendor is Vendor.MYSQL:
+            return str(number)
         if 0 < number <= len(labels):
             return labels[number - 1]
         return UNKNOWN if how.strict else ""
@@ -126,10 +129,12 @@ def text_of_address(old: ColumnSide) -> Conversion:
     return convert
 
 
-def address_of(old: ColumnSide, new: ColumnSide) -> Conversion | None:
+def address_of(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Conversion | None:
     """Texts, bytes and INET4 addresses as a UUID, INET4 or INET6 takes them; None: it is not known how."""
     if old.type_name in ADDRESSES and (old.type_name, new.type_name) != ("inet4", "inet6"):
         return None
+    if not how.strict and not old.type_name.endswith(("char", "text")):
+        return None  # some versions make NULL of it
 
     def packed(value: object) -> object:
         if old.type_name == "inet4" and isinstance(value, str):

@@ -42,6 +42,7 @@ _WHOLE_NUMBER = re.compile(r"[ \t]*([+-]?\d{1,40})[ \t]*", re.ASCII)
 _APPROXIMATE = re.compile(r"[ \t]*([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,3})?)[ \t]*", re.ASCII)
 _DIGITS = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
 _EXACT_DOUBLE = 1 << 53
+_FLOAT_MAX = float(np.finfo(np.float32).max)
 
 
 def number_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
@@ -56,13 +57,15 @@ def number_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effec
         return Converted(_from_float(new, how), "numbers are rounded")
     if _holds_all(old, new):
         return SAME if _are_alike(old, new) else Converted(_to_exact_number(old, new, how), "digits are added")
-    if how.strict and _scale(new) >= _scale(old) and new.type_name != DECIMAL and old.type_name != DECIMAL:
+    if how.strict and _are_alike(old, new) and DECIMAL not in (old.type_name, new.type_name):
         return SAME  # the statement would have failed at a value that does not fit
     return Converted(_to_exact_number(old, new, how), "numbers are rounded to the digits that are left")
 
 
 def _are_alike(old: ColumnSide, new: ColumnSide) -> bool:
-    # A DECIMAL of more digits than Arrow has is a text with all its digits.
+    # A DECIMAL of more digits than Arrow has is a text with all its digits, a BIT(1) is a boolean.
+    if pa.types.is_boolean(old.arrow_type) != pa.types.is_boolean(new.arrow_type):
+        return False
     texts = [pa.types.is_string(side.arrow_type) for side in (old, new)]
     return not any(texts) or (all(texts) and _scale(old) == _scale(new))
 
@@ -162,15 +165,38 @@ def _to_float(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     if len(new.numbers) == 2:
         if old.definition.declared == new.definition.declared:
             return SAME
+        if old.type_name == new.type_name and not (len(old.numbers) == 2 and old.numbers[1] > new.numbers[1]):
+            # Servers change the definition alone, but for statements that copy the table all the same.
+            return Converted(_unless_rounded(new, how), "numbers of other digits are rounded, or are not")
         return Converted(_rounded_floats(new, how), "numbers are rounded to the digits that are left")
     if old.type_name == new.type_name or (old.type_name == FLOAT and new.type_name == DOUBLE):
         return SAME
-    return Converted(lambda values: Values(_floats(values, new)), "numbers become the nearest ones", may_fail=False)
+    return Converted(lambda values: _floats(values, new, how), "numbers become the nearest ones")
 
 
-def _floats(values: pa.Array, new: ColumnSide) -> pa.Array:
+def _floats(values: pa.Array, new: ColumnSide, how: Circumstances) -> Values:
     # Through double, as the server does it.
-    return _doubles(values).cast(new.arrow_type, safe=False)
+    doubles = _doubles(values)
+    if new.type_name == DOUBLE:
+        return Values(doubles)
+    beyond = true_mask(pc.greater(pc.abs(doubles), _FLOAT_MAX))
+    if not how.strict:
+        doubles = pc.max_element_wise(
+            pc.min_element_wise(doubles, _FLOAT_MAX, skip_nulls=False), -_FLOAT_MAX, skip_nulls=False
+        )
+        return Values(doubles.cast(new.arrow_type, safe=False))
+    return where_known(doubles.cast(new.arrow_type, safe=False), beyond)
+
+
+def _unless_rounded(new: ColumnSide, how: Circumstances) -> Conversion:
+    rounded = _rounded_floats(new, how)
+
+    def convert(values: pa.Array) -> Values:
+        after = rounded(values)
+        other = true_mask(pc.not_equal(after.array, values.cast(new.arrow_type)))
+        return where_known(after.array, other if after.unknown is None else other | after.unknown)
+
+    return convert
 
 
 def _doubles(values: pa.Array) -> pa.Array:
@@ -266,6 +292,8 @@ def _to_year(old: ColumnSide) -> Effect:
 
 def text_of_number(old: ColumnSide) -> Conversion | None:
     """Numbers as a server writes them into a text; None: it is not known how."""
+    if old.type_name in (FLOAT, DOUBLE) and not old.numbers and not old.definition.zerofill:
+        return by_distinct(_text_of_single if old.type_name == FLOAT else _text_of_double, pa.string())
     if old.type_name in (FLOAT, DOUBLE, BIT):
         return None
     filled = _filled_width(old)
@@ -279,6 +307,22 @@ def text_of_number(old: ColumnSide) -> Conversion | None:
         return pc.utf8_lpad(texts, filled, "0") if filled else texts
 
     return None if filled is None else plain(convert)
+
+
+def _text_of_double(value: object) -> object:
+    # strings/dtoa.c: my_gcvt writes the fewest digits that tell the number, with an exponent where there are too many.
+    text = f"{decimal.Decimal(repr(value)):f}" if abs(float(str(value))) < _EXACT_DOUBLE else ""
+    return _plain_digits(text, 17)
+
+
+def _text_of_single(value: object) -> object:
+    number = float(str(value))
+    return _plain_digits(f"{decimal.Decimal(f'{number:.6g}'):f}" if abs(number) < 10.0**11 else "", 11)
+
+
+def _plain_digits(text: str, length_max: int) -> object:
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text if 0 < len(text.lstrip("-")) <= length_max and text != "-0" else UNKNOWN
 
 
 def _filled_width(old: ColumnSide) -> int | None:

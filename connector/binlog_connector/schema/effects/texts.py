@@ -188,6 +188,12 @@ def _no_bytes(texts: pa.Array) -> Values:
     return Values(found.array.cast(pa.binary()), found.unknown)
 
 
+def put_into_bytes(new: ColumnSide, how: Circumstances) -> Conversion:
+    """Texts of ASCII characters, of something that was no text, as a column of binary strings holds them."""
+    fit = _fitted_bytes(_size(new), is_padded=new.type_name == "binary", how=how)
+    return in_turn([_ascii_bytes, fit])
+
+
 def text_of_bytes_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     """What becomes of binary strings when their column is a text: bytes of its character set."""
     if new.definition.charset not in _ONE_BYTE_ASCII:

@@ -297,6 +297,38 @@ def time_of_text(new: ColumnSide, how: Circumstances) -> Conversion | None:
     return convert
 
 
+def timestamp_of_text(how: Circumstances) -> Conversion | None:
+    """Texts as a TIMESTAMP takes them, in the session's time zone; None: it is not known how."""
+    shift = _zone_shift(how)
+    if isinstance(shift, str):
+        return None
+
+    def convert(texts: pa.Array) -> Values:
+        is_date = pc.match_substring_regex(texts, _TEXT_FORMS[DATE])
+        whole = pc.if_else(is_date, pc.binary_join_element_wise(texts, "00:00:00", " "), texts)
+        odd = true_mask(pc.invert(pc.match_substring_regex(whole, _TEXT_FORMS[DATETIME])))
+        odd |= true_mask(pc.match_substring_regex(whole, "^0000|-00")) | _impossible(whole, odd, _LOCAL)
+        known = where_known(whole, odd)
+        return Values(known.array.cast(_LOCAL), known.unknown).then(shift.to_utc)
+
+    return convert
+
+
+def number_of_time(old: ColumnSide, how: Circumstances) -> Conversion | None:
+    """Dates and times without fractions as the numbers that their digits make; None: it is not known how."""
+    if old.type_name not in (DATE, DATETIME) or old.fraction_digits:
+        return None
+    form = "%Y%m%d" if old.type_name == DATE else "%Y%m%d%H%M%S"
+
+    def convert(values: pa.Array) -> Values:
+        numbers = pc.strftime(values.cast(pa.timestamp("s")), form).cast(pa.int64())
+        if not how.null_may_be_zero_date:
+            return Values(numbers)
+        return where_known(numbers, values.is_null().to_numpy(zero_copy_only=False))
+
+    return convert
+
+
 def _impossible(texts: pa.Array, odd: NDArray[np.bool_], kind: pa.DataType) -> NDArray[np.bool_]:
     """Which texts of the right form are no dates: one is looked for only if there is any."""
     found = where_known(texts, odd).array

@@ -89,6 +89,7 @@ class ColumnSpec:
         generated: It is computed from other columns.
         reference: REFERENCES.
         zerofill: ZEROFILL.
+        compressed: COMPRESSED.
         expression: Of a generated column, see `ColumnDefinition`.
         json_check: There is a CHECK of `json_valid` on itself alone: how MariaDB shows a JSON column.
     """
@@ -109,6 +110,7 @@ class ColumnSpec:
     generated: Generated | None = None
     reference: ForeignKey | None = None
     zerofill: bool = False
+    compressed: bool = False
     expression: tuple[str, ...] = ()
 
 
@@ -253,6 +255,8 @@ def _flag(reader: TokenReader, spec: ColumnSpec, word: str) -> ColumnSpec:
         return replace(spec, key=spec.key or "unique")
     if word == "INVISIBLE":
         return replace(spec, invisible=True)
+    if word == "COMPRESSED":
+        return replace(spec, compressed=True)
     if word == "WITH" and reader.at("SYSTEM", "VERSIONING"):
         return replace(spec, versioned=True)
     if word in ("ON", "CONSTRAINT", "WITH", "WITHOUT"):
@@ -331,6 +335,7 @@ def resolved(spec: ColumnSpec, default_charset: str | None, vendor: Vendor | Non
         default=spec.default,
         generated=spec.generated,
         zerofill=spec.zerofill,
+        compressed=spec.compressed,
         expression=spec.expression,
     )
 

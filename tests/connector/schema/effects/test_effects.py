@@ -83,11 +83,17 @@ CONVERSIONS = [
     ("DECIMAL(40,2)", "DECIMAL(40,4)", how(), ["1.25"], ["1.2500"]),
     ("DOUBLE", "INT", how(), [2.5, 3.5, -0.5], [2, 4, 0]),
     ("DOUBLE", "DECIMAL(10,2)", how(), [1.005, 0.1], [D("1.01"), D("0.10")]),
-    ("DOUBLE", "DOUBLE(10,1)", how(), [2.25, 2.35], [2.2, 2.4]),
+    ("DOUBLE(10,4)", "DOUBLE(10,1)", how(), [2.25, 2.35], [2.2, 2.4]),
     ("INT", "TINYINT UNSIGNED", LAX, [-5, 300, None], [0, 255, None]),
     ("INT", "YEAR", how(), [0, 5, 70, 2024], [0, 2005, 1970, 2024]),
     ("INT(6) UNSIGNED ZEROFILL", "VARCHAR(10)", how(), [42], ["000042"]),
     ("DECIMAL(10,4)", "VARCHAR(20)", how(), [D("0.0001"), D("-0.5000")], ["0.0001", "-0.5000"]),
+    ("DOUBLE", "VARCHAR(40)", how(), [0.1, 1e-10, 123456.789, 2.0], ["0.1", "0.0000000001", "123456.789", "2"]),
+    ("FLOAT", "VARCHAR(40)", how(), [16777216.0, 0.30000001192092896], ["16777200", "0.3"]),
+    ("INT", "BINARY(3)", how(), [7], [b"7\0\0"]),
+    ("BIGINT", "DOUBLE", how(), [2**53 + 1], [float(2**53)]),
+    ("DOUBLE", "FLOAT", LAX, [1e300], [3.4028234663852886e38]),
+    ("DATE", "INT", how(), [dt.date(2024, 1, 2)], [20240102]),
     ("YEAR", "VARCHAR(4)", how(), [2024, 0], ["2024", "0000"]),
     ("VARCHAR(20)", "INT", how(), ["12", " -3 "], [12, -3]),
     ("VARCHAR(20)", "DECIMAL(5,1)", how(), ["1.25", "-1.25"], [D("1.3"), D("-1.3")]),
@@ -175,7 +181,7 @@ def test_value_whose_result_is_not_known_is_marked(old: str, new: str, values: l
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [("FLOAT", "VARCHAR(20)"), ("TIME", "DATETIME"), ("JSON", "INT"), ("INT", "BIT(8)")]
+    ("old", "new"), [("FLOAT(7,3)", "VARCHAR(20)"), ("TIME", "DATETIME"), ("JSON", "INT"), ("INT", "BIT(8)")]
 )
 def test_what_is_not_on_the_list_is_unknown(old: str, new: str) -> None:
     assert isinstance(effect(old, new), Unknown)

@@ -102,9 +102,9 @@ def test_key_is_converted_and_never_null(tmp_path: Path) -> None:
     assert kept(tmp_path, story)["orders"] == [(b"c\0\0\0",)]
 
     def unknown(log: ShopLog) -> None:
-        log.statement("CREATE TABLE orders (id FLOAT PRIMARY KEY)")
-        log.insert(wanted("orders", ColumnSpec("id", "float")), (1.5,))
-        log.statement("ALTER TABLE orders MODIFY id VARCHAR(20)")
+        log.statement("CREATE TABLE orders (id INT PRIMARY KEY)")
+        log.insert(wanted("orders", ID), (5,))
+        log.statement("ALTER TABLE orders MODIFY id BIT(8)")
 
     with pytest.raises(TableError, match=r"REWRITTEN_BY_SERVER\].*column id"):
         kept(tmp_path / "unknown", unknown, TableRule(rewritten=Rewritten.NULL))
