@@ -15,6 +15,7 @@ from binlog_connector.spark.source import BinlogDataSource
 from binlog_format import open_log
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_streaming.jobs.checkpoint import read_checkpoint
+from binlog_streaming.jobs.declared_types import with_declared_types
 from binlog_streaming.jobs.record_keeper import RecordKeeper
 from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay
 from binlog_streaming.jobs.state_files import state_of
@@ -76,6 +77,7 @@ def run(
     Raises:
         Killed: It was.
     """
+    job = with_declared_types(job)
     keeper = RecordKeeper(job)
     keeper.begin()
     keeper.saw(held, from_first=from_first)

@@ -14,7 +14,7 @@ from binlog_connector.schema.server.table_names import NameRule, has_if_exists
 from binlog_connector.schema.stated_definitions import definition_operations, is_stated, stated_definitions
 from binlog_format.errors import SchemaError
 from binlog_format.events.compression.expansion import expanded
-from binlog_format.events.table_map_layout import NUMERIC_TYPES, OLD_TEMPORAL_TYPES
+from binlog_format.events.table_map_layout import NUMERIC_TYPES, OLD_TEMPORAL_TYPES, ColumnType
 from binlog_format.opening import open_log
 from binlog_format.rows.declared.completion import (
     DDL_SOURCE,
@@ -23,6 +23,7 @@ from binlog_format.rows.declared.completion import (
     apply_completion,
     contradiction,
 )
+from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -33,7 +34,11 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log import Log
     from binlog_format.position import Position
-    from binlog_format.vendor import Vendor
+
+_DECLARED_SIZES = frozenset({4, 16})
+"""Bytes of an INET4, and of a UUID or INET6."""
+_VECTOR_ITEM = 4
+"""Bytes of each number of a VECTOR, which is a VARBINARY."""
 
 
 class _Timeline:
@@ -338,6 +343,18 @@ def leaves_open(layout: TableLayout) -> bool:
             column.type in OLD_TEMPORAL_TYPES or (column.type in NUMERIC_TYPES and column.unsigned is None)
             for column in layout.columns
         )
+    )
+
+
+def may_have_declared_types(layout: TableLayout) -> bool:
+    """Whether a column may be of a type that its table map does not tell from a binary string."""
+    return layout.vendor is Vendor.MARIADB and any(
+        column.charset == "binary"
+        and (
+            (column.type is ColumnType.STRING and column.size_max in _DECLARED_SIZES)
+            or (column.type is ColumnType.VARCHAR and column.size_max % _VECTOR_ITEM == 0)
+        )
+        for column in layout.columns
     )
 
 

@@ -55,6 +55,7 @@ OPTIONS = (
     Option("ignoreServerIds", "none"),
     Option("schemaFile"),
     Option("lowerCaseTableNames", "found out from the log"),
+    Option("declaredTypes", "false"),
     Option("rules", "none"),
     Option("includeDdl", "false"),
     Option("includeQuery", "false"),

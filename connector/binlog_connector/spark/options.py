@@ -86,6 +86,7 @@ class SourceOptions:
         ignored_servers: Servers whose transactions are left out.
         schema_file: A dump of CREATE TABLEs; None: the log alone counts.
         folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
+        declared_types: Columns have the types that definitions state, where table maps have binary strings.
         rules: What of the tables is hidden; None: nothing is.
         include_ddl: Rows of `changes` for DDL and TRUNCATE.
         include_query: The column `query` of `changes`.
@@ -118,6 +119,7 @@ class SourceOptions:
     ignored_servers: tuple[int, ...] = ()
     schema_file: str | None = None
     folds_names: bool | None = None
+    declared_types: bool = False
     rules: TableRules | None = field(default=None, compare=False)
     include_ddl: bool = False
     include_query: bool = False
@@ -175,6 +177,7 @@ class SourceOptions:
             ignored_servers=numbers(given, "ignoreServerIds"),
             schema_file=given.get("schemaFile") or None,
             folds_names=_folds_names(given),
+            declared_types=flag(given, "declaredTypes", default=False),
             rules=_rules(given, view),
             include_ddl=include_ddl,
             include_query=_include_query(given, include_ddl=include_ddl),

@@ -77,7 +77,14 @@ def open_watched(options: SourceOptions, format_name: str | None = None) -> Watc
 
 def make_decoding(options: SourceOptions, schemas: RangeSchemas | None) -> Decoding:
     """How *options* want values."""
-    return Decoding(schemas, options.zero_dates, options.time_type, options.replace_invalid_text, options.rules)
+    return Decoding(
+        schemas,
+        options.zero_dates,
+        options.time_type,
+        options.replace_invalid_text,
+        options.rules,
+        options.declared_types,
+    )
 
 
 def make_view(
@@ -188,7 +195,7 @@ def schemas_for(
         return None
     from binlog_connector.spark.table_schemas import RangeSchemas
 
-    return RangeSchemas(watched, start, file, folds_names=options.folds_names)
+    return RangeSchemas(watched, start, file, folds_names=options.folds_names, declared_types=options.declared_types)
 
 
 @dataclass(frozen=True, slots=True)

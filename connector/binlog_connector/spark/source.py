@@ -54,7 +54,9 @@ class BinlogDataSource(DataSource):
             if options.table is not None and options.view in (View.CHANGES, View.CHANGEFEED):
                 from binlog_connector.spark.table_layout import find_layout
 
-                layout = find_layout(watched, options.table, options.start, schema_file)
+                layout = find_layout(
+                    watched, options.table, options.start, schema_file, declared_types=options.declared_types
+                )
         return to_spark(make_view(options, decoding=decoding).schema(layout))
 
     @readable

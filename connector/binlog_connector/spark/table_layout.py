@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.starts import initial_offset_or_gap
@@ -32,7 +33,9 @@ PART_SIZE = 8 << 20
 _Range = tuple[Position, Position | None]
 
 
-def find_layout(watched: WatchedLog, table: str, start: Start, file: SchemaFile | None) -> TableLayout:
+def find_layout(
+    watched: WatchedLog, table: str, start: Start, file: SchemaFile | None, *, declared_types: bool = False
+) -> TableLayout:
     """The layout of *table* that holds at *start*: that of its first rows there, else of its last rows before.
 
     The file of the start is read first, then the files after it, then those before it, the last ones first; the first
@@ -43,6 +46,7 @@ def find_layout(watched: WatchedLog, table: str, start: Start, file: SchemaFile 
         table: `database.table`.
         start: Where the query begins.
         file: A schema file; None: there is none.
+        declared_types: See `RangeSchemas`.
 
     Raises:
         SchemaError: `TABLE_NOT_FOUND`: neither the log nor the file knows it.
@@ -51,7 +55,7 @@ def find_layout(watched: WatchedLog, table: str, start: Start, file: SchemaFile 
     seen: set[str] = set()
     for part in itertools.chain([(begin, None)], _before(watched, begin)):
         found = None
-        for layout in _layouts(watched, table, part, file, seen):
+        for layout in _layouts(_Look(watched, table, file, declared_types), part, seen):
             found = layout
             if part[1] is None:
                 return found
@@ -79,22 +83,31 @@ def _before(watched: WatchedLog, end: Position) -> Iterator[_Range]:
         end = begin
 
 
-def _layouts(
-    watched: WatchedLog, table: str, part: _Range, file: SchemaFile | None, seen: set[str]
-) -> Iterator[TableLayout]:
-    """Layouts of *table* in a part of the log, in order; names of all tables go into *seen*."""
+@dataclass(frozen=True, slots=True)
+class _Look:
+    watched: WatchedLog
+    table: str
+    file: SchemaFile | None
+    declared_types: bool
+
+    def schemas(self, start: Position) -> RangeSchemas:
+        return RangeSchemas(self.watched, start, self.file, declared_types=self.declared_types)
+
+
+def _layouts(look: _Look, part: _Range, seen: set[str]) -> Iterator[TableLayout]:
+    """Layouts of the table in a part of the log, in order; names of all tables go into *seen*."""
     from binlog_format.rows.table_events import TableMaps  # compiled code: only where a table is asked for
 
     maps = TableMaps()
     start, end = part
-    schemas = RangeSchemas(watched, start, file)
-    for block in schemas.observed(watched.log.committed_blocks(start, end)):
+    schemas = look.schemas(start)
+    for block in schemas.observed(look.watched.log.committed_blocks(start, end)):
         for touched in maps.resolve(block):
             layout = touched.layout
             if is_of_snapshots(layout.database):
                 continue
             seen.add(layout.full_name)
-            if layout.full_name != table:
+            if layout.full_name != look.table:
                 continue
             if layout.problem is not None:
                 raise layout.problem

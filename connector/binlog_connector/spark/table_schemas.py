@@ -4,6 +4,8 @@ The same row must have the same types in whatever partition it is read, so nothi
 happens to hold:
 
 * a table map that contains everything is taken as it is; what a schema file contains of its table is put on top;
+* of one that may have UUID, INET or VECTOR columns, which are binary strings to it, the definition is asked for where
+  `declared_types` is set;
 * one that leaves something open needs all DDL before it. That is looked for when the first such table is met, up to
   the start of the part, and kept in the process: the next part on the same worker goes on from there.
 """
@@ -19,7 +21,7 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.catalog import Catalog, Unclear
 from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.dump import read_schema_file
-from binlog_connector.schema.history import SchemaHistory, leaves_open
+from binlog_connector.schema.history import SchemaHistory, leaves_open, may_have_declared_types
 from binlog_connector.schema.log_ddl import ddl_statements
 from binlog_connector.schema.stated_definitions import stated_definitions
 from binlog_format.errors import OptionError, SchemaError
@@ -78,14 +80,22 @@ class RangeSchemas:
         start: Where the part begins.
         file: What a schema file contains; None: there is none.
         folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
+        declared_types: A column has the type that its definition states, also where its table map has all but that.
     """
 
     def __init__(
-        self, watched: WatchedLog, start: Position, file: SchemaFile | None, *, folds_names: bool | None = None
+        self,
+        watched: WatchedLog,
+        start: Position,
+        file: SchemaFile | None,
+        *,
+        folds_names: bool | None = None,
+        declared_types: bool = False,
     ) -> None:
         self._path = watched.log.path
         self._format = watched.log.format_name
         self._start = start
+        self._declared_types = declared_types
         self._file = None if file is None else SchemaHistory(_base(file, folds_names), base_source=file.path)
         self._tables = frozenset() if self._file is None else frozenset(self._file.base.tables)
         self._known = _known_of(watched, file, folds_names)
@@ -108,7 +118,7 @@ class RangeSchemas:
         Raises:
             SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`, `DDL_NOT_PARSED`.
         """
-        if not leaves_open(layout):
+        if not leaves_open(layout) and not (self._declared_types and may_have_declared_types(layout)):
             said = self._completed_by_file(layout, position)
             if said is not None:
                 return said

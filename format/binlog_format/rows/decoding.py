@@ -78,6 +78,7 @@ class Decoding:
         time_type: See `TimeType`.
         replace_invalid_text: Bytes invalid in their character set become U+FFFD; else they are an error.
         rules: What of the tables is shown; None: all of it.
+        declared_types: Columns have the types that definitions state, where table maps have binary strings.
     """
 
     schemas: TableSchemas | None = None
@@ -85,6 +86,7 @@ class Decoding:
     time_type: TimeType = TimeType.TEXT
     replace_invalid_text: bool = False
     rules: RowRules | None = None
+    declared_types: bool = False
 
     def shown(self, layout: TableLayout) -> TableLayout:
         """*layout* as `rules` show it.

@@ -18,6 +18,7 @@ from binlog_format.errors import OptionError
 from binlog_format.position import Place
 from binlog_format.source_file import with_places
 from binlog_streaming.jobs.checkpoint import read_checkpoint
+from binlog_streaming.jobs.declared_types import with_declared_types
 from binlog_streaming.jobs.state_files import StateFolder, state_of
 from binlog_streaming.settings import check_job_values, load_any_job, load_job, parse_job
 from binlog_streaming.settings.choices import Mode, OnError, TableFormat
@@ -108,16 +109,19 @@ def remembered(directory: str) -> Job | None:
 def job_at(place: str) -> Job:
     """The job of a job file whose sink are tables; or the one that a folder or URL of `mirror` belongs to.
 
+    It states what its columns become, as it was begun (`with_declared_types`).
+
     Raises:
         OptionError: `INVALID_VALUE`: it is no such job.
         BinlogError: It cannot be read.
     """
-    return load_job(Path(place)) if _is_job_file(place) else _job_of_folder(place)
+    return with_declared_types(load_job(Path(place)) if _is_job_file(place) else _job_of_folder(place))
 
 
 def any_job_at(place: str) -> AnyJob:
     """The same for jobs with any source and sink."""
-    return load_any_job(Path(place)) if _is_job_file(place) else _job_of_folder(place)
+    job = load_any_job(Path(place)) if _is_job_file(place) else _job_of_folder(place)
+    return with_declared_types(job) if isinstance(job, Job) else job
 
 
 def _is_job_file(place: str) -> bool:

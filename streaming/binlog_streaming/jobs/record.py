@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_streaming.settings.model import Job
 
+RECORD_FILE = "binlog-stream-job.json"
+"""In the checkpoint's directory, so that it is copied, restored and deleted with it; Spark does not look at it."""
 START_OPTIONS = ("startingOffsets", "startingGtid", "startingTimestamp")
 _START_AGAIN = "start again with a new checkpoint and another sink.directory"
 
@@ -205,7 +207,10 @@ _LEARNED = (
     "scope",
     "verified",
 )
-_CONTENT_OPTIONS = ("ignoreDomainIds", "ignoreServerIds", "timeType")
+DECLARED_TYPES = "declaredTypes"
+_CONTENT_OPTIONS = ("ignoreDomainIds", "ignoreServerIds", "timeType", DECLARED_TYPES)
+_UNRECORDED = {DECLARED_TYPES: "false"}
+"""What options were before records had them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +258,7 @@ def _changed_places(record: JobRecord, now: JobRecord) -> list[Change]:
 def _changed_options(record: JobRecord, now: JobRecord) -> list[Change]:
     changes = []
     for name in (*START_OPTIONS, *_CONTENT_OPTIONS):
-        was, is_now = record.options.get(name), now.options.get(name)
+        was, is_now = (one.options.get(name, _UNRECORDED.get(name)) for one in (record, now))
         if was == is_now:
             continue
         why = "It counts only for a new checkpoint" if name in START_OPTIONS else "The tables have been begun with it"

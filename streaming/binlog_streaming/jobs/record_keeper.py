@@ -17,7 +17,16 @@ from binlog_format.errors import OptionError
 from binlog_format.events.layout import EventType
 from binlog_format.position import Place
 from binlog_streaming.jobs.checkpoint import read_checkpoint, read_offset
-from binlog_streaming.jobs.record import JobRecord, ScopeRecord, TableStates, Verified, changed_log, changes_between
+from binlog_streaming.jobs.declared_types import with_declared_types
+from binlog_streaming.jobs.record import (
+    RECORD_FILE,
+    JobRecord,
+    ScopeRecord,
+    TableStates,
+    Verified,
+    changed_log,
+    changes_between,
+)
 from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.plan.memory import JobMemory
 from binlog_streaming.settings.choices import Mode
@@ -33,9 +42,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-RECORD_FILE = "binlog-stream-job.json"
-"""In the checkpoint's directory, so that it is copied, restored and deleted with it; Spark does not look at it."""
-
 
 class RecordKeeper:
     """Keeps the record of a job in its checkpoint; `begin` when the job starts, `saw_batch` after every batch.
@@ -45,7 +51,7 @@ class RecordKeeper:
     """
 
     def __init__(self, job: Job) -> None:
-        self._job = job
+        self._job = job = with_declared_types(job)
         self._record = JobRecord.of(job)
         self._is_new = True
 

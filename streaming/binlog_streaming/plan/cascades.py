@@ -13,8 +13,8 @@ from binlog_connector.schema.server_runs import ServerRuns
 from binlog_connector.schema.stated_definitions import stated_definitions
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_connector.spark.options import SourceOptions
-from binlog_connector.spark.reading import make_decoding
-from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
+from binlog_connector.spark.reading import make_decoding, schemas_for
+from binlog_connector.spark.table_schemas import SchemaFile
 from binlog_format.errors import UnsupportedError
 from binlog_format.events.compression.expansion import expanded
 from binlog_format.views.cascading import DELETES, UPDATES, first_cascading
@@ -135,7 +135,8 @@ class CascadeLog:
         """
         options = self._options()
         with WatchedLog(options.path, options.format) as watched:
-            schemas = RangeSchemas(watched, start, self._schema_file())
+            schemas = schemas_for(options, watched, start, self._schema_file())
+            assert schemas is not None
             selection = Selection(
                 TableFilter(),
                 self._groups(options),
@@ -164,7 +165,8 @@ class CascadeLog:
         """
         options = self._options()
         with WatchedLog(options.path, options.format) as watched:
-            schemas = RangeSchemas(watched, start, self._schema_file())
+            schemas = schemas_for(options, watched, start, self._schema_file())
+            assert schemas is not None
             return first_cascading(
                 schemas.observed(watched.log.committed_blocks(start, end)),
                 str(parent),

@@ -85,11 +85,13 @@ class Source(LogSource, frozen=True, rename="camel"):
     max_files_per_trigger: int | None = None
     min_partitions: int | None = None
     bound: str | None = None
+    declared_types: bool | None = None
     time_type: TimeType | None = None
 
     def decoding(self) -> Decoding:
         """How rows become values; schemas are completed where the log is read."""
-        return replace(super().decoding(), time_type=self.time_type or TimeType.TEXT)
+        time_type = self.time_type or TimeType.TEXT
+        return replace(super().decoding(), time_type=time_type, declared_types=bool(self.declared_types))
 
 
 class TableRule(RowRule, frozen=True, kw_only=True):

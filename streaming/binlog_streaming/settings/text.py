@@ -93,6 +93,12 @@ SOURCE = (
         "Default: found out from the log, and asked for where a statement spells a table otherwise than its rows.",
         "1",
     ),
+    Setting(
+        "declaredTypes",
+        "UUID, INET4, INET6 and VECTOR columns of MariaDB are what statements in the log declare; false: the bytes "
+        "that table maps have. Default: true for a new job; one that has begun goes on as it began.",
+        "true",
+    ),
     Setting("timeType", "What TIME columns become: text, or micros (a number of microseconds).", '"text"'),
     Setting("zeroDates", "What 0000-00-00 and the like become: null, or error.", '"null"'),
     Setting(

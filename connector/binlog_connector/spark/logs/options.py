@@ -39,6 +39,7 @@ _DATABASE_OPTIONS = (
     "ignoreDomainIds",
     "ignoreServerIds",
     "schemaFile",
+    "declaredTypes",
     "rules",
     "includeDdl",
     "includeQuery",

@@ -201,6 +201,7 @@ def _check_types(job: Job, tables: Sequence[ReadTable], metadata: str | None) ->
             name, source = one.table.name, one.source
             if metadata in (None, "FULL"):
                 is_declared = schema_file is not None and schema_file.definition(*name) is not None
+                is_declared = is_declared or (bool(job.source.declared_types) and schemas.definition(name) is not None)
             elif schemas.definition(name) is None:
                 reason = f"{source.full_name}: the log does not describe its columns (binlog_row_metadata)"
                 raise SchemaError("NO_COLUMN_METADATA", reason, hint=NO_METADATA_HINT)

@@ -104,10 +104,13 @@ class StatementContext:
         return arrow_schema(self.layout([fact.column for fact in facts]), self.decoding)
 
     def settled(self, facts: Sequence[ColumnFacts]) -> tuple[ColumnFacts, ...]:
-        """Columns that rows will have with the same type whether or not their table map is completed by a schema.
+        """Columns of which it is known what type rows will have in them.
 
-        A UUID is text where the schema declares it, and bytes elsewhere. Such a column comes with its first rows.
+        Where `declaredTypes` is off, as it was once, a UUID is text if a schema completes its table map, and bytes
+        else. Such a column comes with its first rows.
         """
+        if self.decoding.declared_types:
+            return tuple(facts)
         bare = arrow_schema(self.layout([replace(fact.column, declared=None) for fact in facts]), self.decoding)
         return tuple(
             fact

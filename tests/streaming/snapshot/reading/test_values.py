@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from binlog_connector.following.watched import WatchedLog
@@ -100,3 +101,20 @@ def test_a_uuid_that_the_log_does_not_declare_is_refused(server: MariaDbServer, 
     run_sql(server, ["CREATE TABLE shop.named (id INT PRIMARY KEY, u UUID)"])
     with pytest.raises(SchemaError, match=r"shop\.named\.u: the log does not record that it is uuid"):
         read_tables(server, job_in(tmp_path, server.binlog_directory))
+
+
+def test_a_uuid_that_a_statement_in_the_log_declares_is_read_as_rows_have_it(
+    server: MariaDbServer, tmp_path: Path
+) -> None:
+    value = "123e4567-e89b-12d3-a456-426655440000"
+    run_sql(
+        server,
+        [
+            "CREATE TABLE shop.named (id INT PRIMARY KEY, u UUID, i INET6)",
+            f"INSERT INTO shop.named VALUES (1, '{value}', '::1')",
+        ],
+    )
+    job = job_in(tmp_path, server.binlog_directory)
+    job = msgspec.structs.replace(job, source=msgspec.structs.replace(job.source, declared_types=True))
+    assert read_tables(server, job).rows == 1
+    assert target_rows(job, "shop/named") == [{"id": 1, "u": value, "i": "::1"}]

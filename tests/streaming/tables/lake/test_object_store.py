@@ -19,7 +19,8 @@ from pyarrow import fs
 from binlog_format.errors import OptionError, StorageError, TableError
 from binlog_streaming.demo.servers.object_store import BUCKET
 from binlog_streaming.jobs.checkpoint import read_checkpoint
-from binlog_streaming.jobs.record_keeper import RECORD_FILE, RecordKeeper
+from binlog_streaming.jobs.record import RECORD_FILE
+from binlog_streaming.jobs.record_keeper import RecordKeeper
 from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.lake.bucket_store import PART_BYTES, BucketStore
 from binlog_streaming.lake.change import Patches
