@@ -101,6 +101,7 @@ class TableAltered:
         dropped: Names from before the statement.
         primary_key: The new one, empty for none; None: the statement does not change it, but for names of columns.
         keys_open: Another key may tell rows apart after it; the rows that come next have it.
+        converts: CONVERT TO: texts of all columns get another character set.
     """
 
     name: TableName
@@ -110,10 +111,11 @@ class TableAltered:
     dropped: tuple[str, ...] = ()
     primary_key: tuple[str, ...] | None = None
     keys_open: bool = False
+    converts: bool = False
 
     def __bool__(self) -> bool:
         changes = self.renamed or self.added or self.modified or self.dropped or self.primary_key is not None
-        return bool(changes or self.keys_open)
+        return bool(changes or self.keys_open or self.converts)
 
     def may_change_key(self, keys: tuple[str, ...]) -> bool:
         """Whether others than *keys*, those before it, may tell rows apart after it.
@@ -387,4 +389,5 @@ def _column_changes(alter: AlterTable, server_charset: str | None, about: _About
         (*(name for name, _ in alter.dropped), *(one.name for one in implicit if alter.versioning is False)),
         key,
         may_change_key(alter),
+        converts=alter.convert,
     )

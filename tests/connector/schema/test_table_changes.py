@@ -220,7 +220,7 @@ def test_columns_that_the_statement_alone_does_not_say(text: str, like: TableNam
         ("DROP VIEW t", []),
         ("CREATE SEQUENCE t", []),
         ("CREATE INDEX i ON t (a)", []),
-        ("ALTER TABLE t ALTER a SET DEFAULT 5, ADD KEY (a), COMMENT 'x', CONVERT TO CHARACTER SET latin1", []),
+        ("ALTER TABLE t ALTER a SET DEFAULT 5, ADD KEY (a), COMMENT 'x', DEFAULT CHARACTER SET latin1", []),
         ("ALTER DATABASE shop CHARACTER SET latin1", []),
         ("CREATE USER t", []),
         ("", []),

@@ -6,6 +6,7 @@ manuals on CHAR and VARCHAR ("trailing spaces are removed", "are truncated silen
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,9 +15,12 @@ import pyarrow.compute as pc
 
 from binlog_connector.schema.effects.conversion import (
     SAME,
+    UNKNOWN,
+    Conversion,
     Converted,
     Unknown,
     Values,
+    by_distinct,
     plain,
     true_mask,
     where_known,
@@ -24,7 +28,7 @@ from binlog_connector.schema.effects.conversion import (
 from binlog_connector.schema.parsing.charsets import BINARY, UTF8MB4
 
 if TYPE_CHECKING:
-    from binlog_connector.schema.effects.conversion import Circumstances, ColumnSide, Conversion, Effect, Mask
+    from binlog_connector.schema.effects.conversion import Circumstances, ColumnSide, Effect, Mask
 
 TEXT_TYPES: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 BINARY_TYPES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
@@ -41,7 +45,7 @@ def text_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     steps: list[Conversion] = []
     what = []
     if _may_lose_characters(old, new, how):
-        steps.append(_only_ascii)
+        steps.append(_LOSSES.get(new.definition.charset or "", _only_ascii))
         what.append(f"characters that {new.definition.charset or 'the new character set'} lacks are lost")
     if _may_be_too_long(old, new):
         steps.append(cut_text(new))
@@ -81,6 +85,25 @@ def _may_lose_characters(old: ColumnSide, new: ColumnSide, how: Circumstances) -
 def _only_ascii(texts: pa.Array) -> Values:
     other = true_mask(pc.invert(pc.string_is_ascii(texts)))
     return where_known(texts, other)
+
+
+def _replace_above(texts: pa.Array) -> Values:
+    """Characters beyond the first plane of Unicode become a question mark."""
+    return Values(pc.replace_substring_regex(texts, "[\\x{10000}-\\x{10FFFF}]", "?"))
+
+
+def _replace_foreign(value: object) -> object:
+    """In latin1, which is cp1252, others become a question mark; what a server makes of 0x80 to 0x9F is left open."""
+    text = str(value)
+    return UNKNOWN if _CONTROLS.search(text) else text.encode("cp1252", "replace").decode("cp1252")
+
+
+_CONTROLS = re.compile("[\x80-\x9f]")
+_LOSSES: Final[dict[str, Conversion]] = {
+    "utf8mb3": _replace_above,
+    "latin1": by_distinct(_replace_foreign, pa.string()),
+}
+"""By character set: what a session that is not strict makes of texts that may have other characters."""
 
 
 def _may_be_too_long(old: ColumnSide, new: ColumnSide) -> bool:

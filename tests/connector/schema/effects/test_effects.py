@@ -16,9 +16,12 @@ from binlog_connector.schema.definitions import ColumnDefinition, TableDefinitio
 from binlog_connector.schema.effects.column_effects import alter_effects
 from binlog_connector.schema.effects.conversion import Circumstances, Converted, Effect, Same, Unknown
 from binlog_connector.schema.effects.numbers import decimal_text
+from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.operations import AlterTable, CreateTable
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.parsing.session import Session
+from binlog_connector.schema.table_changes import TableAltered, table_changes
+from binlog_format.position import Position
 from binlog_format.rows.declared.declared_defaults import Moment
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.vendor import Vendor
@@ -100,6 +103,8 @@ CONVERSIONS = [
     ("VARCHAR(10)", "CHAR(10)", how(), ["a  ", "b"], ["a", "b"]),
     ("VARCHAR(10)", "VARCHAR(3)", how(), ["abc  "], ["abc"]),
     ("VARCHAR(10)", "VARCHAR(3)", LAX, ["abcdef"], ["abc"]),
+    ("VARCHAR(9)", "VARCHAR(9) CHARACTER SET latin1", LAX, ["\u6f22\u00e9"], ["?\u00e9"]),
+    ("VARCHAR(9)", "VARCHAR(9) CHARACTER SET utf8mb3", LAX, ["\U0001f600\u6f22"], ["?\u6f22"]),
     ("VARBINARY(4)", "BINARY(4)", how(), [b"ab"], [b"ab\0\0"]),
     ("BINARY(2)", "BINARY(4)", how(), [b"ab"], [b"ab\0\0"]),
     ("VARCHAR(10)", "VARBINARY(10)", how(), ["\u00e9"], [b"\xc3\xa9"]),
@@ -185,6 +190,15 @@ def test_value_whose_result_is_not_known_is_marked(old: str, new: str, values: l
 )
 def test_what_is_not_on_the_list_is_unknown(old: str, new: str) -> None:
     assert isinstance(effect(old, new), Unknown)
+
+
+def test_conversion_of_all_columns_is_a_change_of_the_table() -> None:
+    position = Position(0, 1, 0)
+    (change,) = table_changes(DdlStatement(position, 0, "ALTER TABLE t CONVERT TO CHARACTER SET latin1", "w"))
+    assert isinstance(change, TableAltered)
+    assert change
+    found = effects("id INT PRIMARY KEY, a VARCHAR(9), b INT", "CONVERT TO CHARACTER SET latin1", LAX)
+    assert {name: type(one) for name, one in found.items()} == {"id": Same, "a": Converted, "b": Same}
 
 
 def test_generated_columns_follow_what_they_are_computed_from() -> None:
