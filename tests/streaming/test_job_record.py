@@ -13,6 +13,7 @@ import pytest
 from binlog_connector.following.log_end import start_of_log
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.rules.rule_changes import rules_fingerprint
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError, StorageError
 from binlog_format.position import Position
@@ -34,6 +35,7 @@ from binlog_streaming.settings import (
     Trigger,
     UnknownValues,
 )
+from binlog_streaming.settings.choices import GeneratedColumns
 from binlog_streaming.tables.progress import BatchProgress, Outcome, TableProgress
 from tests.corpus import SERVER_CASES
 
@@ -96,6 +98,20 @@ def test_same_job_and_harmless_changes_pass(tmp_path: Path) -> None:
     ):
         RecordKeeper(harmless).begin()
         assert "SECRET" not in (tmp_path / "checkpoint" / RECORD_FILE).read_text()
+
+
+def test_generated_columns_cannot_go_from_tables_that_have_them(tmp_path: Path) -> None:
+    begun(tmp_path)
+    RecordKeeper(job(tmp_path, *changed(1, generated=GeneratedColumns.NULL))).begin()
+    told = "tables[1].generated: shop.items was begun with 'kept', now it is 'drop'"
+    assert told in refusal(tmp_path, *changed(1, generated=GeneratedColumns.DROP))
+    decodings = [
+        job(tmp_path, *changed(1, drop_columns=("note",), generated=way)).decoding() for way in GeneratedColumns
+    ]
+    fail, null, drop = (rules_fingerprint(decoding, "shop", "items") for decoding in decodings)
+    # As in properties that targets have: only what hides something else may be another one.
+    assert fail == null == "3fd3d6d0a3f6be93"
+    assert drop not in ("", fail)
 
 
 def test_rules_may_be_ordered_and_split_anew(tmp_path: Path) -> None:

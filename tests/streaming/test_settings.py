@@ -118,6 +118,7 @@ def test_every_option_of_the_source_that_a_stream_has_can_be_set() -> None:
         "failOnStatement",
         "countOtherTables",
         "tellProblems",
+        "definedTables",
         "rules",
         "endingOffsets",
         "endingGtid",
@@ -281,6 +282,11 @@ MISTAKES = {
         MINIMAL + "[[tables]]\nforeign_keys = 'apply'\n[[tables]]\nwhere = 'id > 5'",
         "INVALID_VALUE",
         r"tables\[0\]\.foreign_keys: expected fail or ignore beside columns",
+    ),
+    "foreign keys without generated columns": (
+        MINIMAL + "[[tables]]\nforeign_keys = 'apply'\n[[tables]]\ngenerated = 'drop'",
+        "INVALID_VALUE",
+        r"tables\[0\]\.foreign_keys: expected fail or ignore beside .*generated = \"drop\"",
     ),
     "partitions of what is hidden": (
         MINIMAL + "[[tables]]\non_partition_drop = 'apply'\nwhere = 'id > 5'",

@@ -50,7 +50,12 @@ class RowRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     @property
     def hides(self) -> bool:
         """Whether there is anything that is not shown as it was logged."""
-        return bool(self.columns or self.drop_columns or self.mask or self.where)
+        return bool(self.columns or self.drop_columns or self.mask or self.where or self.drops_generated)
+
+    @property
+    def drops_generated(self) -> bool:
+        """Whether generated columns are not shown, whatever they are called; some settings have that."""
+        return False
 
     @property
     def needs_salt(self) -> bool:

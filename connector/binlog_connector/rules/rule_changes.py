@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from binlog_format.rows.decoding import Decoding
 
+_DROPS_GENERATED = "generated: drop"
 _HIDING = ("columns", "drop_columns", "mask", "where")
 _ROUNDS = 200_000  # who finds a fingerprint shall not find the salt by trying
 _NOT_ABOUT_ROWS = "binlog-stream"
@@ -43,6 +44,7 @@ def rules_fingerprint(decoding: Decoding, database: str, table: str) -> str:
     if bound is None:
         return ""
     settings = [f"{name}: {_told(getattr(bound.rule, name))}" for name in _HIDING]
+    settings += [_DROPS_GENERATED] if bound.rule.drops_generated else []  # the rest have the fingerprint they had
     salt = _fingerprint(bound.salt) if bound.salt else ""
     return hashlib.sha256("\n".join([*settings, salt]).encode()).hexdigest()[:_DIGITS]
 
@@ -71,6 +73,9 @@ def hiding_changes(
         was, is_now = (_told(getattr(rule, setting)) for rule in (before, after))
         if was != is_now:
             changes.append((setting, was, is_now))
+    was, is_now = ("drop" if rule.drops_generated else "kept" for rule in (before, after))
+    if was != is_now:
+        changes.append(("generated", was, is_now))
     was, is_now = salts_before.get(before.salt_variable or "", ""), salts_after.get(after.salt_variable or "", "")
     if was != is_now and not changes:
         changes.append(("salt_variable", f"the salt {was}", f"the salt {is_now}"))

@@ -61,6 +61,8 @@ def _shown_change(
         return change
     view = _StatementView(rule, replace(decoding, rules=None), vendor)
     if isinstance(change, SnapshotBegun):
+        if rule.rule.drops_generated and not change.is_defined:
+            return replace(change, created=replace(change.created, columns=None))  # they come with the first rows
         return replace(change, created=view.created(change.created))
     return view.created(change) if isinstance(change, TableCreated) else view.altered(change)
 
@@ -77,7 +79,8 @@ class _StatementView:
         logged = self._layout(change, [fact.column for fact in change.columns])
         names = [fact.name.casefold() for fact in change.columns]
         logged = replace(logged, primary_key=tuple(names.index(key.casefold()) for key in change.primary_key))
-        shown = shown_table(self.rule, logged, self.decoding)
+        generated = {fact.name.casefold() for fact in change.columns if fact.generated}
+        shown = shown_table(self.rule, logged, self.decoding, generated)
         facts = tuple(
             self._fact(change.columns[index], column)
             for index, column in zip(shown.columns, shown.layout.columns, strict=True)
@@ -86,6 +89,7 @@ class _StatementView:
         return replace(change, columns=facts, primary_key=key)
 
     def altered(self, change: TableAltered) -> TableAltered:
+        # Generated columns are left in it: what they were before, the statement does not tell.
         rule = self.rule
         dropped = [name for name in change.dropped if rule.shows(name)]
         renamed = {}
@@ -124,7 +128,7 @@ class _StatementView:
 
     def _fact(self, fact: ColumnFacts, column: Column) -> ColumnFacts:
         mask = self.rule.mask(fact.name)
-        if mask is None:
+        if mask is None or (fact.generated and self.rule.rule.drops_generated):
             return fact
         if mask.kind is MaskKind.NULL:
             kind = arrow_type(TableLayout("", "", (column,), (), "", b"", self.vendor), 0, self.decoding)

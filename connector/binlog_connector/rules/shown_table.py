@@ -14,12 +14,18 @@ from binlog_format.rows.column_types import NO_METADATA_HINT
 from binlog_format.rows.columns import arrow_type
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
 from binlog_format.rows.declared.declared_defaults import DeclaredDefault, DefaultKind
+from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from binlog_format.events.table_map import Column, TableLayout
     from binlog_format.rows.decoding import Decoding
+
+DEFINITION_HINT = (
+    "Give the table's CREATE TABLE in a schema file (option schemaFile); binlog-stream snapshot JOB.toml --definitions "
+    "puts it into the log, for what comes after it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +84,13 @@ class BoundRule:
             hint = "Use null or sha256, or drop_columns"
             raise OptionError("INVALID_VALUE", f"{layout.full_name}.{column.name}: {error}", hint=hint) from error
 
-    def check_keys(self, table: str, keys: Iterable[str]) -> None:
+    def check_keys(self, table: str, keys: Iterable[str], generated: Collection[str] = ()) -> None:
         """See that rows of *table* can still be told apart by *keys*, where they have to be.
+
+        Args:
+            table: Its name.
+            keys: Columns that tell its rows apart, unless the rule names others.
+            generated: Columns that are not shown because they are generated, in small letters.
 
         Raises:
             OptionError: `INVALID_VALUE`.
@@ -87,6 +98,13 @@ class BoundRule:
         if not self.needs_key:
             return
         for name in self.keys or keys:
+            if name.casefold() in generated:
+                raise OptionError(
+                    "INVALID_VALUE",
+                    f'{table}: column {name} is generated, which generated = "drop" leaves out, and rows are told '
+                    "apart by it",
+                    hint='Name other columns in keys, or set generated = "fail" or "null" for this table',
+                )
             if self.tells_rows_apart(name):
                 continue
             mask = self.mask(name)
@@ -117,17 +135,21 @@ class ShownTable:
     predicate: Predicate | None
 
 
-def shown_table(rule: BoundRule, layout: TableLayout, decoding: Decoding) -> ShownTable:
+def shown_table(
+    rule: BoundRule, layout: TableLayout, decoding: Decoding, generated: Collection[str] | None = None
+) -> ShownTable:
     """What *rule* leaves of a table.
 
     Args:
         rule: The table's.
         layout: As it was logged.
         decoding: How rows become values.
+        generated: Names of its generated columns, in small letters; None: the layout's definition has them.
 
     Raises:
         OptionError: `INVALID_VALUE`: the rule does not fit the table.
-        SchemaError: `NO_COLUMN_METADATA`: nobody states what the columns are called.
+        SchemaError: `NO_COLUMN_METADATA`: nobody states what the columns are called, or whether one that the rule
+            leaves out if it is generated is that.
         BinlogError: A masked column, or one of the predicate, has a type that is not read.
     """
     names = [column.name for column in layout.columns]
@@ -139,10 +161,14 @@ def shown_table(rule: BoundRule, layout: TableLayout, decoding: Decoding) -> Sho
             hint=NO_METADATA_HINT,
         )
     _check_names(rule.rule, layout, known)
-    columns = tuple(index for index, name in enumerate(known) if rule.shows(name))
+    if not rule.rule.drops_generated:
+        generated = ()
+    elif generated is None:
+        generated = _generated(rule, layout)
+    columns = tuple(index for index, name in enumerate(known) if rule.shows(name) and name.casefold() not in generated)
     found = ((index, rule.mask(known[index])) for index in columns)
     masks = tuple((index, mask) for index, mask in found if mask is not None)
-    rule.check_keys(layout.full_name, (known[index] for index in layout.primary_key))
+    rule.check_keys(layout.full_name, (known[index] for index in layout.primary_key), generated)
     shown = replace(
         layout,
         columns=tuple(rule.masked_column(layout, index, decoding) for index in columns),
@@ -166,6 +192,27 @@ def _check_names(rule: RowRule, layout: TableLayout, known: Sequence[str]) -> No
                     f"{layout.full_name}: {setting} names column {name}, and its columns are {', '.join(known)}",
                     hint=f'Of a column that not all of the tables have, or that was dropped, write "{name}?"',
                 )
+
+
+def _generated(rule: BoundRule, layout: TableLayout) -> frozenset[str]:
+    """The generated columns among those that a rule shows, in small letters."""
+    said = LayoutCompletion.from_json(layout.completion).columns if layout.completion else ()
+    found: set[str] = set()
+    for index, column in enumerate(layout.columns):
+        name = column.name or ""
+        if not rule.shows(name):
+            continue
+        if said and said[index].declared is not None:
+            found.update({name.casefold()} if said[index].generated else ())
+        elif column.nullable or layout.vendor is not Vendor.MARIADB:
+            # MariaDB's grammar has no NOT NULL for generated columns.
+            raise SchemaError(
+                "NO_COLUMN_METADATA",
+                f'{layout.full_name}: it is not known whether column {name} is generated, and generated = "drop" '
+                "leaves out such columns",
+                hint=DEFINITION_HINT,
+            )
+    return frozenset(found)
 
 
 def _predicate(rule: RowRule, layout: TableLayout, decoding: Decoding) -> Predicate | None:
@@ -203,7 +250,7 @@ def _masked_completion(logged: ColumnCompletion, mask: Mask | None) -> ColumnCom
 
 def _hiding(bound: BoundRule) -> tuple[object, ...]:
     rule = bound.rule
-    return rule.columns, rule.drop_columns, rule.mask, rule.where, bound.salt
+    return rule.columns, rule.drop_columns, rule.mask, rule.where, rule.drops_generated, bound.salt
 
 
 def _has(names: Iterable[str], name: str) -> bool:

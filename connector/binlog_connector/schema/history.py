@@ -287,6 +287,15 @@ class SchemaHistory:
         source = f"{DDL_SOURCE} at {since}" if since is not None else DDL_SOURCE if from_log else self._base_source
         return apply_completion(layout, completion.to_json(), source)
 
+    def defined(self, layout: TableLayout, position: Position) -> TableLayout:
+        """A layout with all that DDL before *position* defines, also where its table map leaves nothing open.
+
+        Raises:
+            SchemaError: As `completed`.
+        """
+        self._look_earlier()
+        return self.completed(layout, position)
+
     def _look_earlier(self) -> None:
         if self._earlier is not None:
             look, self._earlier = self._earlier, None

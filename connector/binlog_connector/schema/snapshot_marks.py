@@ -6,12 +6,13 @@ The view `tables` gives the marks (`binlog_format.views.snapshot_events`); docs/
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.log_ddl import DdlStatement
+from binlog_connector.schema.stated_definitions import definition_statement
 from binlog_connector.schema.table_changes import TableCreated, table_changes
 from binlog_format.position import Position
 from binlog_format.vendor import Vendor
@@ -40,12 +41,14 @@ class SnapshotBegun:
         snapshot: Which one, a UUID.
         purpose: What it is for.
         empties: Rows that targets have go here.
+        is_defined: `created` knows which columns are generated.
     """
 
     created: TableCreated
     snapshot: str
     purpose: Purpose
     empties: bool = False
+    is_defined: bool = False
 
     @property
     def name(self) -> TableName:
@@ -195,7 +198,10 @@ def mark_change(mark: Mapping[str, Any], decoding: Decoding) -> SnapshotChange |
                 detail = json.loads(mark["detail"])
                 key = [str(column) for column in detail["key"]]
                 created = created_table(name, detail["columns"], key, Vendor(mark["vendor"]), decoding)
-                return SnapshotBegun(created, snapshot, Purpose(detail["purpose"]))
+                defined = _with_generated(created, definition_statement(mark), decoding)
+                return SnapshotBegun(
+                    defined or created, snapshot, Purpose(detail["purpose"]), is_defined=defined is not None
+                )
             case "chunk":
                 return SnapshotChunk(name, snapshot, mark["chunk"], mark["row_count"])
             case "end":
@@ -216,6 +222,19 @@ def mark_change(mark: Mapping[str, Any], decoding: Decoding) -> SnapshotChange |
         reason = f"its mark {mark['kind']!r} cannot be read: {type(error).__name__}: {error}"
         return SnapshotCancelled(name, snapshot, reason)
     return None
+
+
+def _with_generated(created: TableCreated, definition: DdlStatement | None, decoding: Decoding) -> TableCreated | None:
+    """*created* with what the whole definition has of generated columns; None: there is none, or it is another one."""
+    changes = [] if definition is None else table_changes(definition, decoding)
+    defined = next((change for change in changes if isinstance(change, TableCreated)), None)
+    if defined is None or defined.columns is None or created.columns is None:
+        return None
+    generated = {fact.name.casefold(): fact.generated for fact in defined.columns}
+    if generated.keys() != {fact.name.casefold() for fact in created.columns}:
+        return None
+    columns = tuple(replace(fact, generated=generated[fact.name.casefold()]) for fact in created.columns)
+    return replace(created, columns=columns)
 
 
 def created_table(

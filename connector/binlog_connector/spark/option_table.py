@@ -39,6 +39,7 @@ OPTIONS = (
     Option("excludeTables", "none"),
     Option("countOtherTables", "false"),
     Option("tellProblems", "false"),
+    Option("definedTables", "none"),
     Option("startingOffsets", "earliest"),
     Option("startingGtid"),
     Option("startingTimestamp"),

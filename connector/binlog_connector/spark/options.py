@@ -74,6 +74,8 @@ class SourceOptions:
         exclude_tables: The same, for what to leave out; None: nothing.
         counts_others: Rows of `tables` for tables that are left out, too, where foreign keys apply to their changes.
         tells_problems: Rows of `tables` for tables that cannot be understood, instead of an error.
+        defined_tables: Comma-separated regular expressions: of these tables all is wanted that statements define, also
+            where table maps leave nothing open; None: of none.
         start: Where a new query begins.
         end: Where a query ends; `Edge.LATEST`: a batch query at the end of the log, a streaming query never.
         bytes_per_trigger_max: Bytes of the files that one micro-batch reads; None: all that is there.
@@ -107,6 +109,7 @@ class SourceOptions:
     exclude_tables: str | None = None
     counts_others: bool = False
     tells_problems: bool = False
+    defined_tables: str | None = None
     start: Start = Edge.EARLIEST
     end: Start = Edge.LATEST
     bytes_per_trigger_max: int | None = None
@@ -151,6 +154,7 @@ class SourceOptions:
         view = View(choice(given, "view", View, View.CHANGES))
         table = _table(given.get("table"), view)
         _check_filters(given.get("tables"), given.get("excludeTables"), table)
+        _check_defined_tables(given)
         _check_changes_only(given, view)
         _check_changefeed_only(given, view)
         _check_rows_only(given, view)
@@ -165,6 +169,7 @@ class SourceOptions:
             exclude_tables=given.get("excludeTables"),
             counts_others=flag(given, "countOtherTables", default=False),
             tells_problems=flag(given, "tellProblems", default=False),
+            defined_tables=given.get("definedTables") or None,
             start=_edge(given, "starting", Edge.EARLIEST),
             end=_edge(given, "ending", Edge.LATEST),
             bytes_per_trigger_max=size(given, "maxBytesPerTrigger"),
@@ -277,6 +282,14 @@ def _check_filters(tables: str | None, exclude: str | None, table: str | None) -
             hint = "option table names the only table; leave one of the two"
             raise invalid(name, value, "nothing beside option table", hint=hint)
     TableFilter(tables, exclude)
+
+
+def _check_defined_tables(given: Mapping[str, str]) -> None:
+    try:
+        TableFilter(given.get("definedTables"))
+    except OptionError as error:
+        reason = error.reason.replace("option tables", "option definedTables", 1)
+        raise OptionError("INVALID_VALUE", reason, hint=error.hint) from error
 
 
 def _check_changes_only(given: Mapping[str, str], view: View) -> None:

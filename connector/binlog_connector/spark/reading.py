@@ -195,7 +195,14 @@ def schemas_for(
         return None
     from binlog_connector.spark.table_schemas import RangeSchemas
 
-    return RangeSchemas(watched, start, file, folds_names=options.folds_names, declared_types=options.declared_types)
+    return RangeSchemas(
+        watched,
+        start,
+        file,
+        folds_names=options.folds_names,
+        declared_types=options.declared_types,
+        defined_tables=options.defined_tables,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ happens to hold:
 
 * a table map that contains everything is taken as it is; what a schema file contains of its table is put on top;
 * of one that may have UUID, INET or VECTOR columns, which are binary strings to it, the definition is asked for where
-  `declared_types` is set;
+  `declared_types` is set, and of one that `defined_tables` names, always;
 * one that leaves something open needs all DDL before it. That is looked for when the first such table is met, up to
   the start of the part, and kept in the process: the next part on the same worker goes on from there.
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.rules.defined_tables import DefinedTables
 from binlog_connector.schema.catalog import Catalog, Unclear
 from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.dump import read_schema_file
@@ -81,6 +82,8 @@ class RangeSchemas:
         file: What a schema file contains; None: there is none.
         folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
         declared_types: A column has the type that its definition states, also where its table map has all but that.
+        defined_tables: Expressions of tables whose layouts get all that is defined of them; None: those get it whose
+            table maps leave something open.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class RangeSchemas:
         *,
         folds_names: bool | None = None,
         declared_types: bool = False,
+        defined_tables: str | None = None,
     ) -> None:
         self._path = watched.log.path
         self._format = watched.log.format_name
@@ -98,6 +102,7 @@ class RangeSchemas:
         self._declared_types = declared_types
         self._file = None if file is None else SchemaHistory(_base(file, folds_names), base_source=file.path)
         self._tables = frozenset() if self._file is None else frozenset(self._file.base.tables)
+        self._defined = None if defined_tables is None else DefinedTables(defined_tables)
         self._known = _known_of(watched, file, folds_names)
         self._history = self._known.history
 
@@ -118,11 +123,17 @@ class RangeSchemas:
         Raises:
             SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`, `DDL_NOT_PARSED`.
         """
-        if not leaves_open(layout) and not (self._declared_types and may_have_declared_types(layout)):
+        if not (leaves_open(layout) or self._wants_definition(layout)):
             said = self._completed_by_file(layout, position)
             if said is not None:
                 return said
         return self.defined(layout, position)
+
+    def _wants_definition(self, layout: TableLayout) -> bool:
+        # Of a table whose table map leaves nothing open.
+        if self._declared_types and may_have_declared_types(layout):
+            return True
+        return self._defined is not None and self._defined.has(layout)
 
     def defined(self, layout: TableLayout, position: Position) -> TableLayout:
         """A layout with all that DDL before *position* defines of it, also where its table map leaves nothing open.

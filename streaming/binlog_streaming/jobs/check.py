@@ -139,6 +139,7 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
         job.source.path,
         options.format,
         schema_file=options.schema_file,
+        defined_tables=options.defined_tables,
         scan_size=scan_size,
         on_progress=on_progress,
         tally_from=begins_at,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_connector.following.watched import file_start
+from binlog_connector.rules.defined_tables import DefinedTables
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.log_ddl import table_statements
@@ -117,6 +118,7 @@ def find_tables(
     format_name: str | None = None,
     *,
     schema_file: str | None = None,
+    defined_tables: str | None = None,
     scan_size: int = SCAN_SIZE,
     on_progress: OnProgress | None = None,
     tally_from: Position | None = None,
@@ -127,6 +129,8 @@ def find_tables(
         path: Directory of the binlog files, one file, or a URL.
         format_name: The format that the log must have; None: whatever it is.
         schema_file: CREATE TABLE statements for what the log leaves open.
+        defined_tables: Expressions of tables of which all is wanted that is defined; then the whole log is looked
+            through for statements.
         scan_size: As many whole files are looked at as hold these bytes.
         on_progress: Called with the bytes done and the bytes there are.
         tally_from: Where `FoundTables.tally` begins; None: with the part that is looked at.
@@ -135,7 +139,7 @@ def find_tables(
         BinlogError: The log cannot be read. What is wrong with a table alone is reported there.
     """
     history = SchemaHistory() if schema_file is None else SchemaHistory.from_schema_file(schema_file)
-    finder = _Finder(history)
+    finder = _Finder(history, None if defined_tables is None else DefinedTables(defined_tables))
     row_format, tally = RowFormat(TableFilter()), Tally()
     with open_log(path, format_name=format_name) as log:
         files = [file for file in log.files() if file.header]
@@ -159,10 +163,11 @@ def find_tables(
 class _Finder:
     """Collects tables, block by block; what is wrong with one table does not hide the others."""
 
-    def __init__(self, history: SchemaHistory) -> None:
+    def __init__(self, history: SchemaHistory, defined: DefinedTables | None) -> None:
         from binlog_format.rows.table_events import TableMaps  # compiled code takes a moment to load
 
         self._history = history
+        self._defined = defined
         self._maps = TableMaps()
         self._by_name: dict[str, FoundTable] = {}
         self._known: dict[str, dict[str, FoundTable]] = {}  # by name and digest
@@ -281,7 +286,9 @@ class _Finder:
         if layout.problem is not None:
             return FoundTable(layout, problem=layout.problem)
         try:
-            return FoundTable(self._history.completed(layout, _position(block, touched)))
+            is_defined = self._defined is not None and self._defined.has(layout)
+            completed = self._history.defined if is_defined else self._history.completed
+            return FoundTable(completed(layout, _position(block, touched)))
         except BinlogError as error:
             return FoundTable(layout, problem=error)
 

@@ -165,13 +165,13 @@ def _about_absent_columns(found: FoundTable, rule: TableRule) -> list[str]:
             "values nobody knows (BINLOG_UNSUPPORTED.ROW_IMAGE). A schemaFile gives the definition; "
             "binlog_row_image=FULL on the server logs all columns that are not generated"
         )
-    if found.generated_columns:
+    if found.generated_columns and not rule.drops_generated:
         named = ", ".join(found.generated_columns)
         consequence = (
             "they are null there (generated, unknown_values)"
             if rule.computed_is_null
             else 'a job stops there (BINLOG_UNSUPPORTED.ROW_IMAGE). generated = "null" in [[tables]] makes them null, '
-            "drop_columns leaves them out"
+            'drop_columns and generated = "drop" leave them out'
         )
         warnings.append(f"{found.name}: rows in the log came without the generated columns {named}: {consequence}")
     return warnings

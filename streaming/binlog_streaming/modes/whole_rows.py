@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 _GENERATED_HINT = (
-    "Without a key, rows are told apart by all their columns: leave generated ones out (drop_columns), or name keys "
-    "for the table"
+    "Without a key, rows are told apart by all their columns: leave generated ones out (drop_columns, or "
+    'generated = "drop"), or name keys for the table'
 )
 
 

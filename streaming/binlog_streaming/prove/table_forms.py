@@ -95,7 +95,8 @@ def table_forms(
     names, missing, hidden, unknown = [], [], [], []
     for column in source.columns:
         name = held.get(column.name.casefold())
-        if not shown.shows(column.name) or shown.mask(column.name) is not None:
+        is_dropped = rule.drops_generated and column.is_generated
+        if is_dropped or not shown.shows(column.name) or shown.mask(column.name) is not None:
             hidden.append(column.name)
         elif name is None:
             missing.append(column.name)

@@ -119,6 +119,10 @@ def check_topic_tables_values(job: TopicTablesJob) -> None:
     _check_tables(job.sink, job.tables)
     default = TableRule()
     for number, rule in enumerate(job.tables):
+        if rule.drops_generated:
+            reason = 'expected fail or null beside source.kind = "kafka", got drop'
+            hint = "Topics do not tell which columns are generated: name them in drop_columns of the job that publishes"
+            raise Mistake(("tables", number, "generated"), reason, hint)
         if rule.hides:
             reason = 'expected no columns, drop_columns, mask and where beside source.kind = "kafka"'
             raise Mistake(
@@ -293,13 +297,13 @@ def _check_what_rules_hide(rules: Sequence[TableRule]) -> None:
         if rule.foreign_keys is OnCascade.APPLY:
             raise Mistake(
                 ("tables", number, "foreign_keys"),
-                "expected fail or ignore beside columns, drop_columns, mask and where, got apply",
+                'expected fail or ignore beside columns, drop_columns, mask, where and generated = "drop", got apply',
                 "What foreign keys do is derived from whole rows of parents and children: use a job of its own",
             )
         if rule.on_partition_drop is OnPartitionDrop.APPLY and rule.hides:
             raise Mistake(
                 ("tables", number, "on_partition_drop"),
-                "expected fail or keep beside columns, drop_columns, mask and where, got apply",
+                'expected fail or keep beside columns, drop_columns, mask, where and generated = "drop", got apply',
                 "Which rows go with a partition is derived from whole rows",
             )
 

@@ -34,12 +34,14 @@ class OnStatement(StrEnum):
 
 
 class GeneratedColumns(StrEnum):
-    """What generated columns hold that the log lacks after an UPDATE."""
+    """What becomes of generated columns, which the log may lack after an UPDATE."""
 
     FAIL = "fail"
     """The job stops before it."""
     NULL = "null"
-    """They are null."""
+    """They are null where the log lacks them."""
+    DROP = "drop"
+    """Targets have none of them, whether or not the log has their values."""
 
 
 class UnknownValues(StrEnum):

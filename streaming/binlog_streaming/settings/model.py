@@ -106,7 +106,7 @@ class TableRule(RowRule, frozen=True, kw_only=True):
         on_drop: What a DROP TABLE or DROP DATABASE does to them.
         on_partition_drop: What DROP PARTITION and TRUNCATE PARTITION do to targets that hold the table's rows.
         unknown_values: What existing rows get in a new column, where the log lacks their values.
-        generated: What becomes of generated columns that the log lacks.
+        generated: What becomes of generated columns, which the log may lack.
         rewritten: What a column gets whose values an ALTER TABLE changed, where it is not known to what.
         on_statement: What a statement that changes rows without row events does to the job.
         foreign_keys: What a change of a parent does that its foreign keys may carry on to the table, not to the log.
@@ -135,6 +135,11 @@ class TableRule(RowRule, frozen=True, kw_only=True):
     def computed_is_null(self) -> bool:
         """Whether generated columns are null where the log lacks them."""
         return GeneratedColumns.NULL is self.generated or self.unknown_values is UnknownValues.NULL
+
+    @property
+    def drops_generated(self) -> bool:
+        """Whether targets have no generated columns."""
+        return self.generated is GeneratedColumns.DROP
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -278,7 +283,14 @@ class Job(Section, frozen=True):
         """The options of the Spark source, without the path: tables that no rule wants are left out there already."""
         wanted = ",".join([*(rule.select for rule in self.tables), GHOST_TABLES])
         asked = {"view": "tables", "tables": wanted, "countOtherTables": "true", "tellProblems": "true"}
+        if self.defined_tables is not None:
+            asked["definedTables"] = self.defined_tables
         return {**asked, **self.source.options()}
+
+    @property
+    def defined_tables(self) -> str | None:
+        """Tables of which more has to be known than table maps have: expressions; None: there are none."""
+        return ",".join(rule.select for rule in self.tables if rule.drops_generated) or None
 
 
 GHOST_TABLES = r".*\._.+_(gho|new)"

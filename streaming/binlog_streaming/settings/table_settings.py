@@ -81,9 +81,9 @@ TABLES = (
     ),
     Setting(
         "generated",
-        "What generated columns hold where the log lacks them after an UPDATE (MariaDB leaves VIRTUAL ones out of "
+        "What becomes of generated columns, which the log may lack after an UPDATE (MariaDB leaves VIRTUAL ones out of "
         "partial row images, MariaDB 11.8 STORED ones too, also with binlog_row_image=FULL): fail (the job stops "
-        "before it), or null.",
+        "before it), null (they are null there), or drop (targets have no generated columns at all; tables only).",
     ),
     Setting(
         "rewritten",

@@ -22,8 +22,10 @@ from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncode
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion, apply_completion
+from binlog_format.rows.declared.declared_defaults import Generated
 from binlog_format.rows.declared.default_values import layout_defaults
 from binlog_format.rows.decoding import Decoding
+from binlog_format.vendor import Vendor
 from tests.streaming.tables.shop import ORIGIN
 
 if TYPE_CHECKING:
@@ -139,6 +141,56 @@ def test_defaults_of_masked_columns_are_not_told() -> None:
     assert id_.value == pa.scalar(0, pa.int32())
     assert (name.value, price.value) == (None, pa.scalar(None, pa.decimal128(8, 2)))
     assert table.primary_key == ()
+
+
+class WithoutGenerated(RowRule, frozen=True, kw_only=True):
+    """A rule of settings that leave out generated columns."""
+
+    @property
+    def drops_generated(self) -> bool:
+        return True
+
+
+def defined(layout: TableLayout, generated: tuple[str, ...], unknown: str = "") -> TableLayout:
+    charsets = {"varchar(20)": "utf8mb4", "enum('a','b')": "utf8mb4", "varbinary(10)": "binary"}
+    said = [
+        ColumnCompletion(column.name)
+        if column.name == unknown
+        else ColumnCompletion(
+            column.name,
+            column.sql_type.partition("('")[0],
+            charset=charsets.get(column.sql_type),
+            enum_values=("a", "b") if column.name == "kind" else None,
+            generated=Generated.STORED if column.name in generated else None,
+        )
+        for column in COLUMNS
+    ]
+    return apply_completion(layout, LayoutCompletion(tuple(said), ((0, 1),)).to_json())
+
+
+def test_generated_columns_are_left_out_where_a_rule_asks_for_that() -> None:
+    layout = defined(layout_of(), ("price", "at"))
+    table = shown(WithoutGenerated(mask={"at": "null"}), layout, needs_key=True)
+    assert [column.name for column in table.columns] == ["tenant", "id", "name", "kind", "body"]
+    assert table.primary_key == (0, 1)
+    assert shown(RowRule(drop_columns=("body",)), layout).columns == layout.columns[:-1]
+    with pytest.raises(OptionError, match="column id is generated, which generated = "):
+        shown(WithoutGenerated(), defined(layout_of(), ("id",)), needs_key=True)
+    assert shown(WithoutGenerated(), defined(layout_of(), ("id",))).primary_key == ()
+
+
+def test_column_that_may_be_generated_is_named() -> None:
+    layout = layout_of()
+    # MariaDB has no generated columns that are NOT NULL.
+    assert shown(WithoutGenerated(), layout).columns == layout.columns
+    columns = tuple(replace(column, nullable=column.name == "at") for column in layout.columns)
+    for unknown in (replace(layout, columns=columns), defined(replace(layout, columns=columns), ("price",), "at")):
+        with pytest.raises(SchemaError, match="not known whether column at is generated") as caught:
+            shown(WithoutGenerated(), unknown)
+        assert "snapshot JOB.toml --definitions" in str(caught.value)
+    assert len(shown(WithoutGenerated(drop_columns=("at",)), replace(layout, columns=columns)).columns) == 6
+    with pytest.raises(SchemaError, match="not known whether column tenant is generated"):
+        shown(WithoutGenerated(), replace(layout, vendor=Vendor.MYSQL))
 
 
 def test_what_tools_make_beside_a_table_has_its_rule() -> None:

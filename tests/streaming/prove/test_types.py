@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ from binlog_format.rows.decoding import TimeType
 from binlog_streaming.lake.row_values import comparable_table, equal_rows, one_array
 from binlog_streaming.prove.differences import Kind
 from binlog_streaming.prove.table_proof import Outcome
-from binlog_streaming.settings import Job, Source, TableFormat
+from binlog_streaming.settings import Job, Source, TableFormat, TableRule
+from binlog_streaming.settings.choices import GeneratedColumns
 from tests.streaming.prove.proofs import held, job_on, overwrite, prove
 from tests.streaming.replay_runs import run
 from tests.streaming.snapshot.live import run_sql
@@ -79,6 +81,16 @@ def test_values_of_all_types_are_equal(loaded: Loaded) -> None:
     assert forms is not None
     assert (forms.missing, forms.hidden, forms.unknown) == ((), (), ())
     assert {form.name for form in forms.columns} == {"id", "gv", "gs", *(column.name for column in COLUMNS)}
+
+
+def test_generated_columns_that_targets_do_not_have_are_not_compared(loaded: Loaded, tmp_path: Path) -> None:
+    rule = TableRule(select=re.escape(TABLE), generated=GeneratedColumns.DROP)
+    job = job_on(loaded.server, tmp_path, rule)
+    run(job)
+    result = prove(loaded.server, job)[TABLE, "mirror"]
+    assert (result.outcome, result.rows) == (Outcome.EQUAL, ROWS)
+    assert result.forms is not None
+    assert (result.forms.missing, set(result.forms.hidden)) == ((), {"gv", "gs"})
 
 
 @pytest.mark.parametrize("table_format", [TableFormat.ICEBERG], ids=str)

@@ -11,12 +11,13 @@ from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.snapshot_marks import Purpose
 from binlog_connector.schema.stated_definitions import definition_statement
 from binlog_format import open_log
-from binlog_format.errors import UnsupportedError
+from binlog_format.errors import ServerError, UnsupportedError
 from binlog_format.rows.declared.declared_defaults import Generated
 from binlog_format.views.snapshot_events import marks_in
 from binlog_format.views.tables import TablesView
 from binlog_streaming.jobs.check import check_job
 from binlog_streaming.settings import Begin, OnCascade, TableRule
+from binlog_streaming.settings.choices import GeneratedColumns
 from binlog_streaming.snapshot.definitions import bring_definitions
 from binlog_streaming.snapshot.shadow import ShadowEngine
 from binlog_streaming.snapshot.source_table import read_table
@@ -123,6 +124,38 @@ def test_an_alter_of_an_older_table_is_understood(server: MariaDbServer, tmp_pat
     held = sorted(tuple(str(row[name]) for name in columns) for row in target_rows(job, "shop/child"))
     rows = server_rows(server, f"(SELECT {', '.join(columns)} FROM shop.child) t")
     assert held == sorted(tuple(map(str, row)) for row in rows)
+
+
+def test_generated_columns_of_older_tables_are_left_out(server: MariaDbServer, tmp_path: Path) -> None:
+    take_snapshot(server)
+    run_sql(
+        server,
+        [
+            "SET SESSION binlog_row_image = 'MINIMAL'",
+            "UPDATE shop.kinds SET price = 9 WHERE id = 1",
+            "ALTER TABLE shop.kinds ADD w INT AS (price) VIRTUAL, ADD n INT DEFAULT 3, MODIFY total INT AS (n) STORED",
+            "INSERT INTO shop.kinds (id, price) VALUES (3, 1)",
+        ],
+    )
+    rule = TableRule(select=r"shop\.kinds", begin=Begin.SNAPSHOT, generated=GeneratedColumns.DROP)
+    job = job_in(tmp_path, server.binlog_directory, rule)
+    run(job)
+    columns = ("id", "u", "price", "n")
+    rows = target_rows(job, "shop/kinds")
+    assert {frozenset(row) for row in rows} == {frozenset(columns)}
+    held = sorted(tuple(str(row[name]) for name in columns) for row in rows)
+    expected = server_rows(server, f"(SELECT {', '.join(columns)} FROM shop.kinds) t")
+    assert held == sorted(tuple(map(str, row)) for row in expected)
+    assert len(held) == 3
+    with session_on(server) as session:
+        generated = [column.name for column in read_table(session, "shop", "kinds").columns if column.is_generated]
+    assert generated == ["total", "v", "w"]
+
+
+def test_reading_refuses_tables_whose_generated_columns_are_left_out(server: MariaDbServer, tmp_path: Path) -> None:
+    rule = TableRule(select=r"shop\.kinds", begin=Begin.SNAPSHOT, generated=GeneratedColumns.DROP)
+    with pytest.raises(ServerError, match=r'TABLE_REFUSED\] .*shop\.kinds: generated = "drop" is set for it'):
+        read_tables(server, job_in(tmp_path, server.binlog_directory, rule))
 
 
 def test_marks_are_found_without_a_look_at_other_tables(server: MariaDbServer) -> None:

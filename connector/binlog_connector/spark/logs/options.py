@@ -32,6 +32,7 @@ _DATABASE_OPTIONS = (
     "excludeTables",
     "countOtherTables",
     "tellProblems",
+    "definedTables",
     "startingGtid",
     "endingGtid",
     "bound",

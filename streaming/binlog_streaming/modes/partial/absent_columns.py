@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding
 
 GENERATED_HINT = (
-    'Set generated = "null" for the table (they are null where the log lacks them), or leave them out (drop_columns); '
+    'Set generated = "null" for the table (they are null where the log lacks them), or leave them out of a new target '
+    '(drop_columns, or generated = "drop" for all of them); '
     "MariaDB 10.11 logs them with binlog_row_image=FULL"
 )
 UNCLEAR_HINT = (

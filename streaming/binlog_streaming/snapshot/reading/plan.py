@@ -172,6 +172,8 @@ def _refusal(table: ServerTable, *, is_live: bool) -> str | None:
         return "it has system versioning: its log holds row versions, which current rows have not"
     if is_live and table.engine.upper() not in _WITH_SNAPSHOTS:
         return f"its engine {table.engine} has no snapshots of rows (a restored backup can be read: --at GTID)"
+    if table.rule.drops_generated:
+        return 'generated = "drop" is set for it, and what is read does not tell which columns are (use --method log)'
     return _key_refusal(table.source, table.rule)
 
 

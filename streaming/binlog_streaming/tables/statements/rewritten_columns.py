@@ -119,7 +119,8 @@ def rewritten_columns(
     alter = _operation(context, change)
     if alter is None or not _may_rewrite(alter):
         return {}
-    names = {name.casefold(): name for name in target.schema().names if name not in dropped}
+    gone = {name.casefold() for name in (*dropped, *change.dropped)}
+    names = {name.casefold(): name for name in target.schema().names if name.casefold() not in gone}
     changes = [
         (names[old], changed)
         for changed in _changes(context, alter).values()

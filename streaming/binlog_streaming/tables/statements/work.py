@@ -35,6 +35,7 @@ from binlog_streaming.lake.target import (
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, UnknownValues
+from binlog_streaming.tables.statements.dropped_generated import without_generated
 from binlog_streaming.tables.statements.like import liked
 from binlog_streaming.tables.statements.rewritten_columns import rewritten_columns
 from binlog_streaming.tables.statements.row_retention import keeps_rows, left_rows, retained_rows
@@ -339,6 +340,8 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
     rule = context.table.rule
     before = dropped_columns(target)
     held = held_keys(properties)
+    live = frozenset(name.casefold() for name in target.schema().names if name not in before)
+    change = without_generated(context, change, columns=live, keys=held)
     _check_known(context, target, change, rule.keys or change.primary_key or held)
     rewritten = rewritten_columns(context, target, change, keys=held, dropped=before)
     change = replace(change, added=context.settled(change.added), modified=context.settled(change.modified))
@@ -382,15 +385,12 @@ def _check_known(context: StatementContext, target: Target, change: TableAltered
     }
     if reasons and has_rows(target):
         name, reason = next(iter(reasons.items()))
-        null = (
-            ""
-            if name.casefold() in in_key
-            else 'set unknown_values = "null" for this table to go on with null in them, '
-        )
+        null = 'set unknown_values = "null" for this table to go on with null in them, '
         raise SchemaError(
             "SCHEMA_CHANGED",
             f"{context.table.name}: column {name} is new, and the log lacks its values in existing rows: {reason}",
-            hint=f"Take the rows anew (binlog-stream snapshot JOB.toml --tables), {null}or leave the table out "
+            hint="Take the rows anew (binlog-stream snapshot JOB.toml --tables), "
+            f"{'' if name.casefold() in in_key else null}or leave the table out "
             "(option source.excludeTables)",
         )
 
