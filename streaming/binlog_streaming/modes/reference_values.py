@@ -7,12 +7,13 @@ same, is refused: nobody knows whether the one refers to the other.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from binlog_streaming.lake.evolution import is_binary
 from binlog_streaming.lake.row_values import comparable, one_array, row_ids
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     Indices = NDArray[np.int64]
     Mask = NDArray[np.bool_]
 
+_Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
 _FOLDED = ((r"\p{M}+", ""), ("ß", "s"), ("æ", "ae"), ("œ", "oe"), ("ø", "o"), ("đ", "d"), ("ł", "l"), ("s+", "s"))
 """Of text that is decomposed and in lower case, what some collation takes for the same."""
 
@@ -50,12 +52,19 @@ def reference_ids(parents: Sequence[pa.ChunkedArray], children: Sequence[pa.Chun
     count = len(parents[0])
     arrays, is_null = [], np.zeros(count + len(children[0]), dtype=np.bool_)
     for parent, child in zip(parents, children, strict=True):
-        both = one_array(pa.chunked_array([*parent.cast(child.type).chunks, *child.chunks], child.type))
+        both = one_array(pa.chunked_array([*_as(parent, child.type).chunks, *child.chunks], child.type))
         is_null |= both.is_null().to_numpy(zero_copy_only=False)
         arrays += comparable(folding(both))
     ids, _ = row_ids(pa.Table.from_arrays(arrays, names=[f"c{number}" for number in range(len(arrays))]))
     ids[is_null] = -1
     return ids[:count], ids[count:]
+
+
+def _as(values: _Values, kind: pa.DataType) -> _Values:
+    if is_binary(values.type) != is_binary(kind):
+        # Bytes of a UUID whose definition is gone from the log may be characters, and are not its text.
+        raise pa.ArrowInvalid(f"values of {values.type} are not compared with {kind}")
+    return values.cast(kind)
 
 
 def rows_matching(batch: pa.RecordBatch, wanted: pa.Table) -> Mask:
@@ -68,6 +77,6 @@ def rows_matching(batch: pa.RecordBatch, wanted: pa.Table) -> Mask:
     mask = np.ones(batch.num_rows, dtype=np.bool_)
     for name in wanted.column_names:
         held = batch.column(name)
-        values = folding(one_array(wanted.column(name)).cast(held.type))
+        values = folding(_as(one_array(wanted.column(name)), held.type))
         mask &= pc.is_in(folding(held), value_set=values, skip_nulls=True).to_numpy(zero_copy_only=False)
     return mask

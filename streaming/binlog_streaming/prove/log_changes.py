@@ -8,6 +8,7 @@ comes and subtracting what goes.
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ from binlog_format.rows.images import ImageKind
 from binlog_format.search import end_of_gtids
 from binlog_streaming.jobs.record_keeper import RecordKeeper
 from binlog_streaming.lake.row_values import one_array
+from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.modes.layout_cast import cast_layouts
 from binlog_streaming.modes.row_batches import StepImages
 from binlog_streaming.plan.batch_plan import ChangeStep, RowsStep
@@ -29,6 +31,7 @@ from binlog_streaming.plan.cascades import CascadeLog
 from binlog_streaming.plan.plan import plan_batch
 from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings.choices import OnError
+from binlog_streaming.tables.declared_columns import agreed_types
 from binlog_streaming.tables.step_rows import part_row_batches
 
 if TYPE_CHECKING:
@@ -43,7 +46,9 @@ if TYPE_CHECKING:
     from binlog_streaming.modes.row_batches import RowBatch
     from binlog_streaming.plan.batch_plan import BatchPlan, Component
     from binlog_streaming.plan.planning import Row
+    from binlog_streaming.plan.table_selection import SelectedTable
     from binlog_streaming.settings.model import Job
+    from binlog_streaming.tables.declared_columns import Types
 
 _COMING = (ImageKind.INSERT, ImageKind.UPDATE_AFTER)
 
@@ -159,11 +164,22 @@ class LogChanges:
         except BinlogError as error:
             raise DisturbedError(str(error)) from error
 
+    def _types(self, table: SelectedTable) -> Types:
+        sink = self._job.sink
+        with contextlib.ExitStack() as stack:
+            targets = [
+                stack.enter_context(
+                    contextlib.closing(sink_type(sink.format).at(sink, table.uri(sink.directory, mode)))
+                )
+                for mode in table.rule.modes
+            ]
+            return agreed_types(target.properties() for target in targets)
+
     def _row_batches(self, component: Component, table: TableName, watched: WatchedLog) -> list[RowBatch]:
         if component.tables[table].set_aside is not None:
             raise DisturbedError("the table cannot go on")
         found: list[RowBatch] = []
-        decoding = self._job.decoding()
+        decoding, types = self._job.decoding(), partial(self._types, component.tables[table])
         for step in component.steps:
             if isinstance(step, RowsStep):
                 if step.table != table:
@@ -173,7 +189,7 @@ class LogChanges:
                         raise DisturbedError("a snapshot of the table brings rows")
                     cut = (
                         row_batch.between(step.after, step.before)
-                        for row_batch in part_row_batches(part, watched.log, decoding)
+                        for row_batch in part_row_batches(part, watched.log, decoding, types)
                     )
                     found += [row_batch for row_batch in cut if row_batch is not None]
             elif isinstance(step, ChangeStep):

@@ -20,6 +20,7 @@ from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.partitioning import partition_rule
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import QUERY_PROPERTY, SET_ASIDE_PROPERTY, CommitId
+from binlog_streaming.modes.shards import IndivisibleError
 from binlog_streaming.plan.batch_plan import RowsStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep
 from binlog_streaming.plan.failures import naming, naming_unexpected
@@ -27,6 +28,7 @@ from binlog_streaming.plan.memory import SetAside, can_set_aside
 from binlog_streaming.settings import Mode, OnError
 from binlog_streaming.tables.cascades.linked_images import LinkedImages, outside_row_batches
 from binlog_streaming.tables.cascades.linked_rows import LinkedRows
+from binlog_streaming.tables.declared_columns import agreed_types, lacks_types, recorded_by, recorded_of
 from binlog_streaming.tables.evidence.row_evidence import evidence_for
 from binlog_streaming.tables.looks import Looks
 from binlog_streaming.tables.positions import BatchPositions
@@ -47,7 +49,7 @@ from binlog_streaming.tables.step_rows import StepRows
 from binlog_streaming.tables.target_checks import target_gone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from binlog_connector.schema.definitions import TableName
     from binlog_format.log import Log
@@ -118,7 +120,7 @@ class _ComponentRun:
         self._silent: dict[tuple[TableName, Mode], SelectedTable] = {}
         self._stopped = {name: table.set_aside for name, table in component.tables.items() if table.set_aside}
         self._reached: tuple[LogPlace, str | None] = ((run.position, 0), None)
-        self._rows = StepRows(component, log, run.decoding)
+        self._rows = StepRows(component, log, run.decoding, self._types)
 
     def progress(self) -> list[TableProgress]:
         return [tally.progress(self._run.position) for tally in self._tallies.values() if tally.is_touched]
@@ -204,6 +206,8 @@ class _ComponentRun:
     def _apply_rows(self, table: SelectedTable, step: RowsStep) -> None:
         try:
             outline = None if self._division is None else self._division.outline(step, table)
+            if outline is not None and self._types(table.name) and any(map(lacks_types, outline.layouts)):
+                raise IndivisibleError(outline.source_table)  # tasks do not know what targets record
             content = self._content(table, step) if outline is None else outline
         except BinlogError as error:
             raise naming(error, str(table.name)) from error
@@ -216,6 +220,12 @@ class _ComponentRun:
     def _content(self, table: SelectedTable, step: RowsStep) -> RowsContent:
         decoding, row_batches = self._run.decoding, self._rows.of(step)
         return RowsContent(str(table.name), row_batches, decoding, table.rule, self._facts, completing=table.completing)
+
+    def _types(self, name: TableName) -> Mapping[str, str]:
+        if not self._run.decoding.declared_types:
+            return {}
+        table = self._component.tables[name]
+        return agreed_types(self._target(table, mode).properties() for mode in table.rule.modes)
 
     def _apply_linked_rows(self, step: LinkedRowsStep) -> None:
         assert self._log is not None
@@ -258,6 +268,9 @@ class _ComponentRun:
             else:
                 prepared = prepared_rows(content, commit_id, evidence)
             fit_columns(target, commit_id, target_schema(content, mode), self._positions)
+            types = recorded_of(target.properties(), content.layouts) if self._run.decoding.declared_types else {}
+            if types:
+                target.describe(commit_id, recorded=types)
             self._positions.take_back(target, commit_id)
             rows_written = prepared.bring_into(target, commit_id)
             if not rows_written:
@@ -291,7 +304,10 @@ class _ComponentRun:
                 work = self._rename_work(context, change, target)
             else:
                 work = step_work(context, target)
+            types = recorded_by(target.properties(), change) if plain.declared_types else {}
             if work is None:
+                if types and target.properties() is not None:
+                    target.describe(commit_id, recorded=types)
                 return 0
             if not is_done:
                 self._positions.take_back(target, commit_id)
@@ -300,7 +316,7 @@ class _ComponentRun:
             tally.statements += 1
             commits = not is_done and work.commit is not None and work.commit(target, commit_id)
             if target.properties() is not None:
-                target.describe(commit_id, recorded=work.recorded)
+                target.describe(commit_id, recorded={**work.recorded, **types})
             tally.add(Outcome.REPEATED if is_done else Outcome.WRITTEN)
             return int(commits)
 

@@ -94,6 +94,11 @@ class RowsContent:
         return self.end or max(self.row_batches, key=RowBatch.last_change)
 
     @property
+    def layouts(self) -> list[TableLayout]:
+        """Of the rows, in the order of the log."""
+        return [row_batch.layout for row_batch in self.row_batches]
+
+    @property
     def last_place(self) -> str:
         """Of the last change, as text."""
         return "{}:{}".format(*self.last.last_change())

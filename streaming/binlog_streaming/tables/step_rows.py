@@ -11,8 +11,11 @@ from binlog_format.views.index.table_index import TableIndex
 from binlog_streaming.modes.row_batches import RowBatch, load_row_batches
 from binlog_streaming.plan.batch_plan import IndexPart
 from binlog_streaming.plan.failures import naming
+from binlog_streaming.tables.declared_columns import with_types
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from binlog_connector.schema.definitions import TableName
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log import Log
@@ -31,13 +34,21 @@ class ReceivedPart(IndexPart):
     row_batches: tuple[RowBatch, ...] = ()
 
 
-def part_row_batches(part: IndexPart, log: Log | None, decoding: Decoding) -> list[RowBatch]:
+def no_types() -> Mapping[str, str]:
+    """Nothing is known of columns but what layouts have."""
+    return {}
+
+
+def part_row_batches(
+    part: IndexPart, log: Log | None, decoding: Decoding, types: Callable[[], Mapping[str, str]] = no_types
+) -> list[RowBatch]:
     """What *part* holds.
 
     Args:
         part: Of a batch.
         log: Where its index points to; None: all parts are received.
         decoding: How rows become values.
+        types: See `with_types`.
 
     Raises:
         DataLossError: As `load_row_batches`.
@@ -45,7 +56,7 @@ def part_row_batches(part: IndexPart, log: Log | None, decoding: Decoding) -> li
     if isinstance(part, ReceivedPart):
         return list(part.row_batches)
     assert log is not None, "an index points into a log"
-    return load_row_batches((TableIndex.from_bytes(part.index),), log, decoding)
+    return load_row_batches((with_types(TableIndex.from_bytes(part.index), types),), log, decoding)
 
 
 class StepRows:
@@ -55,9 +66,17 @@ class StepRows:
         component: Whose steps these are.
         log: Where its parts point to; None: all of them have been received.
         decoding: How rows become values.
+        types: What columns of a table are, where no definition was found (`with_types`).
     """
 
-    def __init__(self, component: Component, log: Log | None, decoding: Decoding) -> None:
+    def __init__(
+        self,
+        component: Component,
+        log: Log | None,
+        decoding: Decoding,
+        types: Callable[[TableName], Mapping[str, str]] = lambda _: {},
+    ) -> None:
+        self._types = types
         self._log = log
         self._decoding = decoding
         # A part at which several steps have a share is read once.
@@ -72,7 +91,9 @@ class StepRows:
             BinlogError: The rows cannot be read; it names the table.
         """
         try:
-            cut = (rows.between(step.after, step.before) for part in step.parts for rows in self._part(part))
+            cut = (
+                rows.between(step.after, step.before) for part in step.parts for rows in self._part(part, step.table)
+            )
             found = sorted((rows for rows in cut if rows is not None), key=RowBatch.start)
         except BinlogError as error:
             raise naming(error, str(step.table)) from error
@@ -88,11 +109,17 @@ class StepRows:
         """A statement may have changed the table: what its rows looked like is over."""
         self._layouts.pop(table, None)
 
-    def _part(self, part: IndexPart) -> list[RowBatch]:
-        row_batches = self._read.pop(id(part), None)
+    def _part(self, part: IndexPart, table: TableName) -> list[RowBatch]:
+        row_batches, asked = self._read.pop(id(part), None), False
+
+        def types() -> Mapping[str, str]:
+            nonlocal asked
+            asked = True  # a statement between two steps may change them: the part is read again then
+            return self._types(table)
+
         if row_batches is None:
-            row_batches = part_row_batches(part, self._log, self._decoding)
+            row_batches = part_row_batches(part, self._log, self._decoding, types)
         self._uses[id(part)] -= 1
-        if self._uses[id(part)]:
+        if self._uses[id(part)] and not asked:
             self._read[id(part)] = row_batches
         return row_batches

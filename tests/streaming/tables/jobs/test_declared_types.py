@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.table_changes import TableAltered, TableCreated
 from binlog_connector.spark import table_schemas
 from binlog_format.errors import OptionError
 from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.jobs.declared_types import with_declared_types
 from binlog_streaming.jobs.record import RECORD_FILE
 from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.target import DECLARED_PROPERTY
 from binlog_streaming.settings import Job, Mode, Sink, Source, TableRule
+from binlog_streaming.tables.declared_columns import agreed_types, held_types, recorded_by
 from tests.faults.processes import Killed
 from tests.streaming.replay_runs import run
 from tests.streaming.tables.shop import ShopLog
@@ -112,3 +117,70 @@ def test_a_checkpoint_without_a_record_is_of_a_job_with_bytes(tmp_path: Path) ->
     assert with_declared_types(job).source.declared_types is False
     said = msgspec.structs.replace(job.source, declared_types=True)
     assert with_declared_types(msgspec.structs.replace(job, source=said)).source.declared_types is True
+
+
+@pytest.mark.parametrize("modes", [(Mode.MIRROR,), (Mode.MIRROR, Mode.CHANGELOG)], ids=len)
+def test_a_job_goes_on_when_the_log_has_the_definition_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modes: tuple[Mode, ...]
+) -> None:
+    job = job_in(tmp_path, modes=modes)
+    with ShopLog(tmp_path / "log") as log:
+        log.statement(MADE)
+        log.insert(CODES, (1, FIRST))
+        log.statement("ALTER TABLE codes ADD net INET4")
+        log.flush()
+        log.insert(NETS, (2, FIRST, bytes([10, 0, 0, 2])))
+    run(job)
+    with ShopLog(tmp_path / "log", first=10) as log:
+        log.flush()
+        log.purge(before=1)
+        log.insert(NETS, (3, SECOND, bytes([10, 0, 0, 3])))
+        log.update(NETS, ((1, FIRST, None), (1, SECOND, None)))
+    monkeypatch.setattr(table_schemas, "_known", {})
+    run(job)
+    assert rows(job) == [(1, TEXTS[SECOND], None), (2, TEXTS[FIRST], "10.0.0.2"), (3, TEXTS[SECOND], "10.0.0.3")]
+
+
+def test_what_a_statement_changes_is_not_remembered_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = job_in(tmp_path)
+    inet6 = replace(CODES, columns=(ID, ColumnSpec("v", "binary(16)", nullable=True)))
+    with ShopLog(tmp_path / "log") as log:
+        log.statement(MADE)
+        log.insert(CODES, (1, FIRST))
+        log.flush()
+    run(job)
+    with ShopLog(tmp_path / "log", first=10) as log:
+        log.purge(before=1)
+        log.statement("ALTER TABLE codes DROP u, ADD v INET6")
+        log.insert(inet6, (2, bytes(15) + b"\1"))
+        log.flush()
+    monkeypatch.setattr(table_schemas, "_known", {})
+    run(job)
+    with ShopLog(tmp_path / "log", first=20) as log:
+        log.insert(inet6, (3, bytes(15) + b"\2"))
+        log.purge(before=3)
+    monkeypatch.setattr(table_schemas, "_known", {})
+    run(job)
+    with closing(sink_type(job.sink.format).at(job.sink, f"{job.sink.directory}/mirror/shop/codes")) as target:
+        assert held_types(target.properties()) == {"v": "inet6"}
+        found = {row["id"]: row["v"] for row in target.read().read_all().to_pylist()}
+    assert found == {1: None, 2: "::1", 3: "::2"}
+
+
+def test_names_that_are_exchanged_are_forgotten() -> None:
+    """A batch that is done again would exchange them back."""
+    held = {DECLARED_PROPERTY: json.dumps({"u": "uuid", "v": "inet6"})}
+    name = TableName("shop", "codes")
+    assert recorded_by(held, TableAltered(name, renamed={"U": "v", "V": "u"})) == {DECLARED_PROPERTY: ""}
+    renamed = recorded_by(held, TableAltered(name, renamed={"u": "w"}))
+    assert held_types(renamed) == {"v": "inet6", "w": "uuid"}
+    assert recorded_by(renamed, TableAltered(name, renamed={"u": "w"})) == {}
+    assert recorded_by(held, TableCreated(name, None, if_not_exists=True)) == {}
+    assert recorded_by(held, TableCreated(name, None)) == {DECLARED_PROPERTY: ""}
+
+
+def test_targets_that_are_not_at_one_place_tell_nothing() -> None:
+    one, other = ({DECLARED_PROPERTY: json.dumps({"u": kind})} for kind in ("uuid", "inet6"))
+    assert agreed_types([one, None, one]) == {"u": "uuid"}
+    assert agreed_types([one, other]) == {}
+    assert agreed_types([None]) == {}
