@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.rule_changes import rules_fingerprint
 from binlog_connector.schema.snapshot_marks import TableProved
 from binlog_connector.schema.table_changes import TableRenamed
@@ -213,6 +214,7 @@ class _ComponentRun:
             raise naming(error, str(table.name)) from error
         if not content.row_batches:
             return
+        content = replace(content, is_repair=any(part.is_repair for part in step.parts))
         for mode in table.rule.modes:
             if not (step.is_repair and mode is Mode.CHANGELOG):
                 self._write_rows(table, mode, step.number, content, divided=None if outline is None else step)
@@ -261,7 +263,9 @@ class _ComponentRun:
             settle_keys(target, commit_id)
             target.check_owner(commit_id)
             reached(CrashPoint.LOOKED)
-            evidence = evidence_for(table.rule, self._run.evidence, commit_id, target.properties())
+            evidence = None  # a repair is made because the target is wrong
+            if not content.is_repair:
+                evidence = evidence_for(table.rule, self._run.evidence, commit_id, target.properties())
             prepared: PreparedRows
             if divided is not None and self._division is not None:
                 prepared = self._division.rows(divided, content, evidence)
@@ -283,10 +287,9 @@ class _ComponentRun:
 
     def _apply_change(self, step: ChangeStep, table: SelectedTable, mode: Mode) -> None:
         plain = replace(self._run.decoding, rules=None)  # the plan has put statements under the rules
-        context, change = (
-            StatementContext(step, table, mode, plain, self._facts, self._rows.layout_before(table.name)),
-            step.change,
-        )
+        rules, layout = self._run.decoding.rules, self._rows.layout_before(table.name)
+        shown_by = rules.of(*table.name) if isinstance(rules, TableRules) else None
+        context, change = StatementContext(step, table, mode, plain, self._facts, layout, shown_by), step.change
 
         def write(target: Target, tally: ProgressTally) -> int:
             self._silent[table.name, mode] = table

@@ -75,6 +75,7 @@ class RowsContent:
         end: The row batch that holds the last change, up to which the step goes; None: it is one of *row_batches*.
         completing: Rows may be missing that the server has; see `SelectedTable`.
         is_done: All targets of the table hold the step, but for those in which it changes nothing.
+        is_repair: Rows of a repair are among them.
     """
 
     source_table: str
@@ -87,6 +88,7 @@ class RowsContent:
     end: RowBatch | None = None
     completing: bool = False
     is_done: bool = False
+    is_repair: bool = False
 
     @cached_property
     def last(self) -> RowBatch:

@@ -22,7 +22,7 @@ def liked(context: StatementContext, change: TableCreated) -> TableCreated:
     Then the rows that come next have the columns and the key. So it is where rules hide some: they are about names of
     this table, and statements come here under them.
     """
-    if change.columns is not None or change.like is None or context.table.rule.hides:
+    if change.columns is not None or change.like is None or context.shown_by is not None:
         return change
     try:
         source = context.facts.definition_before(change.like, context.step.statement)

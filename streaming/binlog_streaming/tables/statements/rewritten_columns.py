@@ -189,9 +189,12 @@ def _column(
 
 def _effect_in_target(context: StatementContext, change: ColumnChanged) -> Effect:
     """What becomes of values as the rules of the job show them."""
-    rule, name = context.table.rule, change.old.name.casefold()
-    if name in {column.casefold() for column in rule.mask}:
+    shown, name = context.shown_by, change.old.name
+    if shown is None:
+        return change.effect
+    if shown.mask(name) is not None:
         return Unknown("its values are masked")
-    if rule.where is not None and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", rule.where.casefold()):
+    where = (shown.rule.where or "").casefold()
+    if re.search(rf"(?<!\w){re.escape(name.casefold())}(?!\w)", where):
         return Unknown("the rows of the target are chosen by it (where)")
     return change.effect

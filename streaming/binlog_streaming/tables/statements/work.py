@@ -44,6 +44,7 @@ from binlog_streaming.tables.statements.target_alteration import ColumnsBefore, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from binlog_connector.rules.shown_table import BoundRule
     from binlog_connector.schema.table_changes import ColumnFacts
     from binlog_format.events.table_map import Column
     from binlog_format.position import Position
@@ -87,6 +88,7 @@ class StatementContext:
         decoding: How rows become values.
         facts: Of statements before it.
         rows_layout: Of the last rows before it in its batch; None: there are none since another statement.
+        shown_by: The rule by which the table is shown; None: all of it is.
     """
 
     step: ChangeStep
@@ -95,6 +97,7 @@ class StatementContext:
     decoding: Decoding
     facts: LogFacts
     rows_layout: TableLayout | None = None
+    shown_by: BoundRule | None = None
 
     def layout(self, columns: Sequence[Column]) -> TableLayout:
         """A table of these columns."""

@@ -128,7 +128,7 @@ def test_error_of_decoding_names_the_table(log_path: Path, tmp_path: Path, monke
     def fail(*_: object) -> None:
         raise ZeroDivisionError("of nothing")
 
-    monkeypatch.setattr("binlog_streaming.tables.apply.part_row_batches", fail)
+    monkeypatch.setattr("binlog_streaming.tables.step_rows.part_row_batches", fail)
     with (
         open_log(str(log_path)) as log,
         pytest.raises(TableError, match=r"UNEXPECTED_ERROR\] shop\.\w+: Zero.*nothing"),

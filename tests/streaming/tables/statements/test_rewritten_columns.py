@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from binlog_connector.rules.row_rules import TableRules
+from binlog_connector.rules.shown_table import BoundRule
+from binlog_format import open_log
 from binlog_format.errors import TableError
 from binlog_format.events.encoding.table_encoding import ColumnSpec
+from binlog_format.rows.decoding import Decoding
 from binlog_streaming.settings import Deletes, Mode, Rewritten, TableRule
+from tests.streaming.tables.batches import cut, write
+from tests.streaming.tables.shop import ShopLog
 from tests.streaming.tables.statements.statement_stories import ID, kept, wanted
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tests.streaming.tables.shop import ShopLog
 
 PRICE = ColumnSpec("price", "decimal(10,4)", nullable=True)
 STATE = ColumnSpec("state", "varchar(20)", nullable=True)
@@ -76,8 +80,13 @@ def test_what_cannot_be_computed_is_named_or_null(tmp_path: Path) -> None:
 
 def test_masked_values_are_not_converted(tmp_path: Path) -> None:
     rule = TableRule(mask={"price": "sha256"}, salt_variable="SALT")
-    with pytest.raises(TableError, match=r"REWRITTEN_BY_SERVER\] shop\.orders: column price .*its values are masked"):
-        kept(tmp_path, rounded, rule)
+    decoding = Decoding(rules=TableRules([BoundRule(rule, needs_key=True, salt=b"salt")]))
+    with ShopLog(tmp_path / "log") as log:
+        rounded(log)
+    with open_log(str(tmp_path / "log")) as opened:
+        (batch,) = cut(opened, 1)
+        with pytest.raises(TableError, match=r"REWRITTEN_BY_SERVER\] shop\.orders: column price .*values are masked"):
+            write(opened, batch, tmp_path / "tables", rules=(rule,), decoding=decoding)
 
 
 def test_definition_that_is_not_known_is_named_with_the_way_to_bring_it(tmp_path: Path) -> None:
