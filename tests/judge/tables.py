@@ -237,7 +237,7 @@ def read_value(value: Any, kind: str) -> object:
         return value.replace(tzinfo=None)
     if kind in GEOMETRIES and isinstance(value, dict):
         return value["srid"], value["wkb"]
-    return value
+    return repr(value) if isinstance(value, dict | list) else value  # what the column was before it became another
 
 
 def _decimal(text: str) -> str:

@@ -25,8 +25,8 @@ from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPE
 from binlog_streaming.modes.mode_columns import DELETED, IS_CURRENT, VALID_FROM, VERSION_POSITION, mode_schema
 from binlog_streaming.modes.place_texts import place_text
 from binlog_streaming.settings import Mode
-from binlog_streaming.tables.statements.row_retention import ended, live_rows, living, time_scalar
-from binlog_streaming.tables.statements.work import Work, dropped_columns, has_rows, held_keys
+from binlog_streaming.tables.statements.row_retention import ended, has_rows, live_rows, living, time_scalar
+from binlog_streaming.tables.statements.work import Work, dropped_columns, held_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

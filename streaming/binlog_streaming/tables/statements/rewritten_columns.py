@@ -27,7 +27,7 @@ from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_format.errors import TableError
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_streaming.settings import Rewritten
-from binlog_streaming.tables.statements.row_retention import living
+from binlog_streaming.tables.statements.row_retention import has_rows, living
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,7 +126,7 @@ def rewritten_columns(
         for changed in _changes(context, alter).values()
         if (old := changed.old.name.casefold()) in names and not isinstance(changed.effect, Same)
     ]
-    if not changes or not any(rows.num_rows for rows in target.read()):
+    if not changes or not has_rows(target):
         return {}
     # Columns that the statement names first: others may change because of them.
     changes.sort(key=lambda change: change[1].old.declared == change[1].new.declared)

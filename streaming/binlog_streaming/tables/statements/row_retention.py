@@ -1,4 +1,4 @@
-"""Rows gone from their source table: `living`, `live_rows`, `ended`, `retained_rows`, `left_rows`."""
+"""Rows of a target: `has_rows`; those gone from their source table: `living`, `live_rows`, `ended`, `retained_rows`, `left_rows`."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ _MICROS = 1_000_000
 def keeps_rows(mode: Mode, deletes: Deletes) -> bool:
     """Whether rows that are gone stay in the target, in some way."""
     return mode is Mode.SCD2 or (mode is Mode.MIRROR and deletes is Deletes.MARK)
+
+
+def has_rows(target: Target) -> bool:
+    """Whether there is any row; it may read the table."""
+    return any(batch.num_rows for batch in target.read())
 
 
 def living(rows: pa.RecordBatch, mode: Mode) -> pa.BooleanArray:

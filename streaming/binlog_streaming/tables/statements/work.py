@@ -38,7 +38,7 @@ from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, Unknow
 from binlog_streaming.tables.statements.dropped_generated import without_generated
 from binlog_streaming.tables.statements.like import liked
 from binlog_streaming.tables.statements.rewritten_columns import rewritten_columns
-from binlog_streaming.tables.statements.row_retention import keeps_rows, left_rows, retained_rows
+from binlog_streaming.tables.statements.row_retention import has_rows, keeps_rows, left_rows, retained_rows
 from binlog_streaming.tables.statements.target_alteration import ColumnsBefore, target_alteration
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     """Does it in one commit; False: there was nothing to commit."""
 
 _MICROS = 1_000_000
-_UNSETTLED = "a default whose bytes depend on the server, as the log has them"
+_UNSETTLED = "a default whose bytes depend on the server"
 _PLACE_DTYPE = np.dtype([("file_no", np.int64), ("page", np.int64), ("chunk", np.int64)])
 
 
@@ -388,16 +388,10 @@ def _check_known(context: StatementContext, target: Target, change: TableAltered
     }
     if reasons and has_rows(target):
         name, reason = next(iter(reasons.items()))
-        null = 'set unknown_values = "null" for this table to go on with null in them, '
+        null = "" if name.casefold() in in_key else 'set unknown_values = "null" to go on with null in them, '
         raise SchemaError(
             "SCHEMA_CHANGED",
             f"{context.table.name}: column {name} is new, and the log lacks its values in existing rows: {reason}",
-            hint="Take the rows anew (binlog-stream snapshot JOB.toml --tables), "
-            f"{'' if name.casefold() in in_key else null}or leave the table out "
+            hint=f"Take the rows anew (binlog-stream snapshot JOB.toml --tables), {null}or leave the table out "
             "(option source.excludeTables)",
         )
-
-
-def has_rows(target: Target) -> bool:
-    """Whether there is any row; it may read the table."""
-    return any(batch.num_rows for batch in target.read())
