@@ -223,6 +223,8 @@ def read_value(value: Any, kind: str) -> object:
     """The plain value of what a reader gets."""
     if value is None:
         return None
+    if isinstance(value, dict | list) and kind not in GEOMETRIES:
+        return repr(value)  # what the column was before it became another one
     if kind in INTEGERS:
         return int(value) if isinstance(value, int | Decimal) else value
     if kind == "decimal":
@@ -237,7 +239,7 @@ def read_value(value: Any, kind: str) -> object:
         return value.replace(tzinfo=None)
     if kind in GEOMETRIES and isinstance(value, dict):
         return value["srid"], value["wkb"]
-    return repr(value) if isinstance(value, dict | list) else value  # what the column was before it became another
+    return value
 
 
 def _decimal(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Rows of a target: `has_rows`; those gone from their source table: `living`, `live_rows`, `ended`, `retained_rows`, `left_rows`."""
+"""Rows of a target, `has_rows`, and what stays of those gone from their source table: `living`, `retained_rows` ..."""
 
 from __future__ import annotations
 
