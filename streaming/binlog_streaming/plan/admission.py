@@ -32,7 +32,8 @@ from binlog_connector.schema.table_changes import (
     TableRenamed,
     TableTruncated,
 )
-from binlog_format.errors import BinlogError, TableError
+from binlog_format.errors import BinlogError, SchemaError, TableError
+from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.settings import Begin, Mode, OnCascade, OnRowStatement, OnStatement
 
 if TYPE_CHECKING:
@@ -251,7 +252,7 @@ class Admission:
 
     def _take_rename(self, statement: DdlStatement, change: TableRenamed) -> None:
         place = (statement.position, statement.event_no)
-        refused = self.refusals.get(change.old)
+        refused = self.refusals.get(change.old) or self._set_aside_before(change, place, statement.gtid)
         is_live = self.snapshots.is_live(change.new, place)
         if is_live and self.find(change.new) is not None and self.memory.from_first is not None:
             is_complete = self._is_complete(change.old) if self.find(change.old) is not None else False
@@ -262,6 +263,15 @@ class Admission:
             self.refusals.setdefault(change.new, Refusal(place, statement.gtid, refused.error))
         if self.find(change.old) is not None:
             self._begin_anew(change.old, statement)  # nothing has this name any more
+
+    def _set_aside_before(self, change: TableRenamed, place: LogPlace, gtid: str | None) -> Refusal | None:
+        """Why a table cannot go on under its new name: it did not under the one before."""
+        stopped = self.memory.set_aside.get(change.old)
+        if stopped is None or self.find(change.old) is not None:
+            return None
+        reason = f"{change.new} was {change.old} before, which was set aside at {stopped.position}: {stopped.reason}"
+        hint = f"Take its rows anew: {snapshot_command(change.new)}"
+        return Refusal(place, gtid, SchemaError("TABLE_RENAMED", reason, hint=hint))
 
     def _take_rows_changed(self, statement: DdlStatement, changed: RowsChanged) -> None:
         names = self.known() if changed.names is None else [one for name in changed.names for one in name.spellings]

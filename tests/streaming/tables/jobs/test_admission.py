@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -377,6 +378,21 @@ def test_table_that_takes_the_place_of_one_that_was_set_aside_is_set_aside_too(t
     run(of_all)
     assert [one.name.table for one in record(of_all).set_aside] == ["archive", "orders"]
     assert rows(tmp_path, "items") == [(1, "x"), (2, "y")]
+
+
+def test_table_that_was_set_aside_stays_so_under_a_new_name_with_the_first_reason(tmp_path: Path) -> None:
+    log(tmp_path, statement_between)
+    of_all = job(tmp_path, top={"on_error": OnError.SET_ASIDE})
+    run(of_all)
+    assert [one.name.table for one in record(of_all).set_aside] == ["orders"]
+    with ShopLog(tmp_path / "log", first=300) as writer:
+        writer.statement("RENAME TABLE orders TO archive")
+        writer.insert(wanted("archive", ID, NAME), (9, "i"))
+    run(of_all)
+    reasons = {one.name.table: one.reason for one in record(of_all).set_aside}
+    assert re.search(
+        r"TABLE_RENAMED\] shop\.archive was shop\.orders .*set aside at .*STATEMENT_FORMAT", reasons["archive"]
+    )
 
 
 def test_incident_stops_the_job_whatever_tables_may_do(tmp_path: Path) -> None:
