@@ -138,8 +138,9 @@ fuzz: setup ## Fuzz all that reads bytes with checks of all bounds, a minute (FU
 	@NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-checked $(BIN)/python -m tests.fuzz \
 		--seconds $$(( $(FUZZ_SECONDS) / 3 )) $(FUZZ_TARGETS)
 
-fuzz-servers: setup ## Live random histories on servers, and see that each table is equal or named, two minutes (SECONDS=..., SERVERS=mariadb,FOLDER,..., SEED=...; PAIRS=1: every type into every other)
-	@$(BIN)/python -m tests.judge --seconds $(SERVERS_SECONDS) --servers '$(SERVERS)' --seed $(SEED) $(if $(PAIRS),--pairs)
+fuzz-servers: setup ## Live random histories on servers, and see that each table is equal or named, two minutes (SECONDS=..., SERVERS=mariadb,FOLDER,..., SEED=..., ROUNDS=...; PAIRS=1: every type into every other)
+	@$(BIN)/python -m tests.judge --seconds $(SERVERS_SECONDS) --servers '$(SERVERS)' --seed $(SEED) \
+		$(if $(PAIRS),--pairs) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 lint: $(INSTALLED) ## Check style, types and the shape of the source tree
 	@$(BIN)/ruff check .

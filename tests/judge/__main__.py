@@ -52,8 +52,9 @@ class Judging:
         explain: Named errors with these conditions are made short and shown, too.
     """
 
-    def __init__(self, seed: str, into: Path, histories: int, explain: str) -> None:
+    def __init__(self, seed: str, into: Path, histories: int, explain: str, rounds: int | None = None) -> None:
         self._seed = seed
+        self._rounds = rounds
         self._into = into
         self._histories = histories
         self._explain = re.compile(explain)
@@ -68,7 +69,7 @@ class Judging:
         with LiveServer(installed, folded_names=folded_names) as server, tempfile.TemporaryDirectory() as work:
             print(f"{installed.name}: {server.version}, lower_case_table_names={folded_names}", flush=True)
             number = 0
-            while number == 0 or time.monotonic() < until:
+            while number == 0 or (time.monotonic() < until and number != self._rounds):
                 seed = f"{self._seed}-{installed.vendor}-{folded_names}-{number}"
                 one = Round(server, seed, Path(work) / "lake", folds_names=bool(folded_names), count=self._histories)
                 judged = one.judged()
@@ -134,6 +135,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--servers", default="")
     parser.add_argument("--seed", default="1")
     parser.add_argument("--histories", type=int, default=20, help="in a round: one log, one job")
+    parser.add_argument("--rounds", type=int, help="at most so many: then the same histories on every machine")
     parser.add_argument("--into", type=Path, default=Path("build/judge"), help="folder for cases that are found")
     parser.add_argument("--pairs", action="store_true", help="instead of random histories every type into every other")
     parser.add_argument(
@@ -148,7 +150,7 @@ def main(arguments: Sequence[str]) -> int:
             print(f"left out: {name}: {error}")
             if os.environ.get("CI") == "true" and name == "mariadb":
                 return 2
-    judging = Judging(given.seed, given.into, given.histories, given.explain)
+    judging = Judging(given.seed, given.into, given.histories, given.explain, given.rounds)
     for installed in found:
         share = given.seconds / len(found)
         if given.pairs:
