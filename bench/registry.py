@@ -28,6 +28,7 @@ MODULES = (
     "bench.tables.target_limits",
     "bench.tables.evidence",
     "bench.tables.cascades",
+    "bench.tables.conversions",
     "bench.tables.reading",
     "bench.tables.through_log",
     "bench.kafka.producer",
