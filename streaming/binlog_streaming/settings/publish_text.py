@@ -33,7 +33,7 @@ TOP = (
         "anew.",
     ),
 )
-_SPARKS_OWN = ("maxBytesPerTrigger", "maxFilesPerTrigger", "minPartitions", "bound", "timeType")
+_SPARKS_OWN = ("maxBytesPerTrigger", "maxFilesPerTrigger", "minPartitions", "bound", "timeType", "declaredTypes")
 FOLLOWED_SOURCE = (
     *(one for one in SOURCE if one.name not in _SPARKS_OWN),
     Setting(

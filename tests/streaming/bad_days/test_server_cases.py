@@ -13,7 +13,7 @@ import pytest
 from tests.corpus import SERVER_CASES
 from tests.streaming.bad_days.verdicts import Kind, ServerTable, judge, read_targets
 from tests.streaming.bad_days.week import run_job
-from tests.truth.cases import FINAL_TABLES, NAMELESS, case
+from tests.truth.cases import FINAL_TABLES, case
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +75,7 @@ def verdicts(spark: SparkSession, folder: Path, name: str, **settings: object) -
             folder,
             spark,
         )
-    found = judge(end, expected(name), read_targets(folder / "tables"), is_declared=name in NAMELESS)
+    found = judge(end, expected(name), read_targets(folder / "tables"), is_declared=True)
     # Of versioned tables the truth has the rows alone that hold now, the log has all.
     return {table: verdict for table, verdict in found.items() if table not in VERSIONED}
 

@@ -165,7 +165,7 @@ def test_tables_older_than_the_log_equal_select(table_format: TableFormat, tmp_p
             for table in OLDER:
                 columns = column_infos(cursor, table.name)
                 tables[f"{DATABASE}.{table.name}"] = (columns, true_rows(cursor, table.name, columns))
-        Live(server.binlog_directory, tables).check(tmp_path / "tables", table_format)
+        Live(server.binlog_directory, tables, is_declared=True).check(tmp_path / "tables", table_format)
     keeper = RecordKeeper(job)
     keeper.changes()
     assert keeper.record.complete == tuple(sorted((DATABASE, table.name) for table in OLDER))
