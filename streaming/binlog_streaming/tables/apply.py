@@ -230,8 +230,7 @@ class _ComponentRun:
         return agreed_types(self._target(table, mode).properties() for mode in table.rule.modes)
 
     def _apply_linked_rows(self, step: LinkedRowsStep) -> None:
-        assert self._log is not None
-        assert self._run.cascade_log is not None
+        assert self._log is not None and self._run.cascade_log is not None
         row_batches = {rows.table: self._rows.of(rows) for rows in step.rows}
         row_batches |= outside_row_batches(step, self._run.cascade_log, self._run.decoding)
         logged = LinkedImages(row_batches, self._log)
