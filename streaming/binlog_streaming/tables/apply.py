@@ -26,7 +26,7 @@ from binlog_streaming.plan.batch_plan import RowsStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep
 from binlog_streaming.plan.failures import naming, naming_unexpected
 from binlog_streaming.plan.memory import SetAside, can_set_aside
-from binlog_streaming.settings import Mode, OnError
+from binlog_streaming.settings.choices import Evidence, Mode, OnError
 from binlog_streaming.tables.cascades.linked_images import LinkedImages, outside_row_batches
 from binlog_streaming.tables.cascades.linked_rows import LinkedRows
 from binlog_streaming.tables.declared_columns import agreed_types, lacks_types, recorded_by, recorded_of
@@ -230,7 +230,8 @@ class _ComponentRun:
         return agreed_types(self._target(table, mode).properties() for mode in table.rule.modes)
 
     def _apply_linked_rows(self, step: LinkedRowsStep) -> None:
-        assert self._log is not None and self._run.cascade_log is not None
+        assert self._log is not None
+        assert self._run.cascade_log is not None
         row_batches = {rows.table: self._rows.of(rows) for rows in step.rows}
         row_batches |= outside_row_batches(step, self._run.cascade_log, self._run.decoding)
         logged = LinkedImages(row_batches, self._log)
@@ -262,9 +263,8 @@ class _ComponentRun:
             settle_keys(target, commit_id)
             target.check_owner(commit_id)
             reached(CrashPoint.LOOKED)
-            evidence = None  # a repair is made because the target is wrong
-            if not content.is_repair:
-                evidence = evidence_for(table.rule, self._run.evidence, commit_id, target.properties())
+            wanted = Evidence.OFF if content.is_repair else table.rule.evidence or self._run.evidence
+            evidence = evidence_for(table.rule, wanted, commit_id, target.properties())
             prepared: PreparedRows
             if divided is not None and self._division is not None:
                 prepared = self._division.rows(divided, content, evidence)

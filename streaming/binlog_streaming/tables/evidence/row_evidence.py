@@ -65,20 +65,20 @@ class RowEvidence:
 
 
 def evidence_for(
-    rule: TableRule, default: Evidence, commit_id: CommitId, properties: Mapping[str, str] | None
+    rule: TableRule, wanted: Evidence, commit_id: CommitId, properties: Mapping[str, str] | None
 ) -> RowEvidence | None:
     """What the changes of a step prove of a target; None: nothing.
 
     Args:
         rule: The job's settings for the table.
-        default: For tables whose rule does not set it.
+        wanted: Of the table; none for rows of a repair, which is made because the target is wrong.
         commit_id: Of the step.
         properties: Of the target; None: there is none yet.
     """
     is_complete = commit_id.complete
     if is_complete is None:
         is_complete = (properties or {}).get(COMPLETE_PROPERTY) == "true"
-    is_off = (rule.evidence or default) is Evidence.OFF or commit_id.mode is Mode.CHANGELOG
+    is_off = wanted is Evidence.OFF or commit_id.mode is Mode.CHANGELOG
     # A table that may begin with gaps counts as complete where the log begins with the server's first transaction.
     if is_off or not is_complete or rule.begin is Begin.EMPTY:
         return None
