@@ -178,13 +178,18 @@ def _column(
     assert isinstance(effect, Unknown)
     raise TableError(
         "REWRITTEN_BY_SERVER",
-        f"{context.table.name}: column {change.new.name} was {change.old.declared} and is {change.new.declared} by the "
-        f"statement at {context.step.statement.position}; the server changed its values in existing rows, the log "
-        f"lacks these, and they cannot be computed: {effect.reason}",
+        f"{context.table.name}: column {change.new.name} {_told(change)} by the statement at "
+        f"{context.step.statement.position}; the server changed its values in existing rows, the log lacks these, and "
+        f"they cannot be computed: {effect.reason}",
         hint="Take the rows anew (binlog-stream snapshot JOB.toml --tables), or set "
         + ("" if in_key else 'rewritten = "null" for this table to have null in the column, or ')
         + 'on_error = "set_aside" for the other tables to go on',
     )
+
+
+def _told(change: ColumnChanged) -> str:
+    old, new = change.old.declared, change.new.declared
+    return f"is {new}, and is computed or converted anew" if old == new else f"was {old} and is {new}"
 
 
 def _effect_in_target(context: StatementContext, change: ColumnChanged) -> Effect:
