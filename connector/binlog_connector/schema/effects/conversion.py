@@ -186,6 +186,11 @@ def where_known(array: pa.Array, unknown: Mask) -> Values:
     return Values(pc.if_else(mask_array(unknown), pa.scalar(None, array.type), array), unknown)
 
 
+def where_unknown_too(values: Values, unknown: Mask) -> Values:
+    """*values*, of which more are unknown."""
+    return where_known(values.array, unknown if values.unknown is None else values.unknown | unknown)
+
+
 def either(one: Mask | None, other: Mask | None) -> Mask | None:
     """Where one of two masks is set."""
     if one is None or other is None:

@@ -25,6 +25,7 @@ from binlog_connector.schema.effects.conversion import (
     plain,
     true_mask,
     where_known,
+    where_unknown_too,
 )
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def _unless_rounded(new: ColumnSide, how: Circumstances) -> Conversion:
     def convert(values: pa.Array) -> Values:
         after = rounded(values)
         other = true_mask(pc.not_equal(after.array, values.cast(new.arrow_type)))
-        return where_known(after.array, other if after.unknown is None else other | after.unknown)
+        return where_unknown_too(after, other)
 
     return convert
 
@@ -238,10 +239,7 @@ def _from_float(new: ColumnSide, how: Circumstances) -> Conversion:
         valid = values.is_valid().to_numpy(zero_copy_only=False)
         large = valid & ~(np.abs(numbers) < _EXACT_DOUBLE)
         whole = pa.array(np.where(valid & ~large, numbers, 0).astype(np.int64), mask=~valid)
-        found = fitted(exact(whole, 0), least, greatest, new, how)
-        if not large.any():
-            return found
-        return where_known(found.array, large if found.unknown is None else large | found.unknown)
+        return where_unknown_too(fitted(exact(whole, 0), least, greatest, new, how), large)
 
     return convert
 
@@ -284,10 +282,7 @@ def _to_year(old: ColumnSide) -> Effect:
             return number + (2000 if number < 70 else 1900)
         return UNKNOWN
 
-    def convert(values: pa.Array) -> Values:
-        return by_distinct(year, pa.int32())(values)
-
-    return Converted(convert, "numbers below 100 become years of a century")
+    return Converted(by_distinct(year, pa.int32()), "numbers below 100 become years of a century")
 
 
 def text_of_number(old: ColumnSide) -> Conversion | None:

@@ -74,17 +74,12 @@ class RewrittenColumn:
         kept = before if before.type.equals(self.arrow_type) else pa.nulls(len(before), self.arrow_type)
         return pc.if_else(lost, kept, after.array)
 
-    def has_unknown_values(self, target: Target) -> bool:
-        """Whether a row of the source table has a value of which nobody knows what it becomes."""
-        for rows in target.read():
-            unknown = self._converted(rows.column(self.name)).unknown
-            if unknown is None or not unknown.any():
-                continue
-            if not self.context.keeps_rows:
-                return True
-            if (unknown & living(rows, self.context.mode).to_numpy(zero_copy_only=False)).any():
-                return True
-        return False
+    def has_unknown_values(self, rows: pa.RecordBatch) -> bool:
+        """Whether one of *rows*, which the source table has, holds a value of which nobody knows what it becomes."""
+        unknown = self._converted(rows.column(self.name)).unknown
+        if unknown is None or not unknown.any() or not self.context.keeps_rows:
+            return unknown is not None and bool(unknown.any())
+        return bool((unknown & living(rows, self.context.mode).to_numpy(zero_copy_only=False)).any())
 
     def _converted(self, before: pa.Array) -> Values:
         if self.effect is None:
@@ -131,8 +126,14 @@ def rewritten_columns(
     # Columns that the statement names first: others may change because of them.
     changes.sort(key=lambda change: change[1].old.declared == change[1].new.declared)
     in_key = {key.casefold() for key in keys}
-    columns = (_column(context, target, name, changed, in_key=name.casefold() in in_key) for name, changed in changes)
-    return {changed.new.name: column for (_, changed), column in zip(changes, columns, strict=True)}
+    converted = {name: column for name, changed in changes if (column := _converted(context, target, name, changed))}
+    failing = _failing(target, [column for column in converted.values() if column.effect and column.effect.may_fail])
+    return {
+        changed.new.name: converted[name]
+        if name in converted and name not in failing
+        else _nulled(context, target, name, changed, in_key=name.casefold() in in_key)
+        for name, changed in changes
+    }
 
 
 def _operation(context: StatementContext, change: TableAltered) -> AlterTable | None:
@@ -162,16 +163,30 @@ def _changes(context: StatementContext, alter: AlterTable) -> Mapping[str, Colum
     return alter_effects(before, after, alter, how, statement.sql_mode)
 
 
-def _column(
+def _converted(context: StatementContext, target: Target, name: str, change: ColumnChanged) -> RewrittenColumn | None:
+    """The column as the server converts it; None: it is not known how."""
+    effect = _effect_in_target(context, change)
+    if not isinstance(effect, Converted):
+        return None
+    assert change.arrow_type is not None
+    (stored,) = target.stored_schema(pa.schema([pa.field(change.new.name, change.arrow_type)]))
+    return RewrittenColumn(name, effect, stored.type, context)
+
+
+def _failing(target: Target, columns: list[RewrittenColumn]) -> set[str]:
+    """Which of some columns hold a value of which nobody knows what it becomes; the target is read once for all."""
+    failing: set[str] = set()
+    for rows in target.read() if columns else ():
+        failing |= {column.name for column in columns if column.name not in failing and column.has_unknown_values(rows)}
+    return failing
+
+
+def _nulled(
     context: StatementContext, target: Target, name: str, change: ColumnChanged, *, in_key: bool
 ) -> RewrittenColumn:
+    """The column with null in all rows, if the job wants that."""
     effect, rule = _effect_in_target(context, change), context.table.rule
     if isinstance(effect, Converted):
-        assert change.arrow_type is not None
-        (stored,) = target.stored_schema(pa.schema([pa.field(change.new.name, change.arrow_type)]))
-        column = RewrittenColumn(name, effect, stored.type, context)
-        if not effect.may_fail or not column.has_unknown_values(target):
-            return column
         effect = Unknown(f"{effect.what}, and for a value in the table it is not known how")
     if rule.rewritten is Rewritten.NULL and not in_key:
         return RewrittenColumn(name, None, target.schema().field(name).type, context)
