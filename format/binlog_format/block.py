@@ -104,6 +104,7 @@ class Block:
         next_position: Where reading goes on when everything in this block has been used. When the last group does not
             end here, this is still that group's own position: a group is never taken in part.
         vendor: Whose server wrote it: some numbers in events mean different things.
+        server_version: Of that server, as `comment_version_of` gives it; None: not known.
         gtid_sources: What `gtid_source` in the group table counts.
         origins: `ORIGIN_DTYPE`, one row for each event, in blocks in which events have been expanded
             (`binlog_format.events.compression.expansion`): the bytes of those stand in `data` after all that is in the
@@ -118,6 +119,7 @@ class Block:
     extents: Table
     next_position: Position
     vendor: Vendor = Vendor.MARIADB
+    server_version: int | None = None
     gtid_sources: tuple[GtidSource, ...] = ()
     origins: Table | None = None
     path_of: Callable[[int], str] = "binlog file {}".format

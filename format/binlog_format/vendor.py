@@ -1,4 +1,4 @@
-"""Whose server wrote a log, and which version of it: `Vendor`, `vendor_of`, `server_version_of`."""
+"""Whose server wrote a log, and which version of it: `Vendor`, `vendor_of`, `server_version_of`, and others."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ class Vendor(StrEnum):
 def vendor_of(server_version: str) -> Vendor:
     """Whose server has this version."""
     return Vendor.MARIADB if _MARIADB_MARK in server_version else Vendor.MYSQL
+
+
+def comment_version_of(server_version: str) -> int | None:
+    """A server's version as comments of statements have it (`/*!100119 ... */`); None where it has no numbers."""
+    major, minor, patch = server_version_of(server_version)
+    return major * 10_000 + minor * 100 + patch or None
 
 
 def server_version_of(text: str) -> Version:

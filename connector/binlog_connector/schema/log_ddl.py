@@ -94,6 +94,7 @@ class DdlStatement:
         sql_mode: Of the session.
         server_charset: Default for new databases; None: the log does not record it.
         vendor: Whose server ran it.
+        server_version: Of that server, as comments of statements have it (100119); None: not known.
         commit_time: When it began, seconds since 1970 UTC.
         microseconds: Beyond those; None: the log does not record it.
         time_zone: Of the session; None: the log does not record it.
@@ -129,6 +130,7 @@ class DdlStatement:
     event_type: int = EventType.QUERY
     may_be_undone: bool = False
     error_code: int = 0
+    server_version: int | None = None
     rows: ChangeRows | None = field(default=None, compare=False)
 
     @property
@@ -141,6 +143,7 @@ class DdlStatement:
             self.vendor,
             self.time_zone,
             self.explicit_timestamps,
+            self.server_version,
         )
 
     @property
@@ -259,7 +262,9 @@ def _statements(
         if not status.takes_effect:
             continue
         text = decode_statement(query.text, status.client_charset)
-        word = first_word(text, Session(sql_mode=status.sql_mode, vendor=block.vendor))
+        word = first_word(
+            text, Session(sql_mode=status.sql_mode, vendor=block.vendor, server_version=block.server_version)
+        )
         if word is None or (word in NO_ROWS_WORDS if words is None else word not in words):
             continue
         if word in _ACCOUNT_WORDS and is_account_statement(text):
@@ -287,6 +292,7 @@ def _statement(block: Block, event: np.void, text: str, query: QueryEvent, statu
         0,
         int(event["type"]),
         error_code=query.error_code,
+        server_version=block.server_version,
     )
 
 

@@ -17,7 +17,7 @@ from binlog_format.errors import CorruptError, DataLossError, UnsupportedError
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
 from binlog_format.gtids.gtid_sources import GtidSources
 from binlog_format.log import BLOCK_SIZE
-from binlog_format.vendor import Vendor, server_version_of
+from binlog_format.vendor import Vendor, comment_version_of, server_version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,6 +90,7 @@ class Piece:
         events: `EVENT_DTYPE`.
         checksum_size: Bytes after each event, which its size does not count.
         vendor: Whose server wrote the file.
+        server_version: See `Block`.
         gtid_sources: What `gtid_source` counts.
         path: Path of the file, for messages.
     """
@@ -101,6 +102,7 @@ class Piece:
     events: Table
     checksum_size: int
     vendor: Vendor
+    server_version: int | None
     gtid_sources: tuple[GtidSource, ...]
     path: str
 
@@ -270,6 +272,7 @@ class FileScan:
             events=copied(self.scratch.events[:events]),
             checksum_size=self._checksum_size,
             vendor=self._vendor,
+            server_version=comment_version_of(self._server_version),
             gtid_sources=self.scratch.sources.known(),
             path=self.file.source.path,
         )

@@ -325,6 +325,7 @@ def _block(piece: Piece) -> Block:
         extents=extents,
         next_position=position_of(int(last["file_no"]), next_offset),
         vendor=piece.vendor,
+        server_version=piece.server_version,
         gtid_sources=piece.gtid_sources,
         path_of=lambda _: path,  # all of it is in one file
     )

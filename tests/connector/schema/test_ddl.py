@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -176,6 +177,24 @@ def test_comments_with_versions_are_for_those_who_read_them(vendor: Vendor | Non
     assert columns(after(statement, session=Session("shop", vendor=vendor))) == types
 
 
+@pytest.mark.parametrize(
+    ("vendor", "server_version", "types"),
+    [
+        (Vendor.MYSQL, 50744, ["a int"]),
+        (Vendor.MYSQL, 80023, ["a int", "b int"]),
+        # MySQL 26.7 reads what MariaDB writes for its own servers.
+        (Vendor.MYSQL, 260700, ["a int", "b int", "c int"]),
+        (Vendor.MARIADB, 50568, ["a int"]),
+        (Vendor.MARIADB, 101119, ["a int", "c int"]),
+        (Vendor.MARIADB, 120302, ["a int", "c int", "d int"]),
+    ],
+)
+def test_comments_are_for_servers_from_their_version_on(vendor: Vendor, server_version: int, types: list[str]) -> None:
+    text = "CREATE TABLE t (a INT /*!80023 , b INT */ /*!100100 , c INT */ /*M!110700 , d INT */)"
+    session = Session("shop", vendor=vendor, server_version=server_version)
+    assert columns(after(text, session=session)) == types
+
+
 def test_types_that_only_one_server_has_stop_nothing() -> None:
     """INET6 or any other type in a statement: the columns are known all the same."""
     catalog = after("CREATE TABLE t (a INET6, b UUID, c VECTOR(3) NOT NULL, d SOMETHING_NEW(3, 4), VECTOR INDEX (c))")
@@ -211,6 +230,8 @@ def test_reversed_comments_are_for_servers_before_their_version() -> None:
         state = after(later, session=mariadb).tables[TableName("shop", "t")]
         assert isinstance(state, Unclear)
         assert "depends on the server's version" in state.reason
+        for version, names in ((130002, ["a int", "b int"]), (130100, ["a int"])):
+            assert columns(after(later, session=replace(mariadb, server_version=version))) == names
 
 
 def test_settings_before_a_statement_are_passed_over() -> None:

@@ -88,6 +88,7 @@ def test_reading_ends_before_the_block_with_the_statement() -> None:
 def test_load_data_is_read_with_its_session() -> None:
     with open_log(str(OPS)) as log:
         found = [one for block in log.committed_blocks() for _, _, one in all_statements(block)]
+    assert {one.server_version for one in found} == {101119}
     (load,) = [one for one in found if one.event_type == EventType.EXECUTE_LOAD_QUERY]
     assert load.text.startswith("LOAD DATA")
     assert (load.database, load.server_id) == ("t", 1011)

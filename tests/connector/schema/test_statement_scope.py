@@ -100,6 +100,14 @@ def test_triggers_bring_any_table_in_as_long_as_they_are_there() -> None:
     assert observed(scope, "INSERT INTO u VALUES (1)") == [RowsChanged((U,))]
 
 
+def test_triggers_of_the_server_belong_to_no_table() -> None:
+    """`CREATE TRIGGER ... AFTER STARTUP` of MariaDB 13.1: an ON in its body is not followed by a table."""
+    scope = StatementScope()
+    for when in ("AFTER STARTUP", "BEFORE SHUTDOWN"):
+        text = f"CREATE TRIGGER x {when} INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE a = 1"
+        assert observed(scope, text, "UPDATE t SET a = 1") == [None, RowsChanged((T,))]
+
+
 def test_functions_and_views_bring_any_table_in() -> None:
     scope = StatementScope()
     call = "INSERT INTO t VALUES (`shop`.F (1))"

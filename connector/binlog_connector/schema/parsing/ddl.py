@@ -29,7 +29,7 @@ from binlog_connector.schema.operations import (
 )
 from binlog_connector.schema.parsing.keys import accept_if_exists, parse_key_options, parse_key_parts
 from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Lexer, TokenReader
-from binlog_connector.schema.parsing.session import table_name
+from binlog_connector.schema.parsing.session import session_lexer, table_name
 from binlog_connector.schema.parsing.set_statement import reading_sessions, skip_settings
 from binlog_connector.schema.parsing.table_parser import parse_alter_table, parse_create_table, parse_default_charset
 from binlog_format.events.account_statements import contains_password, is_account_statement
@@ -99,7 +99,7 @@ def parse_ddl(text: str, session: Session) -> list[Operation]:
 
 
 def _read(text: str, session: Session) -> list[Operation] | NotParsed:
-    lexer = Lexer(text, sql_mode=session.sql_mode, vendor=session.vendor)
+    lexer = session_lexer(text, session)
     try:
         reader = TokenReader(lexer.tokens())
         skip_settings(reader)
@@ -146,7 +146,7 @@ def _create(reader: TokenReader, session: Session) -> list[Operation]:
     if reader.accept("INDEX"):
         return [_create_index(reader, session, unique)]
     if reader.accept("TRIGGER"):
-        return [_create_trigger(reader, session)]
+        return _create_trigger(reader, session)
     if reader.accept("FUNCTION") or reader.accept("PACKAGE"):
         reader.accept("BODY")
         accept_if_exists(reader)
@@ -168,14 +168,16 @@ def _create_temporary(reader: TokenReader, session: Session) -> list[Operation]:
     return [CreateTemporaryTable(table_name(reader, session))]
 
 
-def _create_trigger(reader: TokenReader, session: Session) -> CreateTrigger:
+def _create_trigger(reader: TokenReader, session: Session) -> list[Operation]:
     accept_if_exists(reader)
     name = table_name(reader, session)
+    if reader.accept("AFTER", "STARTUP") or reader.accept("BEFORE", "SHUTDOWN"):
+        return []  # of MariaDB 13.1; it belongs to no table, and what it does is logged as its own statements
     while not reader.accept("ON"):
         if reader.at_end():
             raise reader.error("ON expected")
         reader.take()
-    return CreateTrigger(name, table_name(reader, session))
+    return [CreateTrigger(name, table_name(reader, session))]
 
 
 def _create_sequence(reader: TokenReader, session: Session) -> CreateSequence:
@@ -311,6 +313,6 @@ def _not_parsed(text: str, error: DdlSyntaxError, session: Session) -> NotParsed
 
 def _beginning(text: str, session: Session) -> int:
     """Where a statement begins, after comments and settings."""
-    reader = TokenReader(Lexer(text, sql_mode=session.sql_mode, vendor=session.vendor))
+    reader = TokenReader(session_lexer(text, session))
     skip_settings(reader)
     return reader.peek().start

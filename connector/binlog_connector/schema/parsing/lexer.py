@@ -74,7 +74,7 @@ _VERSION_OF_NO_SERVER = 900000
 _SIX_DIGITS = 100000
 _REVERSED_SINCE = 130000
 # MariaDB sql/sql_lex.cc: versions between 5.7 and 9.99 are MySQL's.
-_MYSQL_ALONE_FIRST = 50700
+_MYSQL_ALONE = range(50700, 100000)
 
 
 @functools.cache
@@ -98,15 +98,15 @@ def _pattern(sql_mode: int) -> re.Pattern[str]:
     )
 
 
-def _executes(mariadb_alone: bool, version: int, vendor: Vendor | None) -> bool:
+def _executes(mariadb_alone: bool, version: int, vendor: Vendor | None, server_version: int | None) -> bool:
     """Whether a server reads what is in `/*!version ... */`."""
-    if version >= _VERSION_OF_NO_SERVER:
+    if vendor is Vendor.MARIADB and not mariadb_alone and version in _MYSQL_ALONE:
         return False
-    if vendor is Vendor.MYSQL:
-        return not mariadb_alone and version < _SIX_DIGITS
-    if vendor is Vendor.MARIADB:
-        return mariadb_alone or not _MYSQL_ALONE_FIRST <= version < _SIX_DIGITS
-    return True
+    if vendor is Vendor.MYSQL and mariadb_alone:
+        return False
+    if server_version is not None:
+        return version <= server_version
+    return version < (_SIX_DIGITS if vendor is Vendor.MYSQL else _VERSION_OF_NO_SERVER)
 
 
 class Lexer:
@@ -116,12 +116,17 @@ class Lexer:
         text: Of the statement.
         sql_mode: Of the session: `MODE_ANSI_QUOTES`, `MODE_NO_BACKSLASH_ESCAPES`.
         vendor: Whose server reads it: what is in `/*! */` may be for one of them alone; None: for both.
+        server_version: Of that server: what is in `/*!100119 */` is for servers from 10.1.19 on; None: not known, what
+            may be for a server of today is read.
     """
 
-    def __init__(self, text: str, *, sql_mode: int = 0, vendor: Vendor | None = None) -> None:
+    def __init__(
+        self, text: str, *, sql_mode: int = 0, vendor: Vendor | None = None, server_version: int | None = None
+    ) -> None:
         self._position = 0
         self._text = text
         self._vendor = vendor
+        self._server_version = server_version
         self._ansi_quotes = bool(sql_mode & MODE_ANSI_QUOTES)
         self._backslash = not sql_mode & MODE_NO_BACKSLASH_ESCAPES
         self._match = _pattern(sql_mode & (MODE_ANSI_QUOTES | MODE_NO_BACKSLASH_ESCAPES)).match
@@ -166,7 +171,7 @@ class Lexer:
             if match.group("reversed"):
                 executes = self._executes_reversed(version, start)
             else:
-                executes = _executes(bool(match.group("m")), version, self._vendor)
+                executes = _executes(bool(match.group("m")), version, self._vendor, self._server_version)
             self._open(executes)
             return None
         if group == "close" and self._open_comments:
@@ -194,6 +199,8 @@ class Lexer:
         """Whether a server reads what is in `/*!!version ... */`: MariaDB from 13.0 on does before that version."""
         if self._vendor is Vendor.MYSQL:
             raise DdlSyntaxError("a reversed comment of MariaDB", at)
+        if self._server_version is not None:
+            return self._server_version < version
         if version > _REVERSED_SINCE:
             # Servers that know these comments are at least of the version from which on they are known.
             raise DdlSyntaxError("what is in this comment depends on the server's version", at)

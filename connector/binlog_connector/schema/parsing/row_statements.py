@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.operations import ChangeRows, CreateTable, TruncateTable
 from binlog_connector.schema.parsing.ddl import DDL_WORDS, TRUNCATE, parse_ddl
-from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Kind, Lexer, TokenReader
-from binlog_connector.schema.parsing.session import table_name
+from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Kind, TokenReader
+from binlog_connector.schema.parsing.session import session_lexer, table_name
 from binlog_connector.schema.parsing.set_statement import SET, first_word, reading_sessions, skip_settings
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def parse_statement(text: str, session: Session) -> list[Operation]:
 
 
 def _read(text: str, session: Session) -> ChangeRows | TruncateTable | None:
-    reader = TokenReader(Lexer(text, sql_mode=session.sql_mode, vendor=session.vendor))
+    reader = TokenReader(session_lexer(text, session))
     try:
         skip_settings(reader)
         return _row_statement(reader, session)

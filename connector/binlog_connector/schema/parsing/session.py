@@ -1,4 +1,4 @@
-"""What of a session decides how its statements read: `Session`; `table_name`, which asks for it."""
+"""What of a session decides how its statements read: `Session`; `session_lexer`, `table_name`, which ask for it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.parsing.lexer import Lexer
 
 if TYPE_CHECKING:
     from binlog_connector.schema.parsing.lexer import TokenReader
@@ -23,6 +24,7 @@ class Session:
         vendor: Whose server; None: either (a dump).
         time_zone: In which it reads times; None: not known.
         explicit_timestamps: `explicit_defaults_for_timestamp`; None: not known.
+        server_version: As comments of statements have it (100119); None: not known.
     """
 
     database: str = ""
@@ -31,6 +33,12 @@ class Session:
     vendor: Vendor | None = None
     time_zone: str | None = None
     explicit_timestamps: bool | None = None
+    server_version: int | None = None
+
+
+def session_lexer(text: str, session: Session) -> Lexer:
+    """Tokens of a statement as its session reads them."""
+    return Lexer(text, sql_mode=session.sql_mode, vendor=session.vendor, server_version=session.server_version)
 
 
 def table_name(reader: TokenReader, session: Session) -> TableName:

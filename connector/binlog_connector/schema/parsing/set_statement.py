@@ -10,9 +10,9 @@ from binlog_connector.schema.parsing.lexer import (
     MODE_NO_BACKSLASH_ESCAPES,
     DdlSyntaxError,
     Kind,
-    Lexer,
     TokenReader,
 )
+from binlog_connector.schema.parsing.session import session_lexer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,7 @@ def reading_sessions(text: str, session: Session) -> Sequence[Session]:
     read before, in the mode of the session, which is not in the log (live on MariaDB 10.11: under ANSI_QUOTES
     `SET STATEMENT sql_mode = '' FOR CREATE TABLE "t" ...` makes the table `t`).
     """
-    reader = TokenReader(Lexer(text, sql_mode=session.sql_mode, vendor=session.vendor))
+    reader = TokenReader(session_lexer(text, session))
     try:
         if not (reader.at(SET, "STATEMENT") and skip_settings(reader)):
             return [session]
@@ -63,7 +63,7 @@ def reading_sessions(text: str, session: Session) -> Sequence[Session]:
 
 def first_word(text: str, session: Session) -> str | None:
     """The first keyword of a statement, after settings; empty where it begins otherwise, None for comments alone."""
-    reader = TokenReader(Lexer(text, sql_mode=session.sql_mode, vendor=session.vendor))
+    reader = TokenReader(session_lexer(text, session))
     try:
         if reader.at(SET, "STATEMENT"):
             skip_settings(reader)

@@ -162,6 +162,8 @@ def _partitioning(reader: TokenReader, session: Session) -> Partitioning:
     else:
         expressions = (_expression(reader, session),)
     reader.expect_symbol(")")
+    if reader.at("INTERVAL"):  # of MariaDB 13.1
+        raise DdlSyntaxError("no statement names the partitions that the server makes by INTERVAL", reader.peek().start)
     while not (reader.at_end() or (reader.at_symbol("(") and reader.peek(1).word == "PARTITION")):
         reader.skip()  # PARTITIONS n SUBPARTITION BY HASH (...) SUBPARTITIONS n
     return Partitioning(kind, by_columns, expressions, _partitions(reader, session, len(expressions)))
