@@ -20,7 +20,7 @@ from binlog_format.rows.arrow_arrays import text_array
 from binlog_format.rows.column_types import column_name
 from binlog_format.rows.columns import column_array
 from binlog_format.rows.decoding import TimeType
-from binlog_format.rows.images import NULL, ImageKind, Images
+from binlog_format.rows.images import CHANGES_ONLY, NULL, ImageKind, Images
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,7 +92,9 @@ def _masked(images: Images, table: ShownTable) -> Images:
     end = len(images.data)
     for column, mask in table.masks:
         cells = images.cells[images.slots[column]]
-        present = np.flatnonzero(cells >= 0)
+        # Changes alone, to a JSON value that no image has, are to a value that is not NULL.
+        any_value = mask.kind in (MaskKind.NULL, MaskKind.TEXT)
+        present = np.flatnonzero((cells >= 0) | ((cells <= CHANGES_ONLY) & any_value))
         if not len(present):
             continue  # columns that no image has share their cells
         if mask.kind is MaskKind.NULL:

@@ -11,11 +11,11 @@ import numpy as np
 from binlog_format.errors import CorruptError, UnsupportedError
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows import row_event_kernels as codes
-from binlog_format.rows.column_types import column_name, value_widths
+from binlog_format.rows.column_types import column_name, size_prefix, value_widths
 from binlog_format.rows.columns import column_array
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.image_kernels import fill_whole_images, pick_cells
-from binlog_format.rows.json.partial_values import PartialValueError, with_whole_values
+from binlog_format.rows.json.partial_values import PartialValueError, value_at, with_whole_values
 from binlog_format.rows.partial_image_kernels import PARTIAL_FIELDS, count_images, fill_images
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Images:
         data: The bytes that the values are in: those of the events, then values that the events have only in part.
         table: `IMAGE_DTYPE`.
         cells: Shape (slot_count, image_count): the byte in `data` where a value starts, `NULL`, `ABSENT`, or
-            `CHANGES_ONLY`, which counts as absent for who asks for values.
+            `CHANGES_ONLY` less the place of changes to a JSON value, which counts as absent for who asks for values.
         slots: For each column its row of `cells`; columns that no image has share one.
         decoding: How `column` makes values of the bytes.
     """
@@ -133,15 +133,32 @@ class Images:
         mask: Mask = self.column_offsets(column) <= ABSENT
         return mask
 
+    def has_changes(self) -> bool:
+        """Whether any image has changes to a JSON value alone."""
+        return self.cells.size > 0 and bool(self.cells.min() <= CHANGES_ONLY)
+
+    def json_changes(self, column: int) -> dict[int, bytes]:
+        """The changes to values of a column that images have alone, as the event has them, by image.
+
+        Raises:
+            UnsupportedError: `ROW_IMAGE`: a rule hides what the column's values are.
+        """
+        offsets = self.column_offsets(column)
+        rows = np.flatnonzero(offsets <= CHANGES_ONLY).tolist()
+        if rows and self.layout.columns[column].type is not ColumnType.JSON:
+            self.check_changes()
+        prefix = size_prefix(self.layout.columns[column]) if rows else 0
+        return {row: value_at(self.data, CHANGES_ONLY - int(offsets[row]), prefix) for row in rows}
+
     def check_changes(self) -> None:
         """See that no image has changes to a JSON value alone: for who takes what is absent for unchanged.
 
         Raises:
             UnsupportedError: `ROW_IMAGE`.
         """
-        if self.cells.size == 0 or self.cells.min() > CHANGES_ONLY:
+        if not self.has_changes():
             return
-        masks = [self.column_offsets(column) == CHANGES_ONLY for column in range(len(self.layout.columns))]
+        masks = [self.column_offsets(column) <= CHANGES_ONLY for column in range(len(self.layout.columns))]
         names = [column_name(self.layout, column) for column, mask in enumerate(masks) if mask.any()]
         if names:
             raise UnsupportedError(

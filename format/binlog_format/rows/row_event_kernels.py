@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 NULL = -1
 ABSENT = -2
-CHANGES_ONLY = -3  # of a JSON value the event has changes, and nothing has the value that they are made to
+CHANGES_ONLY = -3  # or less: of a JSON value the event has changes (as many bytes from there), and nothing the value
 
 OK = 0
 SHORT_HEADER = 1  # the event ends before its first row

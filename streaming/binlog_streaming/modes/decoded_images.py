@@ -57,6 +57,13 @@ class DecodedImages:
         """Whether a column is missing from a row image."""
         return any(mask.any() for mask in self.absent.values())
 
+    def has_changes(self) -> bool:
+        """Values are whole, or absent."""
+        return False
+
+    def check_changes(self) -> None:
+        """See `has_changes`."""
+
     def absent_mask(self, column: int, /) -> Mask:
         """Which images lack a column."""
         return self.absent.get(column, np.zeros(len(self.table), np.bool_))

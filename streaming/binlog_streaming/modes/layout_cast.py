@@ -60,6 +60,19 @@ class CastImages:
         """Whether a column is missing from a row image."""
         return self.images.has_absent()
 
+    def has_changes(self) -> bool:
+        """See `Images.has_changes`."""
+        return self.images.has_changes()
+
+    def json_changes(self, column: int) -> dict[int, bytes]:
+        """See `Images.json_changes`."""
+        source = self.sources[column]
+        return {} if source is None else self.images.json_changes(source)
+
+    def check_changes(self) -> None:
+        """See `Images.check_changes`."""
+        self.images.check_changes()
+
     def absent_mask(self, column: int, /) -> Mask:
         """Which images lack a column."""
         source = self.sources[column]

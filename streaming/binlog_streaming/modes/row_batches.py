@@ -201,6 +201,16 @@ class StepImages:
         return any(row_batch.images.has_absent() for row_batch in self.row_batches)
 
     @cached_property
+    def has_changes(self) -> bool:
+        """Whether any image has changes to a JSON value alone."""
+        return any(row_batch.images.has_changes() for row_batch in self.row_batches)
+
+    def check_changes(self) -> None:
+        """As `Images.check_changes`, of all images."""
+        for row_batch in self.row_batches:
+            row_batch.images.check_changes()
+
+    @cached_property
     def facts(self) -> ImageFacts:
         """Facts of columns that images lack, by image."""
         return ImageFacts.of(self.row_batches)
@@ -288,14 +298,12 @@ def load_row_batches(indexes: Iterable[TableIndex], log: Log, decoding: Decoding
 
     Raises:
         DataLossError: `PAGE_REWRITTEN`: the bytes are not those that were indexed.
-        UnsupportedError: `ROW_IMAGE`: changes to JSON values that the log lacks.
     """
     row_batches = []
     for index in indexes:
         # All are read before anything is written: only after the last one is it known that the bytes are right.
         for part in ahead(index.pieces(log)):
             images = read_images(part.data, part.events, part.rows, part.layout, decoding=decoding)
-            images.check_changes()
             if len(images.table):
                 sources = part.gtid_sources
                 row_batches.append(

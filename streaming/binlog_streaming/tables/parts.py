@@ -242,6 +242,7 @@ class PartsWriter:
         for row_batches in self._row_batches(log, indexes):
             if self.mode is Mode.CHANGELOG:
                 for row_batch in row_batches:
+                    row_batch.images.check_changes()
                     if row_batch.images.has_absent() and ABSENT_FIELD.name not in self.schema.names:
                         raise IndivisibleError(self.source_table)  # the outline of a step does not tell of that column
                     yield cast_to_schema(changelog_batch(row_batch), self.schema)

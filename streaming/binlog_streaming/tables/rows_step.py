@@ -20,14 +20,22 @@ from binlog_streaming.lake.row_values import matching_rows, rows_with
 from binlog_streaming.lake.schema_cast import cast_to_schema
 from binlog_streaming.modes.layout_cast import cast_layouts
 from binlog_streaming.modes.mirror import mirror_change
-from binlog_streaming.modes.mode_columns import CASCADED_FROM, SNAPSHOT, mode_schema
+from binlog_streaming.modes.mode_columns import CASCADED_FROM, IS_CURRENT, SNAPSHOT, mode_schema
 from binlog_streaming.modes.partial.absent_columns import WHOLE_IMAGES_HINT
+from binlog_streaming.modes.partial.documents import DocumentError, documents_of, with_documents
 from binlog_streaming.modes.row_batches import RowBatch, StepImages
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.modes.scd2 import current_rows, scd2_change
 from binlog_streaming.modes.whole_rows import MissingRowsError, whole_row_change
 from binlog_streaming.settings import Deletes, Mode
-from binlog_streaming.tables.evidence.row_evidence import contradicted, missing_rows, proved_rows, without_evidence
+from binlog_streaming.settings.choices import Rewritten
+from binlog_streaming.tables.evidence.row_evidence import (
+    contradicted,
+    missing_rows,
+    proved_rows,
+    without_evidence,
+    wrong_document,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -196,9 +204,11 @@ def prepared_rows(content: RowsContent, commit_id: CommitId, evidence: RowEviden
     """
     schema = target_schema(content, commit_id.mode)
     if commit_id.mode is Mode.CHANGELOG:
+        StepImages(content.source_table, tuple(content.row_batches)).check_changes()
         return _ChangelogRows(content, schema)
     columns, images = content.images
     if not commit_id.keys:
+        images.check_changes()
         finds_all = evidence is not None and not images.existing.any()
         return _WholeRows(images, columns, finds_all)
     keyed = KeyedImages(images, columns, commit_id.keys, commit_id.mode, content.rule, content.completing, evidence)
@@ -279,9 +289,12 @@ class KeyedImages:
     def asks_target(self) -> bool:
         """What a row with a new key holds in columns that its images leave out is in the target alone.
 
-        And there alone are the versions that existing rows of a snapshot may repeat.
+        And there alone are the documents that changes to JSON values are made to, and the versions that existing rows
+        of a snapshot may repeat.
         """
-        return self.images.has_absent if self.mode is Mode.MIRROR else bool(self.images.existing.any())
+        if self.mode is Mode.MIRROR:
+            return self.images.has_absent
+        return self.images.has_changes or bool(self.images.existing.any())
 
     def change(self, target: Target | None = None) -> Change:
         """What becomes of rows; *target* may be asked for what rows hold.
@@ -293,15 +306,27 @@ class KeyedImages:
         return without_evidence(change) if self.evidence is None else self.evidence.applied_to(change)
 
     def _change(self, target: Target | None) -> Change:
-        keys = [self.columns.get_field_index(key) for key in self.keys]
+        keys, images, rule = [self.columns.get_field_index(key) for key in self.keys], self.images, self.rule
+        if images.has_changes:
+            images = self._with_documents(keys, target)
         if self.mode is Mode.SCD2:
             current = None if target is None else partial(current_rows, target)
-            return scd2_change(self.images, self.columns, keys, current, computed_is_null=self.rule.computed_is_null)
+            return scd2_change(images, self.columns, keys, current, computed_is_null=rule.computed_is_null)
         there = None if target is None else partial(self._rows_there, target)
-        rule = self.rule
         return mirror_change(
-            self.images, self.columns, keys, deletes=rule.deletes, computed_is_null=rule.computed_is_null, there=there
+            images, self.columns, keys, deletes=rule.deletes, computed_is_null=rule.computed_is_null, there=there
         )
+
+    def _with_documents(self, keys: Sequence[int], target: Target | None) -> StepImages:
+        if target is None:
+            self.images.check_changes()
+        assert target is not None
+        there = partial(documents_of, target, IS_CURRENT if self.mode is Mode.SCD2 else None)
+        null_stays = self.rule.rewritten is Rewritten.NULL
+        try:
+            return with_documents(self.images, self.columns, keys, there, null_stays=null_stays)
+        except DocumentError as error:
+            raise wrong_document(self.images, self.columns, self.keys, error) from error
 
     def bring_into(self, target: Target, commit_id: CommitId) -> int:
         """See `PreparedRows`."""

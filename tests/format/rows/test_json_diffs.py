@@ -1,4 +1,4 @@
-"""Changes to JSON documents, beside the same changes to Python values."""
+"""Changes to JSON documents, and to their texts, beside the same changes to Python values."""
 
 from __future__ import annotations
 
@@ -12,13 +12,21 @@ from hypothesis import strategies as st
 
 from binlog_format.rows.json.json_diffs import changed_document, parse_path
 from binlog_format.rows.json.json_document import BadJsonError, parse_document
+from binlog_format.rows.json.json_text_changes import changed_text, text_changes
 from tests.chance import examples
 from tests.format.rows.plain_json import DOCUMENTS, INSERT, REMOVE, REPLACE, Opaque, change, document
 from tests.format.rows.test_json_columns import nested, text
 
 
 def changed(value: Any, *changes: bytes, large: bool = False) -> Any:
-    return json.loads(text(changed_document(document(value, large=large), b"".join(changes))))
+    before = document(value, large=large)
+    after = text(changed_document(before, b"".join(changes)))
+    assert changed_in_text(text(before), *changes) == after
+    return json.loads(after)
+
+
+def changed_in_text(before: str, *changes: bytes) -> str:
+    return changed_text(before, text_changes([b"".join(changes)])[0])
 
 
 def containers(value: Any, path: str = "$") -> list[tuple[str, Any]]:
@@ -84,6 +92,26 @@ def test_values_that_json_does_not_have_stay_what_they_are() -> None:
     decimal = Opaque(246, bytes.fromhex("0804807b1194"), "123.4500")
     after = changed_document(document([decimal, decimal]), change(REPLACE, "$[0]", decimal) + change(REMOVE, "$[1]"))
     assert text(after) == "[123.4500]"
+    in_text = changed_in_text(
+        '[1.50, 1e500, "2024-01-02"]', change(REPLACE, "$[2]", decimal), change(INSERT, "$[0]", 1)
+    )
+    assert in_text == "[1, 1.50, 1e500, 123.4500]"
+
+
+def test_a_text_that_others_have_written_keeps_its_parts() -> None:
+    before = ' { "b" :[1,2 ] , "a":{ "x":1}}\n'
+    assert changed_in_text(before, change(INSERT, "$.c", 'q"'), change(REMOVE, "$.b[0]")) == (
+        '{"b": [2], "a": { "x":1}, "c": "q\\""}'
+    )
+    assert changed_in_text(before) == before.strip()
+
+
+@pytest.mark.parametrize(
+    "before", ["", "{", '{"b": [1}', '{"b" [1]}', "{1: [1]}", '{"b": [1]} x', '{"b": [1 2]}', "null", "7"]
+)
+def test_a_text_that_is_no_such_document_is_refused(before: str) -> None:
+    with pytest.raises(BadJsonError):
+        changed_in_text(before, change(REPLACE, "$.b[0]", 1))
 
 
 def test_what_is_not_on_the_path_is_not_opened() -> None:
@@ -171,6 +199,8 @@ def test_what_is_no_path_to_one_value_is_refused(path: str) -> None:
 def test_changes_that_do_not_fit_are_refused(changes: bytes) -> None:
     with pytest.raises(BadJsonError):
         changed_document(document({"a": 1, "b": [1, 2]}), changes)
+    with pytest.raises(BadJsonError):
+        changed_in_text('{"a": 1, "b": [1, 2]}', changes)
 
 
 def test_a_document_of_overlapping_parts_does_not_grow() -> None:

@@ -1,4 +1,4 @@
-"""Changes to MySQL's JSON documents, as PARTIAL_UPDATE_ROWS events have them: `changed_document`."""
+"""Changes to MySQL's JSON documents, as PARTIAL_UPDATE_ROWS events have them: `changed_document`, `changes_in`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from binlog_format.rows.json.json_layout import JSON_DEPTH_MAX, JsonOperation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    Leg = str | int
+Leg = str | int
+"""A step of a path: a key, or a number; one from the end is below 0."""
 
 # One step of a path: a key, in quotes where it is no identifier, or a number, from the end after the word `last`.
 _LEG = re.compile(
@@ -35,7 +36,7 @@ def changed_document(document: bytes, changes: bytes) -> bytes:
         BadJsonError: One of them is damaged, or they do not fit together.
     """
     root = parse_document(document)
-    for operation, path, value in _changes(changes):
+    for operation, path, value in changes_in(changes):
         legs = parse_path(path)
         if not legs:
             raise BadJsonError("a change to a part has the path of the whole document")
@@ -123,7 +124,12 @@ def _found(parent: JsonNode, leg: Leg) -> int:
     raise BadJsonError(f"there is no {leg!r} where a path leads")
 
 
-def _changes(changes: bytes) -> Iterator[tuple[JsonOperation, str, JsonNode | None]]:
+def changes_in(changes: bytes) -> Iterator[tuple[JsonOperation, str, JsonNode | None]]:
+    """Operation, path and new value (None for a REMOVE) of each change, one after the other.
+
+    Raises:
+        BadJsonError: One of them is damaged.
+    """
     place = 0
     while place < len(changes):
         try:

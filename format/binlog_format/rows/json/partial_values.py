@@ -42,7 +42,8 @@ def with_whole_values(images: Images, partial: NDArray[np.int64]) -> Images:
     """*images* with every value whole: changes applied to the value in the image before.
 
     Whole values that the log does not have are put after a copy of the data. Where the image before lacks the column
-    (`binlog_row_image` MINIMAL, or NOBLOB), the log does not tell what the value is: `CHANGES_ONLY`.
+    (`binlog_row_image` MINIMAL, or NOBLOB), the log does not tell what the value is: `CHANGES_ONLY`, less the place of
+    the changes.
 
     Args:
         images: Their cells are changed.
@@ -59,17 +60,17 @@ def with_whole_values(images: Images, partial: NDArray[np.int64]) -> Images:
         slot = int(images.slots[column])
         prefix = size_prefix(images.layout.columns[column])
         before = int(cells[slot, image - 1])
-        changes = _value(data, int(cells[slot, image]), prefix)
+        changes = value_at(data, int(cells[slot, image]), prefix)
         if before != NULL and not changes:
             cells[slot, image] = before
             continue
         if before == ABSENT:
-            cells[slot, image] = CHANGES_ONLY
+            cells[slot, image] = CHANGES_ONLY - int(cells[slot, image])
             continue
         if before == NULL:
             raise PartialValueError(image, column, "changes to a value that was NULL")
         try:
-            document = changed_document(_value(data, before, prefix), changes)
+            document = changed_document(value_at(data, before, prefix), changes)
         except BadJsonError as error:
             raise PartialValueError(image, column, error.reason) from error
         if len(document) >= 1 << 8 * prefix:
@@ -87,6 +88,7 @@ def with_whole_values(images: Images, partial: NDArray[np.int64]) -> Images:
     return replace(images, data=whole)
 
 
-def _value(data: Bytes, place: int, prefix: int) -> bytes:
+def value_at(data: Bytes, place: int, prefix: int) -> bytes:
+    """The value, or the list of changes, whose size of *prefix* bytes starts at *place*."""
     start = place + prefix
     return data[start : start + value_size(data, place, prefix)].tobytes()

@@ -22,7 +22,7 @@ from binlog_format.rows.images import ImageKind
 from binlog_streaming.modes.cascades import LEVELS_MAX, RowChanges
 from binlog_streaming.modes.decoded_images import derived_row_batches
 from binlog_streaming.modes.partial.absent_columns import AbsentFacts
-from binlog_streaming.modes.row_batches import RowBatch
+from binlog_streaming.modes.row_batches import RowBatch, StepImages
 from binlog_streaming.tables.cascades.cascade_record import CascadeRecord
 from binlog_streaming.tables.cascades.held_rows import HeldRows, holding_mode, modes_in_order
 from binlog_streaming.tables.cascades.linked_table import LinkedTable
@@ -96,6 +96,8 @@ class LinkedRows:
         Raises:
             BinlogError: What is wrong with rows, or with what they refer to; and as *write*.
         """
+        for name in self.step.tables:  # what foreign keys make of a row begins with all of it
+            StepImages(str(name), tuple(self.logged.row_batches.get(name, ()))).check_changes()
         groups = [self._group(names, naming) for names in reversed(self.step.groups)]
         for group in reversed(groups):
             contents, record = group.contents, group.record

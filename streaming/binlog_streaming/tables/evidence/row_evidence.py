@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.evidence import Contradictions
     from binlog_streaming.lake.target import CommitId
+    from binlog_streaming.modes.partial.documents import DocumentError
     from binlog_streaming.modes.row_batches import StepImages
     from binlog_streaming.modes.whole_rows import MissingRowsError
     from binlog_streaming.settings import TableRule
@@ -134,6 +135,24 @@ def missing_rows(images: StepImages, columns: pa.Schema, error: MissingRowsError
         f"{images.source_table}: {kind} at {place} needs a target with the row "
         f"{_text(pa.Table.from_arrays(arrays, schema=columns))}, and there is none that is equal{more}",
         hint=_hint(images),
+    )
+
+
+def wrong_document(images: StepImages, columns: pa.Schema, keys: Sequence[str], error: DocumentError) -> TableError:
+    """The error for a target whose JSON value is not the one that logged changes are made to; see `contradicted`."""
+    place, kind = _described(images, error.image)
+    arrays = [
+        images.values(columns.get_field_index(key), columns.field(key).type, np.array([error.image - 1]))
+        for key in keys
+    ]
+    row = _text(pa.Table.from_arrays(arrays, names=list(keys)))
+    return TableError(
+        "CONTRADICTED",
+        f"{images.source_table}: {kind} at {place} changes a part of the JSON value {error.column} of the row with key "
+        f"{row}, and the target has {error.held} there",
+        hint="The target was wrong before this change already, and nothing of the step was written. Let the job go on "
+        'without the table (on_error = "set_aside"), and take its rows anew: '
+        f"{snapshot_command(TableName.parse(images.source_table))}",
     )
 
 
