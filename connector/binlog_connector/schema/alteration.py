@@ -16,6 +16,7 @@ from binlog_connector.schema.keys.altered_keys import (
 from binlog_connector.schema.parsing.charsets import BINARY
 from binlog_connector.schema.parsing.columns import resolved, sized_text
 from binlog_connector.schema.parsing.defaults import SYSTEM_TIME
+from binlog_format.events.charsets import decode_text, is_known
 from binlog_format.rows.declared.declared_types import character_size
 from binlog_format.vendor import Vendor
 
@@ -31,6 +32,7 @@ _PERIOD = (
     ColumnDefinition("row_end", "timestamp(6)", nullable=False, invisible=True, system_role="end", implicit=True),
 )
 _IMPLICIT = tuple(replace(column, default=SYSTEM_TIME) for column in _PERIOD)
+_UTF8 = {"utf8mb3", "utf8mb4"}
 _TEXT_BYTES = {"tinytext": (1 << 8) - 1, "text": (1 << 16) - 1, "mediumtext": (1 << 24) - 1}
 
 
@@ -90,7 +92,7 @@ def altered(table: TableDefinition, alter: AlterTable, defaults: Defaults) -> Ta
     # Implicit columns stay after all others, new ones too: they are put there again at the end.
     columns = tuple(column for column in table.columns if not column.implicit)
     if alter.convert and charset is not None:
-        columns = tuple(_converted(column, charset) for column in columns)
+        columns = tuple(_converted(column, charset, defaults.vendor) for column in columns)
     columns = _altered_columns(columns, alter, charset, defaults.vendor)
     keys = tuple(altered_keys(table.keys, alter, names))
     versioned = table.versioned if alter.versioning is None else alter.versioning
@@ -186,7 +188,7 @@ def _insert(columns: list[ColumnDefinition], change: ColumnChange, column: Colum
     raise ImpossibleError(f"there is no column {change.after!r}")
 
 
-def _converted(column: ColumnDefinition, charset: str) -> ColumnDefinition:
+def _converted(column: ColumnDefinition, charset: str, vendor: Vendor | None) -> ColumnDefinition:
     """CONVERT TO CHARACTER SET: a TEXT becomes a larger one where as many characters may need more bytes."""
     if column.charset is None or column.charset == BINARY or column.declared == "json":
         return column
@@ -194,7 +196,32 @@ def _converted(column: ColumnDefinition, charset: str) -> ColumnDefinition:
     if declared in _TEXT_BYTES and character_size(charset) > character_size(column.charset):
         characters = _TEXT_BYTES[declared] // character_size(column.charset)
         declared = sized_text("text", characters * character_size(charset))
+    if column.enum_values and vendor is not Vendor.MYSQL and not _keeps_labels(column, charset):
+        column = replace(column, enum_values=None, unknown=column.unknown | {"enum_values"})
     return replace(column, declared=declared, charset=charset)
+
+
+def _keeps_labels(column: ColumnDefinition, charset: str) -> bool:
+    """Whether MariaDB has the same labels after CONVERT TO: it takes their bytes for text in the new character set.
+
+    Live on 10.11 and 11.8: of ENUM('a', 'é') in latin1 it makes ENUM('a', '?') in utf8mb4, and all labels are '?' in
+    utf16; rows that had such a label have none then.
+    """
+    assert column.charset is not None
+    if {column.charset, charset} <= _UTF8:
+        return True
+    texts = "".join(column.enum_values or ())
+    if not texts.isascii():
+        return column.charset == charset
+    charsets = {column.charset, charset} - {BINARY}
+    return all(is_known(name) and _reads_as(texts.encode(), name) == texts for name in charsets)
+
+
+def _reads_as(content: bytes, charset: str) -> str:
+    try:
+        return decode_text(content, charset)
+    except UnicodeDecodeError:
+        return ""
 
 
 def _versioned(table: TableDefinition) -> TableDefinition:

@@ -25,6 +25,19 @@ class KeySpec:
     hashed: bool = False
 
 
+_WITHOUT_OWN_ROWS = frozenset(
+    {"blackhole", "connect", "federated", "federatedx", "merge", "mrg_myisam", "sphinx", "spider"}
+)
+"""Engines whose tables have no rows, or those of other tables, servers and files, which change without this log."""
+
+
+def engine_moves_rows(engine: str | None) -> str:
+    """Why tables of an engine have other rows than the log names; empty: they have these."""
+    if engine not in _WITHOUT_OWN_ROWS:
+        return ""
+    return f"a table of the engine {engine.upper()} has no rows of its own, whatever row events the log has"
+
+
 @dataclass(frozen=True, slots=True)
 class TableOptions:
     """Options after the columns.
@@ -58,6 +71,16 @@ class CreateTable:
     foreign_keys: tuple[ForeignKey, ...] = ()
     period: Period | None = None
     or_replace: bool = False
+
+    @property
+    def names(self) -> tuple[TableName, ...]:
+        """Its table."""
+        return (self.name,)
+
+    @property
+    def moves_rows(self) -> str:
+        """Why the table has other rows than the log names, in a few words; empty: it has these."""
+        return engine_moves_rows(self.options.engine)
 
 
 @dataclass(frozen=True, slots=True)

@@ -309,6 +309,7 @@ def operation_changes(
     match operation:
         case CreateTable():
             yield _created(operation, statement, decoding)
+            yield from rows_moved(operation)
         case AlterTable():
             yield from _altered(operation, statement, decoding)
         case RenameTables():
@@ -352,10 +353,10 @@ def _altered(alter: AlterTable, statement: DdlStatement, decoding: Decoding) -> 
         yield TableRenamed(alter.name, alter.new_name)
 
 
-def rows_moved(alter: AlterTable) -> Iterator[RowsMoved]:
-    """What it does to rows, of all its tables, without any row event."""
-    if alter.moves_rows:
-        yield RowsMoved(alter.names, alter.moves_rows)
+def rows_moved(operation: CreateTable | AlterTable) -> Iterator[RowsMoved]:
+    """What a statement does to rows, of all its tables, without any row event."""
+    if operation.moves_rows:
+        yield RowsMoved(operation.names, operation.moves_rows)
 
 
 def _emptied(name: TableName, change: PartitionChange) -> Iterator[TableChange]:

@@ -246,6 +246,15 @@ def test_what_is_not_understood_is_told_with_its_tables(text: str, tables: list[
     assert change.reason
 
 
+def test_tables_whose_engine_keeps_no_rows_are_told() -> None:
+    created, moved = changes("CREATE TABLE t (a INT) ENGINE=MERGE UNION=(u, v)")
+    assert isinstance(created, TableCreated)
+    assert isinstance(moved, RowsMoved)
+    assert moved.names == (TableName("shop", "t"),)
+    assert "MERGE" in moved.reason
+    assert len(changes("CREATE TABLE t (a INT) ENGINE=Aria")) == 1
+
+
 @pytest.mark.parametrize(
     ("text", "tables", "reason"),
     [
@@ -257,6 +266,7 @@ def test_what_is_not_understood_is_told_with_its_tables(text: str, tables: list[
         ("ALTER TABLE t CONVERT PARTITION p0 TO TABLE u", ["t", "u"], "CONVERT PARTITION p0 TO TABLE shop.u"),
         ("ALTER TABLE t CONVERT TABLE u TO PARTITION p0 VALUES LESS THAN (3)", ["t", "u"], "CONVERT TABLE shop.u TO"),
         ("ALTER TABLE t DISCARD TABLESPACE", ["t"], "DISCARD TABLESPACE"),
+        ("ALTER TABLE t ENGINE = 'BlackHole', ADD KEY (a)", ["t"], "a table of the engine BLACKHOLE has"),
         ("ALTER TABLE t IMPORT TABLESPACE", ["t"], "IMPORT TABLESPACE"),
         ("ALTER TABLE t DISCARD PARTITION p0, p1 TABLESPACE", ["t"], "DISCARD TABLESPACE"),
         ("ALTER TABLE t IMPORT PARTITION ALL TABLESPACE", ["t"], "IMPORT TABLESPACE"),

@@ -6,7 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.definitions import PRIMARY, KeyPart
-from binlog_connector.schema.operations import AlterTable, ColumnChange, CreateTable, KeySpec, TableOptions
+from binlog_connector.schema.operations import (
+    AlterTable,
+    ColumnChange,
+    CreateTable,
+    KeySpec,
+    TableOptions,
+    engine_moves_rows,
+)
 from binlog_connector.schema.parsing.charsets import charset_name, charset_of_collation_name
 from binlog_connector.schema.parsing.columns import parse_column
 from binlog_connector.schema.parsing.defaults import parse_default
@@ -238,7 +245,8 @@ def _other_action(reader: TokenReader, alter: AlterTable, session: Session) -> A
         moves = f"EXCHANGE PARTITION {partition} WITH TABLE {other} exchanges rows that the log does not name"
         alter = replace(alter, other_table=other, moves_rows=moves)
     elif reader.at("ENGINE"):
-        alter = replace(alter, engine=_engine(reader))
+        engine = _engine(reader)
+        alter = replace(alter, engine=engine, moves_rows=alter.moves_rows or engine_moves_rows(engine))
     elif reader.at("DISCARD") or reader.at("IMPORT"):
         what = f"{reader.take().word} TABLESPACE"
         alter = replace(alter, moves_rows=f"{what} takes or brings rows that the log does not name")

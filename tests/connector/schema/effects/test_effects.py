@@ -201,6 +201,30 @@ def test_conversion_of_all_columns_is_a_change_of_the_table() -> None:
     assert {name: type(one) for name, one in found.items()} == {"id": Same, "a": Converted, "b": Same}
 
 
+@pytest.mark.parametrize(
+    ("labels", "old", "new", "keeps"),
+    [
+        ("'a', 'b'", "latin1", "utf8mb4", True),
+        ("'a', 'é'", "utf8mb3", "utf8mb4", True),
+        ("'a', 'é'", "latin1", "utf8mb4", False),
+        ("'a', 'é'", "utf8mb4", "latin1", False),
+        ("'a', 'b'", "utf8mb4", "utf16", False),
+        ("'a', 'b'", "ucs2", "utf8mb4", False),
+        ("'a', '@'", "utf8mb4", "swe7", False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["ENUM", "SET"])
+def test_mariadb_reads_the_bytes_of_labels_in_the_new_character_set(
+    kind: str, labels: str, old: str, new: str, keeps: bool
+) -> None:
+    """Live in `tests/connector/schema/test_live_server.py`; MySQL converts labels."""
+    columns = f"id INT PRIMARY KEY, c {kind}({labels}) CHARACTER SET {old}"
+    found = effects(columns, f"CONVERT TO CHARACTER SET {new}", LAX)["c"]
+    assert isinstance(found, Same) == keeps
+    mysql = how(MYSQL, strict=False)
+    assert isinstance(effects(columns, f"CONVERT TO CHARACTER SET {new}", mysql)["c"], Same)
+
+
 def test_generated_columns_follow_what_they_are_computed_from() -> None:
     columns = "id INT PRIMARY KEY, a DECIMAL(10,4), b INT, s INT AS (b + 1) STORED, t DECIMAL(10,4) AS (A * 2)"
     found = effects(columns, "MODIFY a DECIMAL(10,2), CHANGE b c BIGINT")
