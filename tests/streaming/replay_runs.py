@@ -15,7 +15,7 @@ from binlog_connector.spark.source import BinlogDataSource
 from binlog_format import open_log
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_streaming.jobs.checkpoint import read_checkpoint
-from binlog_streaming.jobs.declared_types import with_declared_types
+from binlog_streaming.jobs.definitions.declared_types import with_declared_types
 from binlog_streaming.jobs.record_keeper import RecordKeeper
 from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay
 from binlog_streaming.jobs.state_files import state_of
@@ -127,15 +127,15 @@ def _write(
     context = BatchContext(query_id, batch_id, job, str(gtid), memory)
     plan = context.plan(rows)
     if plan.end is None:
-        return BatchProgress(batch_id, (), 0.0, 0.0, None, plan.learned)
+        return BatchProgress(batch_id, (), 0.0, 0.0, None, plan.learned, offset=checkpoint.pending)
     if tasks is not None:
         written = write_plan(context, plan, tasks)
-        return BatchProgress(batch_id, tuple(written), 0.0, 0.0, None, plan.learned)
+        return BatchProgress(batch_id, tuple(written), 0.0, 0.0, None, plan.learned, offset=checkpoint.pending)
     check_folders(plan.components, job.sink.directory)
     batch = context.run(plan.end)
     with open_log(job.source.path) as log:
         tables = [table for component in plan.components for table in apply_component(batch, component, log)]
-    return BatchProgress(batch_id, tuple(tables), 0.0, 0.0, None, plan.learned)
+    return BatchProgress(batch_id, tuple(tables), 0.0, 0.0, None, plan.learned, offset=checkpoint.pending)
 
 
 def plan(

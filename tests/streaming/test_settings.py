@@ -119,6 +119,7 @@ def test_every_option_of_the_source_that_a_stream_has_can_be_set() -> None:
         "countOtherTables",
         "tellProblems",
         "definedTables",
+        "keptDefinitions",
         "rules",
         "endingOffsets",
         "endingGtid",

@@ -26,7 +26,7 @@ from binlog_format.rows.declared.completion import (
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
     from binlog_connector.schema.catalog import TableState
     from binlog_connector.schema.definitions import ColumnDefinition
@@ -136,6 +136,12 @@ class SchemaHistory:
         """The DDL that is known, in order."""
         return self._statements
 
+    @property
+    def newest_changes(self) -> Mapping[TableName, Position]:
+        """Since when tables are what they are at the end, of those that differ from `base`."""
+        self._apply()
+        return {name: found.positions[-1] for name, found in self._timelines.items() if found.positions}
+
     def note(self, statement: DdlStatement) -> bool:
         """Take DDL into account; False when it is known already."""
         number = (statement.position, statement.event_no)
@@ -226,10 +232,7 @@ class SchemaHistory:
         Raises:
             SchemaError: `DDL_NOT_PARSED`.
         """
-        state, _ = self._timeline(database, table).at(position)
-        if isinstance(state, Unclear):
-            raise _not_parsed(f"{database}.{table}", state)
-        return state
+        return _understood(TableName(database, table), self._timeline(database, table).at(position)[0])
 
     def newest_definition(self, name: TableName) -> TableDefinition | None:
         """The definition of a table after all that was noted; None: not known, or not any more.
@@ -238,10 +241,7 @@ class SchemaHistory:
             SchemaError: `DDL_NOT_PARSED`.
         """
         self._apply()
-        state = self._catalog.tables.get(self._catalog.key(name))
-        if isinstance(state, Unclear):
-            raise _not_parsed(str(name), state)
-        return state
+        return _understood(name, self._catalog.tables.get(self._catalog.key(name)))
 
     def definition_before(self, name: TableName, statement: DdlStatement) -> TableDefinition | None:
         """The definition of a table when *statement* begins; None: not known, or not any more.
@@ -250,10 +250,7 @@ class SchemaHistory:
             SchemaError: `DDL_NOT_PARSED`.
         """
         self._look_earlier()
-        state = self._timeline(*name).before(statement.position)
-        if isinstance(state, Unclear):
-            raise _not_parsed(str(name), state)
-        return state
+        return _understood(name, self._timeline(*name).before(statement.position))
 
     def edges(self, database: str, table: str) -> Sequence[Position]:
         """See `TableSchemas`."""
@@ -386,6 +383,12 @@ def _revealed(layout: TableLayout, declared: Sequence[ColumnDefinition]) -> Tabl
     count = next((n for n, column in enumerate(layout.hidden) if (column.name or "").casefold() not in names), None)
     count = len(layout.hidden) if count is None else count
     return replace(layout, columns=layout.columns + layout.hidden[:count], hidden=layout.hidden[count:])
+
+
+def _understood(name: TableName, state: TableState | None) -> TableDefinition | None:
+    if isinstance(state, Unclear):
+        raise _not_parsed(str(name), state)
+    return state
 
 
 def _not_parsed(table: str, state: Unclear) -> SchemaError:

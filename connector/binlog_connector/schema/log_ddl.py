@@ -189,6 +189,13 @@ def ddl_statements(block: Block) -> Iterator[DdlStatement]:
     return (statement for _, _, statement in _statements(block, DDL_WORDS, _MAY_BEGIN_DDL))
 
 
+def is_ddl(statement: DdlStatement) -> bool:
+    """Whether a statement is one that `ddl_statements` gives."""
+    if statement.rows is not None or statement.event_type not in _TEXT_TYPES:
+        return False
+    return first_word(statement.text, statement.session) in DDL_WORDS
+
+
 def table_statements(block: Block) -> Iterator[tuple[int, str, DdlStatement]]:
     """DDL and TRUNCATE in a block, in order: row of the event, first keyword after settings, statement.
 

@@ -55,6 +55,7 @@ OPTIONS = (
     Option("ignoreDomainIds", "none"),
     Option("ignoreServerIds", "none"),
     Option("schemaFile"),
+    Option("keptDefinitions"),
     Option("lowerCaseTableNames", "found out from the log"),
     Option("declaredTypes", "false"),
     Option("rules", "none"),

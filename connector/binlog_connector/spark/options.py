@@ -87,6 +87,7 @@ class SourceOptions:
         ignored_domains: GTID domains (MariaDB) that are left out.
         ignored_servers: Servers whose transactions are left out.
         schema_file: A dump of CREATE TABLEs; None: the log alone counts.
+        kept_definitions: File in which a job keeps definitions of tables; None: there is none.
         folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
         declared_types: Columns have the types that definitions state, where table maps have binary strings.
         rules: What of the tables is hidden; None: nothing is.
@@ -121,6 +122,7 @@ class SourceOptions:
     ignored_domains: tuple[int, ...] = ()
     ignored_servers: tuple[int, ...] = ()
     schema_file: str | None = None
+    kept_definitions: str | None = None
     folds_names: bool | None = None
     declared_types: bool = False
     rules: TableRules | None = field(default=None, compare=False)
@@ -181,6 +183,7 @@ class SourceOptions:
             ignored_domains=numbers(given, "ignoreDomainIds"),
             ignored_servers=numbers(given, "ignoreServerIds"),
             schema_file=given.get("schemaFile") or None,
+            kept_definitions=given.get("keptDefinitions") or None,
             folds_names=_folds_names(given),
             declared_types=flag(given, "declaredTypes", default=False),
             rules=_rules(given, view),

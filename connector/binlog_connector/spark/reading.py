@@ -202,6 +202,7 @@ def schemas_for(
         folds_names=options.folds_names,
         declared_types=options.declared_types,
         defined_tables=options.defined_tables,
+        kept=options.kept_definitions,
     )
 
 

@@ -7,7 +7,8 @@ happens to hold:
 * of one that may have UUID, INET or VECTOR columns, which are binary strings to it, the definition is asked for where
   `declared_types` is set, and of one that `defined_tables` names, always;
 * one that leaves something open needs all DDL before it. That is looked for when the first such table is met, up to
-  the start of the part, and kept in the process: the next part on the same worker goes on from there.
+  the start of the part, and kept in the process: the next part on the same worker goes on from there. DDL that was
+  purged from the log is made up for by the definitions that a job keeps.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from binlog_connector.following.kept_definitions import KeptDefinitions, restored
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.rules.defined_tables import DefinedTables
 from binlog_connector.schema.catalog import Catalog, Unclear
@@ -84,6 +86,7 @@ class RangeSchemas:
         declared_types: A column has the type that its definition states, also where its table map has all but that.
         defined_tables: Expressions of tables whose layouts get all that is defined of them; None: those get it whose
             table maps leave something open.
+        kept: File of the definitions that a job keeps; None: there is none.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class RangeSchemas:
         folds_names: bool | None = None,
         declared_types: bool = False,
         defined_tables: str | None = None,
+        kept: str | None = None,
     ) -> None:
         self._path = watched.log.path
         self._format = watched.log.format_name
@@ -103,8 +107,12 @@ class RangeSchemas:
         self._file = None if file is None else SchemaHistory(_base(file, folds_names), base_source=file.path)
         self._tables = frozenset() if self._file is None else frozenset(self._file.base.tables)
         self._defined = None if defined_tables is None else DefinedTables(defined_tables)
-        self._known = _known_of(watched, file, folds_names)
-        self._history = self._known.history
+        self._kept = kept
+        self._known = _known_of(watched, file, folds_names, kept)
+
+    @property
+    def _history(self) -> SchemaHistory:
+        return self._known.history
 
     def observed(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """The same *blocks*, of plain events; the DDL of each is noted before it is passed on."""
@@ -185,8 +193,17 @@ class RangeSchemas:
             if first < self._start:
                 for block in expanded(log.blocks(first, self._start)):
                     self._history.observe(block)
+            if known_to is None:
+                self._restore(watched)
             self._known.identity = watched.identity(self._start.file_no)
         self._history.known_to = self._start
+
+    def _restore(self, watched: WatchedLog) -> None:
+        kept = None if self._kept is None else KeptDefinitions.read(self._kept)
+        log_start = watched.log.start_position()
+        state = None if kept is None or log_start <= kept.known_from else kept.usable(watched, self._start)
+        if state is not None:
+            self._known.history = restored(self._history, state, log_start)
 
 
 @dataclass(slots=True)
@@ -195,13 +212,13 @@ class _Known:
     identity: str = ""  # of the file that `history.known_to` is in
 
 
-_known: dict[tuple[str, str, bool | None, str, tuple[int, int]], _Known] = {}
+_known: dict[tuple[str, str, bool | None, str | None, str, tuple[int, int]], _Known] = {}
 
 
-def _known_of(watched: WatchedLog, file: SchemaFile | None, folds_names: bool | None) -> _Known:
+def _known_of(watched: WatchedLog, file: SchemaFile | None, folds_names: bool | None, kept: str | None) -> _Known:
     """What this process knows of a log already, unless the log has been begun anew since."""
     log = watched.log
-    key = (log.path, log.format_name, folds_names, *(("", (0, 0)) if file is None else (file.path, file.stamp)))
+    key = (log.path, log.format_name, folds_names, kept, *(("", (0, 0)) if file is None else (file.path, file.stamp)))
     found = _known.get(key)
     if found is not None and found.history.known_to is not None:
         file_no = found.history.known_to.file_no

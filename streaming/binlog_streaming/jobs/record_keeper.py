@@ -17,7 +17,8 @@ from binlog_format.errors import OptionError
 from binlog_format.events.layout import EventType
 from binlog_format.position import Place
 from binlog_streaming.jobs.checkpoint import read_checkpoint, read_offset
-from binlog_streaming.jobs.declared_types import with_declared_types
+from binlog_streaming.jobs.definitions.declared_types import with_declared_types
+from binlog_streaming.jobs.definitions.definition_keeper import DefinitionKeeper, keep_batch
 from binlog_streaming.jobs.record import (
     RECORD_FILE,
     JobRecord,
@@ -53,6 +54,7 @@ class RecordKeeper:
     def __init__(self, job: Job) -> None:
         self._job = job = with_declared_types(job)
         self._record = JobRecord.of(job)
+        self._definitions = DefinitionKeeper(job)
         self._is_new = True
 
     def changes(self) -> list[Change]:
@@ -95,6 +97,7 @@ class RecordKeeper:
         loss = self._loss_before(batch_id)
         if loss is not None:
             self._note(_lacking(self._record))
+            self._definitions.forget()
             logger.warning("data is lost, and failOnDataLoss is false: every table lacks changes from now on: %s", loss)
         return self._memory(batch_id)
 
@@ -235,7 +238,8 @@ class RecordKeeper:
         """Note what a batch has written and learned.
 
         Raises:
-            AccessError: The record cannot be written.
+            AccessError, StorageError: The record, or the definitions, cannot be written.
+            BinlogError: The log cannot be read.
         """
         learned, before = batch.learned, self._record
         targets = set(before.targets)
@@ -246,6 +250,9 @@ class RecordKeeper:
         incomplete = set(learned.complete) - complete
         over = {one.name for one in batch.set_aside} | learned.returned
         scope = learned.scope.to_json()
+        if batch.offset is not None:
+            start = read_offset(state_of(self._job), batch.batch_id - 1)
+            keep_batch(self._definitions, self._job, learned.definitions, start, batch.offset)
         self._note(
             msgspec.structs.replace(
                 before,

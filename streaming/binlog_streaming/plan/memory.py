@@ -17,6 +17,7 @@ from binlog_streaming.settings.choices import Begin, Mode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_format.views.table_filter import TableFilter
     from binlog_streaming.plan.batch_plan import LogPlace
     from binlog_streaming.plan.snapshots import TableSnapshot
@@ -110,6 +111,7 @@ class Learned:
         snapshots: The newest one of each table that has one.
         returned: Tables that were set aside, and go on.
         waiting: Tables that wait for their snapshots.
+        definitions: Statements, and definitions of marks, that may have defined tables, in log order.
     """
 
     gone: frozenset[TableName] = frozenset()
@@ -118,3 +120,4 @@ class Learned:
     snapshots: Mapping[TableName, TableSnapshot] = field(default_factory=dict)
     returned: frozenset[TableName] = frozenset()
     waiting: frozenset[TableName] = frozenset()
+    definitions: Sequence[DdlStatement] = ()

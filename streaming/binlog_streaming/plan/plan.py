@@ -43,7 +43,7 @@ from binlog_streaming.plan.batch_plan import (
 from binlog_streaming.plan.cascade_links import Appliance, LinkedRowsStep, links_in
 from binlog_streaming.plan.cascades import cascades_in
 from binlog_streaming.plan.memory import JobMemory, SetAside, can_set_aside
-from binlog_streaming.plan.planning import Planning, position_of, statements_of
+from binlog_streaming.plan.planning import Planning, definitions_of, position_of, statements_of
 from binlog_streaming.plan.rows_steps import linked_rows_steps, rows_steps
 from binlog_streaming.plan.snapshots import Snapshots, changes_of_mark, faults_in
 from binlog_streaming.plan.table_selection import SelectedTable
@@ -132,7 +132,7 @@ def plan_batch(
     _admit(planning, admission, changes, carried, on_error)
     _take_statements(planning, changes)
     components = sorted(_components(planning), key=lambda one: one.name)
-    learned = planning.learned()
+    learned = replace(planning.learned(), definitions=definitions_of(rows))
     return BatchPlan(tuple(components), end, learned)
 
 

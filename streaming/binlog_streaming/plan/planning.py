@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from binlog_connector.schema.definitions import TableName
-from binlog_connector.schema.log_ddl import DdlStatement
+from binlog_connector.schema.log_ddl import DdlStatement, is_ddl
 from binlog_connector.schema.snapshot_marks import SnapshotEnded, mark_statement
+from binlog_connector.schema.stated_definitions import definition_statement, is_stated
 from binlog_format.position import Position
 from binlog_format.views.index.table_index import TableIndex
 from binlog_streaming.plan.admission import Refusal
@@ -156,6 +157,16 @@ def statements_of(rows: Sequence[Row]) -> list[tuple[DdlStatement, Row | None]]:
             found += [(DdlStatement.from_row(one), None) for one in cast("Sequence[Row]", row["ddl"] or ())]
             found += [(mark_statement(one), one) for one in cast("Sequence[Row]", row["marks"] or ())]
     return sorted(found, key=lambda one: (one[0].position, one[0].event_no))
+
+
+def definitions_of(rows: Sequence[Row]) -> tuple[DdlStatement, ...]:
+    """Statements of a batch that may define tables, and what marks of snapshots define, in log order.
+
+    Args:
+        rows: Of the view `tables`.
+    """
+    found = (definition_statement(mark) if mark else statement for statement, mark in statements_of(rows))
+    return tuple(one for one in found if one is not None and (is_stated(one) or is_ddl(one)))
 
 
 def position_of(value: object) -> Position:

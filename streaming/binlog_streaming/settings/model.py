@@ -285,7 +285,14 @@ class Job(Section, frozen=True):
         asked = {"view": "tables", "tables": wanted, "countOtherTables": "true", "tellProblems": "true"}
         if self.defined_tables is not None:
             asked["definedTables"] = self.defined_tables
+        if self.kept_definitions is not None:
+            asked["keptDefinitions"] = self.kept_definitions
         return {**asked, **self.source.options()}
+
+    @property
+    def kept_definitions(self) -> str | None:
+        """File in which the job keeps definitions of its tables; None: it keeps none."""
+        return kept_definitions_in(self.checkpoint)
 
     @property
     def defined_tables(self) -> str | None:
@@ -293,8 +300,15 @@ class Job(Section, frozen=True):
         return ",".join(rule.select for rule in self.tables if rule.drops_generated) or None
 
 
+KEPT_DEFINITIONS_FILE = "binlog-stream-definitions.json"
+"""In the checkpoint's directory, see `jobs.definitions.definition_keeper`."""
 GHOST_TABLES = r".*\._.+_(gho|new)"
 """What gh-ost and pt-online-schema-change call the table that will take the place of a table."""
+
+
+def kept_definitions_in(checkpoint: str) -> str | None:
+    """File of kept definitions in a checkpoint; None: that is in an object store, where workers do not look."""
+    return None if "://" in checkpoint else f"{checkpoint.rstrip('/')}/{KEPT_DEFINITIONS_FILE}"
 
 
 def source_options(source: Section) -> dict[str, str]:

@@ -20,7 +20,7 @@ from binlog_connector.kafka.delivery import Delivery
 from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import bound_rule, table_rules
 from binlog_streaming.settings.durations import parse_milliseconds
-from binlog_streaming.settings.model import LogSource, Metrics, Section, Status
+from binlog_streaming.settings.model import LogSource, Metrics, Section, Status, kept_definitions_in
 
 if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding
@@ -211,6 +211,11 @@ class PublishJob(Section, frozen=True):
     tables: tuple[TopicRule, ...] = (TopicRule(),)
     metrics: Metrics = Metrics()
     status: Status = Status()
+
+    @property
+    def kept_definitions(self) -> str | None:
+        """File in which the job keeps definitions of its tables; None: it keeps none."""
+        return kept_definitions_in(self.checkpoint)
 
     def decoding(self) -> Decoding:
         """How rows become values, and what is shown of them; schemas are completed where the log is read.

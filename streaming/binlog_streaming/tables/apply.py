@@ -114,7 +114,7 @@ class _ComponentRun:
         self._run = run
         self._component = component
         self._log = log
-        self._facts = LogFacts(log, run.schema_file)
+        self._facts = LogFacts(log, run.schema_file, run.kept_definitions)
         self._tallies: dict[str, ProgressTally] = {}
         self._positions = BatchPositions(component, run.gtid_position)
         # Targets whose last commit may record no position.

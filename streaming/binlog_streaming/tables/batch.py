@@ -99,6 +99,7 @@ class BatchContext:
             schema_file,
             CascadeLog(job),
             job.default_evidence,
+            job.kept_definitions,
         )
 
     def schema_file(self, plan: BatchPlan) -> SchemaFile | None:
@@ -162,7 +163,7 @@ class ComponentWriter:
             None: it has to be done as a whole.
         """
         run = self.run
-        division = Division(tasks, task_count, self.log_path, run.sink, run.decoding)
+        division = Division(tasks, task_count, self.log_path, run.sink, run.decoding, run.kept_definitions)
         try:
             return self._write(component, division)
         except IndivisibleError:

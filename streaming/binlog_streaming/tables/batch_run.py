@@ -32,6 +32,7 @@ class BatchRun:
         schema_file: Its tables; None: none, or it is not used.
         cascade_log: Reads rows of parents that have no targets; None: there are no foreign keys to follow.
         evidence: What is compared of rows that change, of tables that do not set it themselves.
+        kept_definitions: File of the definitions that the job keeps; None: there is none.
     """
 
     query_id: str
@@ -44,3 +45,4 @@ class BatchRun:
     schema_file: SchemaFile | None = None
     cascade_log: CascadeLog | None = None
     evidence: Evidence = Evidence.KEYS
+    kept_definitions: str | None = None

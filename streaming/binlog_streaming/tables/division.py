@@ -67,6 +67,7 @@ class Division:
         log_path: Path of the log.
         sink: Where the tables go.
         decoding: How rows become values.
+        kept_definitions: File of the definitions that the job keeps; None: there is none.
     """
 
     tasks: Tasks
@@ -74,6 +75,7 @@ class Division:
     log_path: str
     sink: Sink
     decoding: Decoding
+    kept_definitions: str | None = None
 
     def outline(self, step: RowsStep, table: SelectedTable) -> RowsContent | None:
         """What can be known of *step* without its rows, without row batches where it has none; None: it is not divided.
@@ -133,6 +135,7 @@ class DividedRows:
             part_count=part_count(self.step, division.task_count),
             completing=content.completing,
             evidence=self.evidence,
+            kept_definitions=division.kept_definitions,
         )
         parts = self._written(writer, target)
         reached(CrashPoint.PARTS_WRITTEN)

@@ -21,7 +21,7 @@ from binlog_connector.spark.options import SourceOptions
 from binlog_format import open_log
 from binlog_format.errors import BinlogError, OptionError
 from binlog_streaming.jobs.checkpoint import read_offset
-from binlog_streaming.jobs.declared_types import with_declared_types
+from binlog_streaming.jobs.definitions.declared_types import with_declared_types
 from binlog_streaming.jobs.record_keeper import RecordKeeper
 from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.plan.failures import named_error

@@ -84,6 +84,7 @@ class PartsWriter:
         part_count: In how many parts, or shards, the step is merged.
         completing: Rows may be missing that the server has; see `SelectedTable`.
         evidence: What the rows prove of the target; None: nothing.
+        kept_definitions: File of the definitions that the job keeps; None: there is none.
     """
 
     log_path: str
@@ -101,6 +102,7 @@ class PartsWriter:
     part_count: int
     completing: bool = False
     evidence: RowEvidence | None = None
+    kept_definitions: str | None = None
 
     def append_all(self, tasks: Tasks, step: RowsStep) -> list[Written[Any]]:
         """Let tasks write *step*, of which no row takes the place of another one.
@@ -255,7 +257,8 @@ class PartsWriter:
             yield self._content(log, row_batches).images[1]
 
     def _content(self, log: Log, row_batches: Sequence[RowBatch]) -> RowsContent:
-        return RowsContent(self.source_table, row_batches, self.decoding, self.rule, LogFacts(log), self.columns)
+        facts = LogFacts(log, kept=self.kept_definitions)
+        return RowsContent(self.source_table, row_batches, self.decoding, self.rule, facts, self.columns)
 
     def _row_batches(self, log: Log, indexes: Iterable[bytes]) -> Iterator[list[RowBatch]]:
         size = max(READ_BYTES, self.part_count << 18)

@@ -22,6 +22,7 @@ from binlog_connector.spark.known_scopes import scope_before
 from binlog_connector.spark.options import SourceOptions
 from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
 from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.jobs.definitions.definition_keeper import DefinitionKeeper
 from binlog_streaming.topics.routing import messages_of
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class StepMessages:
         self, job: PublishJob, names: TopicNames, registry: SchemaIds | None, partition_count: PartitionCount
     ) -> None:
         self._partition_count = partition_count
+        self._job = job
+        self._definitions = DefinitionKeeper(job)
         source = job.source
         self._source = SourceOptions.parse({"path": source.path, **source.options()})
         self._decoding = job.decoding()
@@ -95,11 +98,15 @@ class StepMessages:
             BinlogError: As `MessagesView.batches`; `STATEMENT_FORMAT`, `LOST_EVENTS`: the log lacks changed rows.
         """
         source = self._source
+        if step.loss is not None:
+            self._definitions.forget()
         groups = replace(step.groups, ignored_domains=source.ignored_domains, ignored_servers=source.ignored_servers)
-        schemas = RangeSchemas(step.watched, step.start.position, self._schema_file)
-        blocks = schemas.observed(step.blocks())
+        start = step.start.position
+        self._definitions.bring_to(step.watched, start)
+        schemas = RangeSchemas(step.watched, start, self._schema_file, kept=self._job.kept_definitions)
+        blocks = self._definitions.observed(schemas.observed(step.blocks()))
         if source.fail_on_statement:
-            before = partial(scope_before, step.watched, step.start.position)
+            before = partial(scope_before, step.watched, start)
             row_format = RowFormat(self._tables, scope_before=before)
             tells_text = self._decoding.rules is None
             blocks = only_rows(blocks, row_format, groups, ServerRuns(step.watched.log), tells_text=tells_text)
@@ -114,6 +121,7 @@ class StepMessages:
         for batch in view.batches(blocks):
             kind, database, table = (batch.column(name)[0].as_py() for name in ("kind", "database", "table"))
             yield from messages_of(batch, self._names.of(MessageKind(kind), database, table), self._partition_count)
+        self._definitions.take(step.watched, (), step.end.position)  # before the offset is in Kafka
 
     def heartbeat(self) -> Messages:
         """The message that comes when no other does."""

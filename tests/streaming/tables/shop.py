@@ -13,7 +13,7 @@ from binlog_format.events.encoding.event_encoding import (
     encode_query,
     encode_xid,
 )
-from binlog_format.events.encoding.table_encoding import TableEncoder
+from binlog_format.events.encoding.table_encoding import TableEncoder, _optional_metadata
 from binlog_format.events.layout import GTID_FLAG_DDL, GTID_FLAG_STANDALONE, EventType
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.writer.options import WriterOptions
@@ -34,27 +34,37 @@ LOST_EVENTS = b"\x01\x00"
 DDL_FLAGS = GTID_FLAG_STANDALONE | GTID_FLAG_DDL
 
 
+class BareEncoder(TableEncoder):
+    """Writes table maps with types alone, as `binlog_row_metadata=NO_LOG`."""
+
+    def _encode_table_map(self) -> bytes:
+        whole = super()._encode_table_map()
+        return whole[: len(whole) - len(_optional_metadata(self.spec, self._codecs))]
+
+
 class ShopLog:
     """A live log; every call that changes rows or tables writes one transaction. Use it in a `with` block.
 
     Args:
         directory: Of the files; a log that is there is gone on with.
         first: Number in the GTIDs before the first one.
+        metadata: Table maps name columns (`binlog_row_metadata=FULL`); else they have types alone.
     """
 
-    def __init__(self, directory: Path, first: int = 0) -> None:
+    def __init__(self, directory: Path, first: int = 0, *, metadata: bool = True) -> None:
         self._writer = BinlogWriter(
             directory,
             WriterOptions(max_binlog_size=1 << 20, sync=False),
             format_description=encode_format_description("12.3.1-MariaDB-log", SECOND, ORIGIN),
         )
+        self._encoder_type = TableEncoder if metadata else BareEncoder
         self._seqno = first
         self._table_id = 100
 
     def insert(self, spec: TableSpec, *rows: Row, seen_as: TableSpec | None = None) -> None:
         """One transaction with one INSERT; *seen_as*: what its table map says, where that is not *spec*."""
         encoder = self._encoder(spec)
-        table_map = TableEncoder(seen_as or spec, self._table_id).table_map(ORIGIN)
+        table_map = self._encoder_type(seen_as or spec, self._table_id).table_map(ORIGIN)
         self._commit([table_map, *encoder.insert(rows, ORIGIN)])
 
     def insert_all(self, *tables: tuple[TableSpec, Sequence[Row]]) -> None:
@@ -101,7 +111,7 @@ class ShopLog:
 
     def _encoder(self, spec: TableSpec) -> TableEncoder:
         self._table_id += 1  # as after a FLUSH TABLES: a table's number is worth nothing
-        return TableEncoder(spec, self._table_id)
+        return self._encoder_type(spec, self._table_id)
 
     def _commit(self, events: list[bytes]) -> None:
         gtid = self._next_gtid()

@@ -40,6 +40,7 @@ _DATABASE_OPTIONS = (
     "ignoreDomainIds",
     "ignoreServerIds",
     "schemaFile",
+    "keptDefinitions",
     "declaredTypes",
     "rules",
     "includeDdl",

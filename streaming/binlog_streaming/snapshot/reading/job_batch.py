@@ -22,7 +22,7 @@ from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format.errors import OptionError, StartError
 from binlog_format.position import Place
 from binlog_streaming.jobs.checkpoint import begin_batch, begin_query, end_batch, read_checkpoint
-from binlog_streaming.jobs.declared_types import with_declared_types
+from binlog_streaming.jobs.definitions.declared_types import with_declared_types
 from binlog_streaming.jobs.record_keeper import RecordKeeper
 from binlog_streaming.jobs.replay.replay import ReplaySource
 from binlog_streaming.jobs.state_files import state_of

@@ -198,7 +198,7 @@ def _check_types(job: Job, tables: Sequence[ReadTable], metadata: str | None) ->
     """
     schema_file = SchemaFile.read(job.source.schema_file) if job.source.schema_file else None
     with WatchedLog(job.source.path, job.source.format) as watched:
-        schemas = RangeSchemas(watched, watched.log.end_position(), schema_file)
+        schemas = RangeSchemas(watched, watched.log.end_position(), schema_file, kept=job.kept_definitions)
         for one in tables:
             name, source = one.table.name, one.source
             if metadata in (None, "FULL"):

@@ -40,10 +40,12 @@ class LogFacts:
     Attributes:
         log: Where to look; None: there is none, and images leave nothing out.
         schema_file: Tables of a schema file, as they are before all statements.
+        kept: File of the definitions that a job keeps; None: there is none.
     """
 
     log: Log | None
     schema_file: SchemaFile | None = None
+    kept: str | None = None
 
     def definition_before(
         self, name: TableName, statement: DdlStatement, layout: TableLayout | None = None
@@ -66,9 +68,7 @@ class LogFacts:
             SchemaError: `DDL_NOT_PARSED`, unless *layout* is given.
         """
         return self._merged(
-            lambda watched: RangeSchemas(watched, statement.position, self.schema_file).definition_before(
-                name, statement
-            ),
+            lambda watched: self._schemas(watched, statement.position).definition_before(name, statement),
             layout,
         )
 
@@ -85,7 +85,10 @@ class LogFacts:
         Raises:
             SchemaError: `DDL_NOT_PARSED`, unless *layout* is given.
         """
-        return self._merged(lambda watched: RangeSchemas(watched, position, self.schema_file).definition(name), layout)
+        return self._merged(lambda watched: self._schemas(watched, position).definition(name), layout)
+
+    def _schemas(self, watched: WatchedLog, position: Position) -> RangeSchemas:
+        return RangeSchemas(watched, position, self.schema_file, kept=self.kept)
 
     def _merged(
         self, find: Callable[[WatchedLog], TableDefinition | None], layout: TableLayout | None
@@ -115,7 +118,7 @@ class LogFacts:
         found = _Found({})
         end = max(one.last_change()[0] for one in itertools.compress(row_batches, lacks))
         with _lock, self._watched() as watched:
-            schemas = RangeSchemas(watched, end, None)
+            schemas = RangeSchemas(watched, end, None, kept=self.kept)
             for row_batch, lacking in zip(row_batches, lacks, strict=True):
                 parts += found.parts(row_batch, schemas) if lacking else [row_batch]
         parts.sort(key=RowBatch.start)

@@ -1,0 +1,212 @@
+"""Definitions that a job keeps beside its offset, for when their statements were purged: `KeptDefinitions`, `restored`.
+
+A state of them holds at one position of the log. It is used by reads that begin there or later, and only where the log
+still has all that came after it: statements since then are read as always. So a state can be neither too old nor too
+new for an offset, whenever the job was killed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from binlog_connector.schema.catalog import TableState, Unclear
+from binlog_connector.schema.definitions import TableDefinition, TableName
+from binlog_connector.schema.history import SchemaHistory
+from binlog_format.errors import OptionError, storage_error
+from binlog_format.position import Position  # noqa: TC001 - msgspec looks it up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from binlog_connector.following.watched import WatchedLog
+
+VERSION = 1
+_NOT_UNDERSTOOD = "it was purged from the log"
+"""Instead of the reason, which quotes the statement."""
+
+
+class UnclearTable(msgspec.Struct, frozen=True):
+    """A table with a statement that was not understood.
+
+    Attributes:
+        name: Of the table.
+        since: Of the statement.
+    """
+
+    name: TableName
+    since: Position
+
+
+class KeptState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What statements before a position define of a job's tables.
+
+    Attributes:
+        position: From here on it holds, until the next statement.
+        identity: Of the file of that position: a log that was begun anew is another one.
+        crc: `WatchedLog.consumed_crc`, for the same reason.
+        ignore_case: Names of tables are folded.
+        tables: Definitions.
+        unclear: Tables of which none is known any more.
+        altered: All tables that statements were about, dropped ones among them: a schema file does not count for them.
+        databases: Default character sets.
+    """
+
+    position: Position
+    identity: str
+    crc: int | None = None
+    ignore_case: bool = False
+    tables: tuple[TableDefinition, ...] = ()
+    unclear: tuple[UnclearTable, ...] = ()
+    altered: tuple[TableName, ...] = ()
+    databases: dict[str, str | None] = {}
+
+    def states_same(self, other: KeptState) -> bool:
+        """Whether both define the same, wherever they hold."""
+        return msgspec.structs.replace(other, position=self.position, identity=self.identity, crc=self.crc) == self
+
+
+class KeptDefinitions(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of the file.
+
+    Attributes:
+        version: Of the file.
+        known_from: All statements from here on are known: a log that still begins here needs nothing that is kept.
+        states: By position.
+    """
+
+    version: int = VERSION
+    known_from: Position
+    states: tuple[KeptState, ...]
+
+    @classmethod
+    def parse(cls, content: bytes, place: str) -> KeptDefinitions:
+        """Read a file's content.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: it is not such a file, or of a later version.
+        """
+        try:
+            kept = msgspec.json.decode(content, type=cls)
+        except msgspec.DecodeError as error:
+            raise _invalid(place, str(error)) from error
+        if kept.version != VERSION:
+            raise _invalid(place, f"it has version {kept.version}, this one reads {VERSION}")
+        return kept
+
+    @classmethod
+    def read(cls, path: str) -> KeptDefinitions | None:
+        """Read a file; None: it is not there.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: it is not such a file, or of a later version.
+            StorageError, AccessError: It cannot be read.
+        """
+        try:
+            return cls.parse(Path(path).read_bytes(), path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise storage_error(path, "read", error) from error
+
+    def usable(self, watched: WatchedLog, start: Position) -> KeptState | None:
+        """The newest state that holds at or before *start*, where the log has all that came after it; None: none is.
+
+        Args:
+            watched: The log.
+            start: Where a read begins.
+        """
+        states = (state for state in reversed(self.states) if state.position <= start)
+        return next((state for state in states if goes_on(watched, state.position, state.identity, state.crc)), None)
+
+
+def goes_on(watched: WatchedLog, position: Position, identity: str, crc: int | None) -> bool:
+    """Whether a log has all that came after a position that a job has reached.
+
+    Args:
+        watched: The log.
+        position: Where the job was.
+        identity: Of the file of that position, then.
+        crc: Of what was before it, then.
+    """
+    file_no = position.file_no
+    if watched.has(file_no):
+        return watched.identity(file_no) == identity and watched.consumed_crc(position) == crc
+    # A job writes the state anew when its offset comes into another file: of a purged one it had read all.
+    return file_no + 1 >= watched.log.start_position().file_no
+
+
+def state_of_history(
+    history: SchemaHistory, watched: WatchedLog, is_wanted: Callable[[TableName], bool], before: KeptState | None
+) -> KeptState:
+    """What *history* knows where it ends; it is compacted.
+
+    Args:
+        history: It ends at `known_to`.
+        watched: The log.
+        is_wanted: Which tables are kept.
+        before: The state before this one; None: there is none.
+    """
+    position = history.known_to
+    assert position is not None, "nothing was read"
+    since = {} if before is None else {table.name: table.since for table in before.unclear}
+    since |= history.newest_changes
+    history.compact(position)
+    base = history.base
+    altered = tuple(sorted(name for name in history.altered if is_wanted(name)))
+    states = [(name, base.tables[name]) for name in altered if name in base.tables]
+    return KeptState(
+        position=position,
+        identity=watched.identity(position.file_no),
+        crc=watched.consumed_crc(position),
+        ignore_case=base.ignore_case,
+        tables=tuple(state for _, state in states if isinstance(state, TableDefinition)),
+        unclear=tuple(
+            UnclearTable(name, since.get(name, position)) for name, state in states if isinstance(state, Unclear)
+        ),
+        altered=altered,
+        databases=dict(sorted(base.databases.items())),
+    )
+
+
+def restored(history: SchemaHistory, state: KeptState, log_start: Position) -> SchemaHistory:
+    """A history that knows what was kept, what *history* knows of other tables, and all statements since.
+
+    Args:
+        history: What the log tells, up to the state's position at least.
+        state: What was kept.
+        log_start: Where the log begins now.
+    """
+    history.compact(state.position)
+    base = history.base.copy()
+    if state.ignore_case and not base.ignore_case:
+        base.fold()
+    from_file = {key: found for key, found in base.tables.items() if key not in history.altered}
+    for name in state.altered:
+        base.tables.pop(base.key(name), None)
+    found: dict[TableName, TableState] = {base.key(table.name): table for table in state.tables}
+    altered = {*history.altered, *state.altered}
+    for table in state.unclear:
+        key = base.key(table.name)
+        if log_start > table.since and key in from_file:
+            found[key] = from_file[key]  # a schema file that was made after the statement, as its error asks for
+            altered.discard(key)
+        else:
+            found[key] = Unclear(_NOT_UNDERSTOOD)
+    base.tables |= found
+    base.databases |= state.databases
+    result = SchemaHistory(base, base_source=history.base_source, altered=altered)
+    for statement in history.statements:
+        result.note(statement)
+    result.known_to = max(history.known_to or state.position, state.position)
+    return result
+
+
+def _invalid(place: str, reason: str) -> OptionError:
+    return OptionError(
+        "INVALID_VALUE",
+        f"{place}: not a file of kept definitions: {reason}",
+        hint="Remove the file: definitions are then read from the log again, as far as it has them",
+    )

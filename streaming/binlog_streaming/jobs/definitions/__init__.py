@@ -1,0 +1,1 @@
+"""Definitions of tables that a job keeps, and what columns become by them."""

@@ -1,0 +1,174 @@
+"""Keeps definitions of tables in a job's checkpoint: `DefinitionKeeper`, of the files of `following.kept_definitions`.
+
+The file is written before the offset that it is for, and has the state before that offset, too: whichever offset a job
+goes on from, after a kill at any place, finds the definitions of its own place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from binlog_connector.following.kept_definitions import KeptDefinitions, KeptState, goes_on, restored, state_of_history
+from binlog_connector.following.resume import compare
+from binlog_connector.following.watched import WatchedLog
+from binlog_connector.schema.catalog import Catalog
+from binlog_connector.schema.history import SchemaHistory
+from binlog_connector.schema.log_ddl import ddl_statements
+from binlog_connector.schema.stated_definitions import stated_definitions
+from binlog_connector.spark.table_schemas import SchemaFile
+from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.settings.model import GHOST_TABLES, KEPT_DEFINITIONS_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.schema.definitions import TableName
+    from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_format.block import Block
+    from binlog_format.position import Position
+    from binlog_streaming.settings.model import Job
+    from binlog_streaming.settings.publish_model import PublishJob
+
+
+class DefinitionKeeper:
+    """Follows the definitions of a job's tables along its log; `take` after each part of it, before its offset is kept.
+
+    Args:
+        job: The settings; it keeps nothing where its checkpoint is not a folder.
+    """
+
+    def __init__(self, job: Job | PublishJob) -> None:
+        self._job = job
+        self._tables = TableFilter(
+            ",".join([*(rule.select for rule in job.tables), GHOST_TABLES]), job.source.exclude_tables
+        )
+        self._history: SchemaHistory | None = None
+        self._known_from: Position | None = None
+        self._states: tuple[KeptState, ...] = ()
+        self._is_written = False  # `_states` or what came before it
+        self._noted = 0  # statements since the newest state
+        self._reached: tuple[str, int | None] = "", None  # identity and CRC at `_history.known_to`
+
+    def observed(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """The same *blocks*, of plain events, of the part that is taken next; may be called again."""
+        for block in blocks:
+            if self._history is not None:
+                self._note(ddl_statements(block))
+                self._note(stated_definitions(block))
+            yield block
+
+    def bring_to(self, watched: WatchedLog, position: Position) -> None:
+        """Know all that the log, and what was kept of it, state before *position*.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: the file is damaged; or the schema file.
+            BinlogError: As `Log.blocks`.
+        """
+        if self._job.kept_definitions is None:
+            return
+        history = self._history
+        reached = None if history is None else history.known_to
+        if history is None or reached is None or reached > position or not goes_on(watched, reached, *self._reached):
+            self._history = history = self._begun(watched, position)
+            reached = history.known_to or position
+        if reached < position:
+            # Statements that a version has left which kept no definitions; else none.
+            history.scan_ddl(watched.log, max(reached, watched.log.start_position()), position)
+            history.known_to = position
+            self._noted += 1
+
+    def take(self, watched: WatchedLog, statements: Iterable[DdlStatement], end: Position) -> None:
+        """Keep what holds at *end*, to which all statements are known by `bring_to`, `observed` and *statements*.
+
+        Raises:
+            AccessError, StorageError: The file cannot be written.
+        """
+        history = self._history
+        if self._job.kept_definitions is None or history is None:
+            return
+        self._note(statements)
+        history.known_to, self._reached = end, (watched.identity(end.file_no), watched.consumed_crc(end))
+        last = self._states[-1]
+        is_near = last.position.file_no == end.file_no and last.identity == self._reached[0]
+        if is_near and self._is_written and not self._noted:
+            return
+        self._noted = 0
+        state = state_of_history(history, watched, self._is_wanted, last)
+        if not (is_near and self._is_written and state.states_same(last)):
+            self._write((last, state))
+
+    def forget(self) -> None:
+        """Changes were lost: what was kept may not be true any more."""
+        state_of(self._job).forget(KEPT_DEFINITIONS_FILE)
+        self._history, self._states = None, ()
+
+    def _note(self, statements: Iterable[DdlStatement]) -> None:
+        assert self._history is not None
+        self._noted += sum(map(self._history.note, statements))
+
+    def _begun(self, watched: WatchedLog, position: Position) -> SchemaHistory:
+        """What was kept for *position*, else all that the log states before it."""
+        history = self._of_schema_file()
+        log_start = watched.log.start_position()
+        content = state_of(self._job).read(KEPT_DEFINITIONS_FILE)
+        kept = None if content is None else KeptDefinitions.parse(content, str(self._job.kept_definitions))
+        state = None if kept is None else kept.usable(watched, position)
+        if kept is not None and state is not None:
+            self._known_from, self._states, self._is_written = kept.known_from, (state,), True
+            return restored(history, state, log_start)
+        if log_start < position:
+            history.scan_ddl(watched.log, log_start, position)
+        history.known_to = max(log_start, position)
+        self._known_from, self._is_written = log_start, False
+        self._states = (state_of_history(history, watched, self._is_wanted, None),)
+        return history
+
+    def _of_schema_file(self) -> SchemaHistory:
+        path = self._job.source.schema_file
+        base = Catalog() if path is None else SchemaFile.read(path).catalog.copy()
+        if self._job.source.folds_names:
+            base.fold()
+        return SchemaHistory(base)
+
+    def _is_wanted(self, name: TableName) -> bool:
+        return self._tables.accepts_name(*name)
+
+    def _write(self, states: tuple[KeptState, KeptState]) -> None:
+        assert self._known_from is not None, "nothing was read"
+        content = KeptDefinitions(known_from=self._known_from, states=states)
+        state_of(self._job).write(KEPT_DEFINITIONS_FILE, msgspec.json.encode(content))
+        self._states, self._is_written = states, True
+
+
+def keep_batch(
+    keeper: DefinitionKeeper,
+    job: Job,
+    statements: Iterable[DdlStatement],
+    start: SourceOffset | None,
+    end: SourceOffset,
+) -> None:
+    """Keep what holds after a batch of tables.
+
+    Args:
+        keeper: Of the job.
+        job: The settings.
+        statements: Those of the batch.
+        start: Where the batch begins; None: that is not known.
+        end: Where it ends.
+
+    Raises:
+        BinlogError: The log cannot be read, or the file not be written.
+    """
+    source = job.source
+    with WatchedLog(source.path, source.format) as watched:
+        # Statements of transactions that are left out are in no plan, and have altered tables all the same.
+        is_planned = start is not None and source.ignore_domain_ids is None and source.ignore_server_ids is None
+        if start is not None and is_planned:
+            keeper.bring_to(watched, compare(watched, start).offset.position)
+        else:
+            keeper.bring_to(watched, end.position)
+        keeper.take(watched, statements, end.position)
