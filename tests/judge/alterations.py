@@ -134,7 +134,7 @@ class Alterations:
 
     def _charset(self) -> None:
         name, table = self._life.some_table()
-        charset = self._chance.choice(("utf8mb4", "latin1", "utf16"))
+        charset = self._chance.choice(("utf8mb4", "latin1", "utf16", "utf8mb3", "latin2", "ascii"))
         self._alter(name, table, f"CONVERT TO CHARACTER SET {charset}", "CONVERT TO CHARACTER SET")
 
     # --- keys and partitions -------------------------------------------------------------------------------------

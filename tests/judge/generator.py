@@ -12,6 +12,7 @@ from tests.judge.changes import Changes
 from tests.judge.columns import kinds_of
 from tests.judge.model import look
 from tests.judge.pairs import STRICT
+from tests.judge.surroundings import Surroundings
 
 if TYPE_CHECKING:
     import random
@@ -45,6 +46,7 @@ class Life:
         self._is_known = False
         self._changes = Changes(self)
         self._alterations = Alterations(self)
+        self._surroundings = Surroundings(self)
 
     @property
     def is_mysql(self) -> bool:
@@ -80,8 +82,7 @@ class Life:
         metadata = ("FULL", "FULL", "FULL", "MINIMAL") if self.is_mysql else ("FULL", "FULL", "NO_LOG", "MINIMAL")
         self._metadata = self.chance.choice(metadata)
         self.do(f"SET GLOBAL binlog_row_metadata = {self._metadata}")
-        self._image = self.chance.choice(IMAGES)
-        self.do(f"SET binlog_row_image = {self._image}")
+        self.set_image()
         self.do(f"SET sql_mode = '{self.chance.choice(MODES)}'")
         self.do("SET timestamp = 1700000000")
         for _ in range(self.chance.randint(1, 2)):
@@ -95,10 +96,13 @@ class Life:
             self.look()
             if not self.tables:
                 self._alterations.create()
-            elif self.chance.random() < 0.55:
-                self._changes.any()
-            else:
-                self._alterations.any()
+                continue
+            self.chance.choices((self._changes.any, self._alterations.any, self._surroundings.any), (50, 36, 14))[0]()
+
+    def set_image(self) -> None:
+        """Log other row images from now on."""
+        self._image = self.chance.choice(IMAGES)
+        self.do(f"SET binlog_row_image = {self._image}")
 
     def altered(self) -> None:
         """A statement was run that this has not seen."""
