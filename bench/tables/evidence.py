@@ -1,4 +1,4 @@
-"""What it costs to compare changes with the rows that they replace: `lake.evidence.keys.ratio`."""
+"""What it costs to compare changes with the rows that they replace: `lake.evidence.*.ratio`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from bench.registry import benchmark, share
+from bench.tables.run import measured_run
+from bench.tables.workloads import firenibble_plan
 from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
 from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
@@ -69,6 +71,13 @@ def keys_ratio() -> float:
                 keys = np.concatenate([np.setdiff1d(keys, deleted), inserted])
             assert on.read().read_all().num_rows == len(keys)
     return statistics.median(ratios[2:])
+
+
+@benchmark("lake.evidence.rows.ratio", unit="x")
+def rows_ratio() -> float:
+    """The job on firenibble's log, load and all: processor time with `evidence = "rows"` by that with off."""
+    off, on = (measured_run(replace(firenibble_plan(), evidence=kind)) for kind in ("off", "rows"))
+    return off.rows_per_cpu_s / on.rows_per_cpu_s
 
 
 def _seconds(target: Target, images: StepImages, batch_id: int, evidence: RowEvidence | None) -> float:

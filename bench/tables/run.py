@@ -47,6 +47,7 @@ class RunPlan:
         watches_memory: Whether memory is looked at; while it is, the kernel holds up those that take some.
         tasks: That run at the same time, each with a core of its own: no more cores are taken.
         first_core: The first of these, counted from 0.
+        evidence: What is compared of rows that change.
         expected: Directory with what the tables must hold in the end: `<database>.<table>.parquet` for each, in the
             order of their first columns; empty: they are not compared.
     """
@@ -61,6 +62,7 @@ class RunPlan:
     watches_memory: bool = False
     tasks: int = 2
     first_core: int = 0
+    evidence: str = "keys"
     expected: str = ""
 
 
@@ -195,6 +197,7 @@ def _run(spark: SparkSession, plan: RunPlan, log: str, work: Path) -> list[Batch
         "sink": {"directory": str(work / "tables"), **dict(plan.sink)},
         "tables": [{"mode": plan.mode}],
         "checkpoint": str(work / "checkpoint"),
+        "evidence": plan.evidence,
     }
     batches: list[BatchProgress] = []
     running = TablesJob(msgspec.convert(sections, Job), session=spark, listener=batches.append)

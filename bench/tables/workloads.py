@@ -21,13 +21,13 @@ APPEND_ROWS = 16 * ROWS_PER_TABLE
 @benchmark("lake.firenibble.rows_per_s", unit="rows/s")
 def firenibble() -> float:
     """2 M inserts, 6 M updates, 2 M deletes of single rows in ten mirrors; the load before is not timed."""
-    return measured_run(_firenibble_plan()).merged_rows_per_s
+    return measured_run(firenibble_plan()).merged_rows_per_s
 
 
 @benchmark("lake.firenibble.worker.rss_mb", unit="MB")
 def firenibble_memory() -> float:
     """Most memory of any one worker meanwhile: ten tables of 16 columns change in each batch of the default size."""
-    return measured_run(replace(_firenibble_plan(), watches_memory=True)).largest[Role.WORKERS] / 1e6
+    return measured_run(replace(firenibble_plan(), watches_memory=True)).largest[Role.WORKERS] / 1e6
 
 
 @benchmark("lake.olake.rows_per_s", unit="rows/s")
@@ -45,7 +45,8 @@ def append() -> float:
     return measured_run(RunPlan(str(log.path), log.changes, str(warm_up.path), "mirror")).rows_per_s
 
 
-def _firenibble_plan() -> RunPlan:
+def firenibble_plan() -> RunPlan:
+    """Mirrors of ten tables that change."""
     return _plan(firenibble_log(share()), firenibble_log(WARM_UP_SHARE))
 
 

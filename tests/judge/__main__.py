@@ -25,10 +25,10 @@ from tests.judge.coverage import Coverage
 from tests.judge.found_cases import write_case
 from tests.judge.history import History, Session
 from tests.judge.pairs import live_pairs
-from tests.judge.rounds import RULE, Judged, Round, replayed
+from tests.judge.rounds import JobChoices, Judged, Round, replayed
 from tests.judge.servers import LiveServer, NoServerError, find_server
 from tests.judge.shrinking import shrunk, sign_of
-from tests.judge.verdicts import Run, judge
+from tests.judge.verdicts import judge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +94,7 @@ class Judging:
                 live_pairs(session, old, kinds_of(installed.vendor), is_strict=is_strict)
                 session.keep_tables()
                 session.close()
-                judged = Judged(history, judge(Run(server.log_directory, Path(folder) / "lake", RULE), [history]))
+                judged = Judged(history, judge(JobChoices().run(server, Path(folder) / "lake"), [history]))
                 self.coverage.saw(installed.vendor, [judged])
                 print(f"{installed.vendor} {old.declared} {'' if is_strict else 'not '}strict", flush=True)
                 self._look_at(server, Path(folder) / "lake", judged)
@@ -113,7 +113,7 @@ class Judging:
             if short is None:
                 print(f"  not by itself: {verdict.why[-500:]}", flush=True)
                 continue
-            again = replayed(server, work, [done.text for done in short.history.done], short.bytes_max)
+            again = replayed(server, work, [done.text for done in short.history.done], short.choices)
             name = f"{server.installed.vendor.lower()}_{failed.history.seed.replace('/', '_').replace('-', '_')}"
             folder = write_case(self._into, name, server, again, failed.history.seed)
             print((folder / "statements.sql").read_text() + (folder / "note.txt").read_text(), flush=True)

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from binlog_streaming.settings.choices import Evidence
 from tests.judge.generator import Life
 from tests.judge.history import JOB_RUNS, History, Session
 from tests.judge.running import run_once
@@ -23,6 +24,23 @@ STEPS = (2, 12)
 """Statements of each half of a history, beside those that it begins with."""
 
 
+@dataclass(frozen=True)
+class JobChoices:
+    """How a job takes histories.
+
+    Attributes:
+        bytes_max: Of its batches.
+        evidence: What it compares with its targets, which nobody else writes: nothing may be contradicted.
+    """
+
+    bytes_max: str | None = None
+    evidence: Evidence = Evidence.ROWS
+
+    def run(self, server: LiveServer, work: Path) -> Run:
+        """Such jobs."""
+        return Run(server.log_directory, work, {**RULE, "evidence": self.evidence}, bytes_max=self.bytes_max)
+
+
 @dataclass
 class Judged:
     """A history, and what became of its tables.
@@ -30,12 +48,12 @@ class Judged:
     Attributes:
         history: It was lived.
         verdicts: By table.
-        bytes_max: Of the job's batches.
+        choices: Of the job.
     """
 
     history: History
     verdicts: dict[str, Verdict]
-    bytes_max: str | None = None
+    choices: JobChoices = JobChoices()
 
     @property
     def bad(self) -> dict[str, Verdict]:
@@ -65,7 +83,10 @@ class Round:
     def judged(self) -> list[Judged]:
         """Live all histories, with the job in between, and judge their tables."""
         chance = random.Random(self.seed)
-        run = Run(self.server.log_directory, self.work, RULE, bytes_max=chance.choice((None, "3k", "20k")))
+        # Drawn apart, so that the histories of a seed stay the same.
+        evidence = random.Random(f"{self.seed}/evidence").choice((Evidence.ROWS, Evidence.ROWS, Evidence.KEYS))
+        choices = JobChoices(chance.choice((None, "3k", "20k")), evidence)
+        run = choices.run(self.server, self.work)
         self.server.forget()
         lives = []
         for number in range(1, self.count + 1):
@@ -86,15 +107,15 @@ class Round:
             life.session.close()
         self.histories = [life.session.history for life in lives]
         verdicts = judge(run, self.histories, begun)
-        return [Judged(history, _own(history, verdicts), run.bytes_max) for history in self.histories]
+        return [Judged(history, _own(history, verdicts), choices) for history in self.histories]
 
 
-def replayed(server: LiveServer, work: Path, statements: Sequence[str], bytes_max: str | None = None) -> Judged:
+def replayed(server: LiveServer, work: Path, statements: Sequence[str], choices: JobChoices = JobChoices()) -> Judged:
     """The verdicts about a history of some statements, which may fail."""
     server.forget()
     history = History(1, "")
     session = Session(server, history)
-    run = Run(server.log_directory, work, RULE, bytes_max=bytes_max)
+    run = choices.run(server, work)
     begun = None
     for statement in statements:
         session.do(statement)
@@ -102,7 +123,7 @@ def replayed(server: LiveServer, work: Path, statements: Sequence[str], bytes_ma
             begun = run_once(run.job())
     session.keep_tables()
     session.close()
-    return Judged(history, judge(run, [history], begun), bytes_max)
+    return Judged(history, judge(run, [history], begun), choices)
 
 
 def _own(history: History, verdicts: dict[str, Verdict]) -> dict[str, Verdict]:

@@ -48,7 +48,7 @@ def shrunk(server: LiveServer, work: Path, failed: Judged, sign: str, table: str
     """
 
     def tried(statements: Sequence[str]) -> Judged | None:
-        judged = replayed(server, work, statements, failed.bytes_max)
+        judged = replayed(server, work, statements, failed.choices)
         return judged if sign in {sign_of(verdict) for verdict in judged.verdicts.values()} else None
 
     history = failed.history

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from binlog_streaming.lake.evidence import RowsBefore
+
 
 @dataclass(frozen=True, slots=True)
 class Patches:
@@ -42,6 +44,8 @@ class Change:
             one after the other; None: it may hold anything.
         gone: Boolean column of the target: to `expected`, rows with true in it are not there (marked deletes); None:
             all rows are.
+        firsts: Of each key the number of its first image, as `expected` counts keys; None: where that is None.
+        before: What `expected` has to be compared with beside keys; None: keys alone.
     """
 
     upserts: pa.Table
@@ -51,6 +55,8 @@ class Change:
     current: str | None = None
     expected: NDArray[np.uint8] | None = None
     gone: str | None = None
+    firsts: NDArray[np.int64] | None = None
+    before: RowsBefore | None = None
 
     def key_rows(self, keys: Sequence[str]) -> pa.Table:
         """The columns *keys* of `upserts`, `deletes` and `patches`, one after the other."""

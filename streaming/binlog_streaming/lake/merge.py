@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_streaming.lake.evidence import ContradictedError, contradictions
+from binlog_streaming.lake.evidence import ContradictedError, Differing, contradictions, differing
 from binlog_streaming.lake.keys.key_lookup import KeyLookup
 from binlog_streaming.lake.keys.sorting import union
 from binlog_streaming.lake.overlay import Overlay
@@ -317,7 +317,32 @@ class _Merging(Generic[File]):
         if self._change.expected is None:
             return None
         numbers = np.concatenate([np.empty(0, np.int64), *(one.live for one in found)])
-        return contradictions(self._change.expected, np.bincount(numbers, minlength=len(self._change.expected)))
+        held = np.bincount(numbers, minlength=len(self._change.expected))
+        return contradictions(self._change.expected, held, self._differing(found))
+
+    def _differing(self, found: Sequence[_Found[File]]) -> Differing | None:
+        # Rows that are not what the images before their changes show.
+        if self._change.before is None or not found:
+            return None
+        with ThreadPoolExecutor(THREADS) as pool:
+            return Differing.joined(pool.map(self._differing_in, found))
+
+    def _differing_in(self, found: _Found[File]) -> Differing | None:
+        change = self._change
+        assert change.before is not None
+        spelled = {field.name.casefold(): field for field in self._schema}
+        columns = pa.schema([spelled[name.casefold()] for name in change.before.names if name.casefold() in spelled])
+        own = change.before.chosen[found.numbers]
+        if found.gone is not None:
+            own &= ~found.gone
+        rows, numbers, every = found.rows[own], found.numbers[own], []
+        if not len(rows) or not len(columns):
+            return None
+        for places, old in self._files.rows_at(found.file, rows, columns):
+            shown = change.before.shown(numbers[places])
+            shown = replace(shown, values=cast_table(shown.values, columns))
+            every.append(differing(shown, pa.Table.from_batches([old]), numbers[places]))
+        return Differing.joined(every)
 
     def replace(self, found: _Found[File]) -> None:
         """Write what replaces the found rows of a file that keep values."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Flags = NDArray[np.uint8]
 
 _OF_KIND = np.empty(len(ImageKind), np.uint8)
-_OF_KIND[[ImageKind.UPDATE_BEFORE, ImageKind.DELETE]] = Expected.ROW
+_OF_KIND[[ImageKind.UPDATE_BEFORE, ImageKind.DELETE]] = Expected.THIS_ROW
 _OF_KIND[[ImageKind.INSERT, ImageKind.UPDATE_AFTER]] = Expected.NO_ROW
 """An update that keeps its key begins with the image before it; so one after it comes first where the key is new."""
 

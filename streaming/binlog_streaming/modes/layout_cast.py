@@ -79,6 +79,18 @@ class CastImages:
         return np.zeros(len(self.table), np.bool_) if source is None else self.images.absent_mask(source)
 
 
+def has_column(images: Images, column: int) -> Mask:
+    """Which of *images* have a column: they do not lack it, and do not come before it."""
+    if isinstance(images, CastImages) and images.sources[column] is None:
+        return np.zeros(len(images.table), np.bool_)
+    return ~images.absent_mask(column)
+
+
+def has_columns(images: Images) -> bool:
+    """Whether *images* do not come before any of their columns."""
+    return not (isinstance(images, CastImages) and None in images.sources)
+
+
 def cast_layouts(
     source_table: str, row_batches: Sequence[RowBatch], decoding: Decoding, columns: pa.Schema | None = None
 ) -> tuple[pa.Schema, list[RowBatch]]:

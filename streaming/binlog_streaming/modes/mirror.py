@@ -69,15 +69,18 @@ def mirror_change(
     stays = np.isin(images.kinds[last], (ImageKind.INSERT, ImageKind.UPDATE_AFTER))
     if deletes is Deletes.REMOVE:
         upserts, gone = _decoded(images, schema, last[stays]), key_table.taken(last[~stays])
-        return Change(upserts, gone, expected=np.concatenate([expected[stays], expected[~stays]]))
+        order = np.concatenate([np.flatnonzero(stays), np.flatnonzero(~stays)])
+        return Change(upserts, gone, expected=expected[order], firsts=first[order])
     # The image of a delete is the row as it was last, so a row that the step itself brought is known as a whole.
     kept = stays | _is_touched(images, key_table, last, stays)
+    order = np.concatenate([np.flatnonzero(kept), np.flatnonzero(~kept)])
     return Change(
         _marked(images, _decoded(images, schema, last[kept]), last[kept], ~stays[kept]),
         key_table.taken(last[:0]),
         patches=_marks(images, key_table, last[~kept]),
-        expected=np.concatenate([expected[kept], expected[~kept]]),
+        expected=expected[order],
         gone=DELETED,
+        firsts=first[order],
     )
 
 
@@ -103,15 +106,18 @@ def _partial_change(
     expected = expected_rows(images, rows.first)
     if not marks:
         deleted = key_table.taken(rows.last[gone])
-        expected = np.concatenate([expected[upserted], expected[gone], expected[patched]])
-        return Change(upserts, deleted, patches=patches if len(patched) else None, expected=expected)
+        order = np.concatenate([upserted, gone, patched])
+        left = patches if len(patched) else None
+        return Change(upserts, deleted, patches=left, expected=expected[order], firsts=rows.first[order])
     patches = Patches(_marked(images, patches.rows, rows.last[patched], rows.gone[patched]), patches.present)
+    order = np.concatenate([upserted, patched, gone])
     return Change(
         _marked(images, upserts, rows.last[upserted], rows.gone[upserted]),
         key_table.taken(rows.last[:0]),
         patches=_joined(patches, _marks(images, key_table, rows.last[gone])),
-        expected=np.concatenate([expected[upserted], expected[patched], expected[gone]]),
+        expected=expected[order],
         gone=DELETED,
+        firsts=rows.first[order],
     )
 
 

@@ -19,6 +19,7 @@ from binlog_format.views.changefeed import commit_versions
 from binlog_format.views.columns import COMMIT_TIME_TYPE
 from binlog_format.views.index.table_index import TableIndex
 from binlog_streaming.ahead import ahead
+from binlog_streaming.modes.layout_cast import has_column, has_columns
 from binlog_streaming.modes.partial.image_facts import ImageFacts
 from binlog_streaming.modes.place_texts import place_texts
 
@@ -218,6 +219,15 @@ class StepImages:
     def absent_mask(self, column: int) -> Mask:
         """Which images lack a column."""
         return _joined([row_batch.images.absent_mask(column) for row_batch in self.row_batches], np.bool_)
+
+    def has_values(self, column: int) -> Mask:
+        """Which images have a column; not those that lack it, or whose table did not have it yet."""
+        return _joined([has_column(row_batch.images, column) for row_batch in self.row_batches], np.bool_)
+
+    @property
+    def has_same_columns(self) -> bool:
+        """Whether no image comes from before one of the columns."""
+        return all(has_columns(row_batch.images) for row_batch in self.row_batches)
 
     def in_log_order(self) -> Indices:
         """Numbers of all images as they come in the log."""

@@ -81,13 +81,15 @@ def scd2_change(
     ends = np.full(len(order), NO_IMAGE, dtype=np.int64)
     ends[:-1][same_key] = order[1:][same_key]
     begins = np.isin(images.kinds[order], (ImageKind.INSERT, ImageKind.UPDATE_AFTER))
+    firsts = first[ids[order[is_first]]]
     return Change(
         upserts=pa.schema([*schema, *VERSION_FIELDS]).empty_table(),
         deletes=key_table.taken(order[:0]),
         patches=_closed(images, key_table, order[is_first]),
         appends=_versions(whole, order[begins], ends[begins]),
         current=IS_CURRENT,
-        expected=expected_rows(images, first[ids[order[is_first]]]),
+        expected=expected_rows(images, firsts),
+        firsts=firsts,
     )
 
 

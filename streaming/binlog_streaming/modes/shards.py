@@ -64,7 +64,13 @@ class IndivisibleError(Exception):
 
 
 def sharded(
-    images: StepImages, schema: pa.Schema, keys: Sequence[int], count: int, *, last_only: bool
+    images: StepImages,
+    schema: pa.Schema,
+    keys: Sequence[int],
+    count: int,
+    *,
+    last_only: bool,
+    with_first: bool = False,
 ) -> Iterator[tuple[int, bytes]]:
     """Deal out images that follow each other in the log.
 
@@ -74,6 +80,7 @@ def sharded(
         keys: Indices of the key columns.
         count: Of shards.
         last_only: Of a key only the last one of these images counts; images that lack columns are taken all the same.
+        with_first: The first one is taken, too, to be compared with the target.
 
     Yields:
         Numbers of shards, ascending, and what `gathered` takes.
@@ -98,7 +105,12 @@ def sharded(
         parted = after  # of most updates the image before goes
         first, chosen = key_table.end_rows(images.ranks)
         expected = np.full(len(images), Expected.ANYTHING, np.uint8)
-        expected[chosen] = expected_rows(images, first)
+        expected[first] = expected_rows(images, first)
+        if with_first:
+            chosen = np.union1d(first, chosen)
+        else:  # it stands for the first one
+            stands = first != chosen
+            expected[chosen[stands]] = _without_image(expected[first[stands]])
         if images.ranks is not None:
             chosen = chosen[np.argsort(images.ranks[chosen])]
     else:
@@ -120,6 +132,10 @@ def sharded(
         begun = None if expected is None else expected[chosen[part]]
         shipped = _Shipped(content, places[part], own, layout, snapshots, facts, begun)
         yield shard, pickle.dumps(shipped, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _without_image(expected: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return np.where(expected == Expected.THIS_ROW, np.uint8(Expected.ROW), expected)
 
 
 def gathered(messages: Iterable[bytes], decoding: Decoding = DEFAULT_DECODING) -> list[RowBatch]:

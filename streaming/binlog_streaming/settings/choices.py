@@ -99,6 +99,8 @@ class Begin(StrEnum):
 class Evidence(StrEnum):
     """What of a target is compared with the images of rows before they change."""
 
+    ROWS = "rows"
+    """The whole row."""
     KEYS = "keys"
     """Whether the row is there, or is not there where one comes new."""
     OFF = "off"

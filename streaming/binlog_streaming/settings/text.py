@@ -41,7 +41,8 @@ TOP = (
     Setting(
         "evidence",
         "What changes prove of the rows that they replace, in tables that are complete: keys (an update or a delete "
-        "finds a row with its key, an insert finds none; a target that contradicts the log stops), or off.",
+        "finds a row with its key, an insert finds none; a target that contradicts the log stops), rows (and that row "
+        "is the image before the change, in all columns that this has), or off.",
     ),
 )
 SOURCE = (

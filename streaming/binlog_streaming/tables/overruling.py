@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.rows.arrow_arrays import mask_array, numbers_array
-from binlog_streaming.lake.evidence import Expected
+from binlog_streaming.lake.evidence import Expected, needs_row
 from binlog_streaming.lake.row_values import comparable_table, row_ids
 from binlog_streaming.modes.shards import IndivisibleError, shard_numbers
 
@@ -160,5 +160,5 @@ def _is_contradicted(ids: Indices, states: Table) -> bool:
     order = np.argsort(ids, kind="stable")
     states, again = states[order], np.append(False, ids[order][1:] == ids[order][:-1])[: len(ids)]
     expected, held = states["expected"], np.append(False, states["stays"][:-1])[: len(ids)]
-    refuted = np.where(expected == Expected.ROW, ~held, (expected == Expected.NO_ROW) & held)
+    refuted = np.where(needs_row(expected), ~held, (expected == Expected.NO_ROW) & held)
     return bool(np.where(again, refuted, states["is_refuted"]).any())

@@ -189,10 +189,15 @@ class PartsWriter:
         """In a task: rows out of the log, by shard; what is wrong goes to any one."""
         keys = [self.columns.get_field_index(key) for key in self.keys]
         last_only = self.mode is Mode.MIRROR and self.rule.deletes is Deletes.REMOVE
+        compares = self.evidence is not None and self.evidence.is_whole
         try:
             with open_log(self.log_path) as log:
                 for images in self._images(log, indexes):
-                    yield from sharded(images, self.columns, keys, self.part_count, last_only=last_only)
+                    if compares and not images.has_same_columns:
+                        raise IndivisibleError(self.source_table)  # a shard does not tell null from what never was
+                    yield from sharded(
+                        images, self.columns, keys, self.part_count, last_only=last_only, with_first=compares
+                    )
         except Exception as error:
             yield 0, failed(self._failure(error))
         settle()

@@ -303,7 +303,9 @@ class KeyedImages:
             BinlogError: What is wrong with the rows.
         """
         change = self._change(target)
-        return without_evidence(change) if self.evidence is None else self.evidence.applied_to(change)
+        if self.evidence is None:
+            return without_evidence(change)
+        return self.evidence.applied_to(change, self.images, self.columns, self.keys)
 
     def _change(self, target: Target | None) -> Change:
         keys, images, rule = [self.columns.get_field_index(key) for key in self.keys], self.images, self.rule
@@ -348,7 +350,7 @@ class KeyedImages:
 
     def contradicted(self, change: Change, found: Contradictions) -> TableError:
         """The error for what a target contradicts of *change*."""
-        return contradicted(self.images, self.columns, self.keys, change, found)
+        return contradicted(self.images, self.keys, change, found, self.rule.mask)
 
     def _rows_there(self, target: Target, keys: pa.Table) -> pa.Table:
         found = rows_with(target.read(), keys)

@@ -16,26 +16,31 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import TableError
 from binlog_format.gtids.gtid_groups import gtid_of
 from binlog_format.rows.images import ImageKind
-from binlog_streaming.lake.evidence import Expected
-from binlog_streaming.lake.row_values import comparable_table, row_ids
+from binlog_streaming.lake.evidence import Expected, RowsBefore, ShownRows, needs_row
 from binlog_streaming.lake.target import COMPLETE_PROPERTY
-from binlog_streaming.modes.row_keys import KeyTable
 from binlog_streaming.plan.snapshots import snapshot_command
-from binlog_streaming.settings.choices import Begin, Evidence, Mode, OnPartitionDrop, OnStatement
+from binlog_streaming.settings.choices import Begin, Evidence, Mode, OnPartitionDrop, OnStatement, Rewritten
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from binlog_streaming.lake.change import Change
-    from binlog_streaming.lake.evidence import Contradictions
+    from binlog_streaming.lake.evidence import Contradictions, DifferentRow
     from binlog_streaming.lake.target import CommitId
     from binlog_streaming.modes.partial.documents import DocumentError
     from binlog_streaming.modes.row_batches import StepImages
     from binlog_streaming.modes.whole_rows import MissingRowsError
     from binlog_streaming.settings import TableRule
 
-_KEY_TEXT_MAX = 200
-"""Characters of a key in an error."""
+    Indices = NDArray[np.int64]
+
+_TEXT_MAX = 200
+"""Characters of a key, or of a value, in an error."""
+
+_COLUMNS_MAX = 5
+"""Columns that an error names."""
 
 _EVENT_NAMES = {
     ImageKind.INSERT: "an INSERT",
@@ -51,18 +56,47 @@ class RowEvidence:
 
     Attributes:
         covers_inserts: The target holds no row for a key that comes new.
+        is_whole: Whole rows are compared, not their keys alone.
+        nulls_prove_nothing: The target may hold null in the place of a value, by a setting.
         proved: Rows that were there as changes need them, so far.
     """
 
     covers_inserts: bool = True
+    is_whole: bool = False
+    nulls_prove_nothing: bool = False
     proved: int = 0
 
-    def applied_to(self, change: Change) -> Change:
-        """*change*, with what the target must hold before it."""
-        if self.covers_inserts or change.expected is None:
+    def applied_to(self, change: Change, images: StepImages, columns: pa.Schema, keys: Sequence[str]) -> Change:
+        """*change*, with what the target must hold before it.
+
+        Args:
+            change: What *images* make of the target.
+            images: Of the step, or of a part of it.
+            columns: Of the table.
+            keys: Names of the key columns.
+        """
+        expected = change.expected
+        if expected is None:
             return change
-        expected = np.where(change.expected == Expected.NO_ROW, np.uint8(Expected.ANYTHING), change.expected)
-        return replace(change, expected=expected)
+        if not self.covers_inserts:
+            expected = np.where(expected == Expected.NO_ROW, np.uint8(Expected.ANYTHING), expected)
+        before = self._rows_before(replace(change, expected=expected), images, columns, keys) if self.is_whole else None
+        return replace(change, expected=expected, before=before)
+
+    def _rows_before(
+        self, change: Change, images: StepImages, columns: pa.Schema, keys: Sequence[str]
+    ) -> RowsBefore | None:
+        firsts, names = change.firsts, tuple(name for name in columns.names if name not in keys)
+        if change.expected is None or firsts is None or not names:
+            return None
+        chosen = change.expected == Expected.THIS_ROW
+        if not chosen.any():
+            return None
+
+        def shown(numbers: Indices) -> ShownRows:
+            return _shown(images, columns, names, firsts[numbers], nulls_prove_nothing=self.nulls_prove_nothing)
+
+        return RowsBefore(names, chosen, shown)
 
 
 def evidence_for(
@@ -85,41 +119,46 @@ def evidence_for(
         return None
     # These leave rows in the target that the server has no more, and that may come again.
     retains = rule.on_truncate is OnStatement.IGNORE or rule.on_partition_drop is OnPartitionDrop.KEEP
-    return RowEvidence(covers_inserts=not retains)
+    has_nulls = rule.computed_is_null or Rewritten.NULL is rule.rewritten
+    return RowEvidence(not retains, wanted is Evidence.ROWS, has_nulls)
 
 
 def without_evidence(change: Change) -> Change:
     """*change*, whatever the target holds before it."""
-    return replace(change, expected=None, gone=None)
+    return replace(change, expected=None, gone=None, firsts=None)
 
 
 def proved_rows(change: Change) -> int:
     """Rows of a target that *change* proves when nothing contradicts it."""
-    return 0 if change.expected is None else int(np.count_nonzero(change.expected == Expected.ROW))
+    return 0 if change.expected is None else int(np.count_nonzero(needs_row(change.expected)))
 
 
 def contradicted(
-    images: StepImages, columns: pa.Schema, keys: Sequence[str], change: Change, found: Contradictions
+    images: StepImages, keys: Sequence[str], change: Change, found: Contradictions, masked: Collection[str] = ()
 ) -> TableError:
     """The error for a target that does not hold what it must hold before a change.
 
     Args:
         images: Of the step.
-        columns: Of the table.
         keys: Names of the key columns.
         change: What the step makes of the target.
         found: What the target holds instead.
+        masked: Columns of which no value is told.
     """
-    wanted = change.key_rows(keys).slice(int(found.numbers[0]), 1)
-    place, kind = _first_image(images, columns, keys, wanted)
-    expected, held = Expected(int(found.expected[0])), int(found.held[0])
-    told = "no row" if not held else "a row" if held == 1 else f"{held} rows"
-    needs = "the row" if expected is Expected.ROW else "no row"
+    number = int(found.numbers[0])
+    wanted = change.key_rows(keys).slice(number, 1)
+    assert change.firsts is not None
+    place, kind = _described(images, int(change.firsts[number]))
+    held = int(found.held[0])
+    there = "there is " + ("no row" if not held else "a row" if held == 1 else f"{held} rows")
+    if found.different is not None:
+        there = f"the row there differs: {_differences(found.different, masked)}"
+    needs = "the row" if needs_row(found.expected[:1])[0] else "no row"
     more = f"; {len(found) - 1} more keys of this step are contradicted" if len(found) > 1 else ""
     return TableError(
         "CONTRADICTED",
         f"{images.source_table}: {kind} at {place} needs a target with {needs} of key {_text(wanted)}, and "
-        f"there is {told}{more}",
+        f"{there}{more}",
         hint=_hint(images),
     )
 
@@ -164,14 +203,30 @@ def _hint(images: StepImages) -> str:
     )
 
 
-def _first_image(images: StepImages, columns: pa.Schema, keys: Sequence[str], wanted: pa.Table) -> tuple[str, str]:
-    # Where the first image of a key is, and what it is of.
-    key_table = KeyTable.of(images, columns, [columns.get_field_index(key) for key in keys])
-    order = images.in_log_order()
-    rows = pa.concat_tables([wanted, key_table.taken(order)], promote_options="permissive")
-    ids, _ = row_ids(comparable_table(rows.columns))
-    first = int(order[int(np.argmax(ids[1:] == ids[0]))])
-    return _described(images, first)
+def _shown(
+    images: StepImages, columns: pa.Schema, names: Sequence[str], numbers: Indices, *, nulls_prove_nothing: bool
+) -> ShownRows:
+    # Some of the images, and what they lack: columns that they leave out, or that their table did not have yet.
+    values, lacking = [], {}
+    for name in names:
+        index = columns.get_field_index(name)
+        values.append(images.values(index, columns.field(index).type, numbers))
+        lacks = ~images.has_values(index)[numbers]
+        if lacks.any():
+            lacking[name.casefold()] = lacks
+    return ShownRows(pa.table(values, names=list(names)), lacking, nulls_prove_nothing)
+
+
+def _differences(different: DifferentRow, masked: Collection[str]) -> str:
+    hidden = {name.casefold() for name in masked}
+    texts = []
+    for name, value in different.shown.items():
+        if name.casefold() in hidden:
+            texts.append(f"{name} (masked)")
+        else:
+            texts.append(f"{name} is {_shortened(repr(different.held[name]))}, not {_shortened(repr(value))}")
+    more = len(texts) - _COLUMNS_MAX
+    return ", ".join(texts[:_COLUMNS_MAX]) + (f" and {more} more columns" if more > 0 else "")
 
 
 def _described(images: StepImages, image: int) -> tuple[str, str]:
@@ -190,4 +245,8 @@ def _text(key: pa.Table) -> str:
     values = ", ".join(
         f"{name} = {column[0].as_py()!r}" for name, column in zip(key.column_names, key.columns, strict=True)
     )
-    return values if len(values) <= _KEY_TEXT_MAX else f"{values[:_KEY_TEXT_MAX]}..."
+    return _shortened(values)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}..."

@@ -102,10 +102,27 @@ RIGHT: dict[str, Story] = {
 @pytest.mark.parametrize("in_one_batch", [True, False])
 def test_what_a_server_can_do_contradicts_nothing(tmp_path: Path, rule: str, name: str, in_one_batch: bool) -> None:
     log(tmp_path, begin)
+    wanted = job(tmp_path, evidence=Evidence.ROWS, **RULES[rule])
     if not in_one_batch:
-        run(job(tmp_path, **RULES[rule]))
+        run(wanted)
     log(tmp_path, RIGHT[name], first=100)
-    assert run(job(tmp_path, **RULES[rule])) == 1
+    assert run(wanted) == 1
+
+
+@pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.parametrize("rule", RULES)
+def test_of_rows_all_columns_are_compared(tmp_path: Path, sink: str, rule: str) -> None:
+    def stale(writer: ShopLog) -> None:
+        writer.update(ORDERS, ((1, "another"), (1, "x")))
+
+    top = {"sink": {"directory": str(tmp_path / "tables"), **SINKS[sink]}}
+    log(tmp_path, begin)
+    run(job(tmp_path, top=top, **RULES[rule]))
+    log(tmp_path, stale, first=100)
+    for wanted in (job(tmp_path, top={**top, "evidence": "rows"}, **RULES[rule]),) * 2:
+        with pytest.raises(TableError, match=r"UPDATE at 0-1-101 .*key id = 1, and .*: name is 'a', not 'another'"):
+            run(wanted)
+    assert run(job(tmp_path, top=top, **RULES[rule])) == 1
 
 
 def test_one_table_is_set_aside_and_the_others_go_on(tmp_path: Path) -> None:

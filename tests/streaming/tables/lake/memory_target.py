@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from binlog_streaming.lake.crash_points import CrashPoint, reached
-from binlog_streaming.lake.evidence import ContradictedError, contradictions
-from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
+from binlog_streaming.lake.evidence import ContradictedError, Differing, RowsBefore, contradictions, differing
+from binlog_streaming.lake.schema_cast import cast_rows, cast_table, changed_rows
 from binlog_streaming.lake.target import Applied, Target
 from tests.streaming.tables.lake.model_sink import ModelTable
 
@@ -127,9 +127,23 @@ class MemoryTarget(Target):
         rows = [row for row in self._table.rows if change.current is None or row[change.current]]
         live = Counter(tuple(row[key] for key in commit_id.keys) for row in rows if not row.get(change.gone or ""))
         keys = change.key_rows(commit_id.keys).to_pylist()
-        found = contradictions(change.expected, np.array([live[tuple(key.values())] for key in keys], np.int64))
+        differs = None if change.before is None else self._differing(change.before, rows, keys, commit_id)
+        counts = np.array([live[tuple(key.values())] for key in keys], np.int64)
+        found = contradictions(change.expected, counts, differs)
         if found is not None:
             raise ContradictedError(found)
+
+    def _differing(
+        self, before: RowsBefore, rows: list[dict[str, object]], keys: list[dict[str, object]], commit_id: CommitId
+    ) -> Differing | None:
+        held = {tuple(row[key] for key in commit_id.keys): row for row in rows}
+        numbers = [number for number, key in enumerate(keys) if before.chosen[number] and tuple(key.values()) in held]
+        if not numbers:
+            return None
+        schema = pa.schema([self._table.schema.field(name) for name in before.names])
+        there = pa.Table.from_pylist([held[tuple(keys[number].values())] for number in numbers], schema=schema)
+        shown = before.shown(np.array(numbers))
+        return differing(replace(shown, values=cast_table(shown.values, schema)), there, np.array(numbers))
 
     def evolve(self, change: SchemaChange, commit_id: CommitId) -> None:
         """See `Target`."""
