@@ -75,6 +75,10 @@ class RowImagesOf:
         """Whether any image lacks any column."""
         return bool(self.absent.any())
 
+    def has_changes(self) -> bool:
+        """Whether any image has changes to a JSON value alone."""
+        return False
+
     def absent_mask(self, column: int, /) -> NDArray[np.bool_]:
         """Which images lack the column."""
         mask: NDArray[np.bool_] = self.absent[:, column]
