@@ -13,6 +13,7 @@ import pytest
 from binlog_connector.following.log_end import start_of_log
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.rules.row_rule import GeneratedColumns
 from binlog_connector.rules.rule_changes import rules_fingerprint
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError, StorageError
@@ -35,7 +36,6 @@ from binlog_streaming.settings import (
     Trigger,
     UnknownValues,
 )
-from binlog_streaming.settings.choices import GeneratedColumns
 from binlog_streaming.tables.progress import BatchProgress, Outcome, TableProgress
 from tests.corpus import SERVER_CASES
 

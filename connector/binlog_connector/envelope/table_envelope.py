@@ -110,7 +110,9 @@ class TableEnvelope:
         return UnsupportedError(
             "ROW_IMAGE",
             f"{self.layout.full_name}: row images without {', '.join(names)}; a message is about the whole row",
-            hint="Set binlog_row_image=FULL on the server, and start after the rows that were logged before",
+            hint="Set binlog_row_image=FULL on the server, and start after rows that were logged before. Generated "
+            'columns, which MariaDB leaves out all the same, are null with generated = "null" in the rule of its '
+            'table, and not shown with generated = "drop"',
         )
 
 

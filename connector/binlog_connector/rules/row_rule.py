@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from binlog_connector.rules.masks import MaskError, MaskKind, parse_mask
@@ -9,6 +11,17 @@ from binlog_connector.rules.predicate_parser import PredicateError, parse_predic
 
 OPTIONAL = "?"
 """After the name of a column: it may be one that a table does not have."""
+
+
+class GeneratedColumns(StrEnum):
+    """What becomes of generated columns, which row images may lack."""
+
+    FAIL = "fail"
+    """An error, where they are needed."""
+    NULL = "null"
+    """They are null where the log lacks them."""
+    DROP = "drop"
+    """They are not shown, whether or not the log has their values."""
 
 
 class RuleError(Exception):
@@ -38,6 +51,7 @@ class RowRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         mask: By the name of a column what stands in place of its values: `null`, `text ...`, `last N` or `sha256`.
         salt_variable: Environment variable with what `sha256` hashes before each value.
         where: A predicate: only rows are shown of which it is true.
+        generated: What becomes of generated columns.
     """
 
     select: str = ".*"
@@ -46,6 +60,7 @@ class RowRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     mask: dict[str, str] = {}
     salt_variable: str | None = None
     where: str | None = None
+    generated: GeneratedColumns = GeneratedColumns.FAIL
 
     @property
     def hides(self) -> bool:
@@ -54,8 +69,13 @@ class RowRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     @property
     def drops_generated(self) -> bool:
-        """Whether generated columns are not shown, whatever they are called; some settings have that."""
-        return False
+        """Whether generated columns are not shown, whatever they are called."""
+        return self.generated is GeneratedColumns.DROP
+
+    @property
+    def nulls_generated(self) -> bool:
+        """Whether images that lack generated columns show null for them."""
+        return self.generated is GeneratedColumns.NULL
 
     @property
     def needs_salt(self) -> bool:

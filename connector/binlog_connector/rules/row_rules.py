@@ -52,20 +52,27 @@ class TableRules:
         return any(one.rule.where is not None for one in self._rules)
 
     def of(self, database: str, table: str) -> BoundRule | None:
-        """The rule of a table; None: all of it is shown."""
+        """The rule of a table; None: all of it is shown as it was logged."""
         name = TableName(database, table)
         found = self._matching(name)
         origin = origin_of(name)
-        if origin is not None and (found is None or not found.rule.hides):
+        if origin is not None and (found is None or not _counts(found)):
             found = self._matching(origin)
-        return found if found is not None and found.rule.hides else None
+        return found if found is not None and _counts(found) else None
 
     def shows_alike(self, old: TableName, new: TableName) -> bool:
         """Whether a table is shown alike under two names, or not at all under one of them."""
         if self._matching(old) is None or self._matching(new) is None:
             return True
-        before, after = self.of(*old), self.of(*new)
+        before, after = (
+            None if rule is None or not rule.rule.hides else rule for rule in (self.of(*old), self.of(*new))
+        )
         return after is None if before is None else before.shows_as(after)
+
+    @property
+    def defined_tables(self) -> str | None:
+        """Tables of which has to be known which columns are generated: expressions; None: there are none."""
+        return defined_tables(one.rule for one in self._rules)
 
     def _matching(self, name: TableName) -> BoundRule | None:
         return next((rule for wanted, rule in self._filters if wanted.accepts_name(*name)), None)
@@ -102,9 +109,18 @@ class TableRules:
 
 
 def table_rules(rules: Iterable[BoundRule], exclude: str | None = None) -> TableRules | None:
-    """*rules* for `Decoding`; None: they hide nothing. Arguments as `TableRules`."""
+    """*rules* for `Decoding`; None: all is shown as it was logged. Arguments as `TableRules`."""
     bound = tuple(rules)
-    return TableRules(bound, exclude) if any(one.rule.hides for one in bound) else None
+    return TableRules(bound, exclude) if any(map(_counts, bound)) else None
+
+
+def _counts(bound: BoundRule) -> bool:
+    return bound.rule.hides or bound.rule.nulls_generated
+
+
+def defined_tables(rules: Iterable[RowRule]) -> str | None:
+    """As `TableRules.defined_tables`, of *rules*."""
+    return ",".join(rule.select for rule in rules if rule.drops_generated or rule.nulls_generated) or None
 
 
 def bound_rule(rule: RowRule, *, keys: tuple[str, ...] = (), needs_key: bool = False) -> BoundRule:

@@ -20,7 +20,7 @@ from binlog_format.rows.arrow_arrays import text_array
 from binlog_format.rows.column_types import column_name
 from binlog_format.rows.columns import column_array
 from binlog_format.rows.decoding import TimeType
-from binlog_format.rows.images import CHANGES_ONLY, NULL, ImageKind, Images
+from binlog_format.rows.images import ABSENT, CHANGES_ONLY, NULL, ImageKind, Images
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,6 +47,8 @@ def shown_images(images: Images, table: ShownTable) -> Images:
             update brings in.
         BinlogError: A value cannot be read; a hidden one is not in the message.
     """
+    if table.computed and images.has_absent():
+        images = _without_computed(images, table.computed)
     if table.predicate is not None:
         images = _chosen(images, table, table.predicate)
     images = _masked(images, table)
@@ -54,6 +56,21 @@ def shown_images(images: Images, table: ShownTable) -> Images:
     # What is not shown must not count as absent.
     images.cells[np.setdiff1d(images.slots, slots)] = NULL
     return replace(images, layout=table.layout, slots=slots)
+
+
+def _without_computed(images: Images, computed: tuple[int, ...]) -> Images:
+    """*images* that show null where they lack one of the generated columns *computed*."""
+    slots = images.slots.copy()
+    # Columns that no image has share their cells: those that are not generated stay absent.
+    others = np.delete(slots, computed)
+    apart = [column for column in computed if slots[column] in others]
+    cells = images.cells
+    if apart:
+        slots[apart] = len(cells)
+        cells = np.vstack([cells, np.full((1, cells.shape[1]), NULL, cells.dtype)])
+    for slot in np.unique(slots[list(computed)]):
+        cells[slot][cells[slot] == ABSENT] = NULL
+    return replace(images, cells=cells, slots=slots)
 
 
 def _chosen(images: Images, table: ShownTable, predicate: Predicate) -> Images:

@@ -126,6 +126,7 @@ class ShownTable:
         masks: Indices there of masked columns, and their masks.
         hidden: Indices there of all columns whose values nobody may see.
         predicate: Of which rows are shown; None: all.
+        computed: Indices there of generated columns that are null in images that lack them.
     """
 
     layout: TableLayout
@@ -133,6 +134,7 @@ class ShownTable:
     masks: tuple[tuple[int, Mask], ...]
     hidden: frozenset[int]
     predicate: Predicate | None
+    computed: tuple[int, ...] = ()
 
 
 def shown_table(
@@ -179,7 +181,8 @@ def shown_table(
     )
     masked = {index for index, _ in masks}
     hidden = frozenset(index for index in range(len(names)) if index in masked or index not in columns)
-    return ShownTable(shown, columns, masks, hidden, _predicate(rule.rule, layout, decoding))
+    predicate = _predicate(rule.rule, layout, decoding)
+    return ShownTable(shown, columns, masks, hidden, predicate, _computed(rule, layout, columns, predicate))
 
 
 def _check_names(rule: RowRule, layout: TableLayout, known: Sequence[str]) -> None:
@@ -213,6 +216,19 @@ def _generated(rule: BoundRule, layout: TableLayout) -> frozenset[str]:
                 hint=DEFINITION_HINT,
             )
     return frozenset(found)
+
+
+def _computed(
+    rule: BoundRule, layout: TableLayout, columns: Sequence[int], predicate: Predicate | None
+) -> tuple[int, ...]:
+    """The shown columns that an image may lack because the server computes them, and that can be null there."""
+    # MySQL logs generated columns whenever they change.
+    if not rule.rule.nulls_generated or not layout.completion or layout.vendor is not Vendor.MARIADB:
+        return ()
+    declared = LayoutCompletion.from_json(layout.completion).columns
+    needed = {layout.columns[index].name for index in (*layout.primary_key, *(predicate.columns if predicate else ()))}
+    needed.update(rule.keys)
+    return tuple(index for index in columns if declared[index].generated and layout.columns[index].name not in needed)
 
 
 def _predicate(rule: RowRule, layout: TableLayout, decoding: Decoding) -> Predicate | None:

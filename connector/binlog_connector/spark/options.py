@@ -162,6 +162,7 @@ class SourceOptions:
         _check_rows_only(given, view)
         format_name = choice(given, "format", FORMAT_CLASSES, "") or None
         include_ddl = flag(given, "includeDdl", default=False)
+        rules = _rules(given, view)
         return cls(
             path=path,
             format=format_name,
@@ -171,7 +172,7 @@ class SourceOptions:
             exclude_tables=given.get("excludeTables"),
             counts_others=flag(given, "countOtherTables", default=False),
             tells_problems=flag(given, "tellProblems", default=False),
-            defined_tables=given.get("definedTables") or None,
+            defined_tables=_defined_tables(given, rules),
             start=_edge(given, "starting", Edge.EARLIEST),
             end=_edge(given, "ending", Edge.LATEST),
             bytes_per_trigger_max=size(given, "maxBytesPerTrigger"),
@@ -186,7 +187,7 @@ class SourceOptions:
             kept_definitions=given.get("keptDefinitions") or None,
             folds_names=_folds_names(given),
             declared_types=flag(given, "declaredTypes", default=False),
-            rules=_rules(given, view),
+            rules=rules,
             include_ddl=include_ddl,
             include_query=_include_query(given, include_ddl=include_ddl),
             include_absent=flag(given, "includeAbsent", default=False),
@@ -285,6 +286,11 @@ def _check_filters(tables: str | None, exclude: str | None, table: str | None) -
             hint = "option table names the only table; leave one of the two"
             raise invalid(name, value, "nothing beside option table", hint=hint)
     TableFilter(tables, exclude)
+
+
+def _defined_tables(given: Mapping[str, str], rules: TableRules | None) -> str | None:
+    asked = (given.get("definedTables"), None if rules is None else rules.defined_tables)
+    return ",".join(filter(None, asked)) or None
 
 
 def _check_defined_tables(given: Mapping[str, str]) -> None:

@@ -55,7 +55,12 @@ class BinlogDataSource(DataSource):
                 from binlog_connector.spark.table_layout import find_layout
 
                 layout = find_layout(
-                    watched, options.table, options.start, schema_file, declared_types=options.declared_types
+                    watched,
+                    options.table,
+                    options.start,
+                    schema_file,
+                    declared_types=options.declared_types,
+                    defined_tables=options.defined_tables,
                 )
         return to_spark(make_view(options, decoding=decoding).schema(layout))
 

@@ -34,7 +34,13 @@ _Range = tuple[Position, Position | None]
 
 
 def find_layout(
-    watched: WatchedLog, table: str, start: Start, file: SchemaFile | None, *, declared_types: bool = False
+    watched: WatchedLog,
+    table: str,
+    start: Start,
+    file: SchemaFile | None,
+    *,
+    declared_types: bool = False,
+    defined_tables: str | None = None,
 ) -> TableLayout:
     """The layout of *table* that holds at *start*: that of its first rows there, else of its last rows before.
 
@@ -47,6 +53,7 @@ def find_layout(
         start: Where the query begins.
         file: A schema file; None: there is none.
         declared_types: See `RangeSchemas`.
+        defined_tables: See there.
 
     Raises:
         SchemaError: `TABLE_NOT_FOUND`: neither the log nor the file knows it.
@@ -55,7 +62,7 @@ def find_layout(
     seen: set[str] = set()
     for part in itertools.chain([(begin, None)], _before(watched, begin)):
         found = None
-        for layout in _layouts(_Look(watched, table, file, declared_types), part, seen):
+        for layout in _layouts(_Look(watched, table, file, declared_types, defined_tables), part, seen):
             found = layout
             if part[1] is None:
                 return found
@@ -89,9 +96,16 @@ class _Look:
     table: str
     file: SchemaFile | None
     declared_types: bool
+    defined_tables: str | None
 
     def schemas(self, start: Position) -> RangeSchemas:
-        return RangeSchemas(self.watched, start, self.file, declared_types=self.declared_types)
+        return RangeSchemas(
+            self.watched,
+            start,
+            self.file,
+            declared_types=self.declared_types,
+            defined_tables=self.defined_tables,
+        )
 
 
 def _layouts(look: _Look, part: _Range, seen: set[str]) -> Iterator[TableLayout]:

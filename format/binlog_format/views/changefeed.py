@@ -223,5 +223,6 @@ def _lacking(images: Images) -> UnsupportedError:
         f"{images.layout.full_name}: row images without {', '.join(names)}: null would stand there for values that "
         "the log lacks",
         hint="Ask for the column _absent, which names what an image lacks (option includeAbsent; changes "
-        "--include-absent), or set binlog_row_image=FULL on the server",
+        "--include-absent), or set binlog_row_image=FULL on the server; generated columns, which MariaDB leaves out "
+        'all the same, can be null or left out by rules (generated = "null", "drop")',
     )

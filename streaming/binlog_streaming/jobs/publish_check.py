@@ -130,6 +130,7 @@ def check_publish_job(
         source.path,
         options.format,
         schema_file=options.schema_file,
+        defined_tables=job.defined_tables,
         scan_size=scan_size,
         on_progress=on_progress,
         tally_from=begin.position,

@@ -279,9 +279,10 @@ def _check_rule(rule: TableRule, path: KeyPath) -> None:
 
 
 def _check_messages_of(rule: RowRule, sink: KafkaSink, path: KeyPath) -> None:
-    if not (rule.hides and sink.query):
+    # A statement writes no generated columns.
+    setting = next((name for name in ("columns", "drop_columns", "mask", "where") if getattr(rule, name)), None)
+    if setting is None or not sink.query:
         return
-    setting = next(name for name in ("columns", "drop_columns", "mask", "where") if getattr(rule, name))
     raise Mistake(
         (*path, setting),
         "expected query = false in [sink] beside rules that hide something",

@@ -33,17 +33,6 @@ class OnStatement(StrEnum):
     """The job stops before it."""
 
 
-class GeneratedColumns(StrEnum):
-    """What becomes of generated columns, which the log may lack after an UPDATE."""
-
-    FAIL = "fail"
-    """The job stops before it."""
-    NULL = "null"
-    """They are null where the log lacks them."""
-    DROP = "drop"
-    """Targets have none of them, whether or not the log has their values."""
-
-
 class UnknownValues(StrEnum):
     """What existing rows get in a new column, where the log lacks their values."""
 

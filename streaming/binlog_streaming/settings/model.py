@@ -8,14 +8,13 @@ from typing import Literal
 
 import msgspec
 
-from binlog_connector.rules.row_rule import RowRule
-from binlog_connector.rules.row_rules import bound_rule, table_rules
+from binlog_connector.rules.row_rule import GeneratedColumns, RowRule
+from binlog_connector.rules.row_rules import bound_rule, defined_tables, table_rules
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 from binlog_streaming.settings.choices import (
     Begin,
     Deletes,
     Evidence,
-    GeneratedColumns,
     Merge,
     Mode,
     OnCascade,
@@ -106,7 +105,6 @@ class TableRule(RowRule, frozen=True, kw_only=True):
         on_drop: What a DROP TABLE or DROP DATABASE does to them.
         on_partition_drop: What DROP PARTITION and TRUNCATE PARTITION do to targets that hold the table's rows.
         unknown_values: What existing rows get in a new column, where the log lacks their values.
-        generated: What becomes of generated columns, which the log may lack.
         rewritten: What a column gets whose values an ALTER TABLE changed, where it is not known to what.
         on_statement: What a statement that changes rows without row events does to the job.
         foreign_keys: What a change of a parent does that its foreign keys may carry on to the table, not to the log.
@@ -123,7 +121,6 @@ class TableRule(RowRule, frozen=True, kw_only=True):
     on_drop: OnStatement = OnStatement.IGNORE
     on_partition_drop: OnPartitionDrop = OnPartitionDrop.FAIL
     unknown_values: UnknownValues = UnknownValues.FAIL
-    generated: GeneratedColumns = GeneratedColumns.FAIL
     rewritten: Rewritten = Rewritten.FAIL
     on_statement: OnRowStatement = OnRowStatement.FAIL
     foreign_keys: OnCascade = OnCascade.FAIL
@@ -134,12 +131,12 @@ class TableRule(RowRule, frozen=True, kw_only=True):
     @property
     def computed_is_null(self) -> bool:
         """Whether generated columns are null where the log lacks them."""
-        return GeneratedColumns.NULL is self.generated or self.unknown_values is UnknownValues.NULL
+        return self.generated is GeneratedColumns.NULL or self.unknown_values is UnknownValues.NULL
 
     @property
-    def drops_generated(self) -> bool:
-        """Whether targets have no generated columns."""
-        return self.generated is GeneratedColumns.DROP
+    def nulls_generated(self) -> bool:
+        """Never: what a target holds in place of what images lack, its mode decides."""
+        return False
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -297,7 +294,7 @@ class Job(Section, frozen=True):
     @property
     def defined_tables(self) -> str | None:
         """Tables of which more has to be known than table maps have: expressions; None: there are none."""
-        return ",".join(rule.select for rule in self.tables if rule.drops_generated) or None
+        return defined_tables(self.tables)
 
 
 KEPT_DEFINITIONS_FILE = "binlog-stream-definitions.json"

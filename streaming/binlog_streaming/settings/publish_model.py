@@ -18,7 +18,7 @@ from binlog_connector.envelope.options import (
 )
 from binlog_connector.kafka.delivery import Delivery
 from binlog_connector.rules.row_rule import RowRule
-from binlog_connector.rules.row_rules import bound_rule, table_rules
+from binlog_connector.rules.row_rules import bound_rule, defined_tables, table_rules
 from binlog_streaming.settings.durations import parse_milliseconds
 from binlog_streaming.settings.model import LogSource, Metrics, Section, Status, kept_definitions_in
 
@@ -216,6 +216,11 @@ class PublishJob(Section, frozen=True):
     def kept_definitions(self) -> str | None:
         """File in which the job keeps definitions of its tables; None: it keeps none."""
         return kept_definitions_in(self.checkpoint)
+
+    @property
+    def defined_tables(self) -> str | None:
+        """Tables of which more has to be known than table maps have: expressions; None: there are none."""
+        return defined_tables(self.tables)
 
     def decoding(self) -> Decoding:
         """How rows become values, and what is shown of them; schemas are completed where the log is read.

@@ -47,6 +47,12 @@ RULES = (
     Setting("select", "Regular expressions on database.table, separated by commas, each for the whole name."),
     Setting("keys", "Columns that make the key of a message; default: the primary key, or no key.", '["id"]'),
     *ROWS,
+    Setting(
+        "generated",
+        "What becomes of generated columns, which the log may lack (MariaDB leaves VIRTUAL ones out of partial row "
+        "images, MariaDB 11.8 STORED ones too, also with binlog_row_image=FULL): fail (the job stops before such a "
+        "row), null (they are null there), or drop (messages have no generated columns at all).",
+    ),
 )
 SINK = (
     Setting("kind", "kafka; or tables, whose settings are others: binlog-stream init LOG."),

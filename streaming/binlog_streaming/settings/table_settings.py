@@ -83,7 +83,7 @@ TABLES = (
         "generated",
         "What becomes of generated columns, which the log may lack after an UPDATE (MariaDB leaves VIRTUAL ones out of "
         "partial row images, MariaDB 11.8 STORED ones too, also with binlog_row_image=FULL): fail (the job stops "
-        "before it), null (they are null there), or drop (targets have no generated columns at all; tables only).",
+        "before it), null (they are null there), or drop (targets have no generated columns at all).",
     ),
     Setting(
         "rewritten",

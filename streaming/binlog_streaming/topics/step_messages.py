@@ -103,7 +103,13 @@ class StepMessages:
         groups = replace(step.groups, ignored_domains=source.ignored_domains, ignored_servers=source.ignored_servers)
         start = step.start.position
         self._definitions.bring_to(step.watched, start)
-        schemas = RangeSchemas(step.watched, start, self._schema_file, kept=self._job.kept_definitions)
+        schemas = RangeSchemas(
+            step.watched,
+            start,
+            self._schema_file,
+            defined_tables=self._job.defined_tables,
+            kept=self._job.kept_definitions,
+        )
         blocks = self._definitions.observed(schemas.observed(step.blocks()))
         if source.fail_on_statement:
             before = partial(scope_before, step.watched, start)

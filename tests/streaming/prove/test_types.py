@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from binlog_connector.rules.row_rule import GeneratedColumns
 from binlog_format.rows.decoding import TimeType
 from binlog_streaming.lake.row_values import comparable_table, equal_rows, one_array
 from binlog_streaming.prove.differences import Kind
 from binlog_streaming.prove.table_proof import Outcome
 from binlog_streaming.settings import Job, Source, TableFormat, TableRule
-from binlog_streaming.settings.choices import GeneratedColumns
 from tests.streaming.prove.proofs import held, job_on, overwrite, prove
 from tests.streaming.replay_runs import run
 from tests.streaming.snapshot.live import run_sql

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.rules.row_rule import GeneratedColumns
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.snapshot_marks import Purpose
 from binlog_connector.schema.stated_definitions import definition_statement
@@ -17,7 +18,6 @@ from binlog_format.views.snapshot_events import marks_in
 from binlog_format.views.tables import TablesView
 from binlog_streaming.jobs.check import check_job
 from binlog_streaming.settings import Begin, OnCascade, TableRule
-from binlog_streaming.settings.choices import GeneratedColumns
 from binlog_streaming.snapshot.definitions import bring_definitions
 from binlog_streaming.snapshot.shadow import ShadowEngine
 from binlog_streaming.snapshot.source_table import read_table

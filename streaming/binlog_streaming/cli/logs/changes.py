@@ -147,6 +147,7 @@ def changes(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Print the changed rows of a log, in commit order, or write them into a Parquet or Arrow file."""
     # Compiled code takes a moment to load: not for --help.
+    from binlog_connector.rules.defined_tables import schemas_under
     from binlog_connector.rules.rule_texts import read_rules
     from binlog_connector.schema.history import SchemaHistory
     from binlog_format.views.read_range import ReadRange
@@ -161,7 +162,7 @@ def changes(  # noqa: PLR0913 - the options of the command
     check_table_name("--table", table)
     history = SchemaHistory() if schema_file is None else SchemaHistory.from_schema_file(str(schema_file))
     hidden = None if rules is None else read_rules(rules, needs_key=output in _MESSAGES)
-    decoding = Decoding(history, zero_dates, time_type, replace_invalid_text, hidden)
+    decoding = Decoding(schemas_under(hidden, history), zero_dates, time_type, replace_invalid_text, hidden)
     with open_log(path) as log:
         part = ReadRange.of(log, start, end)
         typed_table = table if view is View.CHANGEFEED or file is not None else None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from binlog_connector.rules.row_rule import GeneratedColumns
 from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.shown_changes import shown_changes
 from binlog_connector.rules.shown_table import BoundRule
@@ -17,7 +18,6 @@ from binlog_format.rows.decoding import Decoding
 from binlog_format.vendor import Vendor
 from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, split_keys
 from binlog_streaming.settings import TableRule
-from binlog_streaming.settings.choices import GeneratedColumns
 from tests.judge.running import mirror_of, run_once
 from tests.judge.tables import read_targets
 from tests.streaming.tables.shop import ShopLog
