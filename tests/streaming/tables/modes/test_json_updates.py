@@ -19,7 +19,7 @@ from tests.judge.tables import read_targets
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[3] / "data"
 UPDATES = DATA / "json_updates"
 GTID = 33
 PARTIAL_UPDATE_ROWS = 39
