@@ -18,8 +18,8 @@ from binlog_format.structured.reader import StructuredLog
 from binlog_format.structured.scan import EntryScanner
 from binlog_format.structured.text.event_format import DEFAULT_EVENT_FORMAT, EventFormat
 from binlog_format.structured.text.lines import LineWriter
-from binlog_format.views.logs.event_filter import EventFilter, SourceRules
-from binlog_format.views.logs.view import LogsView
+from binlog_format.structured.views.event_filter import EventFilter, SourceRules
+from binlog_format.structured.views.view import LogsView
 
 if TYPE_CHECKING:
     from collections.abc import Callable

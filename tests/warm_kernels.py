@@ -11,9 +11,9 @@ from pathlib import Path
 
 from binlog_format import open_log
 from binlog_format.classic.event_check_kernels import check_events
+from binlog_format.formats.verify import verify_log
 from binlog_format.kernels import empty_bytes
 from binlog_format.source_file import with_archive
-from binlog_format.verify import verify_log
 from binlog_streaming.archive.archiver import Archiver
 from binlog_streaming.settings import Mode, Sink, TableFormat, TableRule
 from tests.connector.shop import Shop

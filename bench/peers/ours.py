@@ -23,7 +23,7 @@ from binlog_format.views.selection import Selection
 from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
 
 
 def decode(path: str, *, full: bool, end: Position | None = None) -> Found:

@@ -13,9 +13,10 @@ from binlog_format.errors import (
     StartError,
     UnsupportedError,
 )
+from binlog_format.formats.opening import open_log
 from binlog_format.gtids.gtid import Gtid, GtidPosition
-from binlog_format.log import Bound, GtidStart, Log, LogFile, Span
-from binlog_format.opening import open_log
+from binlog_format.log.log import Log
+from binlog_format.log_format import Bound, GtidStart, LogFile, Span
 from binlog_format.position import Position
 
 __all__ = [

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     Table = NDArray[np.void]
     PlaceOf = Callable[[int], Place | None]
 
+BLOCK_SIZE = 2 << 20
+"""Bytes read for a block: blocks of 2 MiB and what is made of them stay in the processor's cache."""
+
 # One row per event group (transaction or standalone statement), in commit order.
 GROUP_DTYPE = np.dtype(
     [
@@ -107,7 +110,7 @@ class Block:
         server_version: Of that server, as `comment_version_of` gives it; None: not known.
         gtid_sources: What `gtid_source` in the group table counts.
         origins: `ORIGIN_DTYPE`, one row for each event, in blocks in which events have been expanded
-            (`binlog_format.events.compression.expansion`): the bytes of those stand in `data` after all that is in the
+            (`binlog_format.transactions.expansion`): the bytes of those stand in `data` after all that is in the
             files, and `extents` give them the place of the stored event. The bytes of events that have been joined from
             fragments have the extents of these. None: every event is as it is stored.
         path_of: Path of a file, by its number, for messages.

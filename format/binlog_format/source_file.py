@@ -1,4 +1,4 @@
-"""Files of a log, wherever they are: `open_directory(path)` -> `Directory` -> `SourceFile`.
+"""Files of a log, wherever they are: `Directory` -> `SourceFile`; `archives.directories.open_directory` finds them.
 
 Local files are read with `preadv` into the caller's buffer; other URLs go through `pyarrow.fs`. Files are never mapped
 into memory: a server cuts files that are being read, and a mapped page that is cut away kills the process.
@@ -108,7 +108,7 @@ class LocalFile:
         try:
             self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except PermissionError as error:
-            raise _denied(self.path, "open", error) from error
+            raise access_denied(self.path, "open", error) from error
 
     @property
     def inode(self) -> int:
@@ -159,9 +159,9 @@ class LocalDirectory(Directory):
                     except FileNotFoundError:
                         continue  # purged between the listing and the stat
         except PermissionError as error:
-            raise _denied(self.path, "list", error) from error
+            raise access_denied(self.path, "list", error) from error
         except FileNotFoundError as error:
-            raise _not_found(self.path) from error
+            raise path_not_found(self.path) from error
         return found
 
     def names(self) -> list[str]:
@@ -170,9 +170,9 @@ class LocalDirectory(Directory):
             with os.scandir(self.path) as scan:
                 return [item.name for item in scan if item.is_file()]
         except PermissionError as error:
-            raise _denied(self.path, "list", error) from error
+            raise access_denied(self.path, "list", error) from error
         except FileNotFoundError as error:
-            raise _not_found(self.path) from error
+            raise path_not_found(self.path) from error
 
     def entry(self, name: str) -> FileEntry | None:
         """One file of it."""
@@ -181,7 +181,7 @@ class LocalDirectory(Directory):
         except FileNotFoundError:
             return None
         except PermissionError as error:
-            raise _denied(self.path, "look into", error) from error
+            raise access_denied(self.path, "look into", error) from error
 
     def open(self, name: str) -> SourceFile:
         """Open a file of it."""
@@ -223,7 +223,7 @@ class ArrowDirectory(Directory):
         try:
             infos = self._filesystem.get_file_info(pyarrow.fs.FileSelector(self._root))
         except FileNotFoundError as error:
-            raise _not_found(self.path) from error
+            raise path_not_found(self.path) from error
         return [FileEntry(info.base_name, info.size, info.mtime_ns or 0) for info in infos if info.is_file]
 
     def names(self) -> list[str]:
@@ -276,57 +276,6 @@ def refuse_keys(url: str) -> None:
         )
 
 
-def open_directory(path: str) -> tuple[Directory, str | None]:
-    """Find what *path* names: a directory, an archive, both, one file, or, by a pattern, some files of a directory.
-
-    Args:
-        path: A local path or a URL that `pyarrow.fs` understands (`s3://bucket/binlogs`); or what `with_archive` gives.
-            Where nothing has that name, its last part may be a pattern: `app*.blog`.
-
-    Returns:
-        The directory; and the name of the one file when *path* is a file, or the pattern.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: a URL has keys in it.
-        StartError: `PATH_NOT_FOUND`: nothing is there; what `UnionDirectory` raises.
-    """
-    refuse_keys(path)
-    server_path, has_archive, archive_path = path.partition(ARCHIVE_MARK)
-    directory, only = _open_place(server_path)
-    # Not at the top: archives are read by what this module has.
-    from binlog_format.archives.archive_directory import archive_in, require_archive
-    from binlog_format.archives.union_directory import UnionDirectory
-
-    if only is not None:
-        return directory, only
-    if has_archive:
-        return UnionDirectory(directory, require_archive(_open_place(archive_path)[0])), None
-    return archive_in(directory) or directory, None
-
-
-def _open_place(path: str) -> tuple[Directory, str | None]:
-    if "://" not in path:
-        local = Path(path)
-        try:
-            if local.is_dir():
-                return LocalDirectory(str(local)), None
-            if local.is_file():
-                return LocalDirectory(str(local.parent)), local.name
-            if is_pattern(local.name) and local.parent.is_dir():
-                return LocalDirectory(str(local.parent)), local.name
-        except PermissionError as error:
-            raise _denied(path, "look at", error) from error
-        raise _not_found(path)
-    filesystem, root = pyarrow.fs.FileSystem.from_uri(path)
-    info = filesystem.get_file_info(root)
-    if info.type == pyarrow.fs.FileType.Directory:
-        return ArrowDirectory(path, filesystem, root), None
-    parent, _, name = root.rpartition("/")
-    if info.is_file or (is_pattern(name) and filesystem.get_file_info(parent).type == pyarrow.fs.FileType.Directory):
-        return ArrowDirectory(path.rpartition("/")[0], filesystem, parent), name
-    raise _not_found(path)
-
-
 def is_pattern(name: str) -> bool:
     """Whether the name of a file stands for several: `*`, `?` and `[...]` as in a shell."""
     return any(sign in name for sign in "*?[")
@@ -336,7 +285,8 @@ def _entry(name: str, status: os.stat_result) -> FileEntry:
     return FileEntry(name, status.st_size, status.st_mtime_ns)
 
 
-def _not_found(path: str) -> StartError:
+def path_not_found(path: str) -> StartError:
+    """The error for a path that names nothing."""
     return StartError(
         "PATH_NOT_FOUND",
         f"{path}: there is no such directory or file",
@@ -344,7 +294,8 @@ def _not_found(path: str) -> StartError:
     )
 
 
-def _denied(path: str, action: str, error: PermissionError) -> AccessError:
+def access_denied(path: str, action: str, error: PermissionError) -> AccessError:
+    """The error for a path that this user may not *action*."""
     return AccessError(
         "DENIED",
         f"cannot {action} it: {error.strerror}",

@@ -1,9 +1,14 @@
-"""Whose server wrote a log, and which version of it: `Vendor`, `vendor_of`, `server_version_of`, and others."""
+"""Whose server wrote a log, of which version, in which format: `Vendor`, `vendor_of`, `server_version_of`."""
 
 from __future__ import annotations
 
 import re
 from enum import StrEnum
+
+INNODB = "innodb"
+CLASSIC = "classic"
+STRUCTURED = "structured"
+"""Names of the formats: `Log.format_name`."""
 
 Version = tuple[int, int, int]
 

@@ -20,12 +20,12 @@ from binlog_connector.spark.message_view import MESSAGE_ROWS_SCHEMA
 from binlog_connector.spark.option_table import OPTIONS
 from binlog_connector.spark.options import SourceOptions, View
 from binlog_connector.spark.schema import to_spark
-from binlog_format.log import Bound
+from binlog_format.log_format import Bound
 from binlog_format.rows.decoding import TimeType, ZeroDates
+from binlog_format.structured.views.view import LOGS_SCHEMA
 from binlog_format.views.changefeed import ChangefeedView
 from binlog_format.views.changes import ChangesView
 from binlog_format.views.events.view import EVENTS_SCHEMA
-from binlog_format.views.logs.view import LOGS_SCHEMA
 from binlog_format.views.snapshot_events import MARK_TYPE
 from binlog_format.views.tables import STATEMENT_TYPE, TABLES_SCHEMA
 from binlog_format.views.transactions import TRANSACTIONS_SCHEMA

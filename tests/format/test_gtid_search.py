@@ -24,8 +24,8 @@ from binlog_format.events.layout import EventType
 from binlog_format.gtids.gtid_groups import gtid_of
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
-from binlog_format.search import find_gtid
-from binlog_format.views.read_range import ReadRange
+from binlog_format.log.read_range import ReadRange
+from binlog_format.log.search import find_gtid
 from tests.chance import examples
 from tests.format.classic.logs import MemoryDirectory, file_of, with_checksum
 from tests.format.gtid_orders import (

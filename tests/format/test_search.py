@@ -10,8 +10,8 @@ from binlog_format import DataLossError, Gtid, Position, StartError, open_log
 from binlog_format.events.layout import EVENT_HEADER_STRUCT, GTID_SIZE_MIN, EventType
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
-from binlog_format.search import CLOCK_SLACK_SECONDS, find_gtid, find_time
-from binlog_format.views.read_range import ReadRange
+from binlog_format.log.read_range import ReadRange
+from binlog_format.log.search import CLOCK_SLACK_SECONDS, find_gtid
 from tests.corpus import SERVER_CASES
 from tests.format.innodb.log_groups import read_groups
 from tests.format.innodb.test_corpus_manifests import data_set
@@ -77,9 +77,9 @@ def test_first_group_at_or_after_a_time_is_found(tmp_path: Path) -> None:
         assert len(log.files()) > 5
         for wanted in (0, START_TIME, START_TIME + 1, times[20], times[20] + 1, times[40], times[40] + 1, times[-1]):
             expected = next(number for number, time in enumerate(times) if time >= wanted)
-            assert find_time(log, wanted) == positions[expected], wanted
+            assert log.position_of_time(wanted) == positions[expected], wanted
         with pytest.raises(StartError, match="TIMESTAMP_NOT_FOUND"):
-            find_time(log, times[-1] + 1)
+            log.position_of_time(times[-1] + 1)
 
 
 def test_files_that_end_long_before_a_time_are_not_read(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_files_that_end_long_before_a_time_are_not_read(tmp_path: Path) -> None:
     path.write_bytes(content)
     with open_log(str(tmp_path / "log")) as log:
         assert times[50] - times[0] > CLOCK_SLACK_SECONDS
-        assert find_time(log, times[50]).file_no > 3
+        assert log.position_of_time(times[50]).file_no > 3
 
 
 @pytest.mark.corpus

@@ -12,6 +12,7 @@ from binlog_format import BinlogError, Position
 from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.events.event_table_kernels import cut_events, read_gtid
+from binlog_format.formats.verify import verify_directory
 from binlog_format.innodb.compressed_int_kernels import read_ints
 from binlog_format.innodb.groups.commit_kernels import read_commit_integers
 from binlog_format.innodb.header import read_header
@@ -24,7 +25,6 @@ from binlog_format.innodb.reader import InnodbLog
 from binlog_format.innodb.scan_kernels import link_records, scan_chunks
 from binlog_format.innodb.tables import CHUNK_DTYPE, RECORD_DTYPE
 from binlog_format.kernels import as_bytes
-from binlog_format.verify import verify_directory
 from tests.format.classic.logs import file_of
 from tests.format.innodb.inspection.small_logs import LogInMemory
 from tests.fuzz.declaring import NUMBERS, Target
@@ -41,7 +41,7 @@ from tests.fuzz.server_seeds import BLOCK_SIZES, classic_parts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
 
 DATA_MAX = 1 << 20
 """Bytes of events that a log of a few KiB may give, wherever its references lead."""

@@ -12,7 +12,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from binlog_format.errors import BinlogError
+from binlog_format.formats.verify import verify_directory
 from binlog_format.kernels import as_bytes
+from binlog_format.rows.json.json_rows import json_lines
 from binlog_format.structured.arguments.json_texts import arguments_json
 from binlog_format.structured.arguments.source_decoder import SourceDecoder
 from binlog_format.structured.files.page_usage import measure_pages
@@ -24,9 +26,7 @@ from binlog_format.structured.scan import EntryScanner
 from binlog_format.structured.text import lines as lines_module
 from binlog_format.structured.text.event_format import DEFAULT_EVENT_FORMAT, EventFormat
 from binlog_format.structured.text.lines import DEFAULT_DATE_FORMAT, LineWriter
-from binlog_format.verify import verify_directory
-from binlog_format.views.json.json_rows import json_lines
-from binlog_format.views.logs.view import LogsView
+from binlog_format.structured.views.view import LogsView
 from tests.format.innodb.inspection.small_logs import LogInMemory
 from tests.format.structured.arguments.blocks import all_rows, block_of_events, source
 from tests.format.structured.arguments.model import Events, events

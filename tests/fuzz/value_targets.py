@@ -19,8 +19,8 @@ from binlog_format.kernels import as_bytes
 from binlog_format.rows.column_types import value_widths
 from binlog_format.rows.columns import column_array
 from binlog_format.rows.decoding import Decoding
+from binlog_format.rows.json.json_rows import json_lines
 from binlog_format.vendor import Vendor
-from binlog_format.views.json.json_rows import json_lines
 from tests.format.rows.columns import make_column, read
 from tests.fuzz.declaring import Target
 from tests.fuzz.made_rows import COLUMNS, VALUES, MadeColumn, table_map_of, value_bytes

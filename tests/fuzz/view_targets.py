@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import BinlogError
-from binlog_format.events.compression.expansion import expanded
 from binlog_format.rows.images import read_images
+from binlog_format.rows.json.json_rows import json_lines
+from binlog_format.transactions.expansion import expanded
 from binlog_format.views.changefeed import ChangefeedView
 from binlog_format.views.changes import ChangesView
 from binlog_format.views.events.view import EventsView
 from binlog_format.views.index.table_index import TableIndex
-from binlog_format.views.json.json_rows import json_lines
 from binlog_format.views.tables import TablesView
 from binlog_format.views.transactions import TransactionsView
 from tests.format.classic.logs import file_of, raw_events

@@ -20,11 +20,11 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.judge.columns import kinds_of
 from tests.judge.coverage import Coverage
 from tests.judge.found_cases import write_case
-from tests.judge.history import History, Session
-from tests.judge.pairs import live_pairs
+from tests.judge.histories.columns import kinds_of
+from tests.judge.histories.history import History, Session
+from tests.judge.histories.pairs import live_pairs
 from tests.judge.rounds import JobChoices, Judged, Round, replayed
 from tests.judge.servers import LiveServer, NoServerError, find_server
 from tests.judge.shrinking import shrunk, sign_of

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.judge.columns import BOTH, TYPES
+from tests.judge.histories.columns import BOTH, TYPES
 from tests.judge.verdicts import Kind
 
 if TYPE_CHECKING:

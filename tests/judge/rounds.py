@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from binlog_streaming.settings.choices import Evidence
-from tests.judge.generator import Life
-from tests.judge.history import JOB_RUNS, History, Session
+from tests.judge.histories.generator import Life
+from tests.judge.histories.history import JOB_RUNS, History, Session
 from tests.judge.running import run_once
 from tests.judge.verdicts import BAD, Run, judge
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from tests.judge.history import Done
+    from tests.judge.histories.history import Done
     from tests.judge.rounds import Judged
     from tests.judge.servers import LiveServer
     from tests.judge.verdicts import Verdict

@@ -14,7 +14,7 @@ from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPE
 from binlog_streaming.plan.memory import SetAside
 from tests.judge.coverage import Coverage, is_computable, pair_of
 from tests.judge.found_cases import write_case
-from tests.judge.history import Done, History
+from tests.judge.histories.history import Done, History
 from tests.judge.rounds import Round, replayed
 from tests.judge.running import JobEnd
 from tests.judge.servers import LiveServer, NoServerError, find_server

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.plan.memory import SetAside
     from binlog_streaming.settings import Job
-    from tests.judge.history import Done, History
+    from tests.judge.histories.history import Done, History
     from tests.judge.running import JobEnd
     from tests.judge.tables import TargetTable
 

@@ -28,8 +28,8 @@ from binlog_format.rows.arrow_arrays import fixed_array, struct_array, text_arra
 from binlog_format.rows.column_types import column_name
 from binlog_format.rows.declared.declared_types import split_declared
 from binlog_format.rows.decoding import ZeroDates
+from binlog_format.rows.json.json_rows import BinaryText, JsonStyle
 from binlog_format.rows.values.temporal import fraction_digits
-from binlog_format.views.json.json_rows import BinaryText, JsonStyle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

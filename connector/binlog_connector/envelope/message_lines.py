@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from binlog_connector.envelope.message_batch import MessageKind
 from binlog_format.errors import UnsupportedError
 from binlog_format.rows.column_types import TEXT_SIZE_MAX
-from binlog_format.views.json.json_rows import JsonStyle
+from binlog_format.rows.json.json_rows import JsonStyle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

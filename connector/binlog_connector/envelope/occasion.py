@@ -11,7 +11,7 @@ import pyarrow as pa
 from binlog_connector.schema.log_ddl import table_statements
 from binlog_connector.schema.server.failed_statements import ddl_operations
 from binlog_format.kernels import empty_bytes
-from binlog_format.views.json.json_rows import text_buffers
+from binlog_format.rows.json.json_rows import text_buffers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

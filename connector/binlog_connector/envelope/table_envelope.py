@@ -11,7 +11,7 @@ from binlog_connector.envelope.json.message_template import METADATA_NAMES, Mess
 from binlog_connector.envelope.options import EnvelopeFormat
 from binlog_format.errors import OptionError, UnsupportedError
 from binlog_format.rows.arrow_schema import arrow_schema
-from binlog_format.views.json.json_rows import json_column
+from binlog_format.rows.json.json_rows import json_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from binlog_format.kernels import Bytes
     from binlog_format.rows.decoding import Decoding
     from binlog_format.rows.images import Images
-    from binlog_format.views.json.json_rows import JsonColumn
+    from binlog_format.rows.json.json_rows import JsonColumn
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_format.entries.entry_log import EntryLog, LogState
+from binlog_format.structured.entry_log import EntryLog, LogState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.watched import WatchedLog
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_format.position import Position
 
 _BETWEEN = ";"

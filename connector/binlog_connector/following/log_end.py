@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from binlog_connector.following.skipping import Skip
     from binlog_connector.following.watched import WatchedLog
     from binlog_format.gtids.gtid_set import GtidPoint
-    from binlog_format.log import Span
+    from binlog_format.log_format import Span
     from binlog_format.position import Position
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import DataLossError
 
 if TYPE_CHECKING:
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_format.position import Position
 
 

@@ -14,9 +14,9 @@ from binlog_connector.following.decision import START_AGAIN, Decision, lost
 from binlog_connector.following.entry_resume import compare_entries
 from binlog_connector.following.log_end import end_of_log, start_of_file, start_of_log
 from binlog_connector.following.watched import WatchedLog, written_order
-from binlog_format.entries.entry_log import EntryLog
 from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
 from binlog_format.position import Place
+from binlog_format.structured.entry_log import EntryLog
 
 if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset

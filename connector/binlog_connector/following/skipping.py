@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_format.gtids.domain_starts import Taken
     from binlog_format.gtids.gtid_set import GtidPoint
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_format.position import Position
 
 

@@ -14,13 +14,13 @@ from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import compare
 from binlog_connector.following.skipping import Skip, skip_after, skip_at
 from binlog_connector.following.watched import file_start
-from binlog_format.entries.entry_log import EntryLog
 from binlog_format.errors import DataLossError, OptionError, StartError
 from binlog_format.gtids.domain_starts import DomainStarts
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
-from binlog_format.places import ServerPosition, check_end, check_start, resolve_position, shown_position
-from binlog_format.search import check_is_logged, end_of_gtids, find_time
+from binlog_format.log.places import ServerPosition, check_end, check_start, resolve_position, shown_position
+from binlog_format.log.search import check_is_logged, end_of_gtids
+from binlog_format.structured.entry_log import EntryLog
 from binlog_format.transactions.xa import pending_after
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from binlog_format.gtids.domain_starts import Taken
     from binlog_format.gtids.gtid import Gtid
     from binlog_format.gtids.gtid_set import GtidPoint
-    from binlog_format.log import Span
+    from binlog_format.log_format import Span
     from binlog_format.position import Position
     from binlog_format.transactions.xa import XaStep
 
@@ -263,7 +263,7 @@ def _at_time(watched: WatchedLog, start: Moment) -> SourceOffset:
 
 def _before_time(watched: WatchedLog, moment: Moment) -> Position | None:
     try:
-        return find_time(watched.log, moment.seconds)
+        return watched.log.position_of_time(moment.seconds)
     except StartError as error:
         if error.subclass != "TIMESTAMP_NOT_FOUND":
             raise

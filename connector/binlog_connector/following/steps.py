@@ -9,8 +9,8 @@ from binlog_connector.following.entry_marks import state_of
 from binlog_connector.following.reached import check_reached
 from binlog_connector.following.skipping import taken_in
 from binlog_format.block import Block
-from binlog_format.entries.entry_log import EntryLog, LogBlock
 from binlog_format.errors import CorruptError
+from binlog_format.structured.entry_log import EntryLog, LogBlock
 from binlog_format.views.group_filter import GroupFilter
 
 if TYPE_CHECKING:

@@ -31,19 +31,20 @@ from binlog_connector.following.starts import Edge, Moment, initial_offset
 from binlog_connector.following.steps import Step
 from binlog_connector.following.watch import DirectoryWatch
 from binlog_connector.following.watched import WatchedLog
-from binlog_format.entries.entry_log import EntryLog
+from binlog_format.archives.directories import open_directory
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
+from binlog_format.formats.opening import open_live_files
 from binlog_format.gtids.gtid_set import GtidPoint
-from binlog_format.opening import open_live_files
-from binlog_format.places import ServerPosition
-from binlog_format.source_file import open_directory
+from binlog_format.log.places import ServerPosition
+from binlog_format.structured.entry_log import EntryLog
 from binlog_format.transactions.xa import pending_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from binlog_format.live_files import EndMark
-    from binlog_format.log import Log, Span
+    from binlog_format.log.log import Log
+    from binlog_format.log_format import Span
     from binlog_format.position import Place, Position
     from binlog_format.source_file import Directory
 
@@ -335,9 +336,7 @@ class Tailer:
 def _begin(watched: WatchedLog, start: Start) -> SourceOffset:
     if not isinstance(start, datetime):
         return initial_offset(watched, start)
-    from binlog_format.search import find_time  # compiled code takes a moment to load
-
-    position = find_time(watched.log, int(start.astimezone(UTC).timestamp()))
+    position = watched.log.position_of_time(int(start.astimezone(UTC).timestamp()))
     return initial_offset(watched, SourceOffset(position))
 
 

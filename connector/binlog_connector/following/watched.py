@@ -12,13 +12,13 @@ import crc32c
 
 from binlog_format import open_log
 from binlog_format.errors import StartError
-from binlog_format.log import Bound
-from binlog_format.opening import open_live_files
+from binlog_format.formats.opening import open_live_files
+from binlog_format.log_format import Bound
 from binlog_format.position import Position
 
 if TYPE_CHECKING:
     from binlog_format.live_files import LiveFiles
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
 
 
 class WatchedLog:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from binlog_format.views.json.json_rows import text_buffers
+from binlog_format.rows.json.json_rows import text_buffers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

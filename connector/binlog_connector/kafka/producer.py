@@ -1,17 +1,13 @@
-"""What a publisher asks of a Kafka client: `Producer`, which `open_producer` makes."""
+"""What a publisher asks of a Kafka client: `Producer`; `clients.open_producer` makes one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
 from binlog_format.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from binlog_connector.kafka.connection import Connection
     from binlog_connector.kafka.messages import Messages
 
 BATCH_SIZE = 1_000_000
@@ -80,44 +76,3 @@ class Producer(Protocol):
 
     def close(self) -> None:
         """Let go of everything at once; an open transaction stays open for its timeout. May be called again."""
-
-
-def open_producer(connection: Connection, settings: ProducerSettings, client: str | None = None) -> Producer:
-    """A producer that is ready.
-
-    Args:
-        connection: To the brokers.
-        settings: How it writes.
-        client: `confluent-kafka` or `kafka-python`; None: the first of them that is installed.
-
-    Raises:
-        BrokerError: No broker can be used.
-    """
-    return CLIENTS[client or default_client()](connection, settings)
-
-
-def default_client() -> str:
-    """confluent-kafka where it is installed."""
-    return "confluent-kafka" if find_spec("confluent_kafka") else "kafka-python"
-
-
-def _rdkafka(connection: Connection, settings: ProducerSettings) -> Producer:
-    from binlog_connector.installing import require
-
-    require("confluent_kafka")
-    from binlog_connector.kafka.rdkafka_producer import RdkafkaProducer
-
-    return RdkafkaProducer(connection, settings)
-
-
-def _python(connection: Connection, settings: ProducerSettings) -> Producer:
-    from binlog_connector.kafka.python_producer import PythonProducer
-
-    return PythonProducer(connection, settings)
-
-
-CLIENTS: dict[str, Callable[[Connection, ProducerSettings], Producer]] = {
-    "confluent-kafka": _rdkafka,
-    "kafka-python": _python,
-}
-"""By the names of their packages."""

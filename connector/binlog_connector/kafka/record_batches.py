@@ -12,7 +12,7 @@ from kafka.record.util import encode_varint
 from binlog_connector.kafka.key_partitions import key_partitions
 from binlog_connector.kafka.record_kernels import cut_batch, records_size, write_records
 from binlog_format.kernels import as_bytes
-from binlog_format.views.json.json_rows import text_buffers
+from binlog_format.rows.json.json_rows import text_buffers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

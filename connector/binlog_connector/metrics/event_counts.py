@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_format.gtids.gtid_set import NO_GTIDS
-from binlog_format.log import Span
+from binlog_format.log_format import Span
 
 if TYPE_CHECKING:
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_format.position import Position
 
 WALK_SIZE = 64 << 20

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from binlog_connector.following.watched import file_start
 from binlog_connector.metrics.event_counts import EventCounts
 from binlog_format import open_log
-from binlog_format.entries.entry_log import EntryLog
 from binlog_format.errors import DataLossError, StartError
+from binlog_format.formats.opening import open_live_files
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
-from binlog_format.opening import open_live_files
+from binlog_format.structured.entry_log import EntryLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.operations import Operation
     from binlog_connector.schema.parsing.lexer import TokenReader
     from binlog_connector.schema.parsing.session import Session
-    from binlog_format.log import LogFile
+    from binlog_format.log_format import LogFile
 
 CASCADE, SET_NULL = "CASCADE", "SET NULL"
 _INLINE_SINCE = {Vendor.MARIADB: (10, 5, 0), Vendor.MYSQL: (9, 0, 0)}

@@ -13,9 +13,8 @@ from binlog_connector.schema.log_ddl import DdlStatement, ddl_statements
 from binlog_connector.schema.server.table_names import NameRule, has_if_exists
 from binlog_connector.schema.stated_definitions import definition_operations, is_stated, stated_definitions
 from binlog_format.errors import SchemaError
-from binlog_format.events.compression.expansion import expanded
 from binlog_format.events.table_map_layout import NUMERIC_TYPES, OLD_TEMPORAL_TYPES, ColumnType
-from binlog_format.opening import open_log
+from binlog_format.formats.opening import open_log
 from binlog_format.rows.declared.completion import (
     DDL_SOURCE,
     ColumnCompletion,
@@ -23,6 +22,7 @@ from binlog_format.rows.declared.completion import (
     apply_completion,
     contradiction,
 )
+from binlog_format.transactions.expansion import expanded
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.definitions import ColumnDefinition
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_format.position import Position
 
 _DECLARED_SIZES = frozenset({4, 16})

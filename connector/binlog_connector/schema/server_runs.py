@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
 
 
 class ServerRuns:

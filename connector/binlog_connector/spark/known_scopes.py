@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.log_ddl import all_statements
 from binlog_connector.schema.server_runs import ServerRuns
 from binlog_connector.schema.statement_scope import StatementScope
-from binlog_format.events.compression.expansion import expanded
+from binlog_format.transactions.expansion import expanded
 
 if TYPE_CHECKING:
     from binlog_connector.following.watched import WatchedLog

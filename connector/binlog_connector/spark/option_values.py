@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from binlog_connector.following.offsets import SourceOffset
 from binlog_format.errors import OptionError
 from binlog_format.gtids.gtid_set import parse_gtids
-from binlog_format.places import parse_position
+from binlog_format.log.places import parse_position
 from binlog_format.position import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from binlog_format.gtids.gtid_set import GtidPoint
-    from binlog_format.places import ServerPosition
+    from binlog_format.log.places import ServerPosition
 
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
 _SIZE_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}

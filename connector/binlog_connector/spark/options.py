@@ -27,12 +27,13 @@ from binlog_connector.spark.option_values import (
     point,
     size,
 )
-from binlog_format.entries.entry_log import EntryLog
 from binlog_format.errors import OptionError, StartError
-from binlog_format.log import Bound
-from binlog_format.opening import FORMAT_CLASSES, INNODB
+from binlog_format.formats.opening import FORMAT_CLASSES
+from binlog_format.log_format import Bound
 from binlog_format.rows.decoding import TimeType, ZeroDates
 from binlog_format.source_file import refuse_keys, with_archive
+from binlog_format.structured.entry_log import EntryLog
+from binlog_format.vendor import INNODB
 from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.starts import Start
     from binlog_connector.rules.row_rules import TableRules
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
 
 _NAME_BY_LOWER = {name.lower(): name for name in OPTION_NAMES}
 MIN_PARTITIONS_MAX = 100_000

@@ -15,7 +15,7 @@ from binlog_connector.following.prepared import PreparedHistory
 
 if TYPE_CHECKING:
     from binlog_format.gtids.domain_starts import Taken
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_format.position import Position
     from binlog_format.transactions.xa import PreparedXa
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
     from binlog_format.gtids.domain_starts import Taken
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_format.position import Position
     from binlog_format.views.changes import ChangesView
     from binlog_format.views.group_filter import GroupFilter
@@ -327,7 +327,7 @@ def planned_blocks(log: Log, partition: RangePartition, *, stored: bool = False)
     if reached >= partition.end:
         return
     if stored:
-        from binlog_format.events.compression.expansion import expanded
+        from binlog_format.transactions.expansion import expanded
 
         blocks = expanded(log.blocks(partition.start, partition.end))
     else:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.spark.table_schemas import SchemaFile
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
 
 TABLES_SHOWN_MAX = 20
 """Names in a message; a log can hold thousands of tables."""

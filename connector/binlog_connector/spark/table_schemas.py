@@ -28,7 +28,7 @@ from binlog_connector.schema.history import SchemaHistory, leaves_open, may_have
 from binlog_connector.schema.log_ddl import ddl_statements
 from binlog_connector.schema.stated_definitions import stated_definitions
 from binlog_format.errors import OptionError, SchemaError
-from binlog_format.events.compression.expansion import expanded
+from binlog_format.transactions.expansion import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE, copied
+from binlog_format.block import BLOCK_SIZE, EVENT_DTYPE, GROUP_DTYPE, copied
 from binlog_format.classic.file import check_incomplete_event, checksum_error, encrypted_by_mariadb
 from binlog_format.classic.format_description import MYSQL_GTID_EVENTS_SINCE
 from binlog_format.classic.layout import EVENT_CLASSES, START_ENCRYPTION_SIZE, EventClass, GroupKind
 from binlog_format.classic.scan_kernels import Scan, ScanError, scan_groups
 from binlog_format.errors import CorruptError, DataLossError, UnsupportedError
+from binlog_format.events.gtids.gtid_sources import GtidSources
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
-from binlog_format.gtids.gtid_sources import GtidSources
-from binlog_format.log import BLOCK_SIZE
 from binlog_format.vendor import Vendor, comment_version_of, server_version_of
 
 if TYPE_CHECKING:

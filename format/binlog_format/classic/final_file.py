@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from binlog_format.block import BLOCK_SIZE
 from binlog_format.classic.event_check_kernels import check_events
 from binlog_format.classic.file import checksum_error
 from binlog_format.classic.file_scan import NO_LIMIT, FileScan, Scratch
@@ -15,7 +16,6 @@ from binlog_format.classic.log_scan import position_of
 from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EVENT_FLAGS_OFFSET
 from binlog_format.live_files import FinalBlock, FinalFile
-from binlog_format.log import BLOCK_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.block import EXTENT_DTYPE, Block
+from binlog_format.block import BLOCK_SIZE, EXTENT_DTYPE, Block
 from binlog_format.classic.file_list import find_files
 from binlog_format.classic.file_scan import NO_LIMIT, FileScan, Scratch, Stop
 from binlog_format.classic.layout import FILE_NAME, MAGIC_SIZE
@@ -19,7 +19,8 @@ from binlog_format.events.xid import XID_SIZE, ends_in_xid
 from binlog_format.extents import read_extents
 from binlog_format.gtids.gtid_groups import gtids_of
 from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
-from binlog_format.log import BLOCK_SIZE, Heads, Log, LogFile, Span
+from binlog_format.log.log import Log
+from binlog_format.log_format import Heads, LogFile, Span
 from binlog_format.position import Place
 from binlog_format.transactions.xa_steps import xa_steps
 from binlog_format.vendor import Vendor

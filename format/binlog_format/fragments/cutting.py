@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from binlog_format.block import BLOCK_SIZE
 from binlog_format.errors import CorruptError, UnsupportedError
 from binlog_format.events.compression.compression_layout import PLAIN_TYPES
 from binlog_format.events.layout import EVENT_SIZE_OFFSET, EVENT_TYPE_OFFSET
@@ -14,7 +15,6 @@ from binlog_format.events.table_map_layout import TABLE_ID_OFFSET, TABLE_ID_SIZE
 from binlog_format.fragments.joining_kernels import has_size, original_type, rows_end
 from binlog_format.fragments.layout import ROWS_FLAG_STATEMENT_END, ROWS_FLAGS_OFFSET
 from binlog_format.fragments.stretch import Stretch, joined
-from binlog_format.log import BLOCK_SIZE
 from binlog_format.rows import row_event_kernels as codes
 from binlog_format.rows.column_types import value_widths
 from binlog_format.rows.partial_image_kernels import open_images

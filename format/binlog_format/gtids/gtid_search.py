@@ -24,7 +24,7 @@ from binlog_format.gtids.domain_starts import NOT_REACHED, DomainStarts
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.gtids.gtid_groups import covered_groups, gtids_of
 from binlog_format.gtids.gtid_set import gtids_purged
-from binlog_format.log import GtidStart
+from binlog_format.log_format import GtidStart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Table
     from binlog_format.gtids.gtid_set import GtidPoint, GtidSet
-    from binlog_format.log import Heads, Log
+    from binlog_format.log.log import Log
+    from binlog_format.log_format import Heads
     from binlog_format.position import Position
 
     Listed = tuple[Gtid, ...]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from binlog_format.block import BLOCK_SIZE
 from binlog_format.innodb.file_end import check_file_end
 from binlog_format.innodb.log_end import written_page_count
 from binlog_format.innodb.pages.pages import PageReader
 from binlog_format.kernels import empty_bytes
 from binlog_format.live_files import FinalBlock, FinalFile
-from binlog_format.log import BLOCK_SIZE
 from binlog_format.position import Position
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, ClassVar
 
+from binlog_format.block import BLOCK_SIZE
 from binlog_format.errors import DataLossError, StartError
 from binlog_format.events.xid import ends_in_xid
 from binlog_format.extents import read_extents
@@ -20,7 +21,8 @@ from binlog_format.innodb.layout import FIRST_DATA_PAGE, PAGE_SIZE_DEFAULT
 from binlog_format.innodb.log_end import end_position, used_size, written_page_count
 from binlog_format.innodb.pages.pages import PageReader
 from binlog_format.innodb.scanner import CommitScanner
-from binlog_format.log import BLOCK_SIZE, Bound, Log, LogFile, Span
+from binlog_format.log.log import Log
+from binlog_format.log_format import Bound, LogFile, Span
 from binlog_format.position import Place, Position
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.innodb.files import OpenFile
     from binlog_format.kernels import Bytes
-    from binlog_format.log import Heads
+    from binlog_format.log_format import Heads
     from binlog_format.source_file import Directory
 
 SEALED_BEHIND = 2

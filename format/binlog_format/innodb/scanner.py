@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.block import EXTENT_DTYPE
+from binlog_format.block import BLOCK_SIZE, EXTENT_DTYPE
 from binlog_format.errors import BinlogError
 from binlog_format.innodb import scan_errors
 from binlog_format.innodb.groups.commit_kernels import COMMIT_DONE, HEAD_SIZE, read_commit_headers
@@ -38,7 +38,6 @@ from binlog_format.innodb.scan_kernels import (
 )
 from binlog_format.innodb.tables import CHUNK_DTYPE, RECORD_DTYPE
 from binlog_format.kernels import empty_bytes
-from binlog_format.log import BLOCK_SIZE
 from binlog_format.position import Position
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Generic
 
 import numpy as np
 
+from binlog_format.block import BLOCK_SIZE
 from binlog_format.errors import CorruptError
-from binlog_format.log import BLOCK_SIZE
 from binlog_format.position import Place
 from binlog_format.recycling import Recycler
 from binlog_format.structured.cutting import ENTRIES_IN_A_ROW, Made

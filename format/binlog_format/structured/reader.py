@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.entries.entry_log import BEFORE_ALL, EntryLog
+from binlog_format.block import BLOCK_SIZE
 from binlog_format.gtids.gtid_set import NO_GTIDS
-from binlog_format.log import BLOCK_SIZE, LogFile, Span
+from binlog_format.log_format import LogFile, Span
 from binlog_format.position import Position
+from binlog_format.structured.entry_log import BEFORE_ALL, EntryLog
 from binlog_format.structured.file_scan import FileScan
 from binlog_format.structured.files.file_list import list_series
 from binlog_format.structured.files.series_scan import SeriesScan

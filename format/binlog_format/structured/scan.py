@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.log import BLOCK_SIZE
+from binlog_format.block import BLOCK_SIZE
 from binlog_format.recycling import Recycler
 from binlog_format.structured.block import LogBlock
 from binlog_format.structured.cutting import ENTRIES_IN_A_ROW, Cut, check_size

@@ -1,4 +1,4 @@
-"""When events happened, by the clock syncs that were in force: `event_times`; of a single event, `ns_of`."""
+"""When events happened, by the clock syncs in force: `event_times`, `find_event_time`; of one event, `ns_of`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from binlog_format.errors import StartError
+from binlog_format.position import Position
 from binlog_format.structured.clock_kernels import Clocks, fill_times, wall_ns
+from binlog_format.structured.layout import NS_PER_SECOND, VIRTUAL_PAGE_SIZE
 from binlog_format.structured.metadata import ClockSync
 
 if TYPE_CHECKING:
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.structured.block import LogBlock
+    from binlog_format.structured.entry_log import EntryLog
 
     Int64s = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -54,3 +58,20 @@ def clocks_of(clock_syncs: Sequence[ClockSync]) -> Clocks:
         ns=np.array([sync.ns for sync in syncs], dtype=np.uint64),
         offsets=np.array([sync.tz_offset for sync in syncs], dtype=np.int64),
     )
+
+
+def find_event_time(log: EntryLog, seconds: int) -> Position:
+    """Position of the first event, in the order of the log, that happened at *seconds* since 1970 UTC or later.
+
+    No event before it did; earlier ones of other writers may follow. Reads the log from its start.
+
+    Raises:
+        StartError: `TIMESTAMP_NOT_FOUND`: all events are older, or have no time.
+    """
+    for block in log.entries():
+        ns, has_time = event_times(block)
+        rows = np.flatnonzero(has_time & (ns >= seconds * NS_PER_SECOND))
+        if len(rows):
+            byte = block.file_offset + int(block.events["start"][rows[0]])
+            return Position(block.file_no, *divmod(byte, VIRTUAL_PAGE_SIZE))
+    raise StartError("TIMESTAMP_NOT_FOUND", "all events of the log happened before that time")

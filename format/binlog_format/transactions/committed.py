@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.errors import CorruptError
-from binlog_format.events.compression.expansion import expanded
 from binlog_format.events.layout import EventType
-from binlog_format.opening import INNODB
 from binlog_format.transactions import control_statement_kernels as kernels
 from binlog_format.transactions.control_statements import is_kind, read_control_statements
+from binlog_format.transactions.expansion import expanded
 from binlog_format.transactions.prepared import PreparedRows
 from binlog_format.transactions.rollbacks import GroupOutcome, outcome_at, outcome_of
 from binlog_format.transactions.slicing import group_position, select_groups
 from binlog_format.transactions.statements import StatementKind
 from binlog_format.transactions.xa_commit import rebuilt, xa_pieces
+from binlog_format.vendor import INNODB
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Block
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_format.position import Position
     from binlog_format.transactions.control_statements import ControlStatement, ControlStatements
     from binlog_format.transactions.xa import PreparedXa, XaId

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.errors import DataLossError
-from binlog_format.events.compression.expansion import expanded
 from binlog_format.events.layout import EventType
 from binlog_format.position import Place
 from binlog_format.transactions.control_statements import read_control_statements
+from binlog_format.transactions.expansion import expanded
 from binlog_format.transactions.rollbacks import outcome_at, outcome_of
 from binlog_format.transactions.slicing import blocks_of_group, extract, group_position, without_events
 from binlog_format.transactions.xa import XaKind
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Block
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_format.position import Position
     from binlog_format.transactions.rollbacks import GroupOutcome
     from binlog_format.transactions.xa import PreparedXa, XaId, XaStep

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.errors import CorruptError
-from binlog_format.events.compression.expansion import expanded
 from binlog_format.events.layout import EventType
 from binlog_format.transactions.control_statements import ControlStatement, read_control_statements
+from binlog_format.transactions.expansion import expanded
 from binlog_format.transactions.slicing import blocks_of_group
 from binlog_format.transactions.statements import StatementKind
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Block, Table
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_format.position import Position
     from binlog_format.transactions.xa import XaId
 

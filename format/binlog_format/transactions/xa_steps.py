@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import zstandard
 
-from binlog_format.block import EXTENT_DTYPE
+from binlog_format.block import BLOCK_SIZE, EXTENT_DTYPE
 from binlog_format.events.compression.compression_layout import PAYLOAD_COMPRESSION_NONE
 from binlog_format.events.compression.payload import find_payloads, payload_pieces
-from binlog_format.log import BLOCK_SIZE
 from binlog_format.transactions import control_statement_kernels as kernels
 from binlog_format.transactions.control_statements import read_control_statements
 from binlog_format.transactions.rollbacks import OutcomeReader

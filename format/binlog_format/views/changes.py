@@ -23,6 +23,7 @@ from binlog_format.rows.arrow_arrays import (
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import read_images
+from binlog_format.rows.json.json_rows import JsonStyle
 from binlog_format.views.absent_names import ABSENT_TYPE, absent_names
 from binlog_format.views.bounded import bounded
 from binlog_format.views.change_extras import NO_EXTRAS, ChangeExtras, StatementRows
@@ -43,7 +44,6 @@ from binlog_format.views.json.image_json import (
     merged_texts,
     text_sizes,
 )
-from binlog_format.views.json.json_rows import JsonStyle
 from binlog_format.views.selection import Selection, event_place, first_position
 from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.typed import TypedTable, in_order

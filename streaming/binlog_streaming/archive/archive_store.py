@@ -18,7 +18,8 @@ from binlog_format.errors import CorruptError, OptionError, StorageError, storag
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Place
 from binlog_streaming.archive.crash_points import ArchiveCrashPoint
-from binlog_streaming.lake.store import UNFINISHED, store_at
+from binlog_streaming.lake.storage.store import UNFINISHED
+from binlog_streaming.lake.storage.table_places import store_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.following.watched import file_start, written_order
 from binlog_format import open_log
+from binlog_format.archives.directories import open_directory
 from binlog_format.archives.manifest import ArchivedFile, Part, crc_of, probes
-from binlog_format.detect import detect_format
 from binlog_format.errors import DataLossError, OptionError
+from binlog_format.formats.detect import detect_format
+from binlog_format.formats.opening import open_live_files
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import parse_gtids
-from binlog_format.opening import open_live_files
 from binlog_format.position import Place, Position
-from binlog_format.source_file import open_directory
 from binlog_streaming.archive.archive_store import PART_SIZE_MAX, ArchiveStore
 from binlog_streaming.archive.known_bytes import CHANGED_HINT, KnownBytes
 from binlog_streaming.archive.retention import without_old_files

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from binlog_format.opening import open_live_files
+from binlog_format.formats.opening import open_live_files
 
 if TYPE_CHECKING:
     from binlog_format.archives.manifest import Manifest

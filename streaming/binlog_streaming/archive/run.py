@@ -12,8 +12,8 @@ from binlog_connector.following.watch import DirectoryWatch
 from binlog_connector.metrics.exporter import HOST, MetricsExporter
 from binlog_connector.metrics.follower import ArchiveTotals, Follower
 from binlog_connector.metrics.lag import Consumed, LagMeter
+from binlog_format.archives.directories import open_directory
 from binlog_format.errors import BinlogError
-from binlog_format.source_file import open_directory
 from binlog_streaming.archive.archiver import Archiver
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Protocol
 
-from binlog_format.places import shown_position
+from binlog_format.log.places import shown_position
 from binlog_format.position import Position
 from binlog_streaming.cli.output import write_output
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from binlog_format import Log
-    from binlog_format.views.json.json_rows import JsonStyle
+    from binlog_format.rows.json.json_rows import JsonStyle
 
     class View(Protocol):
         """A view whose rows have a form in JSON."""
@@ -57,7 +57,7 @@ def limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa
 
 def write_batches(batches: Iterator[pa.RecordBatch], view: View, limit: int | None) -> None:
     """Print rows as lines of JSON."""
-    from binlog_format.views.json.json_rows import json_lines  # compiled code takes a moment to load: not for --help
+    from binlog_format.rows.json.json_rows import json_lines  # compiled code takes a moment to load: not for --help
 
     for batch in limited(batches, limit):
         write_output(json_lines(batch, view.json_styles()))
@@ -66,7 +66,7 @@ def write_batches(batches: Iterator[pa.RecordBatch], view: View, limit: int | No
 
 def json_rows(batches: Iterator[pa.RecordBatch], view: View) -> Iterator[dict[str, object]]:
     """Rows one by one, with the values that they have as JSON."""
-    from binlog_format.views.json.json_rows import json_lines
+    from binlog_format.rows.json.json_rows import json_lines
 
     for batch in batches:
         for line in bytes(json_lines(batch, view.json_styles())).split(b"\n"):

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from binlog_format import open_log
+from binlog_format.archives.directories import open_directory
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.events.encoding.event_encoding import Origin, encode_format_description
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
-from binlog_format.source_file import open_directory
 from binlog_format.views.tables import TablesView
 from binlog_streaming.demo.actions import Commit, Ddl, Statement
 from binlog_streaming.demo.alterations import ALTERATIONS

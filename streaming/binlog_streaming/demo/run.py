@@ -27,7 +27,7 @@ from binlog_streaming.demo.servers.lake_servers import LakeServers, fetch_server
 from binlog_streaming.demo.sources import LogSource, WorkloadSource
 from binlog_streaming.demo.state import DemoMarkKind, DemoState
 from binlog_streaming.demo.view import DemoView
-from binlog_streaming.lake.store import target_uri
+from binlog_streaming.lake.storage.table_places import target_uri
 from binlog_streaming.settings import Begin, Mode, TableFormat, load_job
 from binlog_streaming.settings.text import job_text
 

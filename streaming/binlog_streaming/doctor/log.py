@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_format import open_log
-from binlog_format.entries.entry_log import EntryLog
 from binlog_format.errors import AccessError, StorageError
+from binlog_format.structured.entry_log import EntryLog
 from binlog_streaming.doctor.findings import Finding, Health
 from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.status.wording import bytes_text, count_text
@@ -14,7 +14,7 @@ from binlog_streaming.status.wording import bytes_text, count_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_streaming.jobs.log_tables import FoundTable, OnProgress
 
 NAMES_SHOWN_MAX = 5

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.errors import TableError
-from binlog_format.views.logs.event_filter import EventFilter, severity_name, shown_text
-from binlog_format.views.logs.view import LogsView, chosen, with_events
+from binlog_format.structured.views.event_filter import EventFilter, severity_name, shown_text
+from binlog_format.structured.views.view import LogsView, chosen, with_events
 from binlog_streaming.lake.evolution import common_schema
-from binlog_streaming.lake.store import path_part
+from binlog_streaming.lake.storage.table_places import path_part
 from binlog_streaming.settings.event_source_model import Arguments
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from binlog_format.entries.entry_log import EventSource, LogBlock
+    from binlog_format.structured.entry_log import EventSource, LogBlock
     from binlog_streaming.settings import EventRule
 
 

@@ -15,7 +15,7 @@ from binlog_connector.following.resume import compare
 from binlog_connector.following.tailer import Following, Tailer
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.spark.options import SourceOptions
-from binlog_format.entries.entry_log import EntryLog
+from binlog_format.structured.entry_log import EntryLog
 from binlog_streaming.event_tables.rows import place_of, table_rows
 from binlog_streaming.event_tables.state import StateFile
 from binlog_streaming.event_tables.writing import write_rows
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.steps import Step
-    from binlog_format.entries.entry_log import EventSource, LogBlock
+    from binlog_format.structured.entry_log import EventSource, LogBlock
     from binlog_streaming.settings import EventTablesJob
     from binlog_streaming.tables.progress import BatchListener
 

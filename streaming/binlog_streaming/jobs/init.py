@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from binlog_format import open_log
-from binlog_format.entries.entry_log import EntryLog
 from binlog_format.errors import BinlogError
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.source_file import with_places
+from binlog_format.structured.entry_log import EntryLog
 from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.jobs.mirror import absolute_path
 from binlog_streaming.settings.choices import Mode, TableFormat

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from binlog_connector.schema.operations import Operation
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.log import Log, LogFile
+    from binlog_format.log.log import Log
+    from binlog_format.log_format import LogFile
     from binlog_format.rows.table_events import TableEvents
 
     OnProgress = Callable[[int, int], None]

@@ -15,7 +15,7 @@ import msgspec
 from binlog_connector.rules.rule_changes import hiding_changes, salt_fingerprints
 from binlog_format.source_file import without_archive
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.lake.store import target_uri
+from binlog_streaming.lake.storage.table_places import target_uri
 from binlog_streaming.plan.memory import SetAside  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.plan.snapshots import TableSnapshot  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.settings.choices import Mode

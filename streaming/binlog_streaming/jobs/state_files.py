@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import storage_error
-from binlog_streaming.lake.store import store_at
+from binlog_streaming.lake.storage.table_places import store_at
 from binlog_streaming.settings.publish_model import PublishJob
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from binlog_format.errors import BinlogError, OptionError, told_options
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_streaming.lake.evolution import common_schema
 from binlog_streaming.lake.sinks import may_have_tables, sink_type
-from binlog_streaming.lake.store import target_uri
+from binlog_streaming.lake.storage.table_places import target_uri
 from binlog_streaming.lake.target import KEYS_PROPERTY, CommitId, split_keys
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns

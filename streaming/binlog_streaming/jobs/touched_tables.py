@@ -18,7 +18,7 @@ from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import BinlogError, DataLossError
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import GtidSet
-from binlog_format.search import end_of_gtids
+from binlog_format.log.search import end_of_gtids
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings.choices import OnStatement

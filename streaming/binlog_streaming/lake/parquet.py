@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 from binlog_format.errors import UnsupportedError
 from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.schema_cast import cast_rows, cast_to_schema
-from binlog_streaming.lake.store import UNFINISHED, looking_at, store_at
+from binlog_streaming.lake.storage.store import UNFINISHED, looking_at
+from binlog_streaming.lake.storage.table_places import store_at
 from binlog_streaming.lake.target import GTID_POSITION_KEY, LAST_CHANGE_KEY, QUERY_PROPERTY, Applied, CommitId, Target
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.evolution import SchemaChange
-    from binlog_streaming.lake.store import Store
+    from binlog_streaming.lake.storage.store import Store
     from binlog_streaming.settings import Sink
 
 TABLE_FILE = "_binlog-stream.json"

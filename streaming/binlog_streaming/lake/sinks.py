@@ -47,17 +47,3 @@ def may_have_tables(sink: Sink) -> bool:
     from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE
 
     return Path(sink.directory, CATALOG_FILE).exists()
-
-
-def require_local(table_format: str, directory: str) -> None:
-    """See that *directory* is no URL.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: it is one.
-    """
-    if "://" in directory:
-        raise OptionError(
-            "INVALID_VALUE",
-            f"option sink.directory: {table_format} tables are kept in a folder, got {directory}",
-            hint="Name a folder; in an object store Delta tables can be kept, and Iceberg tables with [sink.catalog]",
-        )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from binlog_format.block import Table
     from binlog_format.events.table_map import TableLayout
     from binlog_format.gtids.gtid import GtidSource
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 

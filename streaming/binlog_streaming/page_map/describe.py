@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_format.detect import detect_format
+from binlog_format.archives.directories import open_directory
 from binlog_format.errors import UnsupportedError
-from binlog_format.opening import CLASSIC, INNODB
-from binlog_format.source_file import open_directory
+from binlog_format.formats.detect import detect_format
+from binlog_format.vendor import CLASSIC, INNODB
 
 if TYPE_CHECKING:
     from binlog_format.errors import BinlogError

@@ -16,7 +16,7 @@ from binlog_connector.spark.options import SourceOptions
 from binlog_connector.spark.reading import make_decoding, schemas_for
 from binlog_connector.spark.table_schemas import SchemaFile
 from binlog_format.errors import UnsupportedError
-from binlog_format.events.compression.expansion import expanded
+from binlog_format.transactions.expansion import expanded
 from binlog_format.views.cascading import DELETES, UPDATES, first_cascading
 from binlog_format.views.group_filter import GroupFilter
 from binlog_format.views.selection import Selection

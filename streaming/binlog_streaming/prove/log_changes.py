@@ -19,8 +19,8 @@ from binlog_connector.spark.options import SourceOptions
 from binlog_connector.spark.reading import make_decoding, make_view, open_watched, schemas_for
 from binlog_connector.spark.table_schemas import SchemaFile
 from binlog_format.errors import BinlogError
+from binlog_format.log.search import end_of_gtids
 from binlog_format.rows.images import ImageKind
-from binlog_format.search import end_of_gtids
 from binlog_streaming.jobs.record_keeper import RecordKeeper
 from binlog_streaming.lake.row_values import one_array
 from binlog_streaming.lake.sinks import sink_type

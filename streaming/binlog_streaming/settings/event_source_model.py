@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from binlog_format.views.logs.event_filter import SourceRules
+from binlog_format.structured.views.event_filter import SourceRules
 from binlog_streaming.settings.model import Metrics, Section, Sink, source_options
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from binlog_format.detect import detect_format
+from binlog_format.archives.directories import open_directory
 from binlog_format.errors import BinlogError, OptionError
-from binlog_format.opening import STRUCTURED
+from binlog_format.formats.detect import detect_format
 from binlog_format.position import Place
-from binlog_format.source_file import open_directory
+from binlog_format.vendor import STRUCTURED
 from binlog_streaming.settings import debezium
 from binlog_streaming.settings.event_source_model import EventRule, EventTablesJob
 from binlog_streaming.settings.lines import KeyPath, key_text

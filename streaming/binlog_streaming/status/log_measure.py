@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.metrics.lag import LagMeter
 from binlog_format.archives.archive_directory import ArchiveDirectory
+from binlog_format.archives.directories import open_directory
 from binlog_format.errors import BinlogError, DataLossError
-from binlog_format.opening import open_live_files
-from binlog_format.source_file import ARCHIVE_MARK, open_directory, without_archive
+from binlog_format.formats.opening import open_live_files
+from binlog_format.source_file import ARCHIVE_MARK, without_archive
 from binlog_streaming.status.model import LogStatus, PurgeRisk, PurgeStatus
 from binlog_streaming.status.wording import without_access
 

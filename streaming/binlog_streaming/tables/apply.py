@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from binlog_connector.schema.definitions import TableName
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_streaming.lake.target import Target, TargetFactory
     from binlog_streaming.plan.batch_plan import ChangeStep, Component, LogPlace
     from binlog_streaming.plan.table_selection import SelectedTable

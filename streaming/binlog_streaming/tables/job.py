@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.schema.definitions import TableName
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_format.position import Position
     from binlog_streaming.plan.snapshots import TableSnapshot
     from binlog_streaming.settings import Job

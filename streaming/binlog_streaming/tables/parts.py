@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, TypeVar
 
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.lake.target import Target
     from binlog_streaming.plan.batch_plan import LogPlace, RowsStep

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.definitions import TableName
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.plan.batch_plan import Component, RowsStep
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_format.entries.entry_log import EntryLog
 from binlog_format.errors import UnsupportedError
 from binlog_format.position import Place
+from binlog_format.structured.entry_log import EntryLog
 
 if TYPE_CHECKING:
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
 
 
 def require_changes(log: Log) -> None:

@@ -27,7 +27,7 @@ from binlog_format.events.table_map_layout import ColumnType as T
 from binlog_format.kernels import empty_bytes
 from binlog_format.rows.columns import arrow_type
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
-from binlog_format.views.json.json_rows import JsonRows, json_column
+from binlog_format.rows.json.json_rows import JsonRows, json_column
 from tests.chance import examples
 from tests.connector.envelope.naive_values import message_value
 

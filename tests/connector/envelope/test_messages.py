@@ -26,9 +26,9 @@ from binlog_format import open_log
 from binlog_format.errors import OptionError, SchemaError, UnsupportedError
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.decoding import Decoding, TimeType
+from binlog_format.rows.json.json_rows import json_lines
 from binlog_format.views.changes import ChangesView
 from binlog_format.views.group_filter import ALL_GROUPS
-from binlog_format.views.json.json_rows import json_lines
 from binlog_format.views.selection import Selection
 from binlog_format.views.table_filter import TableFilter
 from tests.chance import examples

@@ -15,7 +15,7 @@ from binlog_connector.following.tailer import Following, Tailer
 from binlog_format import open_log
 from binlog_format.errors import CorruptError, DataLossError, OptionError, StartError
 from binlog_format.gtids.gtid_set import parse_gtids
-from binlog_format.views.logs.view import LogsView
+from binlog_format.structured.views.view import LogsView
 from tests.connector.program import FIRST_NS, NAME, Program
 
 if TYPE_CHECKING:

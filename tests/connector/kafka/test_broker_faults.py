@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 from binlog_connector.crash_points import watched
+from binlog_connector.kafka.clients import open_producer
 from binlog_connector.kafka.connection import CLIENT_ID, Connection
 from binlog_connector.kafka.messages import Messages
-from binlog_connector.kafka.producer import MESSAGE_SIZE_MAX, ProducerSettings, open_producer
+from binlog_connector.kafka.producer import MESSAGE_SIZE_MAX, ProducerSettings
 from binlog_connector.kafka.publisher import Step
 from binlog_format.errors import BrokerError
 from tests.chance import seed

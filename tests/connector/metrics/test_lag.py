@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_connector.following.offsets import SourceOffset
-    from binlog_format.log import Span
+    from binlog_format.log_format import Span
 
 SMALL_FILES = 4 * 16384
 PAGE = 16384

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from binlog_format.events.compression.expansion import expanded
 from binlog_format.position import Position
 from binlog_format.rows.table_events import TableMaps
+from binlog_format.transactions.expansion import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.history import SchemaHistory
     from binlog_format.block import Block
     from binlog_format.events.table_map import Column, TableLayout
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
 
 
 class Seen(NamedTuple):

@@ -10,7 +10,7 @@ from binlog_connector.schema.dump import parse_dump
 from binlog_connector.schema.foreign_keys import CASCADE, SET_NULL, ForeignKey, ForeignKeys, take_inline_keys
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.parsing.session import Session
-from binlog_format.log import LogFile
+from binlog_format.log_format import LogFile
 from tests.connector.schema.test_ddl import after, columns
 
 P, C = TableName("shop", "p"), TableName("shop", "c")

@@ -9,7 +9,7 @@ import pytest
 
 from binlog_connector.schema.history import SchemaHistory
 from binlog_format import open_log
-from binlog_format.events.compression.expansion import expanded
+from binlog_format.transactions.expansion import expanded
 from tests.connector.schema.layouts import differences, seen_layouts
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.parsing.session import Session
 from binlog_format import open_log
-from binlog_format.events.compression.expansion import expanded
+from binlog_format.transactions.expansion import expanded
 from tests.connector.schema.layouts import differences, log_layouts, seen_layouts, undeclared
 from tests.corpus import SERVER_CASES
 from tests.truth.truth_case import expected_json

@@ -16,11 +16,11 @@ from binlog_connector.spark.pushdown.wanted import wanted_by
 from binlog_connector.spark.source import BinlogDataSource
 from binlog_connector.spark.spark_api import EqualTo, GreaterThanOrEqual, In, LessThan
 from binlog_format import open_log
-from binlog_format.entries.entry_log import EntryLog
 from binlog_format.errors import OptionError, SchemaError
+from binlog_format.structured.entry_log import EntryLog
 from binlog_format.structured.layout import Severity
-from binlog_format.views.logs.event_filter import ALL_EVENTS
-from binlog_format.views.logs.view import LOGS_SCHEMA, LogsView
+from binlog_format.structured.views.event_filter import ALL_EVENTS
+from binlog_format.structured.views.view import LOGS_SCHEMA, LogsView
 from tests.connector.program import FIRST_NS, STEP_NS, Program
 from tests.connector.shop import Shop
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.spark.batch_reader import BinlogBatchReader
     from binlog_connector.spark.stream_reader import BinlogStreamReader
-    from binlog_format.views.logs.event_filter import EventFilter
+    from binlog_format.structured.views.event_filter import EventFilter
 
 Row = dict[str, object]
 

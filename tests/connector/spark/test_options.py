@@ -12,7 +12,7 @@ from binlog_connector.spark.option_table import BATCH_ONLY, OPTION_NAMES
 from binlog_connector.spark.options import SourceOptions, View
 from binlog_format.errors import BinlogError, OptionError, StartError
 from binlog_format.gtids.gtid import GtidPosition
-from binlog_format.log import Bound
+from binlog_format.log_format import Bound
 from binlog_format.position import Position
 from binlog_format.rows.decoding import TimeType, ZeroDates
 

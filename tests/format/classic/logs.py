@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from binlog_format.block import BLOCK_SIZE
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.gtids.gtid_groups import gtid_of
-from binlog_format.log import BLOCK_SIZE
 from binlog_format.source_file import Directory, FileEntry, LocalDirectory
 from tests.corpus import SERVER_CASES, corpus
 

@@ -13,15 +13,15 @@ from binlog_format import DataLossError, OptionError, Position, StartError, open
 from binlog_format.classic.log_scan import byte_of
 from binlog_format.errors import UnsupportedError
 from binlog_format.events.layout import EventType
+from binlog_format.formats.verify import verify_log
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.gtids.gtid_groups import gtids_of
 from binlog_format.gtids.gtid_set import GtidPoint, GtidSet, MysqlGtid, parse_gtid
-from binlog_format.search import find_gtid, find_time
+from binlog_format.log.read_range import ReadRange
+from binlog_format.log.search import find_gtid
 from binlog_format.vendor import Vendor
-from binlog_format.verify import verify_log
 from binlog_format.views.columns import gtid_texts
 from binlog_format.views.group_filter import GroupFilter
-from binlog_format.views.read_range import ReadRange
 from tests.format.classic.logs import (
     MYSQL_CASES,
     OLTP_SMALL,
@@ -223,7 +223,7 @@ def test_every_gtid_and_time_is_found() -> None:
             find_gtid(log, parse_gtid(f"{A}:9999"))
         with pytest.raises(OptionError, match="the log is of a MySQL server"):
             find_gtid(log, Gtid(0, 1, 5))
-        assert find_time(log, 0) == Position(*groups[0].position)
+        assert log.position_of_time(0) == Position(*groups[0].position)
     with pytest.raises(OptionError, match="the log is of a MariaDB server"):
         find_gtid(open_classic(OLTP_SMALL), parse_gtid(f"{A}:9"))
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from binlog_format import open_log
+from binlog_format.archives.directories import open_directory
 from binlog_format.block import EXTENT_DTYPE
 from binlog_format.classic.layout import MAGIC_ENCRYPTED
 from binlog_format.classic.log_scan import byte_of
@@ -18,9 +19,9 @@ from binlog_format.errors import BinlogError, CorruptError, DataLossError, Start
 from binlog_format.events.layout import EventType
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.gtids.gtid_search import GtidSearch
+from binlog_format.log.search import end_of_gtids, find_gtid
 from binlog_format.position import Position
-from binlog_format.search import end_of_gtids, find_gtid
-from binlog_format.source_file import LocalDirectory, open_directory
+from binlog_format.source_file import LocalDirectory
 from tests.format.classic.logs import (
     DECODED_CASES,
     MARIADB_CASES,

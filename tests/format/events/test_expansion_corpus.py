@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format import open_log
-from binlog_format.events.compression.expansion import expanded
 from binlog_format.events.layout import EventType
 from binlog_format.events.query import parse_query
 from binlog_format.events.table_map import parse_table_map
+from binlog_format.transactions.expansion import expanded
 from tests.corpus import corpus
 
 if TYPE_CHECKING:

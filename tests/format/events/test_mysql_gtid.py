@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from binlog_format.block import GROUP_DTYPE
 from binlog_format.errors import CorruptError, UnsupportedError
+from binlog_format.events.gtids.gtid_sources import GtidSources
 from binlog_format.events.gtids.mysql_gtid_kernels import GTID_BAD, GTID_READ, GTID_SOURCES_FULL, read_mysql_gtid
 from binlog_format.events.gtids.previous_gtids import parse_previous_gtids
 from binlog_format.events.layout import EventType
 from binlog_format.gtids.gtid import GtidSource
 from binlog_format.gtids.gtid_groups import gtid_of
 from binlog_format.gtids.gtid_set import SEQNO_MAX, AnyGtid, GtidSet, MysqlGtid
-from binlog_format.gtids.gtid_sources import GtidSources
 from binlog_format.kernels import as_bytes
 
 UUIDS = st.uuids().map(str)

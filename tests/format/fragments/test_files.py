@@ -11,10 +11,10 @@ import pytest
 from binlog_format import Position, open_log
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import CorruptError
+from binlog_format.formats.verify import verify_directory, verify_log
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.innodb.writer.server import BinlogWriter
-from binlog_format.verify import verify_directory, verify_log
 from tests.corpus import SERVER_CASES
 from tests.format.classic.logs import MemoryDirectory, file_of, groups_of, open_classic, raw_events
 from tests.format.fragments.fragmented_files import with_fragments
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
 
 NAME = "mysql-bin.000001"
 FRAGMENT = 172

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from binlog_format.block import Block, Table
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
 
 
 @dataclass(frozen=True, slots=True)

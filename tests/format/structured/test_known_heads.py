@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_format.detect import detect_format
-from binlog_format.opening import open_live_files
+from binlog_format.formats.detect import detect_format
+from binlog_format.formats.opening import open_live_files
 from binlog_format.source_file import LocalDirectory
 from binlog_format.structured.files.known_heads import SETTLED_NS
 from binlog_format.structured.reader import StructuredLog

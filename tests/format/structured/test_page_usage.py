@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format import StartError
+from binlog_format.archives.directories import open_directory
 from binlog_format.position import Position
-from binlog_format.source_file import open_directory
 from binlog_format.structured.files.page_usage import FileUsage, Use, measure_pages
 from binlog_format.structured.layout import VIRTUAL_PAGE_SIZE, Severity
 from binlog_format.structured.metadata import ClockSync

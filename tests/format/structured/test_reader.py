@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format import BinlogError, CorruptError, DataLossError, Position, StartError, UnsupportedError, open_log
-from binlog_format.entries.entry_log import BEFORE_ALL, EntryLog
-from binlog_format.opening import open_live_files
-from binlog_format.source_file import open_directory
+from binlog_format.archives.directories import open_directory
+from binlog_format.formats.opening import open_live_files
+from binlog_format.formats.verify import verify_log
+from binlog_format.structured.entry_log import BEFORE_ALL, EntryLog
 from binlog_format.structured.metadata import ClockSync
 from binlog_format.structured.reader import StructuredLog
-from binlog_format.verify import verify_log
 from tests.format.structured.logs import defined, event, log_entries, source
 from tests.format.structured.model import Model, events_of
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format import open_log
-from binlog_format.entries.entry_log import EntryLog
+from binlog_format.formats.verify import verify_log
+from binlog_format.rows.json.json_rows import json_lines
 from binlog_format.structured.arguments.source_decoder import SourceDecoder
+from binlog_format.structured.entry_log import EntryLog
 from binlog_format.structured.metadata import ClockSync
 from binlog_format.structured.text.event_format import DEFAULT_EVENT_FORMAT, EventFormat
 from binlog_format.structured.text.lines import LineWriter
+from binlog_format.structured.views.view import LogsView
 from binlog_format.structured.writing import Session, SessionWriter
-from binlog_format.verify import verify_log
-from binlog_format.views.json.json_rows import json_lines
-from binlog_format.views.logs.view import LogsView
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from tests.format.transactions.transaction_log import Transaction, TransactionLo
 from tests.format.views.made_log import MadeGroup, MadeLog, query, xid
 
 if TYPE_CHECKING:
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
 
 
 def _log(*transactions: list[str], piece_events: int = 1000, flags: int = 0) -> MadeLog:

@@ -12,7 +12,8 @@ from binlog_format.events.encoding.event_encoding import Origin, QueryContext, e
 from binlog_format.events.layout import EVENT_HEADER_STRUCT, GTID_FLAG_TRANSACTIONAL
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.kernels import as_bytes, empty_bytes
-from binlog_format.log import Heads, Log, LogFile, Span
+from binlog_format.log.log import Log
+from binlog_format.log_format import Heads, LogFile, Span
 from binlog_format.position import Position
 
 if TYPE_CHECKING:

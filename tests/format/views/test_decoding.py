@@ -11,9 +11,9 @@ import pytest
 from binlog_format.errors import CorruptError, UnsupportedError
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
+from binlog_format.rows.json.json_rows import json_lines
 from binlog_format.views.changefeed import ChangefeedView, changefeed_schema
 from binlog_format.views.changes import ChangesView
-from binlog_format.views.json.json_rows import json_lines
 from tests.format.rows.plain_blocks import plain_block
 from tests.format.rows.plain_rows import WRITE, PlainColumn, gtid_event, rows_event, sized, table_map, time_bytes
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from binlog_format import open_log
 from binlog_format.errors import CorruptError
-from binlog_format.events.compression.expansion import expanded
+from binlog_format.transactions.expansion import expanded
 from binlog_format.views.events.texts import StatementTexts
 from binlog_format.views.events.view import EVENTS_SCHEMA, EventsView
 from binlog_format.views.group_filter import GroupFilter

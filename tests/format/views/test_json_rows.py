@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format.kernels import empty_bytes
-from binlog_format.views.json.json_rows import BinaryText, JsonRows, JsonStyle, json_column, json_lines
+from binlog_format.rows.json.json_rows import BinaryText, JsonRows, JsonStyle, json_column, json_lines
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=40)
 INT64 = st.integers(-(2**63), 2**63 - 1)

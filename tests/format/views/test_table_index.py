@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog_format.block import BLOCK_SIZE
 from binlog_format.errors import DataLossError
-from binlog_format.events.compression.expansion import expanded
 from binlog_format.events.encoding.compression_encoding import compress_event, encode_payload
 from binlog_format.events.encoding.event_encoding import Origin
 from binlog_format.events.encoding.table_encoding import TableEncoder, TableSpec
 from binlog_format.events.layout import EventType
 from binlog_format.gtids.gtid import Gtid, GtidSource
-from binlog_format.log import BLOCK_SIZE
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion, apply_completion
 from binlog_format.rows.images import read_images
 from binlog_format.rows.table_events import TableMaps
+from binlog_format.transactions.expansion import expanded
 from binlog_format.vendor import Vendor
 from binlog_format.views.changefeed import changefeed_batch, changefeed_schema
 from binlog_format.views.index.table_index import TableIndex, TableIndexBuilder

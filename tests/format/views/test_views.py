@@ -21,12 +21,12 @@ from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncode
 from binlog_format.events.layout import GTID_FLAG_DDL, EventType
 from binlog_format.events.table_map import TableLayout, parse_table_map
 from binlog_format.gtids.gtid import Gtid
+from binlog_format.log.read_range import ReadRange
 from binlog_format.rows.images import read_images
+from binlog_format.rows.json.json_rows import json_lines
 from binlog_format.views.changefeed import ChangefeedView, changefeed_batch, changefeed_schema
 from binlog_format.views.changes import ChangesView, changes_schema
 from binlog_format.views.index.table_index import TableIndex
-from binlog_format.views.json.json_rows import json_lines
-from binlog_format.views.read_range import ReadRange
 from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.tables import STATEMENT_TYPE, TABLES_SCHEMA, TablesView
 from tests.corpus import SERVER_CASES, corpus

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_format.block import Block
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
 
 PAGE_SIZE = 1024
 

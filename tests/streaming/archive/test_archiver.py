@@ -15,11 +15,11 @@ from binlog_connector.following.tailer import Following, Tailer
 from binlog_format import open_log
 from binlog_format.archives.archive_directory import ArchiveDirectory
 from binlog_format.errors import DataLossError, OptionError, StartError, StorageError
+from binlog_format.formats.verify import verify_log
 from binlog_format.source_file import LocalDirectory, with_archive
-from binlog_format.verify import verify_log
 from binlog_streaming.archive import archiver
 from binlog_streaming.archive.archiver import Archiver
-from binlog_streaming.lake.store import UNFINISHED
+from binlog_streaming.lake.storage.store import UNFINISHED
 from tests.chance import seed
 from tests.corpus import SERVER_CASES
 from tests.faults.processes import files_up_to

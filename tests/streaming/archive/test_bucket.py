@@ -14,8 +14,8 @@ from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import Following, Tailer
 from binlog_format import open_log
 from binlog_format.errors import StartError, StorageError
+from binlog_format.formats.verify import verify_log
 from binlog_format.source_file import with_archive
-from binlog_format.verify import verify_log
 from binlog_streaming.archive.archiver import Archiver
 from binlog_streaming.demo.servers.object_store import BUCKET
 from tests.faults.cuts import Cut, CutOff

@@ -12,8 +12,9 @@ import pytest
 from deltalake import DeltaTable
 
 from binlog_format.archives.archive_directory import ArchiveDirectory
+from binlog_format.archives.directories import open_directory
 from binlog_format.errors import OptionError, StartError
-from binlog_format.source_file import open_directory, with_archive
+from binlog_format.source_file import with_archive
 from binlog_streaming.demo.servers.object_store import BUCKET
 from binlog_streaming.settings import load_job
 from tests.faults.object_store import ObjectStore

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_streaming.lake.target import TargetFactory
     from binlog_streaming.plan.batch_plan import BatchPlan
     from binlog_streaming.plan.memory import Written

@@ -19,7 +19,7 @@ from binlog_connector.envelope.avro.parts import (
 )
 from binlog_format.errors import UnsupportedError
 from binlog_format.kernels import empty_bytes
-from binlog_format.views.json.json_rows import JsonRows, json_column
+from binlog_format.rows.json.json_rows import JsonRows, json_column
 from binlog_format.views.json.json_texts import JsonTexts
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from binlog_connector.envelope.connect_schema import Schema
     from binlog_connector.envelope.connect_values import ConnectColumn
     from binlog_format.kernels import Bytes
-    from binlog_format.views.json.json_rows import JsonStyle
+    from binlog_format.rows.json.json_rows import JsonStyle
 
     Mask = NDArray[np.bool_]
 

@@ -13,8 +13,8 @@ import numpy as np
 from binlog_connector.envelope.avro import avro_kernels as kernels
 from binlog_connector.envelope.json.template_kernels import SEQUENCE_WIDTHS
 from binlog_format.kernels import as_bytes, empty_bytes
-from binlog_format.views.json.json_kernels import write_same
-from binlog_format.views.json.json_rows import text_buffers
+from binlog_format.rows.json.json_kernels import write_same
+from binlog_format.rows.json.json_rows import text_buffers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,14 +10,14 @@ import numpy as np
 from binlog_connector.envelope.json.template_kernels import add_message_sizes, write_messages
 from binlog_connector.envelope.message_kernels import image_pair_sizes, write_image_pairs
 from binlog_format.kernels import as_bytes
-from binlog_format.views.json.json_kernels import write_same
+from binlog_format.rows.json.json_kernels import write_same
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.envelope.json.message_template import EventTexts
     from binlog_format.kernels import Bytes
-    from binlog_format.views.json.json_rows import JsonRows
+    from binlog_format.rows.json.json_rows import JsonRows
     from binlog_format.views.json.json_texts import JsonTexts
 
     Int32s = NDArray[np.int32]

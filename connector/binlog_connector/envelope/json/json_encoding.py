@@ -26,7 +26,7 @@ from binlog_connector.envelope.json.template_kernels import SEQUENCE_WIDTHS
 from binlog_connector.envelope.message_kernels import DELETE
 from binlog_connector.envelope.options import EnvelopeFormat
 from binlog_format.rows.arrow_arrays import numbers_array, strings_array
-from binlog_format.views.json.json_rows import JsonRows, JsonStyle, json_column
+from binlog_format.rows.json.json_rows import JsonRows, JsonStyle, json_column
 from binlog_format.views.json.json_texts import JsonTexts
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from binlog_connector.envelope.connect_schema import compact, connector_name
 from binlog_connector.envelope.json import template_kernels as kernels
 from binlog_connector.envelope.options import EnvelopeFormat
 from binlog_format.kernels import empty_bytes
+from binlog_format.rows.json.json_rows import text_buffers
 from binlog_format.views.columns import gtid_texts
-from binlog_format.views.json.json_rows import text_buffers
 from binlog_format.views.json.json_texts import JsonTexts
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_connector.spark.option_values import invalid
-from binlog_format.entries.entry_log import EntryLog
 from binlog_format.errors import OptionError
-from binlog_format.views.logs.event_filter import ALL_SOURCES, SourceRules
+from binlog_format.structured.entry_log import EntryLog
+from binlog_format.structured.views.event_filter import ALL_SOURCES, SourceRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
 
 RULE_OPTIONS = {
     "min_severity": "minSeverity",

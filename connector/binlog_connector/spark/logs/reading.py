@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from binlog_connector.following.entry_marks import state_of
 from binlog_connector.following.reached import check_reached
 from binlog_connector.following.starts import Moment
-from binlog_format.entries.entry_log import EntryLog, EventSource
 from binlog_format.errors import OptionError, SchemaError
-from binlog_format.views.logs.event_filter import ALL_EVENTS
+from binlog_format.structured.entry_log import EntryLog, EventSource
+from binlog_format.structured.views.event_filter import ALL_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from binlog_connector.spark.options import SourceOptions
     from binlog_connector.spark.partitions import RangePartition
-    from binlog_format.entries.entry_log import LogBlock
-    from binlog_format.log import Log
-    from binlog_format.views.logs.event_filter import EventFilter
-    from binlog_format.views.logs.view import LogsView
+    from binlog_format.log.log import Log
+    from binlog_format.structured.entry_log import LogBlock
+    from binlog_format.structured.views.event_filter import EventFilter
+    from binlog_format.structured.views.view import LogsView
 
 _NS_PER_SECOND = 1_000_000_000
 
@@ -70,7 +70,7 @@ def event_batches(
     batches = _view(options, wanted).batches(_planned_entries(log, partition))
     if options.events.sort_window_ns is None:
         return batches
-    from binlog_format.views.logs.sorting import sorted_by_time
+    from binlog_format.structured.views.sorting import sorted_by_time
 
     return sorted_by_time(batches, options.events.sort_window_ns)
 
@@ -87,7 +87,7 @@ def _planned_entries(log: Log, partition: RangePartition) -> Iterator[LogBlock]:
 
 
 def _view(options: SourceOptions, wanted: EventFilter) -> LogsView:
-    from binlog_format.views.logs.view import LogsView  # compiled code takes a moment to load
+    from binlog_format.structured.views.view import LogsView  # compiled code takes a moment to load
 
     return LogsView(_wanted(options, wanted), typed=options.events.source is not None)
 

@@ -21,14 +21,14 @@ from binlog_connector.spark.pushdown.filter_values import (
 )
 from binlog_connector.spark.pushdown.wanted_events import events_wanted_by
 from binlog_format.position import Position
-from binlog_format.views.logs.event_filter import ALL_EVENTS
+from binlog_format.structured.views.event_filter import ALL_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql.datasource import Filter
 
-    from binlog_format.views.logs.event_filter import EventFilter
+    from binlog_format.structured.views.event_filter import EventFilter
 
 _MICROS_PER_SECOND = 1_000_000
 _POSITION_PARTS = ("file_no", "page", "chunk")

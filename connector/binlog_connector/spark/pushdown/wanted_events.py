@@ -14,14 +14,14 @@ from binlog_connector.spark.pushdown.filter_values import (
     range_of,
     texts_of,
 )
-from binlog_format.views.logs.event_filter import ALL_EVENTS
+from binlog_format.structured.views.event_filter import ALL_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql.datasource import Filter
 
-    from binlog_format.views.logs.event_filter import EventFilter
+    from binlog_format.structured.views.event_filter import EventFilter
 
 _TEXTS = {
     "severity": "severities",

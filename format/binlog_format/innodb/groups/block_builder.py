@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from binlog_format.block import EXTENT_DTYPE, GROUP_DTYPE, Block, copied
+from binlog_format.block import BLOCK_SIZE, EXTENT_DTYPE, GROUP_DTYPE, Block, copied
 from binlog_format.errors import CorruptError
 from binlog_format.events.event_table_kernels import (
     EVENTS_BAD_SIZE,
@@ -25,7 +25,6 @@ from binlog_format.innodb.groups.commit_kernels import (
 from binlog_format.innodb.record_kernels import WALK_TABLE_FULL, append_nodes, append_pieces
 from binlog_format.innodb.tables import Joined
 from binlog_format.kernels import empty_bytes
-from binlog_format.log import BLOCK_SIZE
 from binlog_format.position import Place, Position
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from binlog_format.innodb.layout import COMMIT_HEADER_INTS_MAX, RecordKind
 from binlog_format.innodb.pages.page_runs import PageRuns
 from binlog_format.innodb.records import RecordReader
 from binlog_format.kernels import as_bytes, empty_bytes
-from binlog_format.log import Heads
+from binlog_format.log_format import Heads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

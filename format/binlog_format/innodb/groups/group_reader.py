@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from binlog_format.block import BLOCK_SIZE
 from binlog_format.errors import BinlogError, CorruptError
 from binlog_format.innodb.extents import extent_runs
 from binlog_format.innodb.groups.block_builder import BlockBuilder
@@ -23,7 +24,6 @@ from binlog_format.innodb.out_of_band.oob_reader import OobReader
 from binlog_format.innodb.pages.page_runs import PageRuns
 from binlog_format.innodb.records import RecordReader
 from binlog_format.innodb.scanner import window_extents
-from binlog_format.log import BLOCK_SIZE
 from binlog_format.position import Place
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from binlog_format.gtids.gtid_groups import gtids_of
 from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_format.innodb.groups.group_heads import GroupHeads
 from binlog_format.innodb.layout import CHUNK_HEADER_SIZE
-from binlog_format.log import Span
+from binlog_format.log_format import Span
 
 if TYPE_CHECKING:
     from binlog_format.block import Table

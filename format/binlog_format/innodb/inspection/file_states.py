@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from binlog_format.gtids.gtid import Gtid
     from binlog_format.innodb.files import OpenFile
-    from binlog_format.log import LogFile
+    from binlog_format.log_format import LogFile
     from binlog_format.source_file import Directory
 
 

@@ -22,7 +22,7 @@ from binlog_format.rows.values.text import Values, text_values
 from binlog_format.rows.values.value_kernels import gather_1, gather_2, gather_4, gather_8
 from binlog_format.structured.arguments.columns import NO_SLOT, ColumnKind
 from binlog_format.structured.arguments.floats import doubles_of_extended
-from binlog_format.structured.type_layout import COUNT_SIZE, SCALAR_SIZES, TypeKind
+from binlog_format.structured.types.type_layout import COUNT_SIZE, SCALAR_SIZES, TypeKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

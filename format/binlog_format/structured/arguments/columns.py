@@ -16,14 +16,14 @@ import pyarrow as pa
 from binlog_format.rows.arrow_arrays import strings_array
 from binlog_format.structured.arguments.field_names import field_names
 from binlog_format.structured.arguments.layout import PROGRAM_DTYPE, Op
-from binlog_format.structured.type_layout import (
+from binlog_format.structured.types.type_layout import (
     INDEX_SIZE,
     SCALAR_SIZES,
     SpecialStruct,
     TypeKind,
 )
-from binlog_format.structured.type_table import type_table
-from binlog_format.structured.type_tags import parse_tags
+from binlog_format.structured.types.type_table import type_table
+from binlog_format.structured.types.type_tags import parse_tags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Table
-    from binlog_format.structured.type_tags import TypeNode
+    from binlog_format.structured.types.type_tags import TypeNode
 
     Int64s = NDArray[np.int64]
 

@@ -11,7 +11,7 @@ from binlog_format.rows.column_types import TEXT_SIZE_MAX
 from binlog_format.structured.arguments.layout import FAILURE_DTYPE
 from binlog_format.structured.arguments.value_kernels import BAD_VALUE, OUTSIDE, SHORT, TOO_DEEP
 from binlog_format.structured.layout import NESTING_MAX
-from binlog_format.structured.type_layout import TypeKind
+from binlog_format.structured.types.type_layout import TypeKind
 
 if TYPE_CHECKING:
     from binlog_format.block import Table

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from binlog_format.structured.type_layout import TypeKind
+from binlog_format.structured.types.type_layout import TypeKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from binlog_format.structured.type_tags import ArgumentTypes, TypeNode
+    from binlog_format.structured.types.type_tags import ArgumentTypes, TypeNode
 
 _PLACEHOLDER = b"{}"
 _NAMED = re.compile(rb"""([A-Za-z_][A-Za-z0-9_]*) ?[=:] ?["']?$""")

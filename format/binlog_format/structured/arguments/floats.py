@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from binlog_format.rows.arrow_arrays import mask_array, numbers_array
 from binlog_format.rows.column_types import check_gathered
+from binlog_format.rows.json.json_rows import float_texts
 from binlog_format.rows.values.value_kernels import gather_2, gather_4, gather_8
 from binlog_format.structured.arguments.layout import (
     EXTENDED_BIAS,
@@ -17,8 +18,7 @@ from binlog_format.structured.arguments.layout import (
     EXTENDED_FRACTION_SIZE,
     EXTENDED_SIGN,
 )
-from binlog_format.structured.type_layout import TypeKind
-from binlog_format.views.json.json_rows import float_texts
+from binlog_format.structured.types.type_layout import TypeKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

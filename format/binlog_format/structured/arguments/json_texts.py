@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.rows.arrow_arrays import text_array
+from binlog_format.rows.json.json_rows import text_buffers
 from binlog_format.structured.arguments.failures import argument_error, check_size, new_failure
 from binlog_format.structured.arguments.field_names import field_names
 from binlog_format.structured.arguments.floats import float_texts_of
@@ -22,10 +23,9 @@ from binlog_format.structured.arguments.json_kernels import insert_floats, write
 from binlog_format.structured.arguments.json_value_kernels import STACK_SHAPE, JsonTypes
 from binlog_format.structured.arguments.layout import FLOAT_SIZE_MIN, JSON_NAME_DTYPE, OMITTED_FLOAT_DTYPE
 from binlog_format.structured.arguments.value_kernels import GROW, OK
-from binlog_format.structured.type_layout import TYPE_MEMBER_DTYPE, SpecialStruct, TypeKind
-from binlog_format.structured.type_table import type_table
-from binlog_format.structured.type_tags import parse_tags
-from binlog_format.views.json.json_rows import text_buffers
+from binlog_format.structured.types.type_layout import TYPE_MEMBER_DTYPE, SpecialStruct, TypeKind
+from binlog_format.structured.types.type_table import type_table
+from binlog_format.structured.types.type_tags import parse_tags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,7 +24,7 @@ from binlog_format.structured.arguments.place_kernels import (
     find_places,
 )
 from binlog_format.structured.arguments.value_kernels import GROW, OK, SHORT
-from binlog_format.structured.type_layout import COUNT_SIZE
+from binlog_format.structured.types.type_layout import COUNT_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

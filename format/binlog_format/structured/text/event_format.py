@@ -23,14 +23,14 @@ from binlog_format.structured.text.line_kernels import (
     Program,
 )
 from binlog_format.structured.text.placeholders import split_format
-from binlog_format.structured.type_layout import TypeKind
-from binlog_format.structured.type_table import joined_tables, type_table
+from binlog_format.structured.types.type_layout import TypeKind
+from binlog_format.structured.types.type_table import joined_tables, type_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from binlog_format.structured.metadata import EventSource
-    from binlog_format.structured.type_table import TypeTable
+    from binlog_format.structured.types.type_table import TypeTable
 
 DEFAULT_EVENT_FORMAT = b"%S %C [%d] %n %m (%G:%L)\n"
 MESSAGE_FORMAT = b"%m"

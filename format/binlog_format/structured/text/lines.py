@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from binlog_format.structured.text.event_format import EventFormat
     from binlog_format.structured.text.line_kernels import Program
     from binlog_format.structured.text.time_kernels import Int64s
-    from binlog_format.structured.type_table import TypeTable
+    from binlog_format.structured.types.type_table import TypeTable
 
 DEFAULT_DATE_FORMAT = b"%Y-%m-%d %H:%M:%S.%N"
 

@@ -17,11 +17,11 @@ from binlog_format.block import NOT_INNER
 from binlog_format.events.account_statements import contain_passwords
 from binlog_format.events.layout import EVENT_TYPE_OFFSET, EventType
 from binlog_format.rows.arrow_arrays import strings_array
+from binlog_format.rows.json.json_rows import JsonStyle
 from binlog_format.rows.table_events import TableMaps
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns
 from binlog_format.views.events.texts import text_places, texts_at
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
-from binlog_format.views.json.json_rows import JsonStyle
 from binlog_format.views.snapshot_tables import SNAPSHOT_DATABASE
 
 if TYPE_CHECKING:

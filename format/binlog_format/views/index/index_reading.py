@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from binlog_format.block import EVENT_DTYPE, EXTENT_DTYPE, FROM_FRAGMENTS, GROUP_DTYPE, PART_FROM_FRAGMENTS
+from binlog_format.block import BLOCK_SIZE, EVENT_DTYPE, EXTENT_DTYPE, FROM_FRAGMENTS, GROUP_DTYPE, PART_FROM_FRAGMENTS
 from binlog_format.errors import CorruptError, DataLossError, UnsupportedError
 from binlog_format.events.compression.compressed_streams import expand_streams, find_streams
 from binlog_format.events.compression.compression_layout import (
@@ -20,7 +20,6 @@ from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_SIZE_OFFSET, EV
 from binlog_format.extent_kernels import gather
 from binlog_format.fragments.layout import ORIGINAL_SIZE_MIN, ROWS_FLAG_STATEMENT_END, ROWS_FLAGS_OFFSET
 from binlog_format.kernels import empty_bytes
-from binlog_format.log import BLOCK_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
     from binlog_format.gtids.gtid import GtidSource
     from binlog_format.kernels import Bytes
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
 
     Int64s = NDArray[np.int64]
 

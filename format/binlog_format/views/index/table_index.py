@@ -24,14 +24,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from binlog_format.block import ORIGIN_DTYPE
+from binlog_format.block import BLOCK_SIZE, ORIGIN_DTYPE
 from binlog_format.errors import UnsupportedError
 from binlog_format.events.table_map import TableLayout, parse_table_map
 from binlog_format.events.table_map_edits import keyed_table_map
 from binlog_format.extent_kernels import gather
 from binlog_format.gtids.gtid import GtidSource
 from binlog_format.kernels import empty_bytes
-from binlog_format.log import BLOCK_SIZE
 from binlog_format.vendor import Vendor
 from binlog_format.views.index.index_kernels import index_events
 from binlog_format.views.index.index_reading import (
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Block
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_format.views.index.index_reading import EventPart
 
     Int64s = NDArray[np.int64]

@@ -13,8 +13,8 @@ from binlog_format.kernels import empty_bytes
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
+from binlog_format.rows.json.json_rows import JsonRows, JsonStyle, json_column
 from binlog_format.rows.values.temporal import fraction_digits
-from binlog_format.views.json.json_rows import JsonRows, JsonStyle, json_column
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.kernels import as_bytes, empty_bytes
-from binlog_format.views.json import json_kernels as write
+from binlog_format.rows.json import json_kernels as write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.kernels import Bytes
-    from binlog_format.views.json.json_rows import JsonRows
+    from binlog_format.rows.json.json_rows import JsonRows
 
     Int64s = NDArray[np.int64]
 

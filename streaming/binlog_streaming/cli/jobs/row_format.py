@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from binlog_format.block import Block
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_format.views.table_filter import TableFilter
 
 

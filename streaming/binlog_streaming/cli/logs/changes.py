@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
     from binlog_connector.envelope.message_lines import MessageLines
     from binlog_format import Log
+    from binlog_format.log.read_range import ReadRange
     from binlog_format.views.changefeed import ChangefeedView
     from binlog_format.views.changes import ChangesView
-    from binlog_format.views.read_range import ReadRange
 
     _AnyView = ChangesView | ChangefeedView | MessageLines
 
@@ -150,7 +150,7 @@ def changes(  # noqa: PLR0913 - the options of the command
     from binlog_connector.rules.defined_tables import schemas_under
     from binlog_connector.rules.rule_texts import read_rules
     from binlog_connector.schema.history import SchemaHistory
-    from binlog_format.views.read_range import ReadRange
+    from binlog_format.log.read_range import ReadRange
     from binlog_streaming.cli.jobs.row_format import RowFormatWarnings
 
     if view is View.CHANGEFEED and table is None:

@@ -47,9 +47,9 @@ def events(
 ) -> None:
     """List the replication events of a log: types, sizes, tables, statements; what is compressed is shown plain."""
     # Compiled code takes a moment to load: not for --help.
-    from binlog_format.events.compression.expansion import expanded
+    from binlog_format.log.read_range import ReadRange
+    from binlog_format.transactions.expansion import expanded
     from binlog_format.views.events.view import EventsView
-    from binlog_format.views.read_range import ReadRange
     from binlog_format.views.table_filter import TableFilter
 
     accepted = TableFilter(tables, exclude_tables) if tables or exclude_tables else None

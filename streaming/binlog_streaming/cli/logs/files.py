@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from binlog_format import Bound, Position, open_log
-from binlog_format.opening import INNODB, STRUCTURED
-from binlog_format.source_file import open_directory
+from binlog_format.archives.directories import open_directory
+from binlog_format.vendor import INNODB, STRUCTURED
 from binlog_streaming.cli.listing import print_rows
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, positions_of
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, output_console, write_json_lines

@@ -54,19 +54,19 @@ def find(
 def _find(log: Log, gtid: str | None, time: str | None) -> Position:
     # Compiled code takes a moment to load: not for --help.
     from binlog_connector.spark.option_values import moment
-    from binlog_format.search import find_gtid, find_time
+    from binlog_format.log.search import find_gtid
 
     try:
         if gtid is not None:
             return find_gtid(log, parse_gtid(gtid))
         assert time is not None
-        return find_time(log, moment("time", time))
+        return log.position_of_time(moment("time", time))
     except ValueError as error:
         raise OptionError("INVALID_VALUE", f"find: {error}") from error
 
 
 def _found(log: Log, position: Position) -> dict[str, object]:
-    from binlog_format.views.read_range import ReadRange
+    from binlog_format.log.read_range import ReadRange
 
     row = next(read_groups(log, ReadRange(start=position)))
     names = {file.file_no: file.name for file in log.files()}

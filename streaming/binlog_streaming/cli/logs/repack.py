@@ -15,13 +15,13 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from binlog_format.archives.directories import open_directory
 from binlog_format.classic.reader import ClassicLog
-from binlog_format.detect import detect_format
 from binlog_format.errors import UnsupportedError, storage_error
+from binlog_format.formats.detect import detect_format
 from binlog_format.gtids.gtid_set import GtidSet
 from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.opening import CLASSIC
-from binlog_format.source_file import open_directory
+from binlog_format.vendor import CLASSIC
 from binlog_streaming.cli.options import CacheSizeOption, MaxBinlogSizeOption, StateIntervalOption, parse_size
 from binlog_streaming.repack.repacker import CHECKPOINT_SECONDS, Repacker, RepackProgress
 

@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from binlog_format.errors import OptionError, StartError
+from binlog_format.log.read_range import parse_edge
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
-from binlog_format.views.read_range import parse_edge
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.cli.logs.ranges import StartOption
 from binlog_streaming.cli.logs.tail_steps import EventLines, Saving
@@ -275,7 +275,7 @@ class JsonLines:
 
     def take(self, batch: pa.RecordBatch, view: ChangesView) -> None:
         """Write the changes."""
-        from binlog_format.views.json.json_rows import json_lines
+        from binlog_format.rows.json.json_rows import json_lines
 
         write_output(json_lines(batch, view.json_styles()))
 

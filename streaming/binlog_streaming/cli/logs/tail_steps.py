@@ -85,10 +85,10 @@ class EventLines:
 
     def take(self, step: Step) -> int:
         """Write the events; how many there were."""
+        from binlog_format.rows.json.json_rows import json_lines
         from binlog_format.structured.text.event_format import DEFAULT_EVENT_FORMAT, EventFormat
         from binlog_format.structured.text.lines import LineWriter, damage_error
-        from binlog_format.views.json.json_rows import json_lines
-        from binlog_format.views.logs.view import LogsView
+        from binlog_format.structured.views.view import LogsView
 
         count = 0
         if self._is_readable:

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from binlog_format import open_log
-from binlog_format.entries.entry_log import EntryLog
 from binlog_format.errors import visible
+from binlog_format.structured.entry_log import EntryLog
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, positions_of
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, write_output
 from binlog_streaming.cli.progress import progress_bar
@@ -44,7 +44,7 @@ def verify(
     told whether all changed rows are in the log: statements in the log's text change rows that no row event has.
     """
     # Compiled code takes a moment to load: not for --help.
-    from binlog_format.verify import verify_log
+    from binlog_format.formats.verify import verify_log
     from binlog_streaming.jobs.row_format_report import read_row_format
 
     first, last = positions_of(path, start, end)

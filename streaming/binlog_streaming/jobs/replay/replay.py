@@ -19,8 +19,8 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError, StartError, TableError
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import parse_gtids
+from binlog_format.log.search import end_of_gtids
 from binlog_format.position import Place
-from binlog_format.search import end_of_gtids
 from binlog_streaming.jobs.checkpoint import read_checkpoint
 from binlog_streaming.jobs.mirror import OWN_FOLDER
 from binlog_streaming.jobs.record_keeper import begins_with_first

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.delta.log import Named, TableLog
     from binlog_streaming.lake.evidence import Contradictions
     from binlog_streaming.lake.merge import Superseded
-    from binlog_streaming.lake.store import Store
+    from binlog_streaming.lake.storage.store import Store
 
     Indices = NDArray[np.int64]
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_streaming.lake.store import NewFile, Store
+    from binlog_streaming.lake.storage.store import NewFile, Store
 
     Rows = NDArray[np.int64]
 

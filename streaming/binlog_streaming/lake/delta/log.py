@@ -24,7 +24,7 @@ from binlog_streaming.lake.delta.history import LogHistory
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from binlog_streaming.lake.store import Store
+    from binlog_streaming.lake.storage.store import Store
 
     Named = tuple[str, object]
     """An action under its name."""

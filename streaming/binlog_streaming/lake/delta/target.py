@@ -29,7 +29,8 @@ from binlog_streaming.lake.delta.maintenance import WEEK_HOURS, maintain, retent
 from binlog_streaming.lake.find import found_rows
 from binlog_streaming.lake.merge import Written, overruled, supersede, supersede_part, take_out
 from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
-from binlog_streaming.lake.store import looking_at, store_at
+from binlog_streaming.lake.storage.store import looking_at
+from binlog_streaming.lake.storage.table_places import store_at
 from binlog_streaming.lake.target import BATCH_KEY, LAST_CHANGE_KEY, MODE_PROPERTY, STEP_KEY, Applied, CommitId, Target
 from binlog_streaming.settings import Merge, Mode
 
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.delta.log import Named, TableLog
     from binlog_streaming.lake.evolution import SchemaChange
     from binlog_streaming.lake.find import Search
-    from binlog_streaming.lake.store import Store
+    from binlog_streaming.lake.storage.store import Store
     from binlog_streaming.settings import Sink
 
 HISTORY_MAX = 16

@@ -18,7 +18,7 @@ from binlog_streaming.lake.roaring import DamagedError, decoded, encoded
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from binlog_streaming.lake.store import Store
+    from binlog_streaming.lake.storage.store import Store
 
     Rows = NDArray[np.int64]
 

@@ -14,7 +14,6 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NotInstalledError, OAuthError, RESTError
 
 from binlog_format.errors import OptionError
-from binlog_streaming.lake.sinks import require_local
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +55,7 @@ def open_catalog(sink: Sink) -> Catalog:
     if sink.catalog:
         return _named_catalog(tuple(sorted(catalog_properties(sink).items())))
     directory = sink.directory
-    require_local("iceberg", directory)
+    _require_folder(directory)
     Path(directory).mkdir(parents=True, exist_ok=True)
     properties = {**catalog_properties(sink), _FILES: _SYNCED_FILES}
     if _is_whole(Path(directory, CATALOG_FILE).absolute()):
@@ -140,3 +139,17 @@ def _locked(directory: str) -> Iterator[None]:
     with Path(directory, _LOCK_FILE).open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # goes with the file, also when the process dies
         yield
+
+
+def _require_folder(directory: str) -> None:
+    """See that *directory* is no URL.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: it is one.
+    """
+    if "://" in directory:
+        raise OptionError(
+            "INVALID_VALUE",
+            f"option sink.directory: iceberg tables are kept in a folder, got {directory}",
+            hint="Name a folder; in an object store Delta tables can be kept, and Iceberg tables with [sink.catalog]",
+        )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
-from binlog_streaming.lake.folder_store import sync_folder
+from binlog_streaming.lake.storage.folder_store import sync_folder
 
 if TYPE_CHECKING:
     from pyiceberg.io import OutputStream

@@ -44,7 +44,7 @@ from binlog_streaming.lake.iceberg.table_files import live_files
 from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, TableWrite
 from binlog_streaming.lake.merge import Written, overruled, supersede, supersede_part, take_out
 from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
-from binlog_streaming.lake.store import looking_at
+from binlog_streaming.lake.storage.store import looking_at
 from binlog_streaming.lake.target import (
     BATCH_KEY,
     GTID_KEY,

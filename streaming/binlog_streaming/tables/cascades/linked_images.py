@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.schema.definitions import TableName
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.plan.cascade_links import Link, LinkedRowsStep
     from binlog_streaming.plan.cascades import CascadeLog

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.spark.table_schemas import SchemaFile
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_format.position import Position
     from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 

@@ -19,7 +19,7 @@ from tests.format.innodb.reference_reader import Group, read_log
 from tests.format.innodb.writer.sessions import Driver, Operation, operations, options
 
 if TYPE_CHECKING:
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
 
 slow_examples = settings(
     max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

@@ -21,7 +21,7 @@ from binlog_format.errors import TableError, UnsupportedError
 from binlog_format.position import Position
 from binlog_streaming.demo.servers.object_store import BUCKET
 from binlog_streaming.lake.crash_points import watched
-from binlog_streaming.lake.folder_store import FolderStore
+from binlog_streaming.lake.storage.folder_store import FolderStore
 from binlog_streaming.modes.cascades import TIMES, RowChanges
 from binlog_streaming.settings import Sink
 from binlog_streaming.tables.batch_run import BatchRun

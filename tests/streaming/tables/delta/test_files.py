@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from binlog_streaming.lake.delta.data_files import DataFiles, key_batches, recorded_count, rows_at
-from binlog_streaming.lake.folder_store import FolderStore
+from binlog_streaming.lake.storage.folder_store import FolderStore
 from tests.streaming.tables.lake.sink_cases import INT_KEY, all_types, numbers, rows_of
 
 if TYPE_CHECKING:

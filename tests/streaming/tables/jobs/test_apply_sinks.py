@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from tests.streaming.tables.batches import Range
 
 KILLED = """

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 from deltalake import DeltaTable
 
+from binlog_format.archives.directories import open_directory
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import DataLossError, StartError, TableError
 from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.source_file import open_directory
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.target import GTID_POSITION_KEY
 from binlog_streaming.plan.failures import named_error

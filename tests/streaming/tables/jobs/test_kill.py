@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from binlog_format.archives.directories import open_directory
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.source_file import open_directory
 from binlog_streaming.repack.repacker import Repacker
 from tests.chance import seed as chance_seed
 from tests.chance import some

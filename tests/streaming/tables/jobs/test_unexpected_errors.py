@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_streaming.tables.progress import TableProgress
 
 ITEMS = wanted("items", ID, NAME)

@@ -22,13 +22,13 @@ from binlog_streaming.jobs.checkpoint import read_checkpoint
 from binlog_streaming.jobs.record import RECORD_FILE
 from binlog_streaming.jobs.record_keeper import RecordKeeper
 from binlog_streaming.jobs.state_files import state_of
-from binlog_streaming.lake.bucket_store import PART_BYTES, BucketStore
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.parquet import ParquetTarget, _newest_names
-from binlog_streaming.lake.store import store_at
+from binlog_streaming.lake.storage.bucket_store import PART_BYTES, BucketStore
+from binlog_streaming.lake.storage.table_places import store_at
 from binlog_streaming.settings import Merge, Sink, TableFormat
 from tests.faults.cuts import Cut, CutAt
 from tests.faults.object_store import Fault, FaultyProxy, ObjectStore

@@ -21,7 +21,7 @@ from tests.streaming.tables.lake.memory_target import MemoryTargets
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_streaming.plan.batch_plan import BatchPlan
     from binlog_streaming.settings import TableRule
     from tests.streaming.tables.batches import Range

@@ -22,7 +22,7 @@ from tests.streaming.tables.snapshots.snapshot_log import ShopSnapshot, begin_la
 from tests.streaming.tables.snapshots.snapshot_runs import SnapshotJob
 
 if TYPE_CHECKING:
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from tests.streaming.tables.batches import Range
     from tests.streaming.tables.lake.memory_target import MemoryTargets
 

@@ -21,7 +21,7 @@ from tests.streaming.tables.statements.ddl_histories import ModelServer
 if TYPE_CHECKING:
     import pytest
 
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_streaming.plan.memory import Written
 
 RULES = (TableRule(), TableRule(deletes=Deletes.MARK), TableRule(mode=Mode.SCD2))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pymysql
 
     from binlog_format.events.encoding.table_encoding import TableSpec
-    from binlog_format.log import Log
+    from binlog_format.log.log import Log
     from binlog_streaming.demo.mariadb.server import MariaDbServer
     from binlog_streaming.plan.memory import Written
     from tests.streaming.tables.shop import Row, ShopLog

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import CorruptError
+from binlog_format.rows.json.json_rows import json_lines
 from binlog_format.structured.layout import Severity
 from binlog_format.structured.text.lines import damage_error
-from binlog_format.views.json.json_rows import json_lines
-from binlog_format.views.logs.view import LogsView
+from binlog_format.structured.views.view import LogsView
 from binlog_streaming.cli.logs.bread.streams import LogDamage
 from binlog_streaming.cli.output import write_output
 

@@ -1,1 +1,0 @@
-"""Logs whose entries are no transactions: `entry_log.EntryLog`."""

@@ -1,0 +1,265 @@
+"""What a format has to give of a log: `LogFormat`, and the values that its methods return."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from binlog_format.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Self
+
+    import numpy as np
+
+    from binlog_format.block import Block, Table
+    from binlog_format.gtids.domain_starts import Taken
+    from binlog_format.gtids.gtid import Gtid, GtidSource
+    from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_format.kernels import Bytes
+    from binlog_format.transactions.xa import XaStep
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """What one file of a log is.
+
+    Attributes:
+        file_no: Number in the file's name.
+        name: File name.
+        size: Size on disk in bytes.
+        state: `empty` (pre-allocated, nothing written), `active` (the end of the log is in it) or `full`.
+        used_size: Bytes up to the end of the log; equals `size` for a full file.
+        header: The format's own header fields by name, plain values; empty for an empty file.
+    """
+
+    file_no: int
+    name: str
+    size: int
+    state: str
+    used_size: int
+    header: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What lies between a start and `end`, found without decoding rows.
+
+    Attributes:
+        end: Where the next read starts; after the last whole event group (or other whole record).
+        groups: Event groups in the span.
+        size: Bytes that the span takes in the files.
+        gtids: Last GTID of each domain in the span; of a MySQL log the set of all.
+        last_timestamp: Of the last group's first event, seconds since 1970 UTC; None without groups.
+        xa: What the groups do to XA transactions whose rows are elsewhere (`classic`), in their order.
+    """
+
+    end: Position
+    groups: int
+    size: int
+    gtids: GtidPoint
+    last_timestamp: int | None
+    xa: tuple[XaStep, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GtidStart:
+    """Where reading goes on after a GTID position or set.
+
+    Attributes:
+        position: The first group that it does not cover. Groups that it covers may follow.
+        before: The last GTID of each domain before `position`, as far as the log's own records show it: of a domain
+            that they have lost sight of, an older one, or none. Of a MySQL log the set of all.
+        taken: Which groups it covers.
+    """
+
+    position: Position
+    before: GtidPoint
+    taken: Taken
+
+
+class Heads(NamedTuple):
+    """Some groups, without their events joined.
+
+    Attributes:
+        groups: `GROUP_DTYPE`: places, GTIDs, times, `begins` and `ends`; other columns are undefined.
+        next_position: Where reading goes on.
+        sources: MySQL: what `gtid_source` counts.
+    """
+
+    groups: Table
+    next_position: Position
+    sources: Sequence[GtidSource] = ()
+
+    def position(self, row: int) -> Position:
+        """Of a group; of the row after the last one, where reading goes on."""
+        if row >= len(self.groups):
+            return self.next_position
+        group = self.groups[row]
+        return Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
+
+
+class Bound(StrEnum):
+    """How far reading may go.
+
+    Attributes:
+        VISIBLE: Up to the last whole group on disk. After a crash the server may take back some of them.
+        SEALED: Only files that the server can no longer take back: `innodb` file N once N+2 is there.
+    """
+
+    VISIBLE = "visible"
+    SEALED = "sealed"
+
+
+class LogFormat(ABC):
+    """The binlog files of one server, as their format tells them.
+
+    A log may be live: what is not on disk yet is not an error; readers stop before it, and a later call goes on there.
+    Objects of this class are not for several threads at once; open one for each.
+    """
+
+    format_name: ClassVar[str]
+    is_indexed: ClassVar[bool] = False
+    """Whether the log itself records, without a scan, where its data ends and which GTIDs lie before a file."""
+
+    path: str
+    bound: Bound = Bound.VISIBLE
+
+    @abstractmethod
+    def files(self) -> list[LogFile]:
+        """The files that are there now, by number."""
+
+    def file_sizes(self, first: int, stop: int) -> dict[int, int]:
+        """Bytes on disk of the files with numbers in [*first*, *stop*), by number; files are not looked into."""
+        return {file.file_no: file.size for file in self.files() if first <= file.file_no < stop}
+
+    @abstractmethod
+    def size_before(self, position: Position) -> int:
+        """Bytes of its file up to *position*, or up to the end of its page; nothing is looked for at *position*."""
+
+    def begins_server_run(self, file_no: int) -> bool | None:
+        """Whether a start of the server began the file; None: the heads of files do not tell."""
+        del file_no
+        return None
+
+    @abstractmethod
+    def start_position(self) -> Position:
+        """The earliest position that is still there."""
+
+    @abstractmethod
+    def gtid_position_at(self, position: Position) -> GtidPoint:
+        """The last GTID of each domain before *position*, as far as the log itself records; of a MySQL log the set."""
+
+    @abstractmethod
+    def file_starts(self) -> list[Position]:
+        """Where files begin that something has been written into, ascending."""
+
+    @abstractmethod
+    def listed_gtids(self, place: Position) -> tuple[Gtid, ...] | None:
+        """The GTIDs that the log itself lists at *place*; in each domain the most recent one comes last.
+
+        Args:
+            place: The start of a file: the last ones of each domain and server before it. One of `places_of_lists`:
+                those of them that have changed since the file's start, or since the server was restarted.
+
+        Returns:
+            None: there is no list.
+
+        Raises:
+            UnsupportedError: `FORMAT`: the log is of a MySQL server, whose GTIDs are sets (`gtid_position_at`).
+        """
+
+    def places_of_lists(self, start: Position) -> Sequence[Position]:
+        """Where else in the file that begins at *start* lists of GTIDs can be, ascending."""
+        del start
+        return ()
+
+    @abstractmethod
+    def heads(self, start: Position, end: Position | None) -> Iterator[Heads]:
+        """The groups whose position is in [*start*, *end*), in commit order, without their events.
+
+        Args:
+            start: Of a group, or of a file, or one of `places_of_lists`.
+            end: None: the end of the log.
+        """
+
+    @abstractmethod
+    def end_position(self) -> Position:
+        """The end of the log: where `blocks` ends at present; costs a look at the newest file at most."""
+
+    @abstractmethod
+    def can_start_at(self, position: Position) -> bool:
+        """Whether reading can begin at *position*, which is in a file that has been begun, not after the end."""
+
+    def position_at_byte(self, name: str, byte: int) -> Position | None:
+        """The position of a byte, where the server gives positions so (`classic`); None: there are no such files."""
+        del name, byte
+        return None
+
+    def server_position(self, position: Position) -> str | None:
+        """*position* as the server gives it (`classic`): `mysql-bin.000001:14542`; None: it does not."""
+        del position
+        return None
+
+    @abstractmethod
+    def span(self, start: Position, *, end: Position | None = None, size_max: int | None = None) -> Span:
+        """Measure what is there from *start* to the end of the log, or until *size_max* bytes in the files are passed.
+
+        At least one group is taken when there is one. Costs a scan of those bytes, never of what lies before.
+
+        Args:
+            start: Where to begin.
+            end: Groups from there on do not count; default: the end of the log.
+            size_max: Bytes.
+        """
+
+    @abstractmethod
+    def split(self, start: Position, end: Position, count: int) -> list[Position]:
+        """Up to *count* - 1 positions between *start* and *end*, ascending, that cut the span into similar parts.
+
+        Reading all parts gives exactly the groups of the whole, in the same order.
+        """
+
+    @abstractmethod
+    def blocks(self, start: Position | None = None, end: Position | None = None) -> Iterator[Block]:
+        """Read the groups whose position is in [*start*, *end*), in commit order.
+
+        Args:
+            start: Default: `start_position()`.
+            end: Default: the end of the log when that place is reached.
+
+        Raises:
+            CorruptError: Bytes on disk cannot be right.
+            DataLossError: A file in the middle is missing, or *start* has been purged.
+        """
+
+    @abstractmethod
+    def read_extents(self, extents: Table) -> Bytes:
+        """Join the bytes of *extents* (`EXTENT_DTYPE`) into one buffer."""
+
+    def ends_committed(self, group: np.void) -> bool:
+        """Whether a group that is larger than a block is known to end in an XID event: all of it has been committed.
+
+        Cheap where the format allows it.
+
+        Args:
+            group: A row of a block's group table.
+        """
+        del group
+        return False
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let all files go."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.path!r}, bound={str(self.bound)!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,258 @@
+"""Kernels of `json_rows` that write columns: values put at one cursor for each row.
+
+A row is written column by column: every kernel puts its column's `"name":value,` at the row's cursor and moves the
+cursor on; `close_rows` turns the last comma into the closing brace. The sizes are computed beforehand from the same
+input, so that every row can be written at its final place, in whatever order rows are to stand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from binlog_format.kernels import allocating_kernel, kernel
+from binlog_format.rows.json.json_size_kernels import ABSENT, NULL
+from binlog_format.writing_kernels import (
+    COMMA,
+    MINUS,
+    POINT,
+    QUOTE,
+    SIGN_BIT,
+    U0,
+    decimal_digits,
+    put_base64,
+    put_bytes,
+    put_date,
+    put_escaped,
+    put_fixed,
+    put_hex,
+    put_null,
+    put_signed,
+)
+
+if TYPE_CHECKING:
+    from binlog_format.kernels import Bytes
+    from binlog_format.rows.json.json_size_kernels import Int32s, Int64s, Uint64s
+
+_DAY_US = 86_400_000_000
+
+
+@kernel
+def write_plain(
+    out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, data: Bytes, offsets: Int32s, quoted: bool
+) -> None:
+    """Write texts in which nothing needs an escape, or (not *quoted*) ready JSON."""
+    for row in range(cursors.size):
+        if states[row] == ABSENT:
+            continue
+        at = put_bytes(out, cursors[row], name, 0, name.size)
+        if states[row] == NULL:
+            at = put_null(out, at)
+        elif quoted:
+            out[at] = QUOTE
+            at = put_bytes(out, at + 1, data, offsets[row], offsets[row + 1])
+            out[at] = QUOTE
+            at += 1
+        else:
+            at = put_bytes(out, at, data, offsets[row], offsets[row + 1])
+        out[at] = COMMA
+        cursors[row] = at + 1
+
+
+@kernel
+def write_text(out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, data: Bytes, offsets: Int32s) -> None:
+    """Write texts, escaped."""
+    for row in range(cursors.size):
+        if states[row] == ABSENT:
+            continue
+        at = put_bytes(out, cursors[row], name, 0, name.size)
+        if states[row] == NULL:
+            at = put_null(out, at)
+        else:
+            at = put_escaped(out, at, data, offsets[row], offsets[row + 1])
+        out[at] = COMMA
+        cursors[row] = at + 1
+
+
+@kernel
+def write_base64(
+    out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, data: Bytes, offsets: Int32s, letters: Bytes
+) -> None:
+    """Write bytes as base64 in *letters*, padded."""
+    for row in range(cursors.size):
+        if states[row] == ABSENT:
+            continue
+        at = put_bytes(out, cursors[row], name, 0, name.size)
+        if states[row] == NULL:
+            at = put_null(out, at)
+        else:
+            out[at] = QUOTE
+            at = put_base64(out, at + 1, data, offsets[row], offsets[row + 1], letters)
+            out[at] = QUOTE
+            at += 1
+        out[at] = COMMA
+        cursors[row] = at + 1
+
+
+@kernel
+def write_hex(out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, data: Bytes, offsets: Int32s) -> None:
+    """Write bytes as hexadecimal digits."""
+    for row in range(cursors.size):
+        if states[row] == ABSENT:
+            continue
+        at = put_bytes(out, cursors[row], name, 0, name.size)
+        if states[row] == NULL:
+            at = put_null(out, at)
+        else:
+            out[at] = QUOTE
+            at = put_hex(out, at + 1, data, offsets[row], offsets[row + 1])
+            out[at] = QUOTE
+            at += 1
+        out[at] = COMMA
+        cursors[row] = at + 1
+
+
+@kernel
+def write_integers(out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, values: Int64s) -> None:
+    """Write whole numbers."""
+    for row in range(cursors.size):
+        if states[row] == ABSENT:
+            continue
+        at = put_bytes(out, cursors[row], name, 0, name.size)
+        if states[row] == NULL:
+            at = put_null(out, at)
+        else:
+            at = put_signed(out, at, values[row])
+        out[at] = COMMA
+        cursors[row] = at + 1
+
+
+@allocating_kernel
+def write_decimals(
+    out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, words: Uint64s, scale: int, quoted: bool
+) -> None:
+    """Write 128-bit decimals in plain digits with *scale* of them after the point, as text when *quoted*."""
+    digits = np.empty(45, dtype=np.uint8)
+    for row in range(cursors.size):
+        if states[row] == ABSENT:
+            continue
+        at = put_bytes(out, cursors[row], name, 0, name.size)
+        if states[row] == NULL:
+            at = put_null(out, at)
+        else:
+            if quoted:
+                out[at] = QUOTE
+                at += 1
+            if (words[2 * row + 1] & SIGN_BIT) != U0:
+                out[at] = MINUS
+                at += 1
+            count = decimal_digits(words[2 * row], words[2 * row + 1], digits)
+            for place in range(max(count, scale + 1) - 1, -1, -1):
+                out[at] = digits[place] if place < count else 0x30
+                at += 1
+                if place == scale and scale > 0:
+                    out[at] = POINT
+                    at += 1
+            if quoted:
+                out[at] = QUOTE
+                at += 1
+        out[at] = COMMA
+        cursors[row] = at + 1
+
+
+@kernel
+def write_dates(out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, days: Int64s) -> None:
+    """Write days since 1970-01-01 as `YYYY-MM-DD`."""
+    for row in range(cursors.size):
+        if states[row] == ABSENT:
+            continue
+        at = put_bytes(out, cursors[row], name, 0, name.size)
+        if states[row] == NULL:
+            at = put_null(out, at)
+        else:
+            out[at] = QUOTE
+            at = put_date(out, at + 1, days[row])
+            out[at] = QUOTE
+            at += 1
+        out[at] = COMMA
+        cursors[row] = at + 1
+
+
+@kernel
+def write_timestamps(
+    out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, micros: Int64s, digits: int, utc: bool
+) -> None:
+    """Write microseconds since 1970 as `YYYY-MM-DDTHH:MM:SS[.fraction][Z]`, *digits* of the fraction."""
+    unit = 1
+    for _ in range(digits, 6):
+        unit *= 10
+    for row in range(cursors.size):
+        if states[row] == ABSENT:
+            continue
+        at = put_bytes(out, cursors[row], name, 0, name.size)
+        if states[row] == NULL:
+            at = put_null(out, at)
+        else:
+            out[at] = QUOTE
+            days = micros[row] // _DAY_US
+            of_day = micros[row] - days * _DAY_US
+            at = put_date(out, at + 1, days)
+            seconds = of_day // 1_000_000
+            out[at] = 0x54
+            at = put_fixed(out, at + 1, seconds // 3600, 2)
+            out[at] = 0x3A
+            at = put_fixed(out, at + 1, seconds // 60 % 60, 2)
+            out[at] = 0x3A
+            at = put_fixed(out, at + 1, seconds % 60, 2)
+            if digits > 0:
+                out[at] = POINT
+                at = put_fixed(out, at + 1, of_day % 1_000_000 // unit, digits)
+            if utc:
+                out[at] = 0x5A
+                at += 1
+            out[at] = QUOTE
+            at += 1
+        out[at] = COMMA
+        cursors[row] = at + 1
+
+
+@kernel
+def write_lists(
+    out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, list_offsets: Int32s, data: Bytes, offsets: Int32s
+) -> None:
+    """Write lists of texts as JSON arrays."""
+    for row in range(cursors.size):
+        if states[row] == ABSENT:
+            continue
+        at = put_bytes(out, cursors[row], name, 0, name.size)
+        if states[row] == NULL:
+            at = put_null(out, at)
+        else:
+            out[at] = 0x5B
+            at += 1
+            for item in range(list_offsets[row], list_offsets[row + 1]):
+                if item > list_offsets[row]:
+                    out[at] = COMMA
+                    at += 1
+                at = put_escaped(out, at, data, offsets[item], offsets[item + 1])
+            out[at] = 0x5D
+            at += 1
+        out[at] = COMMA
+        cursors[row] = at + 1
+
+
+@kernel
+def write_same(out: Bytes, cursors: Int64s, text: Bytes) -> None:
+    """Write the same text at each cursor and move it on."""
+    for row in range(cursors.size):
+        cursors[row] = put_bytes(out, cursors[row], text, 0, text.size)
+
+
+@kernel
+def close_rows(out: Bytes, starts: Int64s, cursors: Int64s) -> None:
+    """Turn each row's last comma into the closing brace; a row without values becomes `{}`."""
+    for row in range(cursors.size):
+        if cursors[row] == starts[row] + 1:
+            cursors[row] += 1
+        out[cursors[row] - 1] = 0x7D

@@ -1,0 +1,1 @@
+"""Where the files of tables are: folders and object stores, behind one `Store`."""

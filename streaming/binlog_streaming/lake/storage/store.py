@@ -1,0 +1,153 @@
+"""Where the files of a table are: a `Store`, in a folder or in an object store; `store_at(uri, options)` gives one.
+
+Names are paths below the table's place, with `/` in them. A file is whole or not there; `create` is put-if-absent: of
+several who create one name at the same time one does, and the others learn it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+
+UNFINISHED = ".unfinished-"
+"""Begins names that are not for readers: Spark, DuckDB and Arrow pass over what begins with a dot."""
+
+_ACCESS = "sink.storage has the access to an object store"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file.
+
+    Attributes:
+        name: Below the table's place.
+        size: In bytes.
+        modified: When it was written, seconds since 1970 UTC.
+    """
+
+    name: str
+    size: int
+    modified: float
+
+
+class NewFile(ABC):
+    """A file that is being written: it is there, whole, when `finish` has been called."""
+
+    @property
+    @abstractmethod
+    def sink(self) -> pa.NativeFile:
+        """Where its bytes go; `tell` counts them."""
+
+    @abstractmethod
+    def finish(self) -> int:
+        """Let it be there, safe from a loss of power; its size in bytes."""
+
+    @abstractmethod
+    def finish_as(self, name: str) -> bool:
+        """Let it be there under another name, safe from a loss of power, unless there is one of that name: then False.
+
+        An answer that gets lost may make it False although the file is this one: whoever needs to know looks at it.
+        """
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Let it never be there."""
+
+
+class Store(ABC):
+    """Files of one table, or of one job; what hinders access to them is an OSError."""
+
+    uri: str
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """A whole file.
+
+        Raises:
+            FileNotFoundError: It is not there.
+        """
+
+    @abstractmethod
+    def read_part(self, name: str, start: int, size: int) -> bytes:
+        """Some bytes of a file, as many as are asked for or as there are."""
+
+    @abstractmethod
+    def opened(self, name: str) -> pa.NativeFile:
+        """A file to be read here and there; to be closed.
+
+        Raises:
+            FileNotFoundError: It is not there.
+        """
+
+    @abstractmethod
+    def create(self, name: str, content: bytes) -> bool:
+        """Put a small file there, unless there is one of that name: then False."""
+
+    @abstractmethod
+    def exchange(self, name: str, before: bytes | None, content: bytes) -> bool:
+        """Put a small file in the place of what it holds, unless that is not *before* (None: no file): then False."""
+
+    @abstractmethod
+    def write(self, name: str, content: bytes) -> None:
+        """Put a small file there, in the place of any file of that name; whole, or what was there stays."""
+
+    @abstractmethod
+    def may_hold(self, name: str) -> bool:
+        """Whether a file may be there, or come to be there, that `create` failed to create with an error."""
+
+    @abstractmethod
+    def new_file(self, name: str) -> NewFile:
+        """Begin a large file under a name that nobody else uses."""
+
+    def link(self, path: str, name: str) -> bool:
+        """Let a local file that is never changed again be there, too, without a copy; False: it cannot be linked."""
+        del path, name
+        return False
+
+    @abstractmethod
+    def files(self, folder: str = "", *, after: str = "") -> Iterator[StoredFile]:
+        """Files of a folder and of those in it; by name; those after *after* alone where that saves requests."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Remove all files, and the place itself."""
+
+    def settle(self) -> None:  # noqa: B027 (object stores have nothing to settle)
+        """Let the names of new files be safe from a loss of power."""
+
+
+@contextmanager
+def looking_at(uri: str, *errors: type[Exception], access: str = _ACCESS) -> Iterator[None]:
+    """What hinders a look at a table is a named error.
+
+    Args:
+        uri: The table.
+        errors: Those of its libraries.
+        access: For the hint: the setting with the access to it.
+
+    Raises:
+        TableError: `WRITE_FAILED`.
+    """
+    named: tuple[type[Exception], ...] = (OSError, *errors)
+    try:
+        yield
+    except named as error:
+        raise TableError(
+            "WRITE_FAILED",
+            f"{uri} cannot be looked at: {str(error).strip().partition(chr(10))[0]}",
+            hint=f"Nothing was written. Mend it ({access}) and start again",
+        ) from error

@@ -1,0 +1,1 @@
+"""Random histories: what sessions do on a live server."""
