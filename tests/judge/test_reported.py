@@ -106,7 +106,7 @@ FOUND: Mapping[str, Expected] = {
     "added_again_as_inet": EQUAL,
     "altered_and_added": EQUAL,
     "decimal_unsigned": EQUAL,
-    "folded_without_names": Expected(finding="1.6, NO_LOG"),
+    "folded_without_names": EQUAL,
     "key_column_dropped": EQUAL,
     "m118_inet4_to_inet6": EQUAL,
     "my_enum_to_enum": EQUAL,

@@ -19,6 +19,8 @@ from binlog_connector.envelope.schema_changes import SchemaChanges
 from binlog_connector.envelope.table_envelope import TableEnvelope
 from binlog_connector.envelope.transactions import Transactions
 from binlog_connector.envelope.truncates import Truncates
+from binlog_connector.schema.operations import TruncateTable
+from binlog_connector.schema.server.table_names import names_unclear
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding, TimeType
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.views.bounded import bounded
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.envelope.encoding import BlockEncoder, MessageEncoding, Orders
+    from binlog_connector.envelope.occasion import LoggedStatement
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
@@ -125,7 +128,7 @@ class MessagesView:
         block = occasion.block
         touched = self._selection.of(block)
         encoder = self._encoder(occasion, touched)
-        logged = logged_statements(block, self._groups) if self._asks_for_statements else []
+        logged = self._logged(block) if self._asks_for_statements else []
         statements = self._schema_changes.runs(occasion, logged) + self._truncates.runs(occasion, logged)
         parts = self._parts(block, touched)
         ends = [min(int(one.table["event"][0]) for one in part) for part in parts[1:]] + [len(block.events)]
@@ -135,6 +138,17 @@ class MessagesView:
             statements = [run for run in statements if run.events[0] >= end]
             for together in self._by_topic(runs):
                 yield message_batch(block, together)
+
+    def _logged(self, block: Block) -> list[LoggedStatement]:
+        folds_names = self._options.folds_names
+        logged = logged_statements(block, self._groups, folds_names=bool(folds_names))
+        names = [one.name for _, _, ones in logged for one in ones if isinstance(one, TruncateTable)]
+        if folds_names is None and any(name != name.lowered for name in names):
+            with_rows = {(layout[0], layout[1]) for layout in self._envelopes}
+            for name in names:
+                if name not in with_rows and name.lowered in with_rows:
+                    raise names_unclear(name.lowered, name, "it is emptied")
+        return logged
 
     @property
     def _asks_for_statements(self) -> bool:

@@ -10,10 +10,13 @@ import pyarrow as pa
 
 from binlog_connector.schema.log_ddl import table_statements
 from binlog_connector.schema.server.failed_statements import ddl_operations
+from binlog_connector.schema.server.table_names import folded
 from binlog_format.kernels import empty_bytes
 from binlog_format.rows.json.json_rows import text_buffers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from binlog_connector.envelope.options import EnvelopeOptions
@@ -67,15 +70,21 @@ class LoggedStatement(NamedTuple):
     operations: list[Operation]
 
 
-def logged_statements(block: Block, groups: GroupFilter) -> list[LoggedStatement]:
+def logged_statements(block: Block, groups: GroupFilter, *, folds_names: bool = False) -> list[LoggedStatement]:
     """DDL and TRUNCATE in the wanted event groups of a block, in order.
+
+    Args:
+        block: Of plain events.
+        groups: Which event groups are wanted.
+        folds_names: Operations have names in small letters, as those of rows.
 
     Raises:
         CorruptError: `BAD_EVENT`.
     """
     keep = groups.keep(block)
+    as_rows: Callable[[Operation], Operation] = folded if folds_names else lambda operation: operation
     return [
-        LoggedStatement(event, statement, ddl_operations(statement))
+        LoggedStatement(event, statement, [as_rows(operation) for operation in ddl_operations(statement)])
         for event, _, statement in table_statements(block)
         if keep is None or keep[int(block.events["group"][event])]
     ]

@@ -81,6 +81,8 @@ class EnvelopeOptions:
         schema_changes: Statements that change tables as a whole, TRUNCATE too, have messages; Debezium's
             `include.schema.changes`.
         query: Changes carry the text of their statement where the log has it; Debezium's `include.query`.
+        folds_names: Names of tables in upper and lower case are the same: statements have those of the rows; None: that
+            is not known.
         key_columns: Names of the columns that make the key, by `database.table`; default: the primary key.
 
     Raises:
@@ -99,6 +101,7 @@ class EnvelopeOptions:
     transaction_metadata: bool = False
     schema_changes: bool = False
     query: bool = False
+    folds_names: bool | None = None
     key_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

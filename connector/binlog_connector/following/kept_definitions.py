@@ -197,7 +197,7 @@ def restored(history: SchemaHistory, state: KeptState, log_start: Position) -> S
             found[key] = Unclear(_NOT_UNDERSTOOD)
     base.tables |= found
     base.databases |= state.databases
-    result = SchemaHistory(base, base_source=history.base_source, altered=altered)
+    result = SchemaHistory(base, base_source=history.base_source, altered=altered, folds_names=history.folds_names)
     for statement in history.statements:
         result.note(statement)
     result.known_to = max(history.known_to or state.position, state.position)

@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.catalog import Catalog, Unclear
 from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.dump import read_schema_file
+from binlog_connector.schema.layout_definitions import known_columns, leaves_open, revealed
 from binlog_connector.schema.log_ddl import DdlStatement, ddl_statements
-from binlog_connector.schema.server.table_names import NameRule, has_if_exists
+from binlog_connector.schema.server.table_names import NameRule, has_if_exists, names_unclear
 from binlog_connector.schema.stated_definitions import definition_operations, is_stated, stated_definitions
 from binlog_format.errors import SchemaError
-from binlog_format.events.table_map_layout import NUMERIC_TYPES, OLD_TEMPORAL_TYPES, ColumnType
 from binlog_format.formats.opening import open_log
 from binlog_format.rows.declared.completion import (
     DDL_SOURCE,
-    ColumnCompletion,
-    LayoutCompletion,
     apply_completion,
-    contradiction,
 )
 from binlog_format.transactions.expansion import expanded
-from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
     from binlog_connector.schema.catalog import TableState
-    from binlog_connector.schema.definitions import ColumnDefinition
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log.log import Log
     from binlog_format.position import Position
-
-_DECLARED_SIZES = frozenset({4, 16})
-"""Bytes of an INET4, and of a UUID or INET6."""
-_VECTOR_ITEM = 4
-"""Bytes of each number of a VECTOR, which is a VARBINARY."""
+    from binlog_format.vendor import Vendor
 
 
 class _Timeline:
@@ -81,20 +71,28 @@ class SchemaHistory:
         base: What holds before all DDL; it is copied. None: nothing is known.
         base_source: Where that comes from, for messages.
         altered: Tables in it that DDL has changed since.
+        folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
 
     Attributes:
         known_to: All DDL before this position has been noted, as far as it was read without a gap; None: none was.
     """
 
     def __init__(
-        self, base: Catalog | None = None, *, base_source: str = "the schema file", altered: Iterable[TableName] = ()
+        self,
+        base: Catalog | None = None,
+        *,
+        base_source: str = "the schema file",
+        altered: Iterable[TableName] = (),
+        folds_names: bool | None = None,
     ) -> None:
         self._base = base.copy() if base is not None else Catalog()
+        if folds_names and not self._base.ignore_case:
+            self._base.fold()
         self._base_source = base_source
         self._altered = set(altered)
         self._statements: list[DdlStatement] = []
         self._numbers: set[tuple[Position, int]] = set()
-        self._names = NameRule(True if self._base.ignore_case else None)
+        self._names = NameRule(True if self._base.ignore_case else folds_names)
         self._catalog = self._base.copy()
         self._timelines: dict[TableName, _Timeline] = {}
         self._applied = 0  # statements that `_catalog` and `_timelines` hold
@@ -102,19 +100,24 @@ class SchemaHistory:
         self.known_to: Position | None = None
 
     @classmethod
-    def from_schema_file(cls, path: str, *, vendor: Vendor | None = None, ignore_case: bool = False) -> SchemaHistory:
+    def from_schema_file(
+        cls, path: str | None, *, vendor: Vendor | None = None, folds_names: bool | None = None
+    ) -> SchemaHistory:
         """One that knows what *path* contains, from the start of the log on.
 
         Args:
-            path: A dump of CREATE TABLEs: `dump.read_schema_file`.
+            path: A dump of CREATE TABLEs: `dump.read_schema_file`; None: there is none, and nothing is known.
             vendor: Whose server made it; None: either.
-            ignore_case: Names of tables in upper and lower case are the same (`lower_case_table_names` is not 0).
+            folds_names: As of the class.
 
         Raises:
             OptionError: `INVALID_VALUE`.
             SchemaError: `DDL_NOT_PARSED`: nothing names the database of a table.
         """
-        return cls(read_schema_file(path, vendor=vendor, ignore_case=ignore_case), base_source=path)
+        if path is None:
+            return cls(folds_names=folds_names)
+        file = read_schema_file(path, vendor=vendor, ignore_case=bool(folds_names))
+        return cls(file, base_source=path, folds_names=folds_names)
 
     @property
     def base(self) -> Catalog:
@@ -125,6 +128,11 @@ class SchemaHistory:
     def base_source(self) -> str:
         """Where `base` comes from."""
         return self._base_source
+
+    @property
+    def folds_names(self) -> bool | None:
+        """Whether names of tables in upper and lower case are the same, as far as that is set or proved."""
+        return self._names.folds
 
     @property
     def altered(self) -> Set[TableName]:
@@ -270,6 +278,9 @@ class SchemaHistory:
             self._look_earlier()
         name = TableName(layout.database, layout.table)
         state, since = self._timeline(*name).at(position)
+        if state is None and self._names.folds is None:
+            self._compare_spellings(name, position, needs_names=not layout.has_names)
+            state, since = self._timeline(*name).at(position)
         if isinstance(state, Unclear):
             if layout.has_names:
                 return layout
@@ -277,10 +288,10 @@ class SchemaHistory:
         if state is None or state.columns is None:
             return layout
         completion = state.completion()
-        layout = _revealed(layout, state.columns)
+        layout = revealed(layout, state.columns)
         from_log = since is not None or self._base.key(name) in self._altered
         if layout.has_names and from_log:
-            completion = _known_columns(layout, completion)
+            completion = known_columns(layout, completion)
         source = f"{DDL_SOURCE} at {since}" if since is not None else DDL_SOURCE if from_log else self._base_source
         return apply_completion(layout, completion.to_json(), source)
 
@@ -297,6 +308,24 @@ class SchemaHistory:
         if self._earlier is not None:
             look, self._earlier = self._earlier, None
             look()
+
+    def _compare_spellings(self, name: TableName, position: Position, *, needs_names: bool) -> None:
+        """Take rows of a table as evidence of how the server compares names, where statements spell it otherwise."""
+        others = (other for other in (*self._timelines, *self._base.tables) if other.lowered == name != other)
+        other = next((other for other in others if self._timeline(*other).at(position)[0] is not None), None)
+        if other is None:
+            return
+        rule = NameRule()
+        for statement in self._statements:
+            if statement.position < position and not is_stated(statement):
+                for operation in definition_operations(statement):
+                    rule.observe(operation, may_be_missing=has_if_exists(statement.text))
+        rule.take_rows([name])
+        if rule.folds:
+            self._names = rule
+            self._fold_if_proved()
+        elif rule.folds is None and needs_names:
+            raise names_unclear(name, other)
 
     def _timeline(self, database: str, table: str) -> _Timeline:
         self._apply()
@@ -335,54 +364,6 @@ class SchemaHistory:
         self._catalog = self._base.copy()
         self._timelines = {}
         self._applied = 0
-
-
-def leaves_open(layout: TableLayout) -> bool:
-    """Whether a table map lacks a name, a sign or a number of digits: something that a schema can contain.
-
-    Or it has a column that a server adds, by its name: a statement may have declared it after all.
-    """
-    return (
-        bool(layout.hidden)
-        or not layout.has_names
-        or any(
-            column.type in OLD_TEMPORAL_TYPES or (column.type in NUMERIC_TYPES and column.unsigned is None)
-            for column in layout.columns
-        )
-    )
-
-
-def may_have_declared_types(layout: TableLayout) -> bool:
-    """Whether a column may be of a type that its table map does not tell from a binary string."""
-    return layout.vendor is Vendor.MARIADB and any(
-        column.charset == "binary"
-        and (
-            (column.type is ColumnType.STRING and column.size_max in _DECLARED_SIZES)
-            or (column.type is ColumnType.VARCHAR and column.size_max % _VECTOR_ITEM == 0)
-        )
-        for column in layout.columns
-    )
-
-
-def _known_columns(layout: TableLayout, completion: LayoutCompletion) -> LayoutCompletion:
-    """Of *completion* what goes with the names and types of *layout*, in its order."""
-    by_name = {said.name.casefold(): said for said in completion.columns}
-    columns = []
-    for column in layout.columns:
-        name = column.name or ""
-        said = by_name.get(name.casefold())
-        if said is None or contradiction(layout, column, said) is not None:
-            said = ColumnCompletion(name)
-        columns.append(replace(said, name=name))
-    return LayoutCompletion(tuple(columns), hashes=len(layout.hidden))
-
-
-def _revealed(layout: TableLayout, declared: Sequence[ColumnDefinition]) -> TableLayout:
-    """*layout* with the columns that were taken for hashes by their names, and that a statement has declared."""
-    names = {column.name.casefold() for column in declared}
-    count = next((n for n, column in enumerate(layout.hidden) if (column.name or "").casefold() not in names), None)
-    count = len(layout.hidden) if count is None else count
-    return replace(layout, columns=layout.columns + layout.hidden[:count], hidden=layout.hidden[count:])
 
 
 def _understood(name: TableName, state: TableState | None) -> TableDefinition | None:

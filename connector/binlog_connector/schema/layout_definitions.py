@@ -18,18 +18,22 @@ from binlog_connector.schema.definitions import (
     TableName,
     is_numeric,
 )
-from binlog_format.events.table_map_layout import NUMERIC_TYPES, ColumnType
-from binlog_format.rows.declared.completion import contradiction
+from binlog_format.events.table_map_layout import NUMERIC_TYPES, OLD_TEMPORAL_TYPES, ColumnType
+from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion, contradiction
 from binlog_format.rows.declared.declared_types import character_size
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from binlog_format.events.table_map import Column, TableLayout
 
 _NEVER_OF_TABLES = frozenset({"charset", "engine", "keys", "partitioning", "period", "versioned"})
 _NEVER_OF_COLUMNS = frozenset({"default", "generated", "implicit", "invisible", "system_role"})
+_DECLARED_SIZES = frozenset({4, 16})
+"""Bytes of an INET4, and of a UUID or INET6."""
+_VECTOR_ITEM = 4
+"""Bytes of each number of a VECTOR, which is a VARBINARY."""
 _PLAIN = {
     ColumnType.TINY: "tinyint",
     ColumnType.SHORT: "smallint",
@@ -208,3 +212,51 @@ def _string(column: Column, vendor: Vendor) -> tuple[str, bool]:
 
 def _is_blob(column: Column) -> bool:
     return column.type in (ColumnType.BLOB, ColumnType.BLOB_COMPRESSED)
+
+
+def known_columns(layout: TableLayout, completion: LayoutCompletion) -> LayoutCompletion:
+    """Of *completion* what goes with the names and types of *layout*, in its order."""
+    by_name = {said.name.casefold(): said for said in completion.columns}
+    columns = []
+    for column in layout.columns:
+        name = column.name or ""
+        said = by_name.get(name.casefold())
+        if said is None or contradiction(layout, column, said) is not None:
+            said = ColumnCompletion(name)
+        columns.append(replace(said, name=name))
+    return LayoutCompletion(tuple(columns), hashes=len(layout.hidden))
+
+
+def revealed(layout: TableLayout, declared: Sequence[ColumnDefinition]) -> TableLayout:
+    """*layout* with the columns that were taken for hashes by their names, and that a statement has declared."""
+    names = {column.name.casefold() for column in declared}
+    count = next((n for n, column in enumerate(layout.hidden) if (column.name or "").casefold() not in names), None)
+    count = len(layout.hidden) if count is None else count
+    return replace(layout, columns=layout.columns + layout.hidden[:count], hidden=layout.hidden[count:])
+
+
+def leaves_open(layout: TableLayout) -> bool:
+    """Whether a table map lacks a name, a sign or a number of digits: something that a schema can contain.
+
+    Or it has a column that a server adds, by its name: a statement may have declared it after all.
+    """
+    return (
+        bool(layout.hidden)
+        or not layout.has_names
+        or any(
+            column.type in OLD_TEMPORAL_TYPES or (column.type in NUMERIC_TYPES and column.unsigned is None)
+            for column in layout.columns
+        )
+    )
+
+
+def may_have_declared_types(layout: TableLayout) -> bool:
+    """Whether a column may be of a type that its table map does not tell from a binary string."""
+    return layout.vendor is Vendor.MARIADB and any(
+        column.charset == "binary"
+        and (
+            (column.type is ColumnType.STRING and column.size_max in _DECLARED_SIZES)
+            or (column.type is ColumnType.VARCHAR and column.size_max % _VECTOR_ITEM == 0)
+        )
+        for column in layout.columns
+    )

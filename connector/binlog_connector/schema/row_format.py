@@ -48,6 +48,7 @@ class RowFormat:
     Args:
         tables: Which tables are wanted.
         table: The one table (`database.table`) that is wanted; None: all of *tables*.
+        folds_names: Names of tables in upper and lower case are the same; None: they may be.
         scope_before: Gives what is known where the part begins, when that is needed; default: nothing is.
     """
 
@@ -56,13 +57,15 @@ class RowFormat:
         tables: TableFilter,
         *,
         table: str | None = None,
+        folds_names: bool | None = None,
         scope_before: Callable[[], StatementScope] | None = None,
     ) -> None:
         self._tables = tables
         self._table = table
         self._scope_before = scope_before
         self._waiting: list[DdlStatement] = []  # for what `scope_before` gives
-        self._scope = StatementScope()
+        self._folds_names = folds_names
+        self._scope = StatementScope(folds_names=folds_names)
 
     def lacking(
         self, block: Block, groups: GroupFilter = ALL_GROUPS, server_runs: ServerRuns | None = None
@@ -103,7 +106,7 @@ class RowFormat:
     def _wants(self, name: TableName) -> bool:
         return any(
             (self._table is None or self._table == str(spelled)) and self._tables.accepts_name(*spelled)
-            for spelled in name.spellings
+            for spelled in ((name,) if self._folds_names is False else name.spellings)
         )
 
 

@@ -21,6 +21,7 @@ from binlog_connector.schema.operations import (
 )
 from binlog_connector.schema.parsing.ddl import TRUNCATE
 from binlog_connector.schema.server.failed_statements import ddl_operations, statement_operations
+from binlog_connector.schema.server.table_names import folded
 from binlog_connector.schema.statement_errors import STATEMENT_SHOWN_MAX
 from binlog_format.events.account_statements import contains_password
 from binlog_format.events.layout import EventType
@@ -42,13 +43,14 @@ _STATEMENT_SIZE_MAX = STATEMENT_SHOWN_MAX + 1
 """Characters of a statement that changes rows: what messages show, and one that tells that there are more."""
 
 
-def find_statements(block: Block) -> Iterator[Statement]:
+def find_statements(block: Block, *, folds_names: bool = False) -> Iterator[Statement]:
     """DDL and TRUNCATE in a block: one for each table that a statement names, under its name before it.
 
     A statement about no table, or about one that cannot be made out, is one with the session's database.
 
     Args:
         block: Of plain events.
+        folds_names: Names are in small letters, as those of rows (`lower_case_table_names`).
 
     Raises:
         CorruptError: `BAD_EVENT`.
@@ -56,7 +58,7 @@ def find_statements(block: Block) -> Iterator[Statement]:
     for row, word, statement in table_statements(block):
         op = TRUNCATE_OP if word == TRUNCATE else DDL_OP
         text = None if contains_password(statement.text) else statement.text
-        for database, table in _named(statement) or [(statement.database, None)]:
+        for database, table in _named(statement, folds_names) or [(statement.database, None)]:
             yield Statement(row, op, database, table, text)
 
 
@@ -84,9 +86,10 @@ def find_statement_rows(block: Block, server_runs: ServerRuns | None = None) -> 
             yield row, statement.to_row()
 
 
-def _named(statement: DdlStatement) -> list[tuple[str, str | None]]:
+def _named(statement: DdlStatement, folds_names: bool) -> list[tuple[str, str | None]]:
     found: list[tuple[str, str | None]] = []
-    for operation in ddl_operations(statement):
+    for written in ddl_operations(statement):
+        operation = folded(written) if folds_names else written
         if isinstance(operation, SetDatabaseCharset | DropDatabase):
             found.append((operation.database, None))
         else:

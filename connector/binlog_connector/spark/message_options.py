@@ -14,7 +14,7 @@ from binlog_connector.envelope.options import (
     UnsignedBigintHandling,
 )
 from binlog_connector.kafka.topic_templates import NAME_EXPECTED, TopicTemplates, is_topic_name, template_mistake
-from binlog_connector.spark.option_values import choice, flag, invalid
+from binlog_connector.spark.option_values import choice, flag, folds_names, invalid
 from binlog_format.errors import OptionError
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def _envelope(given: Mapping[str, str], prefix: str, format_: EnvelopeFormat) ->
         time_precision=TimePrecision(choice(given, "timePrecision", TimePrecision, defaults.time_precision)),
         schema_changes=flag(given, "includeDdl", default=False),
         query=flag(given, "includeQuery", default=False),
+        folds_names=folds_names(given),
     )
 
 

@@ -127,3 +127,9 @@ def offset(name: str, value: str) -> SourceOffset | ServerPosition:
     except ValueError as error:
         expected = 'an offset, for example {"file_no": 3, "page": 12, "chunk": 0}, 3:12:0 or mysql-bin.000001:14542'
         raise invalid(name, value, expected, hint=str(error)) from error
+
+
+def folds_names(given: Mapping[str, str]) -> bool | None:
+    """The option `lowerCaseTableNames`: names in upper and lower case are the same; None: it is not given."""
+    value = choice(given, "lowerCaseTableNames", ("0", "1", "2"), "")
+    return None if not value else value != "0"

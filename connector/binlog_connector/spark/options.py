@@ -19,6 +19,7 @@ from binlog_connector.spark.option_values import (
     choice,
     count,
     flag,
+    folds_names,
     invalid,
     moment,
     nearest,
@@ -186,7 +187,7 @@ class SourceOptions:
             ignored_servers=numbers(given, "ignoreServerIds"),
             schema_file=given.get("schemaFile") or None,
             kept_definitions=given.get("keptDefinitions") or None,
-            folds_names=_folds_names(given),
+            folds_names=folds_names(given),
             declared_types=flag(given, "declaredTypes", default=False),
             rules=rules,
             include_ddl=include_ddl,
@@ -335,11 +336,6 @@ def _rules(given: Mapping[str, str], view: View) -> TableRules | None:
     from binlog_connector.rules.rule_texts import read_rules  # not all queries have rules
 
     return read_rules(given["rules"], needs_key=KAFKA_VALUE in given)
-
-
-def _folds_names(given: Mapping[str, str]) -> bool | None:
-    value = choice(given, "lowerCaseTableNames", ("0", "1", "2"), "")
-    return None if not value else value != "0"
 
 
 def _include_query(given: Mapping[str, str], *, include_ddl: bool) -> bool:

@@ -182,7 +182,7 @@ def _changes_view(
     if options.include_ddl:
         from binlog_connector.schema.statement_rows import find_statements
 
-        finder = find_statements
+        finder = functools.partial(find_statements, folds_names=bool(options.folds_names))
     extras = ChangeExtras(options.include_query, finder, ops, image_type, options.rules is None)
     return ChangesView(table=options.table, tables=tables, decoding=decoding, groups=groups, extras=extras)
 
@@ -281,6 +281,7 @@ class RangeReader:
         row_format = RowFormat(
             tables,
             table=self.options.table,
+            folds_names=self.options.folds_names,
             scope_before=lambda: scope_before(watched, partition.start),
         )
         tells_text = self.options.rules is None

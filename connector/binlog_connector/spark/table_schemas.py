@@ -24,7 +24,8 @@ from binlog_connector.rules.defined_tables import DefinedTables
 from binlog_connector.schema.catalog import Catalog, Unclear
 from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.dump import read_schema_file
-from binlog_connector.schema.history import SchemaHistory, leaves_open, may_have_declared_types
+from binlog_connector.schema.history import SchemaHistory
+from binlog_connector.schema.layout_definitions import leaves_open, may_have_declared_types
 from binlog_connector.schema.log_ddl import ddl_statements
 from binlog_connector.schema.stated_definitions import stated_definitions
 from binlog_format.errors import OptionError, SchemaError
@@ -104,7 +105,9 @@ class RangeSchemas:
         self._format = watched.log.format_name
         self._start = start
         self._declared_types = declared_types
-        self._file = None if file is None else SchemaHistory(_base(file, folds_names), base_source=file.path)
+        self._file = (
+            None if file is None else SchemaHistory(_base(file), base_source=file.path, folds_names=folds_names)
+        )
         self._tables = frozenset() if self._file is None else frozenset(self._file.base.tables)
         self._defined = None if defined_tables is None else DefinedTables(defined_tables)
         self._kept = kept
@@ -229,14 +232,10 @@ def _known_of(watched: WatchedLog, file: SchemaFile | None, folds_names: bool | 
     if found is None:
         if len(_known) >= _KNOWN_MAX:
             _known.clear()
-        base = _base(file, folds_names)
-        history = SchemaHistory(base) if file is None else SchemaHistory(base, base_source=file.path)
-        found = _known[key] = _Known(history)
+        source = "the schema file" if file is None else file.path
+        found = _known[key] = _Known(SchemaHistory(_base(file), base_source=source, folds_names=folds_names))
     return found
 
 
-def _base(file: SchemaFile | None, folds_names: bool | None) -> Catalog:
-    base = Catalog() if file is None else file.catalog.copy()
-    if folds_names:
-        base.fold()
-    return base
+def _base(file: SchemaFile | None) -> Catalog:
+    return Catalog() if file is None else file.catalog

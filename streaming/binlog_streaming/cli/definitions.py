@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import typer
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
     from binlog_streaming.server.address import ServerAddress
     from binlog_streaming.server.credentials import Credentials
-    from binlog_streaming.settings.model import Job
+    from binlog_streaming.settings.model import Job, LowerCase
     from binlog_streaming.snapshot.definitions import BroughtDefinitions
 
 
@@ -80,6 +80,25 @@ def bring_also(
         brought = bring_definitions(session, plan_definitions(session, job, tables, among))
     for line in _lines(brought):
         typer.echo(line, err=True)
+
+
+def lower_case_of(server: str, password_file: str | None) -> LowerCase:
+    """`lower_case_table_names` of a server.
+
+    Args:
+        server: URL.
+        password_file: Has the password; None: it is found otherwise.
+
+    Raises:
+        BinlogError: What is wrong with the server, or the account.
+    """
+    from binlog_streaming.server.address import ServerAddress
+    from binlog_streaming.server.credentials import find_credentials
+    from binlog_streaming.server.session import connect
+
+    address = ServerAddress.parse(server)
+    with connect(address, find_credentials(address.user, password_file)) as session:
+        return cast("LowerCase", int(str(session.value("SELECT @@GLOBAL.lower_case_table_names"))))
 
 
 def _lines(brought: BroughtDefinitions) -> Iterator[str]:

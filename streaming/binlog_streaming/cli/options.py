@@ -60,6 +60,16 @@ SchemaFileOption = Annotated[
         help="CREATE TABLE statements (mariadb-dump --no-data) for logs without binlog_row_metadata=FULL.",
     ),
 ]
+LowerCaseOption = Annotated[
+    int | None,
+    typer.Option(
+        "--lower-case-table-names",
+        min=0,
+        max=2,
+        help="What SELECT @@lower_case_table_names gives on the server: with 1 and 2 Orders and orders are one table; "
+        "default: as the log proves it.",
+    ),
+]
 RulesOption = Annotated[
     str | None,
     typer.Option(

@@ -11,6 +11,7 @@ from binlog_connector.following.starts import initial_offset
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.metrics.lag import LagMeter
 from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.jobs.checkpoint import read_checkpoint
@@ -138,7 +139,7 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     found = find_tables(
         job.source.path,
         options.format,
-        schema_file=options.schema_file,
+        schemas=SchemaHistory.from_schema_file(options.schema_file, folds_names=options.folds_names),
         defined_tables=options.defined_tables,
         scan_size=scan_size,
         on_progress=on_progress,

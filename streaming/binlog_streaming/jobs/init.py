@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from binlog_connector.schema.history import SchemaHistory
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.rows.arrow_schema import arrow_schema
@@ -15,7 +16,7 @@ from binlog_streaming.jobs.mirror import absolute_path
 from binlog_streaming.settings.choices import Mode, TableFormat
 from binlog_streaming.settings.event_source_model import EventLogSource, EventTablesJob
 from binlog_streaming.settings.event_text import event_job_text
-from binlog_streaming.settings.model import Job, Sink, Source, TableRule
+from binlog_streaming.settings.model import Job, LowerCase, Sink, Source, TableRule
 from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, PublishJob
 from binlog_streaming.settings.publish_text import publish_job_text
 from binlog_streaming.settings.text import job_text
@@ -36,6 +37,7 @@ def init_text(
     path: str,
     *,
     schema_file: str | None = None,
+    lower_case_table_names: LowerCase | None = None,
     table_format: TableFormat = TableFormat.DELTA,
     scan_size: int,
     on_progress: OnProgress | None = None,
@@ -51,7 +53,9 @@ def init_text(
     with open_log(path) as opened:
         if isinstance(opened, EntryLog):
             return _event_init_text(opened, path, table_format)
-    log = find_tables(path, schema_file=schema_file, scan_size=scan_size, on_progress=on_progress)
+    folds_names = None if lower_case_table_names is None else lower_case_table_names != 0
+    schemas = SchemaHistory.from_schema_file(schema_file, folds_names=folds_names)
+    log = find_tables(path, schemas=schemas, scan_size=scan_size, on_progress=on_progress)
     found = log.tables
     system, unknown, known = _sorted_out(found)
     keyed = [table for table in known if _is_mirrored(table, table_format)]
@@ -77,6 +81,7 @@ def init_text(
             path=with_places(path, absolute_path),
             exclude_tables=_excluded(system, unknown),
             schema_file=None if schema_file is None else absolute_path(schema_file),
+            lower_case_table_names=lower_case_table_names,
         ),
         sink=Sink(directory="tables", format=table_format),
         checkpoint="checkpoint",
@@ -108,7 +113,12 @@ def _event_init_text(log: EntryLog, path: str, table_format: TableFormat) -> str
 
 
 def publish_init_text(
-    path: str, *, schema_file: str | None = None, scan_size: int, on_progress: OnProgress | None = None
+    path: str,
+    *,
+    schema_file: str | None = None,
+    lower_case_table_names: LowerCase | None = None,
+    scan_size: int,
+    on_progress: OnProgress | None = None,
 ) -> str:
     """A job file that publishes the log at *path* to Kafka; the brokers are for the user to name.
 
@@ -119,7 +129,9 @@ def publish_init_text(
     """
     with open_log(path) as opened:
         require_changes(opened)
-    log = find_tables(path, schema_file=schema_file, scan_size=scan_size, on_progress=on_progress)
+    folds_names = None if lower_case_table_names is None else lower_case_table_names != 0
+    schemas = SchemaHistory.from_schema_file(schema_file, folds_names=folds_names)
+    log = find_tables(path, schemas=schemas, scan_size=scan_size, on_progress=on_progress)
     system, unknown, known = _sorted_out(log.tables)
     comments = [_listed(known) if known else "The log has no changes of tables yet: all that will come."]
     comments += ["Tables that are created later are taken too."]
@@ -135,6 +147,7 @@ def publish_init_text(
             path=with_places(path, absolute_path),
             exclude_tables=_excluded(system, unknown),
             schema_file=None if schema_file is None else absolute_path(schema_file),
+            lower_case_table_names=lower_case_table_names,
         ),
         sink=KafkaSink(kind="kafka", bootstrap_servers="127.0.0.1:9092", topic_prefix="binlog"),
         checkpoint="checkpoint",

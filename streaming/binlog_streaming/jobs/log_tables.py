@@ -118,7 +118,7 @@ def find_tables(
     path: str,
     format_name: str | None = None,
     *,
-    schema_file: str | None = None,
+    schemas: SchemaHistory | None = None,
     defined_tables: str | None = None,
     scan_size: int = SCAN_SIZE,
     on_progress: OnProgress | None = None,
@@ -129,7 +129,7 @@ def find_tables(
     Args:
         path: Directory of the binlog files, one file, or a URL.
         format_name: The format that the log must have; None: whatever it is.
-        schema_file: CREATE TABLE statements for what the log leaves open.
+        schemas: What is known before the log; None: nothing is.
         defined_tables: Expressions of tables of which all is wanted that is defined; then the whole log is looked
             through for statements.
         scan_size: As many whole files are looked at as hold these bytes.
@@ -139,9 +139,9 @@ def find_tables(
     Raises:
         BinlogError: The log cannot be read. What is wrong with a table alone is reported there.
     """
-    history = SchemaHistory() if schema_file is None else SchemaHistory.from_schema_file(schema_file)
+    history = SchemaHistory() if schemas is None else schemas
     finder = _Finder(history, None if defined_tables is None else DefinedTables(defined_tables))
-    row_format, tally = RowFormat(TableFilter()), Tally()
+    row_format, tally = RowFormat(TableFilter(), folds_names=history.folds_names), Tally()
     with open_log(path, format_name=format_name) as log:
         files = [file for file in log.files() if file.header]
         chosen = _newest(files, scan_size)

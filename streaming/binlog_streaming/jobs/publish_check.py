@@ -9,6 +9,7 @@ from binlog_connector.following.resume import compare
 from binlog_connector.following.starts import initial_offset
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.kafka.topics import Topics
+from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import BinlogError, BrokerError, OptionError
 from binlog_format.views.table_filter import TableFilter
@@ -129,7 +130,7 @@ def check_publish_job(
     found = find_tables(
         source.path,
         options.format,
-        schema_file=options.schema_file,
+        schemas=SchemaHistory.from_schema_file(options.schema_file, folds_names=options.folds_names),
         defined_tables=job.defined_tables,
         scan_size=scan_size,
         on_progress=on_progress,

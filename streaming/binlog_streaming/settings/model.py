@@ -33,6 +33,10 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """What every table of the file has in common."""
 
 
+LowerCase = Literal[0, 1, 2]
+"""What a server's `lower_case_table_names` can be."""
+
+
 class LogSource(Section, frozen=True, rename="camel"):
     """`[source]`: the log; options have the names that they have in Spark's `format("binlog-stream")`.
 
@@ -51,7 +55,7 @@ class LogSource(Section, frozen=True, rename="camel"):
     ignore_domain_ids: tuple[int, ...] | int | str | None = None
     ignore_server_ids: tuple[int, ...] | int | str | None = None
     schema_file: str | None = None
-    lower_case_table_names: Literal[0, 1, 2] | None = None
+    lower_case_table_names: LowerCase | None = None
     zero_dates: ZeroDates | None = None
     replace_invalid_text: bool | None = None
 

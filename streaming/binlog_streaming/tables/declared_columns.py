@@ -10,7 +10,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.history import may_have_declared_types
+from binlog_connector.schema.layout_definitions import may_have_declared_types
 from binlog_connector.schema.table_changes import NotUnderstood, TableAltered, TableCreated, TableRenamed
 from binlog_format.rows.declared.completion import (
     DDL_SOURCE,

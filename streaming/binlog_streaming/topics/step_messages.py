@@ -86,7 +86,7 @@ class StepMessages:
         self._schema_file = None if source.schema_file is None else SchemaFile.read(source.schema_file)
         self._tables = TableFilter(",".join(rule.select for rule in job.tables), source.exclude_tables)
         self._names = names
-        self.options = options = envelope_options(job.sink, job.tables)
+        self.options = options = envelope_options(job.sink, job.tables, folds_names=source.folds_names)
         self._encoding: MessageEncoding = JsonEncoding(options)
         if registry is not None:
             self._encoding = AvroEncoding(options, registry, names.of, names.heartbeat)
@@ -103,17 +103,19 @@ class StepMessages:
         groups = replace(step.groups, ignored_domains=source.ignored_domains, ignored_servers=source.ignored_servers)
         start = step.start.position
         self._definitions.bring_to(step.watched, start)
+        folds_names = self._job.source.folds_names
         schemas = RangeSchemas(
             step.watched,
             start,
             self._schema_file,
+            folds_names=folds_names,
             defined_tables=self._job.defined_tables,
             kept=self._job.kept_definitions,
         )
         blocks = self._definitions.observed(schemas.observed(step.blocks()))
         if source.fail_on_statement:
             before = partial(scope_before, step.watched, start)
-            row_format = RowFormat(self._tables, scope_before=before)
+            row_format = RowFormat(self._tables, folds_names=folds_names, scope_before=before)
             tells_text = self._decoding.rules is None
             blocks = only_rows(blocks, row_format, groups, ServerRuns(step.watched.log), tells_text=tells_text)
         view = MessagesView(
@@ -135,8 +137,16 @@ class StepMessages:
         return Messages(self._names.heartbeat, pa.array([key]), pa.array([value]))
 
 
-def envelope_options(sink: KafkaSink, rules: Sequence[TopicRule]) -> EnvelopeOptions:
-    """What the messages of a job look like."""
+def envelope_options(
+    sink: KafkaSink, rules: Sequence[TopicRule], *, folds_names: bool | None = None
+) -> EnvelopeOptions:
+    """What the messages of a job look like.
+
+    Args:
+        sink: Its settings.
+        rules: `[[tables]]`.
+        folds_names: Statements have the names of rows; None: that is not known.
+    """
     return EnvelopeOptions(
         sink.topic_prefix,
         format=sink.envelope,
@@ -150,5 +160,6 @@ def envelope_options(sink: KafkaSink, rules: Sequence[TopicRule]) -> EnvelopeOpt
         transaction_metadata=sink.transaction_metadata,
         schema_changes=sink.schema_changes,
         query=sink.query,
+        folds_names=folds_names,
         key_columns=KeyColumns(rules),
     )

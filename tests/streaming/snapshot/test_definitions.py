@@ -223,6 +223,12 @@ def test_init_brings_definitions(server: MariaDbServer, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "2 definitions are in the log" in done.stderr
     assert "[source]" in done.stdout
+    assert "\nlowerCaseTableNames = 0\n" in done.stdout
+    done = run_program(
+        *arguments, "--for", "kafka", cwd=tmp_path, environment={"BINLOG_STREAM_PASSWORD": server.password}
+    )
+    assert done.returncode == 0, done.stderr
+    assert "\nlowerCaseTableNames = 0\n" in done.stdout
 
 
 def test_foreign_keys_are_known_after_reading_without_a_mark(server: MariaDbServer, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from binlog_connector.schema.operations import (
     SetDatabaseCharset,
     TruncateTable,
 )
+from binlog_format.errors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -60,6 +61,23 @@ def _folded(value: Any) -> Any:
         new["database"] = value.database.lower()
     changed = {name: part for name, part in new.items() if part != getattr(value, name)}
     return replace(value, **changed) if changed else value
+
+
+def names_unclear(rows: TableName, stated: TableName, what: str = "its columns are defined") -> SchemaError:
+    """The error for a table that a statement may be about under another spelling.
+
+    Args:
+        rows: The name in row events.
+        stated: The name in a statement, or a schema file.
+        what: What happens to it there.
+    """
+    return SchemaError(
+        "NAMES_UNCLEAR",
+        f"{rows}: {what} under the name {stated}, and the log does not show whether the server takes both for "
+        "one table",
+        hint="Set lowerCaseTableNames (--lower-case-table-names) to what SELECT @@lower_case_table_names gives on the "
+        "server",
+    )
 
 
 @dataclass(slots=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from binlog_streaming.cli.help_text import PANEL, help_of
 from binlog_streaming.cli.jobs.check import MIB, SCAN_MIB, ScanOption
 from binlog_streaming.cli.options import (  # noqa: TC001 (typer looks at annotations)
+    LowerCaseOption,
     OptionalServerOption,
     PasswordFileOption,
     SchemaFileOption,
@@ -17,6 +18,9 @@ from binlog_streaming.cli.options import (  # noqa: TC001 (typer looks at annota
 from binlog_streaming.cli.output import PathArgument  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.progress import progress_bar
 from binlog_streaming.settings.choices import TableFormat
+
+if TYPE_CHECKING:
+    from binlog_streaming.settings.model import LowerCase
 
 
 class SinkKind(StrEnum):
@@ -31,13 +35,14 @@ def register(app: typer.Typer) -> None:
     app.command("init", help=help_of(init), rich_help_panel=PANEL)(init)
 
 
-def init(
+def init(  # noqa: PLR0913 - the options of the command
     path: PathArgument,
     sink: Annotated[SinkKind, typer.Option("--for", help="What the job keeps in step.")] = SinkKind.TABLES,
     table_format: Annotated[
         TableFormat | None, typer.Option("--format", help="Kind of the tables; default: delta.")
     ] = None,
     schema_file: SchemaFileOption = None,
+    lower_case_table_names: LowerCaseOption = None,
     scan: ScanOption = SCAN_MIB,
     server: OptionalServerOption = None,
     password_file: PasswordFileOption = None,
@@ -52,28 +57,39 @@ def init(
     the file explains why. Paths in the file that are relative start at its folder: tables and checkpoint lie beside it.
 
     With --server the definitions of these tables are written into the log of the server, which is the log's own: tables
-    that are older than the log lack them there (foreign keys, generated columns, UUID). No rows are copied.
+    that are older than the log lack them there (foreign keys, generated columns, UUID). No rows are copied. The file
+    then has the server's lower_case_table_names.
 
     With --for kafka the job publishes the log to topics: set its bootstrap_servers and topic_prefix, and see
     docs/kafka.md.
     """
     if sink is SinkKind.KAFKA and table_format is not None:
         raise typer.BadParameter("topics have none: it is for --for tables", param_hint="--format")
-    if sink is SinkKind.KAFKA and server is not None:
-        raise typer.BadParameter("it is for --for tables", param_hint="--server")
+    lower_case = cast("LowerCase | None", lower_case_table_names)
     if server is not None:
-        _bring_definitions(path, server, None if password_file is None else str(password_file), scan * MIB)
+        password = None if password_file is None else str(password_file)
+        from binlog_streaming.cli.definitions import lower_case_of
+
+        _bring_definitions(path, server, password, scan * MIB)
+        lower_case = lower_case_of(server, password) if lower_case is None else lower_case
     # Compiled code takes a moment to load: not for --help.
     from binlog_streaming.jobs.init import init_text, publish_init_text
 
     schemas = None if schema_file is None else str(schema_file)
     with progress_bar("Looking for tables") as on_progress:
         if sink is SinkKind.KAFKA:
-            text = publish_init_text(path, schema_file=schemas, scan_size=scan * MIB, on_progress=on_progress)
+            text = publish_init_text(
+                path,
+                schema_file=schemas,
+                lower_case_table_names=lower_case,
+                scan_size=scan * MIB,
+                on_progress=on_progress,
+            )
         else:
             text = init_text(
                 path,
                 schema_file=schemas,
+                lower_case_table_names=lower_case,
                 table_format=table_format or TableFormat.DELTA,
                 scan_size=scan * MIB,
                 on_progress=on_progress,

@@ -24,12 +24,13 @@ class RowFormatWarnings:
 
     Args:
         tables: Which tables are wanted.
+        folds_names: See `RowFormat`.
         tells_texts: Whether statements are shown.
     """
 
-    def __init__(self, tables: TableFilter, *, tells_texts: bool = True) -> None:
+    def __init__(self, tables: TableFilter, *, folds_names: bool | None = None, tells_texts: bool = True) -> None:
         self._tells_texts = tells_texts
-        self._row_format = RowFormat(tables)
+        self._row_format = RowFormat(tables, folds_names=folds_names)
         self._tally = Tally()
         self._console = Console(stderr=True, emoji=False, highlight=False, markup=False, soft_wrap=True)
 

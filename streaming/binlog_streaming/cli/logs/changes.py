@@ -21,6 +21,7 @@ from binlog_streaming.cli.listing import print_rows
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption
 from binlog_streaming.cli.options import (
     ExcludeTablesOption,
+    LowerCaseOption,
     ReplaceInvalidTextOption,
     RulesOption,
     SchemaFileOption,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from binlog_connector.envelope.message_lines import MessageLines
+    from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_format import Log
     from binlog_format.log.read_range import ReadRange
     from binlog_format.views.changefeed import ChangefeedView
@@ -133,6 +135,7 @@ def changes(  # noqa: PLR0913 - the options of the command
     ] = None,
     include_absent: _IncludeAbsentOption = False,
     schema_file: SchemaFileOption = None,
+    lower_case_table_names: LowerCaseOption = None,
     rules: RulesOption = None,
     start: StartOption = None,
     end: EndOption = None,
@@ -147,20 +150,17 @@ def changes(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Print the changed rows of a log, in commit order, or write them into a Parquet or Arrow file."""
     # Compiled code takes a moment to load: not for --help.
+    from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions
     from binlog_connector.rules.defined_tables import schemas_under
     from binlog_connector.rules.rule_texts import read_rules
     from binlog_connector.schema.history import SchemaHistory
     from binlog_format.log.read_range import ReadRange
     from binlog_streaming.cli.jobs.row_format import RowFormatWarnings
 
-    if view is View.CHANGEFEED and table is None:
-        raise OptionError("MISSING", "--view changefeed needs --table: the table's columns are the row's")
-    if (output in _TO_FILE) != (file is not None):
-        raise OptionError("MISSING", "--output parquet and --output arrow need a FILE, and nothing else takes one")
-    if output in _MESSAGES and view is View.CHANGEFEED:
-        raise OptionError("INVALID_VALUE", f"--output {output} makes messages of changes: leave out --view")
-    check_table_name("--table", table)
-    history = SchemaHistory() if schema_file is None else SchemaHistory.from_schema_file(str(schema_file))
+    _check(view, table, output, file)
+    folds_names = None if lower_case_table_names is None else lower_case_table_names != 0
+    dump = None if schema_file is None else str(schema_file)
+    history = SchemaHistory.from_schema_file(dump, folds_names=folds_names)
     hidden = None if rules is None else read_rules(rules, needs_key=output in _MESSAGES)
     decoding = Decoding(schemas_under(hidden, history), zero_dates, time_type, replace_invalid_text, hidden)
     with open_log(path) as log:
@@ -171,9 +171,13 @@ def changes(  # noqa: PLR0913 - the options of the command
         accepted = TableFilter(tables, exclude_tables)
         selected: _AnyView = _view(view, typed_table, accepted, part, decoding, include_absent=include_absent)
         if output in _MESSAGES:
-            selected = _messages(output, topic_prefix, schemas, accepted, part, decoding)
+            envelope = EnvelopeOptions(
+                topic_prefix, format=EnvelopeFormat(output.value), schemas=schemas, folds_names=folds_names
+            )
+            selected = _messages(envelope, accepted, part, decoding)
         named = re.escape(typed_table) if typed_table is not None else tables
-        warnings = RowFormatWarnings(TableFilter(named, exclude_tables), tells_texts=hidden is None)
+        warned = TableFilter(named, exclude_tables)
+        warnings = RowFormatWarnings(warned, folds_names=folds_names, tells_texts=hidden is None)
         blocks = warnings.observed(part.blocks(log), log, part.groups)
         batches = selected.batches(history.following(blocks, path, part.start))
         if file is None and limit != 0 and (tables or table):
@@ -185,6 +189,21 @@ def changes(  # noqa: PLR0913 - the options of the command
         else:
             _print_table(batches, selected, TABLE_ROWS if limit is None else limit, log)
         warnings.finish()
+
+
+def _check(view: View, table: str | None, output: ChangesOutput, file: Path | None) -> None:
+    """See that options go together.
+
+    Raises:
+        OptionError: `MISSING`, `INVALID_VALUE`.
+    """
+    if view is View.CHANGEFEED and table is None:
+        raise OptionError("MISSING", "--view changefeed needs --table: the table's columns are the row's")
+    if (output in _TO_FILE) != (file is not None):
+        raise OptionError("MISSING", "--output parquet and --output arrow need a FILE, and nothing else takes one")
+    if output in _MESSAGES and view is View.CHANGEFEED:
+        raise OptionError("INVALID_VALUE", f"--output {output} makes messages of changes: leave out --view")
+    check_table_name("--table", table)
 
 
 def _some(
@@ -220,20 +239,12 @@ def _view(
     return ChangesView(table=table, tables=tables, groups=part.groups, decoding=decoding)
 
 
-def _messages(
-    output: ChangesOutput,
-    topic_prefix: str,
-    schemas: bool,
-    tables: TableFilter,
-    part: ReadRange,
-    decoding: Decoding,
-) -> MessageLines:
+def _messages(options: EnvelopeOptions, tables: TableFilter, part: ReadRange, decoding: Decoding) -> MessageLines:
     from binlog_connector.envelope.message_lines import MessageLines
     from binlog_connector.envelope.messages import MessagesView
-    from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions
 
-    options = EnvelopeOptions(topic_prefix, format=EnvelopeFormat(output.value), schemas=schemas)
-    return MessageLines(MessagesView(options, tables=tables, groups=part.groups, decoding=decoding), topic_prefix)
+    view = MessagesView(options, tables=tables, groups=part.groups, decoding=decoding)
+    return MessageLines(view, options.topic_prefix)
 
 
 def _write_file(

@@ -26,6 +26,7 @@ from binlog_streaming.cli.logs.ranges import StartOption
 from binlog_streaming.cli.logs.tail_steps import EventLines, Saving
 from binlog_streaming.cli.options import (
     ExcludeTablesOption,
+    LowerCaseOption,
     ReplaceInvalidTextOption,
     RulesOption,
     SchemaFileOption,
@@ -131,6 +132,7 @@ def tail(  # noqa: PLR0913 - the options of the command
     ] = None,
     once: _OnceOption = False,
     schema_file: SchemaFileOption = None,
+    lower_case_table_names: LowerCaseOption = None,
     rules: RulesOption = None,
     zero_dates: ZeroDatesOption = ZeroDates.NULL,
     time_type: TimeTypeOption = TimeType.TEXT,
@@ -156,7 +158,9 @@ def tail(  # noqa: PLR0913 - the options of the command
     from binlog_streaming.cli.jobs.row_format import RowFormatWarnings
 
     _log_warnings()
-    schemas = SchemaHistory() if schema_file is None else SchemaHistory.from_schema_file(str(schema_file))
+    folds_names = None if lower_case_table_names is None else lower_case_table_names != 0
+    file = None if schema_file is None else str(schema_file)
+    schemas = SchemaHistory.from_schema_file(file, folds_names=folds_names)
     hidden = None if rules is None else read_rules(rules)
     decoding = Decoding(schemas_under(hidden, schemas), zero_dates, time_type, replace_invalid_text, hidden)
     offset_file = None if resume is None else OffsetFile(resume)
@@ -165,12 +169,8 @@ def tail(  # noqa: PLR0913 - the options of the command
     with ExitStack() as stack:
         tailer = stack.enter_context(Tailer(path, begin, saved=saved, how=how))
         if tailer.has_log_events:
-            _refuse(
-                tables=tables,
-                exclude_tables=exclude_tables,
-                schema_file=schema_file,
-                rules=rules,
-            )
+            database_options = {"tables": tables, "exclude_tables": exclude_tables, "schema_file": schema_file}
+            _refuse(**database_options, lower_case_table_names=lower_case_table_names, rules=rules)
             follower = _follower(stack, tailer, metrics_port, metrics_host, has_view=False)
             stack.enter_context(_stopped_by_signals(tailer))
             Saving(tailer, offset_file, follower).run(EventLines(is_live), until_idle)
@@ -179,7 +179,7 @@ def tail(  # noqa: PLR0913 - the options of the command
         sink = stack.enter_context(_sink(is_live, follower, tailer))
         stack.enter_context(_stopped_by_signals(tailer))
         wanted = TableFilter(tables, exclude_tables)
-        warnings = RowFormatWarnings(wanted, tells_texts=hidden is None)
+        warnings = RowFormatWarnings(wanted, folds_names=folds_names, tells_texts=hidden is None)
         stack.callback(warnings.finish)
         taker = _ChangesTaker(tailer, sink, wanted, decoding, schemas, warnings)
         Saving(tailer, offset_file, follower).run(taker, until_idle)

@@ -129,10 +129,8 @@ class DefinitionKeeper:
 
     def _of_schema_file(self) -> SchemaHistory:
         path = self._job.source.schema_file
-        base = Catalog() if path is None else SchemaFile.read(path).catalog.copy()
-        if self._job.source.folds_names:
-            base.fold()
-        return SchemaHistory(base)
+        base = Catalog() if path is None else SchemaFile.read(path).catalog
+        return SchemaHistory(base, folds_names=self._job.source.folds_names)
 
     def _is_wanted(self, name: TableName) -> bool:
         return self._tables.accepts_name(*name)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.history import SchemaHistory
 from binlog_format.errors import OptionError, SchemaError, TableError
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.column_types import NO_METADATA_HINT
@@ -173,7 +174,11 @@ def _progress(adoption: Adoption) -> TableProgress:
 def _layout(job: Job, name: TableName) -> TableLayout:
     """What the table looks like in the log."""
     source = job.source
-    found = find_tables(source.path, source.format, schema_file=source.schema_file)
+    found = find_tables(
+        source.path,
+        source.format,
+        schemas=SchemaHistory.from_schema_file(source.schema_file, folds_names=source.folds_names),
+    )
     for one in found.tables:
         if one.name != str(name):
             continue
