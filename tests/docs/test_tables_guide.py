@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from binlog_streaming.jobs.record import RECORD_FILE
+from binlog_streaming.job_state.record import RECORD_FILE
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.settings import Deletes, Mode, OnCascade, OnStatement, Sink, TableFormat, TableRule
 from tests.docs import effects_table

@@ -14,11 +14,11 @@ from deltalake import DeltaTable
 from binlog_connector.spark.source import BinlogDataSource
 from binlog_format import open_log
 from binlog_format.gtids.gtid_set import parse_gtids
-from binlog_streaming.jobs.checkpoint import read_checkpoint
-from binlog_streaming.jobs.definitions.declared_types import with_declared_types
-from binlog_streaming.jobs.record_keeper import RecordKeeper
+from binlog_streaming.job_state.checkpoint import read_checkpoint
+from binlog_streaming.job_state.declared_types import with_declared_types
+from binlog_streaming.job_state.record_keeper import RecordKeeper
+from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay
-from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.settings.choices import OnStatement, TableFormat, UnknownValues
 from binlog_streaming.settings.model import Job, Sink, Source, TableRule
 from binlog_streaming.tables.apply import apply_component

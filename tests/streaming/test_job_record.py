@@ -18,8 +18,8 @@ from binlog_connector.rules.rule_changes import rules_fingerprint
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError, StorageError
 from binlog_format.position import Position
-from binlog_streaming.jobs.record import RECORD_FILE
-from binlog_streaming.jobs.record_keeper import RecordKeeper
+from binlog_streaming.job_state.record import RECORD_FILE
+from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.plan.memory import Learned
 from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import (

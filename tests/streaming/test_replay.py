@@ -15,9 +15,9 @@ from binlog_format.errors import BinlogError, DataLossError, OptionError, StartE
 from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.position import Position
-from binlog_streaming.jobs.checkpoint import read_checkpoint, read_offset
+from binlog_streaming.job_state.checkpoint import read_checkpoint, read_offset
+from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.jobs.replay.replay import CHECKPOINT, ReplayRequest, plan_replay
-from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings.choices import Mode, OnCascade, OnPartitionDrop, OnRowStatement, TableFormat

@@ -71,7 +71,7 @@ def test_files_have_no_circles() -> None:
     assert _circle(IMPORTS) == []
 
 
-@pytest.mark.parametrize("package", ["binlog_format", "binlog_connector"])
+@pytest.mark.parametrize("package", ROOT_PACKAGES.values())
 def test_layers_have_no_circles(package: str) -> None:
     """A layer is a folder of a root, with all folders in it, or the files beside these."""
     layers: dict[str, set[str]] = defaultdict(set)

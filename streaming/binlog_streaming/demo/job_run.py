@@ -13,8 +13,8 @@ from binlog_streaming.demo.alterations import ALTERATIONS
 from binlog_streaming.demo.crash import BatchKiller, is_done
 from binlog_streaming.demo.processes import JobProcess
 from binlog_streaming.demo.state import DemoMarkKind
-from binlog_streaming.jobs.checkpoint import read_checkpoint
-from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.job_state.checkpoint import read_checkpoint
+from binlog_streaming.job_state.state_files import state_of
 
 if TYPE_CHECKING:
     from binlog_streaming.demo.reports import JobReport

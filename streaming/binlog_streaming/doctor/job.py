@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import OptionError
 from binlog_streaming.doctor.findings import Finding, Health
 from binlog_streaming.doctor.machine import Needs
-from binlog_streaming.jobs.state_files import StateFolder, storage_of
+from binlog_streaming.job_state.state_files import StateFolder, storage_of
 from binlog_streaming.settings import EventTablesJob, Job, PublishJob, TopicTablesJob
 from binlog_streaming.settings.choices import TableFormat
 from binlog_streaming.settings.publish_model import Client

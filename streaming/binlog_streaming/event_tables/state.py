@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.offsets import SourceOffset
-from binlog_streaming.batch_state import BatchState, BatchStateFile
+from binlog_streaming.job_state.batch_state import BatchState, BatchStateFile
 from binlog_streaming.settings.event_source_model import EventRule  # noqa: TC001 - msgspec looks it up
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.jobs.checkpoint import read_checkpoint
+from binlog_streaming.job_state.checkpoint import read_checkpoint
+from binlog_streaming.job_state.record import START_OPTIONS
+from binlog_streaming.job_state.record_keeper import RecordKeeper
+from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
-from binlog_streaming.jobs.record import START_OPTIONS
-from binlog_streaming.jobs.record_keeper import RecordKeeper
-from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.jobs.statements import look_at_statements
 from binlog_streaming.jobs.tables import TableReport, report_table
 from binlog_streaming.plan.admission import incomplete
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_format.position import Position
-    from binlog_streaming.jobs.checkpoint import Checkpoint
+    from binlog_streaming.job_state.checkpoint import Checkpoint
     from binlog_streaming.jobs.log_tables import FoundTable, OnProgress
     from binlog_streaming.plan.memory import JobMemory, Written
     from binlog_streaming.plan.snapshots import TableSnapshot

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from binlog_format.errors import OptionError
 from binlog_format.source_file import with_places
+from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.jobs.mirror import absolute_path, default_checkpoint
-from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.settings import PublishJob, check_job_values
 from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, TopicRule
 from binlog_streaming.settings.publish_text import publish_job_text

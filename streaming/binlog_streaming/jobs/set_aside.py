@@ -10,11 +10,11 @@ import msgspec
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError
 from binlog_format.position import Place
-from binlog_streaming.jobs.checkpoint import read_checkpoint
-from binlog_streaming.jobs.record_keeper import RecordKeeper
+from binlog_streaming.job_state.checkpoint import read_checkpoint
+from binlog_streaming.job_state.record_keeper import RecordKeeper
+from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.jobs.replay.record import ReplayCheckpoint
 from binlog_streaming.jobs.replay.tables import ReplayTables
-from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings.choices import OnError
 

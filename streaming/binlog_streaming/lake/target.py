@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.evolution import SchemaChange
     from binlog_streaming.lake.find import Search
     from binlog_streaming.lake.merge import Written
-    from binlog_streaming.lake.partitioning import PartitionRule
     from binlog_streaming.settings import Mode, Sink
+    from binlog_streaming.settings.partition_rules import PartitionRule
 
 QUERY_PROPERTY = "binlog-stream.queryId"
 SOURCE_PROPERTY = "binlog-stream.sourceTable"

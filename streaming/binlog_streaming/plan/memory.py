@@ -11,8 +11,8 @@ import msgspec
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format.errors import BinlogError, SchemaError, TableError, UnsupportedError
-from binlog_streaming.lake.partitioning import PartitionRuleError
 from binlog_streaming.settings.choices import Begin, Mode
+from binlog_streaming.settings.partition_rules import PartitionRuleError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import TableError
-from binlog_streaming.jobs.checkpoint import read_checkpoint
-from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.job_state.checkpoint import read_checkpoint
+from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.tables.target_state import read_target_state
 

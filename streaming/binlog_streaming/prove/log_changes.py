@@ -21,7 +21,7 @@ from binlog_connector.spark.table_schemas import SchemaFile
 from binlog_format.errors import BinlogError
 from binlog_format.log.search import end_of_gtids
 from binlog_format.rows.images import ImageKind
-from binlog_streaming.jobs.record_keeper import RecordKeeper
+from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.lake.row_values import one_array
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.modes.layout_cast import cast_layouts

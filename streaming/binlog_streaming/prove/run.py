@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import SchemaError, ServerError
-from binlog_streaming.jobs.checkpoint import read_checkpoint
-from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.job_state.checkpoint import read_checkpoint
+from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.prove.job_state import JobState
 from binlog_streaming.prove.log_changes import LogChanges

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_streaming.lake.partitioning import partition_rule
 from binlog_streaming.settings.choices import Merge, TableFormat
 from binlog_streaming.settings.durations import parse_milliseconds
+from binlog_streaming.settings.partition_rules import partition_rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.snapshot_marks import Purpose
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.jobs.checkpoint import read_checkpoint
-from binlog_streaming.jobs.record_keeper import RecordKeeper
-from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.job_state.checkpoint import read_checkpoint
+from binlog_streaming.job_state.record_keeper import RecordKeeper
+from binlog_streaming.job_state.state_files import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

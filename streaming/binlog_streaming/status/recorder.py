@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from binlog_connector.following.offsets import SourceOffset
-    from binlog_streaming.jobs.record import JobRecord
+    from binlog_streaming.job_state.record import JobRecord
     from binlog_streaming.settings.job_file import AnyJob
     from binlog_streaming.tables.progress import BatchProgress
     from binlog_streaming.topics.progress import Published

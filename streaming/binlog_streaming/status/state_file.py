@@ -11,7 +11,7 @@ import msgspec
 
 from binlog_format.errors import OptionError
 from binlog_format.position import Place
-from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.status.model import JobState, Phase
 from binlog_streaming.status.process import is_gone
 

@@ -13,7 +13,7 @@ from binlog_streaming.status.wording import without_access
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from binlog_streaming.jobs.record import JobRecord
+    from binlog_streaming.job_state.record import JobRecord
     from binlog_streaming.status.model import BatchStatus
     from binlog_streaming.tables.progress import BatchProgress
 

@@ -18,7 +18,6 @@ from binlog_connector.schema.snapshot_marks import TableProved
 from binlog_connector.schema.table_changes import TableRenamed
 from binlog_format.errors import BinlogError, TableError, UnsupportedError
 from binlog_streaming.lake.crash_points import CrashPoint, reached
-from binlog_streaming.lake.partitioning import partition_rule
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import QUERY_PROPERTY, SET_ASIDE_PROPERTY, CommitId
 from binlog_streaming.modes.shards import IndivisibleError
@@ -27,6 +26,7 @@ from binlog_streaming.plan.cascade_links import LinkedRowsStep
 from binlog_streaming.plan.failures import naming, naming_unexpected
 from binlog_streaming.plan.memory import SetAside, can_set_aside
 from binlog_streaming.settings.choices import Evidence, Mode, OnError
+from binlog_streaming.settings.partition_rules import partition_rule
 from binlog_streaming.tables.cascades.linked_images import LinkedImages, outside_row_batches
 from binlog_streaming.tables.cascades.linked_rows import LinkedRows
 from binlog_streaming.tables.declared_columns import agreed_types, lacks_types, recorded_by, recorded_of

@@ -20,10 +20,10 @@ from pyspark import SparkContext
 from binlog_connector.spark.options import SourceOptions
 from binlog_format import open_log
 from binlog_format.errors import BinlogError, OptionError
-from binlog_streaming.jobs.checkpoint import read_offset
-from binlog_streaming.jobs.definitions.declared_types import with_declared_types
-from binlog_streaming.jobs.record_keeper import RecordKeeper
-from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.job_state.checkpoint import read_offset
+from binlog_streaming.job_state.declared_types import with_declared_types
+from binlog_streaming.job_state.record_keeper import RecordKeeper
+from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.plan.failures import named_error
 from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.spark_session import PLANNING_ONLY, is_submitted, local_session

@@ -16,8 +16,8 @@ from binlog_connector.rules.rule_changes import hiding_changes, hiding_part, sal
 from binlog_format.errors import OptionError
 from binlog_format.position import Place
 from binlog_format.source_file import without_archive
-from binlog_streaming.jobs.record import RECORD_FILE, START_OPTIONS
-from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.job_state.record import RECORD_FILE, START_OPTIONS
+from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.settings.publish_model import MessageFormat
 from binlog_streaming.topics.connecting import names_of
 

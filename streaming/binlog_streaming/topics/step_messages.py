@@ -22,7 +22,7 @@ from binlog_connector.spark.known_scopes import scope_before
 from binlog_connector.spark.options import SourceOptions
 from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.jobs.definitions.definition_keeper import DefinitionKeeper
+from binlog_streaming.job_state.definition_keeper import DefinitionKeeper
 from binlog_streaming.topics.routing import messages_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import DataLossError
 from binlog_format.source_file import with_archive
-from binlog_streaming.jobs.record import JobRecord, changes_between
+from binlog_streaming.job_state.record import JobRecord, changes_between
 from binlog_streaming.settings import load_job
 from tests.streaming.archive.growing_logs import GrowingClassic, purge
 from tests.streaming.archive.test_archiver import ROTATION, archive_once

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from binlog_streaming.jobs.record_keeper import RecordKeeper
+from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.prove import read_view, repair
 from binlog_streaming.prove.differences import Kind
 from binlog_streaming.prove.key_texts import key_text
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_streaming.demo.mariadb.server import MariaDbServer
-    from binlog_streaming.jobs.record import Verified
+    from binlog_streaming.job_state.record import Verified
 
 pytestmark = pytest.mark.server
 

@@ -11,7 +11,7 @@ from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.snapshot_marks import Purpose
 from binlog_format.position import Position
-from binlog_streaming.jobs.record import RECORD_FILE, JobRecord
+from binlog_streaming.job_state.record import RECORD_FILE, JobRecord
 from binlog_streaming.plan.memory import SetAside
 from binlog_streaming.plan.snapshots import TableSnapshot
 from binlog_streaming.settings import load_job

@@ -15,7 +15,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError, StorageError
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.position import Position
-from binlog_streaming.jobs.record import JobRecord, Verified
+from binlog_streaming.job_state.record import JobRecord, Verified
 from binlog_streaming.plan.memory import Learned, SetAside
 from binlog_streaming.plan.snapshots import TableSnapshot
 from binlog_streaming.settings import Status

@@ -102,8 +102,8 @@ def run_job(
 
 
 def _checkpoint_offset(job: Job) -> SourceOffset | None:
-    from binlog_streaming.jobs.checkpoint import read_checkpoint
-    from binlog_streaming.jobs.state_files import state_of
+    from binlog_streaming.job_state.checkpoint import read_checkpoint
+    from binlog_streaming.job_state.state_files import state_of
 
     checkpoint = read_checkpoint(state_of(job))
     return None if checkpoint is None else checkpoint.offset

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_streaming.jobs.checkpoint import read_checkpoint
-from binlog_streaming.jobs.record_keeper import RecordKeeper
+from binlog_streaming.job_state.checkpoint import read_checkpoint
+from binlog_streaming.job_state.record_keeper import RecordKeeper
+from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.jobs.replay.record import RECORD_FILE, ReplayCheckpoint
-from binlog_streaming.jobs.state_files import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,7 +11,7 @@ from binlog_format.errors import OptionError
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
-    from binlog_streaming.jobs.state_files import StateFolder
+    from binlog_streaming.job_state.state_files import StateFolder
 
 RECORD_FILE = "binlog-stream-replay.json"
 """In the replay's checkpoint; Spark does not look at it."""

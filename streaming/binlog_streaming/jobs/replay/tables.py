@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.definitions import TableName
     from binlog_format.gtids.gtid_set import GtidPoint
-    from binlog_streaming.jobs.checkpoint import Checkpoint
+    from binlog_streaming.job_state.checkpoint import Checkpoint
     from binlog_streaming.jobs.touched_tables import TouchedTables
     from binlog_streaming.lake.target import Target
     from binlog_streaming.settings.choices import Mode

@@ -14,8 +14,8 @@ from pyiceberg.types import DecimalType
 
 from binlog_streaming.lake.iceberg.bounds import holds_truncated
 from binlog_streaming.lake.iceberg.schema import unused_name
-from binlog_streaming.lake.partitioning import unpartitionable, valueless
 from binlog_streaming.lake.row_values import row_ids
+from binlog_streaming.settings.partition_rules import unpartitionable, valueless
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
 
-    from binlog_streaming.lake.partitioning import PartitionRule
+    from binlog_streaming.settings.partition_rules import PartitionRule
 
 _FIRST_FIELD = 1000
 """Numbers of partition fields begin here."""

@@ -21,11 +21,11 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format.errors import OptionError, StartError
 from binlog_format.position import Place
-from binlog_streaming.jobs.checkpoint import begin_batch, begin_query, end_batch, read_checkpoint
-from binlog_streaming.jobs.definitions.declared_types import with_declared_types
-from binlog_streaming.jobs.record_keeper import RecordKeeper
+from binlog_streaming.job_state.checkpoint import begin_batch, begin_query, end_batch, read_checkpoint
+from binlog_streaming.job_state.declared_types import with_declared_types
+from binlog_streaming.job_state.record_keeper import RecordKeeper
+from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.jobs.replay.replay import ReplaySource
-from binlog_streaming.jobs.state_files import state_of
 from binlog_streaming.plan.cascades import CascadeLog
 from binlog_streaming.plan.memory import Learned, SetAside
 from binlog_streaming.tables.job import TablesJob
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.log_ddl import DdlStatement
-    from binlog_streaming.jobs.checkpoint import Checkpoint
+    from binlog_streaming.job_state.checkpoint import Checkpoint
     from binlog_streaming.plan.snapshots import TableSnapshot
     from binlog_streaming.settings.model import Job
     from binlog_streaming.tables.progress import TableProgress

@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 
 from binlog_format.errors import OptionError, SchemaError, TableError
 from binlog_format.gtids.gtid_set import parse_gtids
-from binlog_streaming.jobs.record_keeper import RecordKeeper
+from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.settings import Mode, TableRule
 from binlog_streaming.snapshot.reading.adoption import adopt, plan_adoption
 from tests.program import run_program

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from binlog_connector.crash_points import watched
-from binlog_streaming.jobs.record_keeper import RecordKeeper
+from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.settings import Begin, Mode, TableRule
 from tests.chance import some
 from tests.faults.cuts import Cut, DeadFrom

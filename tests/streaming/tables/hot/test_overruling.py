@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_format.errors import TableError
-from binlog_streaming.lake.partitioning import partition_rule
 from binlog_streaming.modes.row_batches import RowBatch
 from binlog_streaming.modes.shards import IndivisibleError, failed
 from binlog_streaming.settings import Merge, Mode, TableFormat, TableRule
+from binlog_streaming.settings.partition_rules import partition_rule
 from binlog_streaming.tables.evidence.row_evidence import RowEvidence
 from binlog_streaming.tables.overruling import KEY_STATE_DTYPE, LogPart, key_messages, key_states, shared_keys
 from binlog_streaming.tables.rows_step import KeyedImages

@@ -30,8 +30,8 @@ from binlog_streaming.lake.iceberg.data_files import numbered_rows
 from binlog_streaming.lake.iceberg.maintenance import compact, expire
 from binlog_streaming.lake.iceberg.table_files import live_files
 from binlog_streaming.lake.iceberg.target import IcebergTarget
-from binlog_streaming.lake.partitioning import partition_rule
 from binlog_streaming.settings import Merge, Mode, Sink, TableFormat
+from binlog_streaming.settings.partition_rules import partition_rule
 from binlog_streaming.tables.batch_versions import BatchVersions
 from tests.faults.cuts import Cut, CutAt
 from tests.faults.object_store import Fault, FaultyProxy, ObjectStore

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import DataLossError, OptionError, SchemaError, TableError, UnsupportedError
-from binlog_streaming.jobs.record_keeper import RecordKeeper
+from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay
 from binlog_streaming.lake.target import COMPLETE_PROPERTY, SET_ASIDE_PROPERTY
 from binlog_streaming.settings.choices import Begin, Mode, OnCascade, OnError, OnRowStatement, OnStatement
@@ -24,7 +24,7 @@ from tests.streaming.tables.statements.statement_stories import ID, NAME, ORDERS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.jobs.record import JobRecord
+    from binlog_streaming.job_state.record import JobRecord
     from tests.streaming.tables.statements.statement_stories import Story
 
     Given = dict[str, Any] | None

@@ -15,8 +15,8 @@ from binlog_connector.schema.table_changes import TableAltered, TableCreated
 from binlog_connector.spark import table_schemas
 from binlog_format.errors import OptionError
 from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
-from binlog_streaming.jobs.definitions.declared_types import with_declared_types
-from binlog_streaming.jobs.record import RECORD_FILE
+from binlog_streaming.job_state.declared_types import with_declared_types
+from binlog_streaming.job_state.record import RECORD_FILE
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import DECLARED_PROPERTY
 from binlog_streaming.settings import Job, Mode, Sink, Source, TableRule

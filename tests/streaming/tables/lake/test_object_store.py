@@ -18,10 +18,10 @@ from pyarrow import fs
 
 from binlog_format.errors import OptionError, StorageError, TableError
 from binlog_streaming.demo.servers.object_store import BUCKET
-from binlog_streaming.jobs.checkpoint import read_checkpoint
-from binlog_streaming.jobs.record import RECORD_FILE
-from binlog_streaming.jobs.record_keeper import RecordKeeper
-from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.job_state.checkpoint import read_checkpoint
+from binlog_streaming.job_state.record import RECORD_FILE
+from binlog_streaming.job_state.record_keeper import RecordKeeper
+from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.delta.target import DeltaTarget

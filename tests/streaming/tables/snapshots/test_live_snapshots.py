@@ -13,7 +13,7 @@ import pytest
 
 from binlog_connector.crash_points import watched
 from binlog_connector.schema.snapshot_marks import Purpose
-from binlog_streaming.jobs.record_keeper import RecordKeeper
+from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.settings import Begin, Job, Sink, Source, TableFormat, TableRule
 from binlog_streaming.snapshot.shadow import ShadowEngine
 from binlog_streaming.snapshot.source_table import read_table

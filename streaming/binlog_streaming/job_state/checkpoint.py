@@ -17,7 +17,7 @@ from binlog_format.errors import OptionError
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
-    from binlog_streaming.jobs.state_files import StateFolder
+    from binlog_streaming.job_state.state_files import StateFolder
 
 _VERSION = "v1"
 _NO_SETTINGS = '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}'

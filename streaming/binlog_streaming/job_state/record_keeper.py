@@ -16,10 +16,10 @@ from binlog_format import open_log
 from binlog_format.errors import OptionError
 from binlog_format.events.layout import EventType
 from binlog_format.position import Place
-from binlog_streaming.jobs.checkpoint import read_checkpoint, read_offset
-from binlog_streaming.jobs.definitions.declared_types import with_declared_types
-from binlog_streaming.jobs.definitions.definition_keeper import DefinitionKeeper, keep_batch
-from binlog_streaming.jobs.record import (
+from binlog_streaming.job_state.checkpoint import read_checkpoint, read_offset
+from binlog_streaming.job_state.declared_types import with_declared_types
+from binlog_streaming.job_state.definition_keeper import DefinitionKeeper, keep_batch
+from binlog_streaming.job_state.record import (
     RECORD_FILE,
     JobRecord,
     ScopeRecord,
@@ -28,7 +28,7 @@ from binlog_streaming.jobs.record import (
     changed_log,
     changes_between,
 )
-from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.plan.memory import JobMemory
 from binlog_streaming.settings.choices import Mode
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from binlog_format.errors import DataLossError
-    from binlog_streaming.jobs.record import Change
+    from binlog_streaming.job_state.record import Change
     from binlog_streaming.plan.memory import SetAside
     from binlog_streaming.settings.model import Job
     from binlog_streaming.tables.progress import BatchProgress

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_streaming.jobs.checkpoint import read_checkpoint
-from binlog_streaming.jobs.record import DECLARED_TYPES, RECORD_FILE, JobRecord
-from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.job_state.checkpoint import read_checkpoint
+from binlog_streaming.job_state.record import DECLARED_TYPES, RECORD_FILE, JobRecord
+from binlog_streaming.job_state.state_files import state_of
 
 if TYPE_CHECKING:
     from binlog_streaming.settings.model import Job

@@ -15,7 +15,7 @@ import msgspec
 from binlog_connector.crash_points import reached
 from binlog_format.errors import OptionError
 from binlog_format.position import Place
-from binlog_streaming.jobs.state_files import state_of
+from binlog_streaming.job_state.state_files import state_of
 
 if TYPE_CHECKING:
     from binlog_streaming.settings import EventTablesJob, TopicTablesJob

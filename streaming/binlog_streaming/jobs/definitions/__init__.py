@@ -1,1 +1,0 @@
-"""Definitions of tables that a job keeps, and what columns become by them."""
