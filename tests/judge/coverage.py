@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from binlog_streaming.tables.statements.rewritten_columns import NULL_IS_OPEN
 from tests.judge.histories.columns import BOTH, TYPES
 from tests.judge.verdicts import Kind
 
@@ -46,6 +47,8 @@ class Coverage:
         conditions: Of named tables.
         done: ALTERs that change a type, by pair, of tables that are equal.
         named: Those that a table was set aside at.
+        open_nulls: Those of them that a null alone stands in the way of, not counted with `named`: a target has null
+            for NULL and for 0000-00-00, so that what the server makes of it is not computable from the target.
         samples: By condition one error, and the statement that it is about.
     """
 
@@ -55,6 +58,7 @@ class Coverage:
     conditions: Counter[str] = field(default_factory=Counter)
     done: Counter[str] = field(default_factory=Counter)
     named: Counter[str] = field(default_factory=Counter)
+    open_nulls: Counter[str] = field(default_factory=Counter)
     samples: dict[str, str] = field(default_factory=dict)
 
     def saw(self, vendor: str, judged: Iterable[Judged]) -> None:
@@ -70,7 +74,8 @@ class Coverage:
                     self.conditions[verdict.condition] += 1
                     self.samples.setdefault(verdict.condition, f"{verdict.why[:300]} | {verdict.statement}")
                 if ARROW in verdict.label:
-                    self.named[f"{vendor}: {pair_of(verdict.label)}"] += 1
+                    counts = self.open_nulls if NULL_IS_OPEN in verdict.why else self.named
+                    counts[f"{vendor}: {pair_of(verdict.label)}"] += 1
             self.done.update(f"{vendor}: {pair_of(label)}" for label in _labels_done(one))
 
     def lines(self) -> Iterator[str]:
@@ -82,12 +87,13 @@ class Coverage:
         kinds = sorted({kind for kind, _ in self.statements})
         told = [f"{kind} {self.statements[kind, True]} (refused {self.statements[kind, False]})" for kind in kinds]
         yield f"statements: {', '.join(told)}"
-        pairs, possible = len({*self.done, *self.named}), len(TYPES) ** 2 * len(BOTH)
+        pairs, possible = len({*self.done, *self.named, *self.open_nulls}), len(TYPES) ** 2 * len(BOTH)
         yield f"pairs of an old and a new type: {pairs} (of {possible} declared ones)"
         computable = Counter({pair: count for pair, count in self.named.items() if is_computable(pair)})
         done = sum(count for pair, count in self.done.items() if is_computable(pair))
         share = 100 * done / max(done + computable.total(), 1)
         yield f"ALTERs whose effect is computable: {done} done, {computable.total()} named ({share:.1f} % done)"
+        yield f"  and {self.open_nulls.total()} named where a null may be 0000-00-00"
         for pair, count in computable.most_common(SHOWN):
             yield f"  named {count} times: {pair}"
 

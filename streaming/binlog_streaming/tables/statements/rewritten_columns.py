@@ -44,6 +44,11 @@ UNDEFINED = (
     "definitions of tables that are older than the log)"
 )
 
+NULL_IS_OPEN = (
+    'a null in the target may be 0000-00-00, which becomes another value than NULL (a job with zeroDates = "error" has '
+    "none of these)"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class RewrittenColumn:
@@ -74,12 +79,16 @@ class RewrittenColumn:
         kept = before if before.type.equals(self.arrow_type) else pa.nulls(len(before), self.arrow_type)
         return pc.if_else(lost, kept, after.array)
 
-    def has_unknown_values(self, rows: pa.RecordBatch) -> bool:
-        """Whether one of *rows*, which the source table has, holds a value of which nobody knows what it becomes."""
-        unknown = self._converted(rows.column(self.name)).unknown
-        if unknown is None or not unknown.any() or not self.context.keeps_rows:
-            return unknown is not None and bool(unknown.any())
-        return bool((unknown & living(rows, self.context.mode).to_numpy(zero_copy_only=False)).any())
+    def unknown_value(self, rows: pa.RecordBatch) -> str | None:
+        """Of which value in *rows*, which the source table has, nobody knows what it becomes; None: of none."""
+        values = rows.column(self.name)
+        unknown = self._converted(values).unknown
+        if unknown is not None and self.context.keeps_rows:
+            unknown = unknown & living(rows, self.context.mode).to_numpy(zero_copy_only=False)
+        if unknown is None or not unknown.any():
+            return None
+        known = values.is_valid().to_numpy(zero_copy_only=False)
+        return "for a value in the table it is not known how" if (unknown & known).any() else NULL_IS_OPEN
 
     def _converted(self, before: pa.Array) -> Values:
         if self.effect is None:
@@ -131,7 +140,7 @@ def rewritten_columns(
     return {
         changed.new.name: converted[name]
         if name in converted and name not in failing
-        else _nulled(context, target, name, changed, in_key=name.casefold() in in_key)
+        else _nulled(context, target, name, changed, failing.get(name, ""), in_key=name.casefold() in in_key)
         for name, changed in changes
     }
 
@@ -173,21 +182,24 @@ def _converted(context: StatementContext, target: Target, name: str, change: Col
     return RewrittenColumn(name, effect, stored.type, context)
 
 
-def _failing(target: Target, columns: list[RewrittenColumn]) -> set[str]:
+def _failing(target: Target, columns: list[RewrittenColumn]) -> dict[str, str]:
     """Which of some columns hold a value of which nobody knows what it becomes; the target is read once for all."""
-    failing: set[str] = set()
+    failing: dict[str, str] = {}
     for rows in target.read() if columns else ():
-        failing |= {column.name for column in columns if column.name not in failing and column.has_unknown_values(rows)}
+        for column in columns:
+            found = None if failing.get(column.name, NULL_IS_OPEN) != NULL_IS_OPEN else column.unknown_value(rows)
+            if found is not None:
+                failing[column.name] = found
     return failing
 
 
 def _nulled(
-    context: StatementContext, target: Target, name: str, change: ColumnChanged, *, in_key: bool
+    context: StatementContext, target: Target, name: str, change: ColumnChanged, failing: str, *, in_key: bool
 ) -> RewrittenColumn:
     """The column with null in all rows, if the job wants that."""
     effect, rule = _effect_in_target(context, change), context.table.rule
     if isinstance(effect, Converted):
-        effect = Unknown(f"{effect.what}, and for a value in the table it is not known how")
+        effect = Unknown(f"{effect.what}, and {failing}")
     if rule.rewritten is Rewritten.NULL and not in_key:
         return RewrittenColumn(name, None, target.schema().field(name).type, context)
     assert isinstance(effect, Unknown)
