@@ -7,13 +7,14 @@ what is not on it is converted, by a function that is known to do what the serve
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.schema.definitions import ColumnDefinition
-from binlog_connector.schema.effects import labels, numbers, texts, times
+from binlog_connector.schema.effects import addresses, into_times, numbers, texts, times
 from binlog_connector.schema.effects.conversion import (
     SAME,
     Circumstances,
@@ -26,6 +27,7 @@ from binlog_connector.schema.effects.conversion import (
     true_mask,
     widened,
 )
+from binlog_connector.schema.effects.value_effects import LABELS, NUMBERS, value_effect
 from binlog_connector.schema.parsing.charsets import UTF8MB4
 from binlog_connector.schema.parsing.defaults import AUTO_INCREMENT
 from binlog_format.errors import BinlogError
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from binlog_connector.schema.definitions import TableDefinition
-    from binlog_connector.schema.effects.conversion import Conversion, Effect
+    from binlog_connector.schema.effects.conversion import Effect
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.operations import AlterTable
     from binlog_format.rows.decoding import Decoding
@@ -46,13 +48,9 @@ if TYPE_CHECKING:
 # Bits of sql_mode: MariaDB sql/sql_class.h and MySQL sql/system_variables.h, MODE_*.
 _STRICT = 1 << 21 | 1 << 22
 _NO_AUTO_VALUE_ON_ZERO = 1 << 19
+_INVALID_DATES = 1 << 25
 _TIME_TRUNCATE_FRACTIONAL = 1 << 32  # MySQL
 _TIME_ROUND_FRACTIONAL = 1 << 34  # MariaDB
-
-_NUMBERS: Final = frozenset(
-    {*numbers.INTEGER_BITS, numbers.YEAR, numbers.BIT, numbers.DECIMAL, numbers.FLOAT, numbers.DOUBLE}
-)
-_LABELS: Final = frozenset({"enum", "set"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,9 @@ def circumstances_of(statement: DdlStatement, decoding: Decoding, *, ignores: bo
     is_mysql = statement.vendor is Vendor.MYSQL
     cuts = bool(mode & _TIME_TRUNCATE_FRACTIONAL) if is_mysql else not mode & _TIME_ROUND_FRACTIONAL
     strict = bool(mode & _STRICT) and not ignores
-    return Circumstances(statement.vendor, strict, cuts, replace(decoding, rules=None), statement.moment)
+    return Circumstances(
+        statement.vendor, strict, cuts, replace(decoding, rules=None), statement.moment, bool(mode & _INVALID_DATES)
+    )
 
 
 def effects_without_definition(alter: AlterTable, reason: str) -> dict[str, ColumnChanged]:
@@ -182,96 +182,19 @@ def _side(table: TableDefinition, column: ColumnDefinition, how: Circumstances) 
     return ColumnSide(column, column.nullable and not in_key, arrow_type(layout, 0, how.decoding))
 
 
-def value_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
-    """What becomes of values, but for NULL."""
-    before, after = old.type_name, new.type_name
-    if old.definition.compressed and texts.binary_or_text(new) is None:
-        return Unknown("how the server reads a COMPRESSED column")
-    kinds = texts.binary_or_text(old), texts.binary_or_text(new)
-    if before in _NUMBERS and after in _NUMBERS:
-        return numbers.number_effect(old, new, how)
-    if kinds == ("text", "text"):
-        return texts.text_effect(old, new, how)
-    if kinds == ("binary", "binary"):
-        return texts.binary_effect(old, new, how)
-    if kinds == ("text", "binary"):
-        return texts.bytes_of_text_effect(old, new, how)
-    if kinds == ("binary", "text"):
-        return texts.text_of_bytes_effect(old, new, how)
-    if before in times.TIMES and after in times.TIMES:
-        return times.time_effect(old, new, how)
-    if before in _LABELS and after in _LABELS:
-        return labels.label_effect(old, new, how)
-    if before == after and _is_equal(replace(old.definition, nullable=True), replace(new.definition, nullable=True)):
-        return SAME
-    if kinds[1] is not None:
-        return _into_text(old, new, how, is_binary=kinds[1] == "binary")
-    return _out_of(old, new, kinds[0], how)
-
-
-def _into_text(old: ColumnSide, new: ColumnSide, how: Circumstances, *, is_binary: bool) -> Effect:
-    before = old.type_name
-    shown: Conversion | str | None = f"{before.upper()} to {new.type_name.upper()}"
-    if before in _NUMBERS:
-        shown = numbers.text_of_number(old)
-    elif before in times.TIMES:
-        shown = times.text_of_time(old, how)
-    elif before in labels.ADDRESSES and not is_binary:
-        shown = labels.text_of_address(old)
-    elif before in _LABELS or (before == "json" and not is_binary):
-        shown = Values
-    if shown is None or isinstance(shown, str):
-        return Unknown(shown or f"how the server writes a {before.upper()} as text")
-    put = texts.put_into_bytes(new, how) if is_binary else texts.put_into_text(new, how)
-    return Converted(texts.in_turn([shown, put]), "values become their texts")
-
-
-def _out_of(old: ColumnSide, new: ColumnSide, kind: str | None, how: Circumstances) -> Effect:
-    after = new.type_name
-    convert: Conversion | None = None
-    if kind == "text" and after in _NUMBERS:
-        convert = numbers.number_of_text(new, how)
-    elif kind == "text" and after == times.TIMESTAMP:
-        convert = times.timestamp_of_text(how)
-    elif kind == "text" and after in times.TIMES:
-        convert = times.time_of_text(new, how)
-    elif kind == "text" and after in _LABELS:
-        convert = None if new.labels is None else labels.labels_of_text(new, how)
-    elif kind == "text" and after == "json" and how.vendor is not Vendor.MYSQL:
-        return SAME  # MariaDB's JSON is a text
-    elif after in labels.ADDRESSES and (kind is not None or old.type_name in labels.ADDRESSES):
-        convert = labels.address_of(old, new, how)
-    elif old.type_name in _LABELS and after in _NUMBERS:
-        convert = _as_number(labels.number_of_label(old), old, new, how)
-    elif old.type_name in times.TIMES and after in _NUMBERS:
-        convert = _as_number(times.number_of_time(old, how), old, new, how)
-    elif old.type_name in numbers.INTEGER_BITS and after in _LABELS:
-        convert = labels.label_of_number(old, new, how)
-    if convert is None:
-        return Unknown(f"how the server makes {after.upper()} of {old.type_name.upper()}")
-    return Converted(convert, f"values become those of a {after.upper()}")
-
-
-def _as_number(number: Conversion | None, old: ColumnSide, new: ColumnSide, how: Circumstances) -> Conversion | None:
-    """A conversion to a BIGINT, and on to another kind of number."""
-    if number is None:
-        return None
-    definition = replace(old.definition, declared="bigint", unsigned=False, charset=None)
-    whole = ColumnSide(definition, old.nullable, pa.int64())
-    fit = numbers.number_effect(whole, new, how)
-    if isinstance(fit, Same):
-        return texts.in_turn([number, lambda values: Values(widened(values, new.arrow_type))])
-    return texts.in_turn([number, fit.convert]) if isinstance(fit, Converted) else None
-
-
 def _without_null(effect: Effect, old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     """With what becomes of NULL where the column must not be NULL any more."""
-    if not old.nullable or new.nullable or how.strict or isinstance(effect, Unknown):
-        return effect  # a strict session refuses the statement where there is a NULL
-    value = _implicit_value(new)
-    is_date = new.type_name in times.TIMES - {times.TIME}
-    if is_date and new.type_name != times.TIMESTAMP and how.null_may_be_zero_date:
+    if not old.nullable or new.nullable or isinstance(effect, Unknown):
+        return effect
+    if how.strict and new.type_name != times.TIMESTAMP:
+        return effect  # the statement was refused where there is a NULL, which a TIMESTAMP takes for the time of now
+    if new.type_name in (times.DATE, times.DATETIME) and how.null_may_be_zero_date:
         return effect  # 0000-00-00, which is null in targets
+    value = _implicit_value(new, how)
+
+    # A null may be 0000-00-00 already, which a TIMESTAMP keeps.
+    is_open = old.type_name in times.TIMES - {times.TIME} and new.type_name == times.TIMESTAMP
+    value = None if is_open and how.null_may_be_zero_date else value
 
     def convert(values: pa.Array) -> Values:
         missing = values.is_null()
@@ -280,26 +203,40 @@ def _without_null(effect: Effect, old: ColumnSide, new: ColumnSide, how: Circums
             return converted
         if value is None:
             return Values(converted.array, either(converted.unknown, true_mask(missing)))
-        filled = pc.if_else(missing, pa.scalar(value, new.arrow_type), converted.array)
+        filled = pc.if_else(missing, value, converted.array)
         return Values(filled, converted.unknown)
 
     return Converted(convert, "NULL becomes the type's own default")
 
 
-def _implicit_value(new: ColumnSide) -> object:
+def _implicit_value(new: ColumnSide, how: Circumstances) -> pa.Scalar | None:
     """What the server puts in the place of NULL in a lax session; None: it is not known here."""
     name = new.type_name
-    if name in _NUMBERS:
-        if pa.types.is_string(new.arrow_type):
-            return None
-        return False if pa.types.is_boolean(new.arrow_type) else 0
+    zero = pa.array([0], pa.int64())
+    if name in NUMBERS:
+        return numbers.from_exact(new, how)(numbers.exact(zero, 0)).array[0]
+    if name == times.TIME:
+        return into_times.stored(zero.to_numpy(), np.array([False]), new, how).array[0]
+    if name == times.TIMESTAMP:
+        return _now(new, how)
+    if name in addresses.ADDRESSES:
+        return addresses.no_address(new)
     kind = texts.binary_or_text(new)
-    if kind == "text" or name in _LABELS:
-        return "" if name != "enum" else None
+    if kind == "text" or name in LABELS:
+        return pa.scalar("", new.arrow_type)
     if kind == "binary":
         size = new.numbers[0] if new.numbers else 1
-        return b"\0" * size if name == "binary" else b""
+        return pa.scalar(b"\0" * size if name == "binary" else b"", new.arrow_type)
     return None
+
+
+def _now(new: ColumnSide, how: Circumstances) -> pa.Scalar | None:
+    """When the statement ran, as a TIMESTAMP."""
+    if new.fraction_digits and how.moment.microseconds is None:
+        return None
+    unit = 10 ** (6 - new.fraction_digits)
+    micros = how.moment.seconds * 1_000_000 + (how.moment.microseconds or 0) // unit * unit
+    return pa.array([micros], pa.int64()).cast(new.arrow_type)[0]
 
 
 def _numbered(effect: Effect, old: ColumnDefinition, new: ColumnDefinition, sql_mode: int) -> Effect:

@@ -95,6 +95,7 @@ class Circumstances:
         cuts_fractions: Digits of a fraction of a second that have no place are cut off; else it is rounded.
         decoding: How rows become values.
         moment: When the statement ran, and in which time zone.
+        allows_invalid_dates: `sql_mode` has ALLOW_INVALID_DATES.
     """
 
     vendor: Vendor
@@ -102,6 +103,7 @@ class Circumstances:
     cuts_fractions: bool
     decoding: Decoding
     moment: Moment
+    allows_invalid_dates: bool = False
 
     @property
     def times_are_texts(self) -> bool:
@@ -167,7 +169,7 @@ def by_distinct(function: Callable[[object], object], arrow_type: pa.DataType) -
 
     def convert(values: pa.Array) -> Values:
         encoded = values.dictionary_encode()
-        found = [function(value) for value in encoded.dictionary.to_pylist()]
+        found = [None if value is None else function(value) for value in encoded.dictionary.to_pylist()]
         failed = np.array([value is UNKNOWN for value in found], dtype=np.bool_)
         results = pa.array([None if value is UNKNOWN else value for value in found], arrow_type)
         array = results.take(encoded.indices) if len(results) else pa.nulls(len(values), arrow_type)
@@ -175,6 +177,32 @@ def by_distinct(function: Callable[[object], object], arrow_type: pa.DataType) -
             return Values(array)
         unknown = pa.array(failed).take(encoded.indices).fill_null(False)
         return Values(array, unknown.to_numpy(zero_copy_only=False))
+
+    return convert
+
+
+def by_form(form: str, without: str | None, usual: Callable[[pa.Array], pa.Array], others: Conversion) -> Conversion:
+    """A conversion of texts that does those of one form in Arrow.
+
+    Args:
+        form: Regular expression of texts that *usual* converts, all of them.
+        without: Of those that it does not convert all the same.
+        usual: The conversion of them; each has a known result.
+        others: The conversion of all other texts.
+    """
+
+    def convert(texts: pa.Array) -> Values:
+        is_usual = true_mask(pc.match_substring_regex(texts, form))
+        if without is not None:
+            is_usual &= ~true_mask(pc.match_substring_regex(texts, without))
+        if not is_usual.any():
+            return others(texts)
+        missing = pa.scalar(None, texts.type)
+        found = usual(pc.if_else(mask_array(is_usual), texts, missing))
+        if is_usual.sum() == len(texts) - texts.null_count:
+            return Values(found)
+        rest = others(pc.if_else(mask_array(is_usual), missing, texts))
+        return Values(pc.if_else(mask_array(is_usual), found, rest.array), rest.unknown)
 
     return convert
 

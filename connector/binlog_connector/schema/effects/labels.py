@@ -1,4 +1,4 @@
-"""Conversions to and from ENUM and SET, UUID, INET4 and INET6: each distinct value is looked at once.
+"""Conversions to and from ENUM and SET: each distinct value is looked at once.
 
 Sources: MariaDB sql/field.cc and MySQL sql/field.cc (`Field_enum::store`, `Field_set::store`): a text is looked for
 among the labels under the column's collation, and taken for a number where it is none of them.
@@ -6,24 +6,24 @@ among the labels under the column's collation, and taken for a number where it i
 
 from __future__ import annotations
 
-import ipaddress
 import re
-import uuid
+import unicodedata
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from binlog_connector.schema.effects.conversion import SAME, UNKNOWN, Converted, Unknown, Values, by_distinct
-from binlog_format.rows.values.addresses import address_texts
+from binlog_connector.schema.effects import number_texts, numbers
+from binlog_connector.schema.effects.conversion import SAME, UNKNOWN, Converted, Unknown, by_distinct
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from binlog_connector.schema.effects.conversion import Circumstances, ColumnSide, Conversion, Effect
 
-_NUMBER = re.compile(r"\s*[+-]?\d")
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
-_ADDRESS_BYTES = {"uuid": 16, "inet6": 16, "inet4": 4}
-ADDRESSES = frozenset(_ADDRESS_BYTES)
+_PLACE = re.compile(r"\d+", re.ASCII)
+_BITS = re.compile(r"-?\d+", re.ASCII)
+_ODD_PLACE = re.compile(r"\s*([+-]?\d+)\s*", re.ASCII)
+"""What may be read as a number, or may not."""
+_PLACE_SIZE, _BITS_SIZE, _BITS_KNOWN = 6, 19, 62
 
 
 def label_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
@@ -32,13 +32,13 @@ def label_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect
         return Unknown("MariaDB takes the bytes of its labels for text in another character set")
     if old.labels is None or new.labels is None:
         return Unknown("not all labels are known")
+    if new.type_name == "set" and new.definition.charset != old.definition.charset and _is_wide(new):
+        return Unknown("servers do not find the labels of a SET in such a character set")
     if old.type_name == new.type_name == "enum" and set(old.labels) <= set(new.labels):
         return SAME
     if old.type_name == new.type_name == "set" and _keeps_order(old.labels, new.labels):
         return SAME
-    if old.type_name == "set" and new.type_name == "enum":
-        return Unknown("SET to ENUM")
-    return Converted(labels_of_text(new, how), "labels become those of the new list")
+    return Converted(labels_of_text(old, new, how), "labels become those of the new list")
 
 
 def _keeps_order(old: tuple[str, ...], new: tuple[str, ...]) -> bool:
@@ -46,38 +46,112 @@ def _keeps_order(old: tuple[str, ...], new: tuple[str, ...]) -> bool:
     return -1 not in places and places == sorted(places)
 
 
-def labels_of_text(new: ColumnSide, how: Circumstances) -> Conversion:
+def labels_of_text(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Conversion:
     """Texts as an ENUM or SET takes them."""
     labels = new.labels or ()
-    if new.type_name == "enum":
-        return by_distinct(lambda text: _label(str(text), labels, how), pa.string())
+    choose = _label_or_place if new.type_name == "enum" else _chosen
+    if not _is_wide(old):
+        return by_distinct(lambda text: choose(str(text), labels, how), pa.string())
 
-    def chosen(text: object) -> object:
-        parts = str(text).split(",") if text else []
-        if any(_NUMBER.match(part) for part in parts if part not in labels):
-            return UNKNOWN  # a text that begins as a number may be taken for one
-        found = {_label(part, labels, how) for part in parts}
-        return UNKNOWN if UNKNOWN in found else ",".join(label for label in labels if label in found)
+    def known(text: object) -> object:
+        # Servers do not find the numbers in these texts, or not always.
+        found = choose(str(text), labels, how)
+        if _ODD_PLACE.fullmatch(str(text)) is None or str(text).strip() in labels or found == "":
+            return found
+        return "" if new.type_name == "set" and not how.strict else UNKNOWN
 
-    return by_distinct(chosen, pa.string())
+    return by_distinct(known, pa.string())
 
 
-def _label(text: str, labels: tuple[str, ...], how: Circumstances) -> object:
+_WIDE_CHARSETS = frozenset({"utf16", "utf16le", "utf32", "ucs2"})
+
+
+def _is_wide(side: ColumnSide) -> bool:
+    return side.definition.charset in _WIDE_CHARSETS
+
+
+def _label_or_place(text: str, labels: tuple[str, ...], how: Circumstances) -> object:
     wanted = text.rstrip(" ")
+    found = _label(wanted, labels, how)
+    if found is not None:
+        return found
+    number = _ODD_PLACE.fullmatch(wanted)
+    if number is not None and len(wanted) < _PLACE_SIZE and 0 <= int(number[1]) <= len(labels):
+        if not _PLACE.fullmatch(wanted):
+            return UNKNOWN
+        return labels[int(wanted) - 1] if int(wanted) else ""
+    return UNKNOWN if how.strict else ""
+
+
+def _chosen(text: str, labels: tuple[str, ...], how: Circumstances) -> object:
+    text = text.rstrip(" ")
+    if text == "":
+        return ""
+    found = [_label(part, labels, how) for part in text.split(",")]
+    if UNKNOWN in found or "" in labels:
+        return UNKNOWN
+    chosen = ",".join(label for label in labels if label in found)
+    if None not in found:
+        return chosen
+    if how.strict and not _PLACE.fullmatch(text):
+        return UNKNOWN
+    if chosen or not _BITS.fullmatch(text):
+        return UNKNOWN if _ODD_PLACE.fullmatch(text) else chosen
+    return _set_of_bits(int(text), labels, how) if len(text) < _BITS_SIZE else UNKNOWN
+
+
+def _set_of_bits(number: int, labels: tuple[str, ...], how: Circumstances, *, is_masked: bool = False) -> object:
+    """A set as the bits of a number; MariaDB leaves out bits without a label, MySQL takes none then."""
+    if len(labels) > _BITS_KNOWN:
+        return UNKNOWN
+    if not 0 <= number < 1 << len(labels):
+        if how.strict:
+            return UNKNOWN
+        if how.vendor is Vendor.MYSQL and not is_masked:
+            return ""
+    return ",".join(label for bit, label in enumerate(labels) if number >> bit & 1)
+
+
+def _label(wanted: str, labels: tuple[str, ...], how: Circumstances) -> object:
+    """The label that a text is; None: it is none; UNKNOWN: that depends on the collation."""
     if wanted in labels:
         return wanted
-    folded = [label for label in labels if label.casefold() == wanted.casefold()]
+    alike = [label for label in labels if _may_be_equal(wanted, label)]
+    if not alike:
+        return None
     # Only a strict session tells that there is a label under the collation: it would have failed.
-    if len(folded) == 1 and how.strict:
-        return folded[0]
-    if wanted == "" and not how.strict:
-        return ""
-    if not folded and wanted.isdecimal() and wanted.isascii() and 0 < int(wanted) <= len(labels):
-        return labels[int(wanted) - 1]
-    # In a lax session a text that is no label under any collation becomes the empty text.
-    if not how.strict and not folded and wanted.isascii() and wanted.isprintable() and all(map(str.isascii, labels)):
-        return ""
-    return UNKNOWN
+    folded = [label for label in alike if label.casefold() == wanted.casefold()]
+    return folded[0] if len(alike) == 1 and folded and how.strict else UNKNOWN
+
+
+def _may_be_equal(wanted: str, label: str) -> bool:
+    """Whether there is a collation in which two texts are one."""
+    if wanted.isascii() and wanted.isprintable() and label.isascii() and label.isprintable():
+        return wanted.casefold() == label.casefold()
+    return not _is_surely_other(wanted, label)
+
+
+def _is_surely_other(wanted: str, label: str) -> bool:
+    return not {_bare(wanted), _bare(wanted, sharp_s="s")} & {_bare(label), _bare(label, sharp_s="s")} and not any(
+        map(_is_special, wanted + label)
+    )
+
+
+def _bare(text: str, sharp_s: str = "ss") -> str:
+    """A text without accents, and without what some collations leave out."""
+    parts = unicodedata.normalize("NFKD", text.replace("\u00df", sharp_s))
+    return "".join(one for one in parts if unicodedata.category(one)[0] not in "MC").casefold()
+
+
+def _is_special(character: str) -> bool:
+    """A letter that some collations take for several others."""
+    name = unicodedata.name(character, "")
+    return (
+        name.startswith("LATIN")
+        and not character.isascii()
+        and character != "\u00df"
+        and unicodedata.decomposition(character) == ""
+    )
 
 
 def number_of_label(old: ColumnSide) -> Conversion | None:
@@ -101,72 +175,33 @@ def number_of_label(old: ColumnSide) -> Conversion | None:
 
 
 def label_of_number(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Conversion | None:
-    """Numbers as an ENUM takes them: in MySQL a label that is called so, else the place of one."""
+    """Numbers as an ENUM or SET takes them; None: it is not known how.
+
+    MariaDB takes any number for a place or for bits; MySQL the text of it, but for BIT.
+    """
     labels = new.labels
-    if labels is None or new.type_name != "enum" or old.definition.zerofill:
+    if labels is None:
         return None
+    if how.vendor is Vendor.MYSQL and old.type_name != numbers.BIT:
+        write = number_texts.text_of_number(old)
+        if write is None:
+            return None
+        of_text = by_distinct(lambda text: _of_number_text(str(text), new, labels, how), pa.string())
+        return lambda values: write(values).then(of_text)
+    wide = numbers.whole_numbers(old, how)
+    is_enum = new.type_name == "enum"
 
     def label(value: object) -> object:
         number = int(str(value))
-        if str(number) in labels and how.vendor is Vendor.MYSQL:
-            return str(number)
+        if not is_enum:
+            return _set_of_bits(number, labels, how, is_masked=True)
         if 0 < number <= len(labels):
             return labels[number - 1]
         return UNKNOWN if how.strict else ""
 
-    return by_distinct(label, pa.string())
+    of_whole = by_distinct(label, pa.string())
+    return lambda values: wide(values).then(of_whole)
 
 
-def text_of_address(old: ColumnSide) -> Conversion:
-    """UUID, INET4 and INET6 as the server shows them, from their texts or their bytes."""
-
-    def convert(values: pa.Array) -> Values:
-        if not pa.types.is_binary(values.type):
-            return Values(values)
-        width = _ADDRESS_BYTES[old.type_name]
-        # The log, and so a target, lacks zeros at the end.
-        found = by_distinct(lambda value: _filled_up(value, width), pa.binary())(values)
-        return Values(address_texts(old.type_name, found.array), found.unknown)
-
-    return convert
-
-
-def address_of(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Conversion | None:
-    """Texts, bytes and INET4 addresses as a UUID, INET4 or INET6 takes them; None: it is not known how."""
-    if old.type_name in ADDRESSES and (old.type_name, new.type_name) != ("inet4", "inet6"):
-        return None
-    if not how.strict and not old.type_name.endswith(("char", "text")):
-        return None  # some versions make NULL of it
-
-    def packed(value: object) -> object:
-        if old.type_name == "inet4" and isinstance(value, str):
-            value = f"::ffff:{value}"
-        return _packed(new.type_name, value) or UNKNOWN
-
-    def convert(values: pa.Array) -> Values:
-        found = by_distinct(packed, pa.binary())(values)
-        if pa.types.is_binary(new.arrow_type):
-            return found
-        return Values(address_texts(new.type_name, found.array), found.unknown)
-
-    return convert
-
-
-def _filled_up(value: object, width: int) -> object:
-    return value.ljust(width, b"\0") if isinstance(value, bytes) and len(value) <= width else UNKNOWN
-
-
-def _packed(name: str, value: object) -> bytes | None:
-    if isinstance(value, bytes):
-        if name == "inet6" and len(value) == _ADDRESS_BYTES["inet4"]:
-            return ipaddress.IPv6Address(f"::ffff:{ipaddress.IPv4Address(value)}").packed
-        return value if len(value) == _ADDRESS_BYTES[name] else None
-    text = str(value)
-    try:
-        if name == "uuid":
-            return uuid.UUID(text).bytes if _UUID.fullmatch(text) else None
-        if name == "inet4":
-            return ipaddress.IPv4Address(text).packed
-        return ipaddress.IPv6Address(text).packed
-    except ValueError:
-        return None
+def _of_number_text(text: str, new: ColumnSide, labels: tuple[str, ...], how: Circumstances) -> object:
+    return _label_or_place(text, labels, how) if new.type_name == "enum" else _chosen(text, labels, how)

@@ -8,7 +8,6 @@ approximate ones to the next even number where they become integers.
 from __future__ import annotations
 
 import decimal
-import re
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -27,35 +26,32 @@ from binlog_connector.schema.effects.conversion import (
     where_known,
     where_unknown_too,
 )
+from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from binlog_connector.schema.effects.conversion import Circumstances, ColumnSide, Conversion, Effect
 
 INTEGER_BITS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
-_WIDTHS: Final = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
-"""Digits to which ZEROFILL fills, where the statement gives none."""
 YEAR, BIT, DECIMAL, FLOAT, DOUBLE = "year", "bit", "decimal", "float", "double"
 _WIDE = 76  # digits of Arrow's widest decimal
-_NUMBER = re.compile(r"[ \t]*([+-]?(?:\d{1,40}(?:\.\d{0,30})?|\.\d{1,30}))[ \t]*", re.ASCII)
-_WHOLE_NUMBER = re.compile(r"[ \t]*([+-]?\d{1,40})[ \t]*", re.ASCII)
-_APPROXIMATE = re.compile(r"[ \t]*([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,3})?)[ \t]*", re.ASCII)
+_BIGINT, _BIGINT_BEYOND = (-(1 << 63), (1 << 63) - 1), 2.0**63
 _DIGITS = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
-_EXACT_DOUBLE = 1 << 53
+EXACT_DOUBLE = 1 << 53
 _FLOAT_MAX = float(np.finfo(np.float32).max)
 
 
 def number_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     """What becomes of the values of a number when it is another kind of number."""
-    if new.type_name == YEAR and old.type_name != YEAR:
-        return _to_year(old)
-    if new.type_name == BIT and old.type_name != BIT:
-        return Unknown(f"{old.type_name.upper()} to BIT")
     if new.type_name in (FLOAT, DOUBLE):
         return _to_float(old, new, how)
     if old.type_name in (FLOAT, DOUBLE):
-        return Converted(_from_float(new, how), "numbers are rounded")
+        return Converted(_from_float(old, new, how), "numbers are rounded")
+    if new.type_name == YEAR and old.type_name != YEAR:
+        return Converted(_rounded_to(old, _to_year(how)), "numbers below 100 become years of a century")
+    if new.type_name == BIT and old.type_name != BIT:
+        return Converted(
+            _rounded_to(old, _to_bits(old, new, how)), "numbers become bits, all of them if it is too large"
+        )
     if _holds_all(old, new):
         return SAME if _are_alike(old, new) else Converted(_to_exact_number(old, new, how), "digits are added")
     if how.strict and _are_alike(old, new) and DECIMAL not in (old.type_name, new.type_name):
@@ -68,7 +64,7 @@ def _are_alike(old: ColumnSide, new: ColumnSide) -> bool:
     if pa.types.is_boolean(old.arrow_type) != pa.types.is_boolean(new.arrow_type):
         return False
     texts = [pa.types.is_string(side.arrow_type) for side in (old, new)]
-    return not any(texts) or (all(texts) and _scale(old) == _scale(new))
+    return not any(texts) or (all(texts) and scale_of(old) == scale_of(new))
 
 
 def _range(side: ColumnSide) -> tuple[int, int]:
@@ -81,7 +77,8 @@ def _range(side: ColumnSide) -> tuple[int, int]:
     return (0, (1 << bits) - 1) if side.definition.unsigned else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
 
-def _scale(side: ColumnSide) -> int:
+def scale_of(side: ColumnSide) -> int:
+    """Digits after the point."""
     return side.numbers[1] if side.type_name == DECIMAL and len(side.numbers) > 1 else 0
 
 
@@ -89,14 +86,14 @@ def _bounds(side: ColumnSide) -> tuple[decimal.Decimal, decimal.Decimal]:
     if side.type_name != DECIMAL:
         least, greatest = _range(side)
         return decimal.Decimal(least), decimal.Decimal(greatest)
-    precision, scale = side.numbers[0], _scale(side)
+    precision, scale = side.numbers[0], scale_of(side)
     greatest_decimal = decimal.Decimal(10**precision - 1).scaleb(-scale, _DIGITS)
     return (decimal.Decimal(0) if side.definition.unsigned else -greatest_decimal), greatest_decimal
 
 
 def _holds_all(old: ColumnSide, new: ColumnSide) -> bool:
     (least, greatest), (new_least, new_greatest) = _bounds(old), _bounds(new)
-    return _scale(new) >= _scale(old) and new_least <= least and greatest <= new_greatest
+    return scale_of(new) >= scale_of(old) and new_least <= least and greatest <= new_greatest
 
 
 def exact(values: pa.Array, scale: int) -> pa.Array:
@@ -107,11 +104,11 @@ def exact(values: pa.Array, scale: int) -> pa.Array:
 
 
 def _to_exact_number(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Conversion:
-    scale, new_scale = _scale(old), _scale(new)
+    scale, new_scale = scale_of(old), scale_of(new)
     least, greatest = _bounds(new)
 
     def convert(values: pa.Array) -> Values:
-        numbers = exact(values, max(scale, _scale_of(values.type)))
+        numbers = exact(values, max(scale, _decimal_scale(values.type)))
         if new_scale < numbers.type.scale:
             numbers = pc.round(numbers, ndigits=new_scale, round_mode="half_towards_infinity")
         return fitted(numbers.cast(pa.decimal256(_WIDE, new_scale)), least, greatest, new, how)
@@ -119,7 +116,7 @@ def _to_exact_number(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Co
     return convert
 
 
-def _scale_of(kind: pa.DataType) -> int:
+def _decimal_scale(kind: pa.DataType) -> int:
     return kind.scale if pa.types.is_decimal(kind) else 0
 
 
@@ -229,33 +226,36 @@ def _rounded_floats(new: ColumnSide, how: Circumstances) -> Conversion:
     return convert
 
 
-def _from_float(new: ColumnSide, how: Circumstances) -> Conversion:
-    least, greatest = _bounds(new)
+def _from_float(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Conversion:
     if new.type_name == DECIMAL:
         return _from_float_to_decimal(new, how)
+    # MariaDB cuts off what a year has after the point.
+    is_cut = new.type_name == YEAR and how.vendor is not Vendor.MYSQL
+    fit = from_exact(new, how)
+
+    whole_of = whole_numbers(old, how, is_cut=is_cut)
 
     def convert(values: pa.Array) -> Values:
-        numbers = np.rint(values.cast(pa.float64()).to_numpy(zero_copy_only=False))
-        valid = values.is_valid().to_numpy(zero_copy_only=False)
-        large = valid & ~(np.abs(numbers) < _EXACT_DOUBLE)
-        whole = pa.array(np.where(valid & ~large, numbers, 0).astype(np.int64), mask=~valid)
-        return where_unknown_too(fitted(exact(whole, 0), least, greatest, new, how), large)
+        found = whole_of(values).then(fit)
+        if new.type_name not in (BIT, YEAR):
+            return found
+        return where_unknown_too(found, true_mask(pc.less(values, pa.scalar(0, values.type))))
 
     return convert
 
 
 def _from_float_to_decimal(new: ColumnSide, how: Circumstances) -> Conversion:
-    convert = by_distinct(lambda value: _rounded(decimal.Decimal(repr(value)), new, how), new.arrow_type)
+    convert = by_distinct(lambda value: fitted_number(decimal.Decimal(repr(value)), new, how), new.arrow_type)
     return lambda values: convert(values.cast(pa.float64()))
 
 
-def _rounded(number: decimal.Decimal, new: ColumnSide, how: Circumstances) -> object:
+def fitted_number(number: decimal.Decimal, new: ColumnSide, how: Circumstances) -> object:
     """A number as a column of exact numbers holds it."""
     if not number.is_finite():
         return UNKNOWN
     least, greatest = _bounds(new)
     rounded = (
-        number.quantize(decimal.Decimal(1).scaleb(-_scale(new)), context=_DIGITS) if abs(number) < 10**70 else None
+        number.quantize(decimal.Decimal(1).scaleb(-scale_of(new)), context=_DIGITS) if abs(number) < 10**70 else None
     )
     if rounded is None or not least <= rounded <= greatest:
         if how.strict:
@@ -269,92 +269,90 @@ def _rounded(number: decimal.Decimal, new: ColumnSide, how: Circumstances) -> ob
     return bool(rounded) if pa.types.is_boolean(new.arrow_type) else int(rounded)
 
 
-def _to_year(old: ColumnSide) -> Effect:
-    if old.type_name not in INTEGER_BITS:
-        return Unknown(f"{old.type_name.upper()} to YEAR")
+def from_exact(new: ColumnSide, how: Circumstances) -> Conversion:
+    """Wide decimals as a column of numbers holds them."""
+    if new.type_name == YEAR:
+        return _to_year(how)
+    if new.type_name == BIT:
+        return _to_bits(None, new, how)
+    if new.type_name in (FLOAT, DOUBLE):
+        if len(new.numbers) == 2:
+            return _rounded_floats(new, how)
+        return lambda values: _floats(values, new, how)
+    least, greatest = _bounds(new)
+    scale = scale_of(new)
 
-    def year(value: object) -> object:
-        # MariaDB and MySQL sql/field.cc: Field_year::store(longlong, bool)
-        number = int(str(value))
-        if number == 0 or 1901 <= number <= 2155:
-            return number
-        if 0 < number < 100:
-            return number + (2000 if number < 70 else 1900)
-        return UNKNOWN
+    def convert(numbers: pa.Array) -> Values:
+        if scale < numbers.type.scale:
+            numbers = pc.round(numbers, ndigits=scale, round_mode="half_towards_infinity")
+        return fitted(numbers.cast(pa.decimal256(_WIDE, scale)), least, greatest, new, how)
 
-    return Converted(by_distinct(year, pa.int32()), "numbers below 100 become years of a century")
-
-
-def text_of_number(old: ColumnSide) -> Conversion | None:
-    """Numbers as a server writes them into a text; None: it is not known how."""
-    if old.type_name in (FLOAT, DOUBLE) and not old.numbers and not old.definition.zerofill:
-        return by_distinct(_text_of_single if old.type_name == FLOAT else _text_of_double, pa.string())
-    if old.type_name in (FLOAT, DOUBLE, BIT):
-        return None
-    filled = _filled_width(old)
-
-    def convert(values: pa.Array) -> pa.Array:
-        if pa.types.is_string(values.type):
-            return values  # a DECIMAL of more digits than Arrow has
-        if old.type_name == DECIMAL:
-            return decimal_text(exact(values, _scale(old)))
-        texts = values.cast(pa.string())
-        return pc.utf8_lpad(texts, filled, "0") if filled else texts
-
-    return None if filled is None else plain(convert)
+    return convert
 
 
-def _text_of_double(value: object) -> object:
-    # strings/dtoa.c: my_gcvt writes the fewest digits that tell the number, with an exponent where there are too many.
-    text = f"{decimal.Decimal(repr(value)):f}" if abs(float(str(value))) < _EXACT_DOUBLE else ""
-    return _plain_digits(text, 17)
+def _rounded_to(old: ColumnSide, convert: Conversion) -> Conversion:
+    def rounded(values: pa.Array) -> Values:
+        numbers = exact(values, max(scale_of(old), _decimal_scale(values.type)))
+        return convert(pc.round(numbers, ndigits=0, round_mode="half_towards_infinity"))
+
+    return rounded
 
 
-def _text_of_single(value: object) -> object:
-    number = float(str(value))
-    return _plain_digits(f"{decimal.Decimal(f'{number:.6g}'):f}" if abs(number) < 10.0**11 else "", 11)
+def whole_numbers(old: ColumnSide, how: Circumstances, *, is_cut: bool = False) -> Conversion:
+    """Numbers rounded to whole ones, as wide decimals; those that have no room in 64 bits are at the ends of these."""
+    if old.type_name not in (FLOAT, DOUBLE):
+        return _rounded_to(old, plain(lambda values: fitted_ends(values.cast(pa.decimal256(_WIDE, 0)), *_BIGINT)))
+
+    def convert(values: pa.Array) -> Values:
+        doubles = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        valid = values.is_valid().to_numpy(zero_copy_only=False)
+        within = valid & (np.abs(doubles) < _BIGINT_BEYOND)
+        numbers = np.where(within, doubles, 0.0)
+        whole = (np.trunc(numbers) if is_cut else np.rint(numbers)).astype(np.int64)
+        whole = np.where(within, whole, np.where(doubles > 0, _BIGINT[1], _BIGINT[0]))
+        # What MySQL makes of a FLOAT that large is left to the compiler.
+        beyond = valid & ~within & (old.type_name == FLOAT and how.vendor is Vendor.MYSQL)
+        return where_known(exact(pa.array(whole, mask=~valid), 0), beyond)
+
+    return convert
 
 
-def _plain_digits(text: str, length_max: int) -> object:
-    text = text.rstrip("0").rstrip(".") if "." in text else text
-    return text if 0 < len(text.lstrip("-")) <= length_max and text != "-0" else UNKNOWN
+def _to_bits(old: ColumnSide | None, new: ColumnSide, how: Circumstances) -> Conversion:
+    _, greatest = _range(new)
+    # MariaDB reads a DECIMAL as a number without sign.
+    is_zero_below = old is not None and old.type_name == DECIMAL and how.vendor is not Vendor.MYSQL
+
+    def convert(numbers: pa.Array) -> Values:
+        numbers = numbers.cast(pa.decimal256(_WIDE, 0))
+        end, least = pa.scalar(decimal.Decimal(greatest), numbers.type), pa.scalar(decimal.Decimal(0), numbers.type)
+        below, above = pc.less(numbers, least), pc.greater(numbers, end)
+        if how.strict:
+            found = where_known(numbers, true_mask(pc.or_(below, above)))
+            return Values(_cast_down(found.array, new.arrow_type), found.unknown)
+        within = pc.if_else(below, least if is_zero_below else end, pc.if_else(above, end, numbers))
+        return Values(_cast_down(within, new.arrow_type))
+
+    return convert
 
 
-def _filled_width(old: ColumnSide) -> int | None:
-    """Digits to which a number is filled with zeros, 0: to none; None: it is not known."""
-    if old.type_name == YEAR:
-        return 4
-    if old.definition.unsigned and not old.definition.knows("default"):
-        return None  # from a table map, which does not state ZEROFILL
-    if not old.definition.zerofill:
-        return 0
-    if old.type_name == DECIMAL:
-        return None
-    return old.numbers[0] if old.numbers else _WIDTHS[old.type_name]
+def _to_year(how: Circumstances) -> Conversion:
+    """MariaDB and MySQL sql/field.cc: Field_year::store(longlong, bool)."""
+
+    def convert(numbers: pa.Array) -> Values:
+        valid = numbers.is_valid().to_numpy(zero_copy_only=False)
+        # What is no year is beyond the greatest one, for the numbers to have room in 64 bits.
+        within = fitted_ends(numbers.cast(pa.decimal256(_WIDE, 0)), -1, 2156).cast(pa.int64())
+        years = within.fill_null(0).to_numpy(zero_copy_only=False)
+        short = (years > 0) & (years < 100)
+        misfit = valid & ~(short | (years == 0) | ((years > 1900) & (years < 2156)))
+        years = np.where(short, years + np.where(years < 70, 2000, 1900), np.where(misfit, 0, years))
+        found = pa.array(years, mask=~valid).cast(pa.int32())
+        return where_known(found, misfit) if how.strict else Values(found)
+
+    return convert
 
 
-def number_of_text(new: ColumnSide, how: Circumstances) -> Conversion | None:
-    """Texts as a server reads them into a column of numbers; None: it is not known how."""
-    if new.type_name in (FLOAT, DOUBLE) and not new.numbers:
-        return by_distinct(_approximate(new.type_name == FLOAT), new.arrow_type)
-    if new.type_name in INTEGER_BITS or new.type_name == DECIMAL:
-        # Into whole numbers, MariaDB cuts a fraction off and MySQL rounds, and not in every version.
-        form = _NUMBER if new.type_name == DECIMAL else _WHOLE_NUMBER
-
-        def number(value: object) -> object:
-            match = form.fullmatch(str(value))
-            return UNKNOWN if match is None else _rounded(decimal.Decimal(match.group(1)), new, how)
-
-        return by_distinct(number, new.arrow_type)
-    return None
-
-
-def _approximate(is_single: bool) -> Callable[[object], object]:
-    def number(value: object) -> object:
-        match = _APPROXIMATE.fullmatch(str(value))
-        found = float(match.group(1)) if match is not None else np.inf
-        with np.errstate(over="ignore"):
-            found = float(np.float32(found)) if is_single else found
-        return found if np.isfinite(found) else UNKNOWN
-
-    return number
+def fitted_ends(numbers: pa.Array, least: int, greatest: int) -> pa.Array:
+    """Wide decimals, those beyond the ends as these."""
+    low, high = (pa.scalar(decimal.Decimal(end), numbers.type) for end in (least, greatest))
+    return pc.max_element_wise(pc.min_element_wise(numbers, high, skip_nulls=False), low, skip_nulls=False)

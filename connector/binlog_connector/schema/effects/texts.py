@@ -7,9 +7,9 @@ manuals on CHAR and VARCHAR ("trailing spaces are removed", "are truncated silen
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,9 +26,12 @@ from binlog_connector.schema.effects.conversion import (
     where_known,
 )
 from binlog_connector.schema.parsing.charsets import BINARY, UTF8MB4
+from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    from binlog_connector.schema.effects.conversion import Circumstances, ColumnSide, Effect, Mask
+    from collections.abc import Callable
+
+    from binlog_connector.schema.effects.conversion import Circumstances, ColumnSide, Effect
 
 TEXT_TYPES: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 BINARY_TYPES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
@@ -192,13 +195,30 @@ def _padded(values: pa.Array, size: int) -> pa.Array:
 
 def bytes_of_text_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     """What becomes of texts when their column is a binary string."""
-    if old.definition.charset not in (UTF8MB4, "utf8mb3"):
-        first: Conversion = _ascii_bytes if old.definition.charset in _ONE_BYTE_ASCII else _no_bytes
+    charset = old.definition.charset
+    if charset in (UTF8MB4, "utf8mb3"):
+        first: Conversion = plain(lambda texts: texts.cast(pa.binary()))
+    elif charset in _BYTES_OF:
+        first = by_distinct(_BYTES_OF[charset], pa.binary())
     else:
-        first = plain(lambda texts: texts.cast(pa.binary()))
+        first = _ascii_bytes if charset in _ONE_BYTE_ASCII else _no_bytes
     size = _size(new)
     steps = [first, _fitted_bytes(size, is_padded=new.type_name == "binary", how=how)]
     return Converted(in_turn(steps), "texts become their bytes")
+
+
+def _latin_bytes(value: object) -> object:
+    text = str(value)
+    return UNKNOWN if _CONTROLS.search(text) else text.encode("cp1252")
+
+
+_BYTES_OF: Final[dict[str, Callable[[object], object]]] = {
+    "latin1": _latin_bytes,
+    "utf16": lambda value: str(value).encode("utf-16-be"),
+    "ucs2": lambda value: str(value).encode("utf-16-be"),
+    "utf32": lambda value: str(value).encode("utf-32-be"),
+    "utf16le": lambda value: str(value).encode("utf-16-le"),
+}
 
 
 def _ascii_bytes(texts: pa.Array) -> Values:
@@ -219,30 +239,98 @@ def put_into_bytes(new: ColumnSide, how: Circumstances) -> Conversion:
 
 def text_of_bytes_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     """What becomes of binary strings when their column is a text: bytes of its character set."""
-    if new.definition.charset not in _ONE_BYTE_ASCII:
-        return Unknown(f"bytes become texts in {new.definition.charset or 'a character set that is not known'}")
-    is_utf8 = new.definition.charset in (UTF8MB4, "utf8mb3")
+    charset = new.definition.charset
+    if charset not in _ONE_BYTE_ASCII and charset not in _TEXTS_OF:
+        return Unknown(f"bytes become texts in {charset or 'a character set that is not known'}")
+    decode = _TEXTS_OF.get(charset or "", _ascii_text)
+    others = by_distinct(lambda value: decode(value, how) if isinstance(value, bytes) else UNKNOWN, pa.string())
 
     def convert(values: pa.Array) -> Values:
-        # Bytes that are no text of this character set are cut or refused by the server.
-        texts = values.cast(pa.string(), safe=False)
-        ascii_only = pc.string_is_ascii(texts)
-        other = true_mask(pc.invert(ascii_only))
-        if is_utf8 and other.any():
-            other &= ~_is_utf8(values)
-        return where_known(texts, other) if other.any() else Values(texts)
+        if charset in _ONE_BYTE_ASCII:
+            texts = values.cast(pa.string(), safe=False)
+            if pc.all(pc.string_is_ascii(texts), min_count=0).as_py() is not False:
+                return Values(texts)
+        return others(values)
 
     return Converted(in_turn([convert, put_into_text(new, how)]), "bytes become texts")
 
 
-def _is_utf8(values: pa.Array) -> Mask:
-    def valid(value: bytes | None) -> bool:
-        try:
-            return value is None or value.decode("utf-8") is not None
-        except UnicodeDecodeError:
-            return False
+def _ascii_text(value: bytes, how: Circumstances) -> object:
+    return value.decode("ascii") if value.isascii() else UNKNOWN
 
-    return np.array([valid(value) for value in values.to_pylist()], dtype=np.bool_)
+
+def _utf8_text(value: bytes, how: Circumstances) -> object:
+    """MySQL cuts off what is no text, MariaDB puts a question mark for each such byte."""
+    text, at = "", 0
+    while at < len(value):
+        try:
+            return text + value[at:].decode()
+        except UnicodeDecodeError as error:
+            if how.strict:
+                return UNKNOWN
+            text += value[at : at + error.start].decode()
+            if how.vendor is Vendor.MYSQL:
+                return text
+            text, at = text + "?", at + error.start + 1
+    return text
+
+
+def _first_plane_text(value: bytes, how: Circumstances) -> object:
+    text = _utf8_text(value, how)
+    return UNKNOWN if not isinstance(text, str) or any(byte >= _FOUR_BYTES for byte in value) else text
+
+
+def _latin_text(value: bytes, how: Circumstances) -> object:
+    try:
+        return value.decode("cp1252")
+    except UnicodeDecodeError:
+        return UNKNOWN
+
+
+def _utf16_text(value: bytes, how: Circumstances) -> object:
+    try:
+        return (b"\0" * (len(value) % 2) + value).decode("utf-16-be")
+    except UnicodeDecodeError:
+        return UNKNOWN
+
+
+_FOUR_BYTES = 0xF0
+_TEXTS_OF: Final[dict[str, Callable[[bytes, Circumstances], object]]] = {
+    UTF8MB4: _utf8_text,
+    "utf8mb3": _first_plane_text,
+    "latin1": _latin_text,
+    "utf16": _utf16_text,
+}
+
+
+def as_latin(values: pa.Array) -> Values:
+    """Bytes as texts with a character for each."""
+    texts = values.cast(pa.string(), safe=False)
+    if pc.all(pc.string_is_ascii(texts), min_count=0).as_py() is not False:
+        return Values(texts)
+    return by_distinct(lambda value: value.decode("latin-1") if isinstance(value, bytes) else UNKNOWN, pa.string())(
+        values
+    )
+
+
+def as_labels(new: ColumnSide) -> Conversion:
+    """Bytes as texts that may be labels; in UTF-8, bytes that are no text are no label either."""
+    is_utf8 = new.definition.charset in (UTF8MB4, "utf8mb3")
+
+    def text(value: object) -> object:
+        assert isinstance(value, bytes)
+        return value.decode("utf-8", "replace") if is_utf8 or value.isascii() else UNKNOWN
+
+    return by_distinct(text, pa.string())
+
+
+def bytes_effect(bytes_of: Conversion, new: ColumnSide, how: Circumstances) -> Effect:
+    """What becomes of values that are taken for their bytes, in a column of texts or binary strings."""
+    if binary_or_text(new) == "binary":
+        fit = _fitted_bytes(_size(new), is_padded=new.type_name == "binary", how=how)
+        return Converted(in_turn([bytes_of, fit]), "values become their bytes")
+    effect = text_of_bytes_effect(new, new, how)
+    return replace(effect, convert=in_turn([bytes_of, effect.convert])) if isinstance(effect, Converted) else effect
 
 
 def binary_or_text(side: ColumnSide) -> str | None:
@@ -250,3 +338,12 @@ def binary_or_text(side: ColumnSide) -> str | None:
     if side.type_name in TEXT_TYPES:
         return "binary" if side.definition.charset == BINARY else "text"
     return "binary" if side.type_name in BINARY_TYPES else None
+
+
+EFFECTS: Final[dict[tuple[str | None, str | None], Callable[[ColumnSide, ColumnSide, Circumstances], Effect]]] = {
+    ("text", "text"): text_effect,
+    ("binary", "binary"): binary_effect,
+    ("text", "binary"): bytes_of_text_effect,
+    ("binary", "text"): text_of_bytes_effect,
+}
+"""By what a column was and is."""

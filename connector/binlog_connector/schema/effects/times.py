@@ -20,35 +20,26 @@ from binlog_connector.schema.effects.conversion import (
     Converted,
     Unknown,
     Values,
-    either,
     plain,
     true_mask,
     where_known,
 )
+from binlog_connector.schema.effects.time_readings import DAY, MICROS
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
-    from binlog_connector.schema.effects.conversion import Circumstances, ColumnSide, Conversion, Effect
+    from binlog_connector.schema.effects.conversion import Circumstances, ColumnSide, Conversion, Effect, Mask
 
     Int64s = NDArray[np.int64]
 
 DATE, DATETIME, TIMESTAMP, TIME = "date", "datetime", "timestamp", "time"
 TIMES: Final = frozenset({DATE, DATETIME, TIMESTAMP, TIME})
-_MICROS = 1_000_000
-_DAY = 86_400 * _MICROS
 _UTC, _LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 _OFFSET = re.compile(r"([+-])(\d{1,2}):(\d{2})", re.ASCII)
-_TIMESTAMP_MAX = (1 << 31) * _MICROS
-_TEXT_FORMS: Final = {
-    DATE: r"^\d{4}-\d{2}-\d{2}$",
-    DATETIME: r"^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}$",
-    TIME: r"^\d{2}:\d{2}:\d{2}$",
-}
+_TIMESTAMP_MAX, _TIMESTAMP_MAX_SINCE_11_5 = (1 << 31) * MICROS, (1 << 32) * MICROS
 
 
 def time_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
@@ -60,8 +51,6 @@ def time_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
         if before == DATE or new.fraction_digits >= old.fraction_digits:
             return SAME
         return Converted(_fraction(new.fraction_digits, how), "fractions of seconds lose digits")
-    if TIME in (before, after):
-        return _time_of(old, new, how) if after == TIME else Unknown("a TIME gets the date of the statement")
     if after == DATE:
         return _to_date(old, how)
     if before == DATE and after == DATETIME:
@@ -71,14 +60,14 @@ def time_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
 
 def _fraction(digits: int, how: Circumstances) -> Conversion:
     """Moments with fewer digits of the fraction of a second."""
+    return plain(lambda values: _moments(to_digits(_micros(values), digits, how), values))
+
+
+def to_digits(micros: Int64s, digits: int, how: Circumstances) -> Int64s:
+    """Microseconds with so many digits of a second."""
     unit = 10 ** (6 - digits)
-
-    def convert(values: pa.Array) -> pa.Array:
-        micros = _micros(values)
-        micros = (micros if how.cuts_fractions else micros + unit // 2) // unit * unit
-        return _moments(micros, values)
-
-    return plain(convert)
+    found: Int64s = (micros if how.cuts_fractions else micros + unit // 2) // unit * unit
+    return found
 
 
 def _micros(values: pa.Array) -> Int64s:
@@ -93,7 +82,7 @@ def _moments(micros: Int64s, like: pa.Array, kind: pa.DataType | None = None) ->
 
 def _to_date(old: ColumnSide, how: Circumstances) -> Effect:
     if old.type_name == TIMESTAMP:
-        shift = _zone_shift(how)
+        shift = zone_shift(how)
         if isinstance(shift, str):
             return Unknown(shift)
     else:
@@ -102,28 +91,25 @@ def _to_date(old: ColumnSide, how: Circumstances) -> Effect:
     def convert(values: pa.Array) -> pa.Array:
         local = values if shift is None else shift.to_local(values)
         micros = _micros(local)
-        # MySQL rounds the time away first; a DATE has no time, so that only matters just before midnight.
-        if how.vendor is Vendor.MYSQL and not how.cuts_fractions:
-            micros = (micros + _MICROS // 2) // _MICROS * _MICROS
-        days = micros // _DAY
+        if how.vendor is Vendor.MYSQL:
+            micros = to_digits(micros, 0, how)  # that matters just before midnight
+        days = micros // DAY
         return _moments(days.astype(np.int64), local, pa.int32()).cast(pa.date32())
 
     return Converted(plain(convert), "times of day are cut off", may_fail=False)
 
 
 def _across_zones(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
-    if {old.type_name, new.type_name} == {DATETIME, TIMESTAMP} or (old.type_name, new.type_name) == (DATE, TIMESTAMP):
-        shift = _zone_shift(how)
-        if isinstance(shift, str):
-            return Unknown(shift)
-        digits = new.fraction_digits if new.fraction_digits < old.fraction_digits else 6
-        cut = _fraction(digits, how)
-        convert = shift.to_utc if new.type_name == TIMESTAMP else lambda values: Values(shift.to_local(values))
-        return Converted(lambda values: Values(values).then(convert).then(cut), "times change their time zone")
-    return Unknown(f"{old.type_name.upper()} to {new.type_name.upper()}")
+    shift = zone_shift(how)
+    if isinstance(shift, str):
+        return Unknown(shift)
+    cut = _fraction(min(new.fraction_digits, old.fraction_digits), how)
+    if new.type_name == TIMESTAMP:
+        return Converted(lambda values: shift.to_utc(values, how).then(cut), "times change their time zone")
+    return Converted(lambda values: Values(shift.to_local(values)).then(cut), "times change their time zone")
 
 
-class _Shift:
+class Shift:
     """Between UTC and the time zone of a session.
 
     Args:
@@ -132,15 +118,17 @@ class _Shift:
     """
 
     def __init__(self, offset: timedelta | None, name: str) -> None:
-        self._offset = None if offset is None else int(offset.total_seconds()) * _MICROS
+        self._offset = None if offset is None else int(offset.total_seconds()) * MICROS
         self._name = name
 
     def to_local(self, values: pa.Array) -> pa.Array:
+        """Moments of UTC in the zone."""
         if self._offset is not None:
             return _moments(_micros(values) + self._offset, values, _LOCAL)
         return pc.local_timestamp(values.cast(pa.timestamp("us", tz=self._name)))
 
-    def to_utc(self, values: pa.Array) -> Values:
+    def to_utc(self, values: pa.Array, how: Circumstances) -> Values:
+        """Moments of the zone in UTC; a session that is not strict makes 0000-00-00 of those that TIMESTAMP lacks."""
         values = values.cast(_LOCAL)
         if self._offset is not None:
             moments, unknown = _moments(_micros(values) - self._offset, values, _UTC), None
@@ -150,13 +138,19 @@ class _Shift:
                 for end in ("earliest", "latest")
             ]
             moments, unknown = bounds[0], true_mask(pc.not_equal(*bounds))
-        micros = _micros(moments)
-        outside = values.is_valid().to_numpy(zero_copy_only=False) & ((micros <= 0) | (micros >= _TIMESTAMP_MAX))
-        bad = either(unknown, outside)
-        return Values(moments) if bad is None else where_known(moments, bad)
+        micros, valid = _micros(moments), moments.is_valid().to_numpy(zero_copy_only=False)
+        outside = valid & ((micros < MICROS) | (micros >= _TIMESTAMP_MAX))
+        if not outside.any():
+            return Values(moments) if unknown is None else where_known(moments, unknown)
+        # MariaDB 11.5 has more years, and what is in the first second is rounded, or is not.
+        last = _TIMESTAMP_MAX if how.vendor is Vendor.MYSQL else _TIMESTAMP_MAX_SINCE_11_5
+        surely = outside & ((micros <= 0) | (micros >= last)) & (not how.strict and how.null_may_be_zero_date)
+        zeroed = pc.if_else(mask_array(surely), pa.scalar(None, _UTC), moments)
+        bad = (outside if unknown is None else unknown | outside) & ~surely
+        return where_known(zeroed, bad)
 
 
-def _zone_shift(how: Circumstances) -> _Shift | str:
+def zone_shift(how: Circumstances) -> Shift | str:
     """Why it is not known, in a few words, else the shift."""
     name = how.moment.time_zone
     if name is None or name.upper() == "SYSTEM":
@@ -164,12 +158,12 @@ def _zone_shift(how: Circumstances) -> _Shift | str:
     offset = _OFFSET.fullmatch(name)
     if offset is not None:
         size = timedelta(hours=int(offset.group(2)), minutes=int(offset.group(3)))
-        return _Shift(-size if offset.group(1) == "-" else size, name)
+        return Shift(-size if offset.group(1) == "-" else size, name)
     try:
         zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError):
         return f"the time zone {name} is not known here"
-    return _Shift(None, name)
+    return Shift(None, name)
 
 
 def _time_digits(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
@@ -205,7 +199,7 @@ def micros_of_times(values: pa.Array) -> Int64s:
     )
     digits = pc.utf8_rpad(pc.fill_null(pc.struct_field(parts, "f"), ""), 6, "0")
     fraction = digits.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    micros = ((hours * 60 + minutes) * 60 + seconds) * _MICROS + fraction
+    micros = ((hours * 60 + minutes) * 60 + seconds) * MICROS + fraction
     negative = true_mask(pc.equal(pc.struct_field(parts, "sign"), "-"))
     result: Int64s = np.where(negative, -micros, micros)
     return result
@@ -214,31 +208,23 @@ def micros_of_times(values: pa.Array) -> Int64s:
 def time_texts(micros: Int64s, valid: NDArray[np.bool_], digits: int) -> pa.Array:
     """Microseconds as a TIME with so many digits of a second is shown."""
     size = np.abs(micros)
-    seconds = size // _MICROS
+    seconds = size // MICROS
     parts = [seconds // 3600, seconds // 60 % 60, seconds % 60]
     texts = [pc.utf8_lpad(pa.array(part).cast(pa.string()), 2, "0") for part in parts]
     text = pc.binary_join_element_wise(*texts, ":")
     if digits:
-        fraction = pc.utf8_lpad(pa.array(size % _MICROS // 10 ** (6 - digits)).cast(pa.string()), digits, "0")
+        fraction = pc.utf8_lpad(pa.array(size % MICROS // 10 ** (6 - digits)).cast(pa.string()), digits, "0")
         text = pc.binary_join_element_wise(text, fraction, ".")
     sign = pc.if_else(mask_array(micros < 0), "-", "")
     return pc.if_else(mask_array(valid), pc.binary_join_element_wise(sign, text, ""), pa.scalar(None, pa.string()))
 
 
-def _time_of(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
-    if old.type_name != DATETIME:
-        return Unknown(f"{old.type_name.upper()} to TIME")
-    unit = 10 ** (6 - new.fraction_digits)
-
-    def convert(values: pa.Array) -> Values:
-        micros = _micros(values) % _DAY
-        micros = (micros if how.cuts_fractions else micros + unit // 2) // unit * unit
-        valid = values.is_valid().to_numpy(zero_copy_only=False)
-        found = time_texts(micros, valid, new.fraction_digits) if how.times_are_texts else pa.array(micros, mask=~valid)
-        # What is rounded up to midnight, or was no date at all.
-        return where_known(found, valid & (micros >= _DAY))
-
-    return Converted(convert, "dates are cut off")
+def null_is_open(values: pa.Array, how: Circumstances) -> Mask | None:
+    """Where moments are null, which may be 0000-00-00: what becomes of it is not what becomes of NULL."""
+    if not how.null_may_be_zero_date or values.null_count == 0:
+        return None
+    missing: Mask = values.is_null().to_numpy(zero_copy_only=False)
+    return missing
 
 
 def text_of_time(old: ColumnSide, how: Circumstances) -> Conversion | str:
@@ -250,7 +236,7 @@ def text_of_time(old: ColumnSide, how: Circumstances) -> Conversion | str:
             return time_texts(micros_of_times(values), valid, old.fraction_digits)
 
         return plain(show)
-    shift = _zone_shift(how) if old.type_name == TIMESTAMP else None
+    shift = zone_shift(how) if old.type_name == TIMESTAMP else None
     if isinstance(shift, str):
         return shift
 
@@ -259,89 +245,6 @@ def text_of_time(old: ColumnSide, how: Circumstances) -> Conversion | str:
         texts = local.cast(pa.string())
         if old.type_name != DATE:
             texts = pc.utf8_slice_codeunits(texts, 0, 20 + old.fraction_digits if old.fraction_digits else 19)
-        zero = values.is_null().to_numpy(zero_copy_only=False) if how.null_may_be_zero_date else None
-        return Values(texts) if zero is None else where_known(texts, zero)
+        return Values(texts, null_is_open(values, how))
 
     return text
-
-
-def time_of_text(new: ColumnSide, how: Circumstances) -> Conversion | None:
-    """Texts as a column of dates or times takes them, as a server shows these; None: it is not known how."""
-    form = _TEXT_FORMS.get(new.type_name)
-    if form is None:
-        return None
-    parse: Callable[[pa.Array], pa.Array]
-    if new.type_name == TIME:
-
-        def parse(texts: pa.Array) -> pa.Array:
-            valid = texts.is_valid().to_numpy(zero_copy_only=False)
-            micros = micros_of_times(texts)
-            return (
-                time_texts(micros, valid, new.fraction_digits) if how.times_are_texts else pa.array(micros, mask=~valid)
-            )
-
-    else:
-
-        def parse(texts: pa.Array) -> pa.Array:
-            return texts.cast(new.arrow_type)
-
-    def convert(texts: pa.Array) -> Values:
-        odd = true_mask(pc.invert(pc.match_substring_regex(texts, form)))
-        if new.type_name != TIME:
-            odd |= true_mask(pc.match_substring_regex(texts, "^0000|-00")) | _impossible(texts, odd, new.arrow_type)
-        else:
-            odd |= true_mask(pc.match_substring_regex(texts, ":[6-9]"))
-        known = where_known(texts, odd)
-        return Values(parse(known.array), known.unknown)
-
-    return convert
-
-
-def timestamp_of_text(how: Circumstances) -> Conversion | None:
-    """Texts as a TIMESTAMP takes them, in the session's time zone; None: it is not known how."""
-    shift = _zone_shift(how)
-    if isinstance(shift, str):
-        return None
-
-    def convert(texts: pa.Array) -> Values:
-        is_date = pc.match_substring_regex(texts, _TEXT_FORMS[DATE])
-        whole = pc.if_else(is_date, pc.binary_join_element_wise(texts, "00:00:00", " "), texts)
-        odd = true_mask(pc.invert(pc.match_substring_regex(whole, _TEXT_FORMS[DATETIME])))
-        odd |= true_mask(pc.match_substring_regex(whole, "^0000|-00")) | _impossible(whole, odd, _LOCAL)
-        known = where_known(whole, odd)
-        return Values(known.array.cast(_LOCAL), known.unknown).then(shift.to_utc)
-
-    return convert
-
-
-def number_of_time(old: ColumnSide, how: Circumstances) -> Conversion | None:
-    """Dates and times without fractions as the numbers that their digits make; None: it is not known how."""
-    if old.type_name not in (DATE, DATETIME) or old.fraction_digits:
-        return None
-    form = "%Y%m%d" if old.type_name == DATE else "%Y%m%d%H%M%S"
-
-    def convert(values: pa.Array) -> Values:
-        numbers = pc.strftime(values.cast(pa.timestamp("s")), form).cast(pa.int64())
-        if not how.null_may_be_zero_date:
-            return Values(numbers)
-        return where_known(numbers, values.is_null().to_numpy(zero_copy_only=False))
-
-    return convert
-
-
-def _impossible(texts: pa.Array, odd: NDArray[np.bool_], kind: pa.DataType) -> NDArray[np.bool_]:
-    """Which texts of the right form are no dates: one is looked for only if there is any."""
-    found = where_known(texts, odd).array
-    try:
-        found.cast(kind)
-    except pa.ArrowInvalid:
-        return np.array([not _is_date(text, kind) for text in texts.to_pylist()], dtype=np.bool_)
-    return np.zeros(len(texts), dtype=np.bool_)
-
-
-def _is_date(text: str | None, kind: pa.DataType) -> bool:
-    try:
-        pa.array([text]).cast(kind)
-    except pa.ArrowInvalid:
-        return False
-    return True

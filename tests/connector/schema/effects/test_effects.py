@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from binlog_connector.schema.alteration import Defaults, altered, created
 from binlog_connector.schema.definitions import ColumnDefinition, TableDefinition
-from binlog_connector.schema.effects.column_effects import alter_effects
+from binlog_connector.schema.effects.column_effects import ColumnChanged, alter_effects
 from binlog_connector.schema.effects.conversion import Circumstances, Converted, Effect, Same, Unknown
 from binlog_connector.schema.effects.numbers import decimal_text
 from binlog_connector.schema.log_ddl import DdlStatement
@@ -44,13 +44,15 @@ def table(columns: str, vendor: Vendor = MARIADB) -> TableDefinition:
 
 
 def effects(columns: str, action: str, given: Circumstances | None = None, sql_mode: int = 0) -> dict[str, Effect]:
-    given = given or how()
+    return {name: change.effect for name, change in changes(columns, action, given or how(), sql_mode).items()}
+
+
+def changes(columns: str, action: str, given: Circumstances, sql_mode: int = 0) -> dict[str, ColumnChanged]:
     before = table(columns, given.vendor)
     (alter,) = parse_ddl(f"ALTER TABLE w.t {action}", Session("w", vendor=given.vendor))
     assert isinstance(alter, AlterTable)
     after = altered(before, alter, Defaults(given.vendor, "utf8mb4"))
-    found = alter_effects(before, after, alter, given, sql_mode)
-    return {name: change.effect for name, change in found.items()}
+    return alter_effects(before, after, alter, given, sql_mode)
 
 
 def effect(old: str, new: str, given: Circumstances | None = None) -> Effect:
@@ -121,7 +123,32 @@ CONVERSIONS = [
     ("DATE", "VARCHAR(10)", how(), [dt.date(999, 1, 2)], ["0999-01-02"]),
     ("DATETIME", "VARCHAR(30)", how(), [moment(2024, 1, 2, 3, 4, 5)], ["2024-01-02 03:04:05"]),
     ("VARCHAR(20)", "DATE", how(), ["2024-02-29"], [dt.date(2024, 2, 29)]),
+    ("INT", "TIME", how(), [-10203, 838], ["-01:02:03", "00:08:38"]),
+    ("INT", "DATE", LAX, [20240229, 240229, 20230229, 5], [dt.date(2024, 2, 29), dt.date(2024, 2, 29), None, None]),
+    ("INT", "BIT(8)", LAX, [5, -1, 256], [5, 255, 255]),
+    ("INT", "SET('a','b')", LAX, [3, 6], ["a,b", "b"]),
+    ("INT", "SET('a','b')", how(MYSQL, strict=False), [3, 6], ["a,b", ""]),
+    ("INT", "ENUM('10','1','2')", how(MYSQL), [1, 2], ["1", "2"]),
+    ("INT", "ENUM('10','1','2')", how(), [1, 2], ["10", "1"]),
+    ("BIT(16)", "VARCHAR(5)", how(), [97], ["97"]),
+    ("BIT(16)", "TEXT", how(), [24930], ["ab"]),
+    ("DECIMAL(10,4)", "TIME(3)", how(), [D("-1.2500")], ["-00:00:01.250"]),
+    ("TIME(3)", "INT", how(), ["-10:20:30.900"], [-102030]),
+    ("TIME(3)", "INT", how(MYSQL), ["-10:20:30.900"], [-102031]),
+    ("TIME(3)", "DECIMAL(12,4)", how(), ["-00:00:00.500"], [D("-0.5000")]),
+    ("DATETIME", "BIGINT", how(), [moment(1969, 12, 31, 23, 59, 58)], [19691231235958]),
+    ("VARCHAR(20)", "TIME", LAX, ["1:2", "a", "12:60:00", "900:"], ["01:02:00", *["00:00:00"] * 2, "00:09:00"]),
+    ("VARCHAR(20)", "INT", LAX, ["1.5", "x", "12abc", "1e3"], [1, 0, 12, 1]),
+    ("VARCHAR(20)", "INT", how(MYSQL, strict=False), ["1.5", "x", "12abc", "1e3"], [2, 0, 12, 1000]),
+    ("VARCHAR(20)", "YEAR", LAX, ["0", "0000", "7", "1899"], [2000, 0, 2007, 0]),
+    ("VARCHAR(20)", "INET6", LAX, ["x", "::1"], [None, "::1"]),
+    ("VARBINARY(9)", "INT", LAX, [b"7\xff", b"\xff"], [7, 0]),
+    ("VARBINARY(9)", "VARCHAR(9)", LAX, [b"a\xffb"], ["a?b"]),
+    ("VARBINARY(9)", "VARCHAR(9)", how(MYSQL, strict=False), [b"a\xffb"], ["a"]),
+    ("UUID", "BINARY(16)", how(), ["61626364-6566-6768-696a-6b6c6d6e6f70"], [b"abcdefghijklmnop"]),
+    ("VARCHAR(9) CHARACTER SET latin1", "VARBINARY(9)", how(), ["\u00e9"], [b"\xe9"]),
     ("INT NULL", "INT NOT NULL", LAX, [None, 7], [0, 7]),
+    ("TIME NULL", "TIME(1) NOT NULL", LAX, [None], ["00:00:00.0"]),
     ("VARCHAR(5) NULL", "VARCHAR(5) NOT NULL", LAX, [None, "a"], ["", "a"]),
     ("INET4", "INET6", how(), ["1.2.3.4"], ["::ffff:1.2.3.4"]),
     (
@@ -146,6 +173,45 @@ def test_values_become_what_the_server_makes_of_them(
     assert values.array.to_pylist() == after
 
 
+def test_null_becomes_the_time_of_the_statement_in_a_timestamp_that_must_not_be_null() -> None:
+    for session in (how(), how(strict=False), how(MYSQL)):
+        found = effect("INT NULL", "TIMESTAMP NOT NULL", replace(session, moment=Moment(1_700_000_000, 5, "+00:00")))
+        assert isinstance(found, Converted)
+        after = found.convert(pa.array([None], pa.int32()))
+        assert after.unknown is None or not after.unknown.any()
+        assert after.array.cast(pa.int64()).to_pylist() == [1_700_000_000_000_000]
+    was_null = effect("DATETIME NULL", "TIMESTAMP NOT NULL", how(zone="+00:00"))
+    assert isinstance(was_null, Converted)
+    unknown = was_null.convert(pa.array([None], pa.timestamp("us"))).unknown
+    assert unknown is not None
+    assert unknown.all()  # it may be 0000-00-00, too
+
+
+def test_time_gets_the_date_of_the_statement() -> None:
+    given = replace(how(), moment=Moment(1_700_000_000, 0, "-10:00"))  # still 2023-11-14 there
+    found = effect("TIME", "DATETIME", given)
+    assert isinstance(found, Converted)
+    assert found.convert(pa.array(["25:00:00", "-01:00:00"])).array.to_pylist() == [
+        moment(2023, 11, 15, 1),
+        moment(2023, 11, 13, 23),
+    ]
+
+
+def test_null_of_a_date_may_be_no_null() -> None:
+    before = pa.array([None, dt.date(2024, 1, 2)], pa.date32())
+    for new in ("INT", "VARCHAR(20)", "TIME"):
+        found = effect("DATE", new)
+        assert isinstance(found, Converted)
+        unknown = found.convert(before).unknown
+        assert unknown is not None
+        assert unknown.tolist() == [True, False]
+
+
+def test_set_in_another_character_set_that_servers_do_not_look_through_is_unknown() -> None:
+    found = effect("SET('a','b')", "SET('a','b') CHARACTER SET utf16")
+    assert isinstance(found, Unknown)
+
+
 def test_fractions_of_moments_are_cut_by_one_server_and_rounded_by_the_other() -> None:
     before = pa.array([moment(2024, 12, 31, 23, 59, 59, 999_999)], pa.timestamp("us"))
     for vendor, after in ((MARIADB, moment(2024, 12, 31, 23, 59, 59)), (MYSQL, moment(2025, 1, 1))):
@@ -167,10 +233,10 @@ def test_time_zone_of_the_session_moves_values() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "values"),
     [
-        ("VARCHAR(20)", "INT", ["1.5", "x"]),
-        ("VARCHAR(20)", "DATE", ["2024-13-01", "0000-00-00", "1 May"]),
+        ("VARCHAR(20)", "INT", ["1.5", "x", "99999999999"]),
+        ("VARCHAR(20)", "DATE", ["2024-13-01", "2024-01-02 10:00:00 +02:00", "1 May"]),
         ("VARCHAR(20)", "ENUM('a','b')", ["c"]),
-        ("VARCHAR(20)", "SET('a','b')", ["3"]),
+        ("VARCHAR(20)", "SET('a','b')", ["4", "c"]),
         ("VARCHAR(20)", "UUID", ["no"]),
         ("VARCHAR(20)", "INET6", ["1.2.3.4"]),
     ],
@@ -186,7 +252,7 @@ def test_value_whose_result_is_not_known_is_marked(old: str, new: str, values: l
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [("FLOAT(7,3)", "VARCHAR(20)"), ("TIME", "DATETIME"), ("JSON", "INT"), ("INT", "BIT(8)")]
+    ("old", "new"), [("UUID", "INT"), ("TIME", "DATETIME"), ("JSON", "INT"), ("INT", "POINT"), ("POINT", "TEXT")]
 )
 def test_what_is_not_on_the_list_is_unknown(old: str, new: str) -> None:
     assert isinstance(effect(old, new), Unknown)
