@@ -32,8 +32,6 @@ def label_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect
         return Unknown("MariaDB takes the bytes of its labels for text in another character set")
     if old.labels is None or new.labels is None:
         return Unknown("not all labels are known")
-    if new.type_name == "set" and new.definition.charset != old.definition.charset and _is_wide(new):
-        return Unknown("servers do not find the labels of a SET in such a character set")
     if old.type_name == new.type_name == "enum" and set(old.labels) <= set(new.labels):
         return SAME
     if old.type_name == new.type_name == "set" and _keeps_order(old.labels, new.labels):

@@ -207,11 +207,6 @@ def test_null_of_a_date_may_be_no_null() -> None:
         assert unknown.tolist() == [True, False]
 
 
-def test_set_in_another_character_set_that_servers_do_not_look_through_is_unknown() -> None:
-    found = effect("SET('a','b')", "SET('a','b') CHARACTER SET utf16")
-    assert isinstance(found, Unknown)
-
-
 def test_fractions_of_moments_are_cut_by_one_server_and_rounded_by_the_other() -> None:
     before = pa.array([moment(2024, 12, 31, 23, 59, 59, 999_999)], pa.timestamp("us"))
     for vendor, after in ((MARIADB, moment(2024, 12, 31, 23, 59, 59)), (MYSQL, moment(2025, 1, 1))):
