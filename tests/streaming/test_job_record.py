@@ -100,6 +100,13 @@ def test_same_job_and_harmless_changes_pass(tmp_path: Path) -> None:
         assert "SECRET" not in (tmp_path / "checkpoint" / RECORD_FILE).read_text()
 
 
+def test_dates_do_not_become_texts_in_tables_that_have_them(tmp_path: Path) -> None:
+    begun(tmp_path)
+    assert "source.zeroDates: this checkpoint was begun" in refusal(tmp_path, zeroDates="text")
+    begun(tmp_path / "texts", zeroDates="text")
+    assert "source.zeroDates: this checkpoint was begun with 'text'" in refusal(tmp_path / "texts", zeroDates="null")
+
+
 def test_generated_columns_cannot_go_from_tables_that_have_them(tmp_path: Path) -> None:
     begun(tmp_path)
     RecordKeeper(job(tmp_path, *changed(1, generated=GeneratedColumns.NULL))).begin()

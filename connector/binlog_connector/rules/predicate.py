@@ -32,7 +32,7 @@ from binlog_connector.rules.predicate_parser import (
 )
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.columns import arrow_type
-from binlog_format.rows.decoding import TimeType
+from binlog_format.rows.decoding import TimeType, ZeroDates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -82,7 +82,8 @@ class Predicate:
             PredicateError: It is not understood, names a column that is not there, or compares what cannot be.
         """
         condition = parse_predicate(text)
-        own = replace(decoding, time_type=TimeType.MICROS, rules=None)
+        dates = ZeroDates.NULL if decoding.zero_dates is ZeroDates.TEXT else decoding.zero_dates
+        own = replace(decoding, time_type=TimeType.MICROS, zero_dates=dates, rules=None)
         indices = {(column.name or "").casefold(): index for index, column in enumerate(layout.columns)}
         for name in column_names(condition):
             if name.name.casefold() not in indices:

@@ -59,6 +59,8 @@ class ZeroDates(StrEnum):
 
     NULL = "null"
     ERROR = "error"
+    TEXT = "text"
+    """All of DATE, DATETIME and TIMESTAMP (in UTC) is text, as the server prints it: no date is lost, nor its place."""
 
 
 class TimeType(StrEnum):

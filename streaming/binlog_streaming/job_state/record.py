@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from binlog_connector.rules.rule_changes import hiding_changes, salt_fingerprints
+from binlog_format.rows.decoding import ZeroDates
 from binlog_format.source_file import without_archive
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.lake.storage.table_places import target_uri
@@ -183,6 +184,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
             OptionError: `MISSING`: the salt of a rule is not in the environment.
         """
         given = job.source.options()
+        if given.get(_ZERO_DATES) != ZeroDates.TEXT:
+            given.pop(_ZERO_DATES, None)  # null and error make the same columns
         return JobRecord(
             path=without_archive(job.source.path),
             options={name: given[name] for name in (*START_OPTIONS, *_CONTENT_OPTIONS) if name in given},
@@ -208,7 +211,8 @@ _LEARNED = (
     "verified",
 )
 DECLARED_TYPES = "declaredTypes"
-_CONTENT_OPTIONS = ("ignoreDomainIds", "ignoreServerIds", "timeType", DECLARED_TYPES)
+_ZERO_DATES = "zeroDates"
+_CONTENT_OPTIONS = ("ignoreDomainIds", "ignoreServerIds", "timeType", _ZERO_DATES, DECLARED_TYPES)
 _UNRECORDED = {DECLARED_TYPES: "false"}
 """What options were before records had them."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,7 +35,7 @@ from binlog_format.views.snapshot_tables import is_of_snapshots
 from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from binlog_connector.schema.definitions import TableDefinition
     from binlog_connector.schema.foreign_keys import ForeignKey
@@ -69,6 +69,7 @@ class FoundTable:
         unknown_columns: Those that such rows left out, and of which nobody knows what the rows hold: no statement and
             no schema file that was seen gives their default, or tells whether they are generated, or they are.
         generated_columns: Those of them that are generated.
+        zero_dates: Columns that had dates there that no calendar has, and the first of each.
         cascading: Foreign keys that it had there, defined by a schema file and statements there, through which
             changes of other tables change its rows.
         is_defined: A statement, a mark of a snapshot or a schema file states what no table map has of it: foreign keys,
@@ -85,6 +86,7 @@ class FoundTable:
     has_partial_rows: bool = False
     unknown_columns: tuple[str, ...] = ()
     generated_columns: tuple[str, ...] = ()
+    zero_dates: Mapping[str, str] = field(default_factory=dict)
     cascading: tuple[ForeignKey, ...] = ()
     is_defined: bool | None = None
     problem: BinlogError | None = None
@@ -255,11 +257,13 @@ class _Finder:
 
     def _count(self, found: FoundTable, block: Block, touched: TableEvents) -> None:
         from binlog_format.rows.images import ImageKind, read_images
+        from binlog_format.rows.values.temporal import first_zero_dates
 
         if found.problem is not None:
             return
         try:
             images = read_images(block.data, block.events, touched.events, found.layout, place=block.place)
+            found.zero_dates = first_zero_dates(images, found.zero_dates)
         except BinlogError as error:
             found.problem = error
             return

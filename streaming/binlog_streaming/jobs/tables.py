@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.rules.rule_changes import rules_fingerprint
 from binlog_format.errors import BinlogError, OptionError, told_options
 from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.decoding import ZeroDates
 from binlog_streaming.lake.evolution import common_schema
 from binlog_streaming.lake.sinks import may_have_tables, sink_type
 from binlog_streaming.lake.storage.table_places import target_uri
@@ -103,7 +104,7 @@ def report_table(job: Job, found: FoundTable, rule_number: int, query_id: str | 
         keys = _keys(found, rule)
     except BinlogError as error:
         problems.append(_told(found.name, error))
-    warnings = _warnings(found, rule, keys)
+    warnings = [*_warnings(found, rule, keys), *_about_zero_dates(found, rule, keys, decoding.zero_dates)]
     targets: list[TargetReport] = []
     for mode in rule.modes:
         look = _Look(job, found, rule, mode, keys, query_id)
@@ -153,6 +154,26 @@ def _warnings(found: FoundTable, rule: TableRule, keys: Sequence[str]) -> list[s
     if keeps_rows:
         warnings += _about_absent_columns(found, rule)
     return warnings
+
+
+def _about_zero_dates(found: FoundTable, rule: TableRule, keys: Sequence[str], zero_dates: ZeroDates) -> list[str]:
+    """Of columns that cannot hold the dates that they have in the log."""
+    first = found.zero_dates
+    if not first or zero_dates is ZeroDates.TEXT:
+        return []
+    if zero_dates is ZeroDates.ERROR:
+        told = ", ".join(f"{name} (the first is {date})" for name, date in first.items())
+        return [f"{found.name}: dates that no calendar has in {told}: a job stops there (zeroDates = error)"]
+    in_key = [name for name in keys if name in first]
+    if not in_key or set(rule.modes) == {Mode.CHANGELOG}:
+        return []
+    told = ", ".join(f"{name} (the first is {first[name]})" for name in in_key)
+    warning = (
+        f"{found.name}: dates that no calendar has in the key column {told}: they become null, which a key cannot be, "
+        'and a job stops there (BINLOG_TABLE.NULL_KEY). zeroDates = "text" in [source] of a new job makes dates texts, '
+        "as the server prints them; or name other keys"
+    )
+    return [warning]
 
 
 def _about_absent_columns(found: FoundTable, rule: TableRule) -> list[str]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import TableError
 from binlog_format.rows.images import Images
-from binlog_format.rows.zero_dates import logged_date
+from binlog_format.rows.values.temporal import first_zero_date
 from binlog_streaming.modes.layout_cast import CastImages
 
 if TYPE_CHECKING:
@@ -17,7 +16,8 @@ if TYPE_CHECKING:
 
 _OTHER_KEYS = "Name other keys for it in [[tables]]: columns that are never null"
 _OTHER_WAYS = (
-    "Name other keys for the table in [[tables]], keep it in mode changelog, which needs no key, or leave it out "
+    'Begin the job with zeroDates = "text" in [source] (dates are texts then, as the server prints them), name other '
+    "keys for the table in [[tables]], keep it in mode changelog, which needs no key, or leave it out "
     "(option source.excludeTables)"
 )
 
@@ -49,12 +49,9 @@ def _no_date(images: StepImages, index: int) -> str | None:
         found = _logged(row_batch.images, index)
         if found is None:
             continue
-        logged, source = found
-        offsets = logged.column_offsets(source)
-        lost = np.flatnonzero(logged.column(source).is_null().to_numpy(zero_copy_only=False) & (offsets >= 0))
-        if len(lost):
-            date = logged_date(logged.layout.columns[source], logged.data, int(offsets[lost[0]]))
-            return date or "one of mysql56_temporal_format=OFF"
+        date = first_zero_date(*found)
+        if date is not None:
+            return date
     return None
 
 

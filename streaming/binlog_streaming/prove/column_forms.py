@@ -95,7 +95,7 @@ def column_form(column: SourceColumn, kind: pa.DataType, *, is_mariadb: bool) ->
         number = f"CAST({sql} AS DECIMAL({found[2]},{scale}))"  # ZEROFILL shows more digits
         return ColumnForm(column.name, f"REPLACE({number}, '.', '')", _decimal_texts, partial(_decimal, scale))
     if base in ("date", "datetime", "timestamp"):
-        return ColumnForm(column.name, _moment_sql(base, sql, int(found[2] or 0)), _moment_texts, _as_quoted)
+        return _moment_form(column.name, base, sql, int(found[2] or 0), kind)
     if base == "time":
         digits = int(found[2] or 0)
         padding = _padding(digits) if pa.types.is_integer(kind) else ""
@@ -127,6 +127,12 @@ def _bytes_form(name: str, base: str, sql: str) -> ColumnForm:
     if base in _BYTES:
         return ColumnForm(name, sql, lambda array: comparable(array)[0], _bytes)
     return ColumnForm(name, f"UNHEX(MD5({sql}))", digests_of, None)
+
+
+def _moment_form(name: str, base: str, sql: str, digits: int, kind: pa.DataType) -> ColumnForm:
+    is_text = pa.types.is_string(kind)  # zeroDates = "text"
+    text = f"CAST({sql} AS CHAR)" if is_text else _moment_sql(base, sql, digits)
+    return ColumnForm(name, text, _moment_texts, _as_quoted)
 
 
 def _moment_sql(base: str, sql: str, digits: int) -> str:

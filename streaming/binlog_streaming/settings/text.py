@@ -101,7 +101,11 @@ SOURCE = (
         "true",
     ),
     Setting("timeType", "What TIME columns become: text, or micros (a number of microseconds).", '"text"'),
-    Setting("zeroDates", "What 0000-00-00 and the like become: null, or error.", '"null"'),
+    Setting(
+        "zeroDates",
+        "What 0000-00-00 and the like become: null, error, or text (all dates are texts then, in new jobs).",
+        '"null"',
+    ),
     Setting(
         "replaceInvalidText", "Put U+FFFD where text is not valid in its character set, instead of stopping.", "false"
     ),

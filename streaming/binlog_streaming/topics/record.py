@@ -15,6 +15,7 @@ from binlog_connector.rules.row_rule import RowRule  # noqa: TC001 - msgspec loo
 from binlog_connector.rules.rule_changes import hiding_changes, hiding_part, salt_fingerprints
 from binlog_format.errors import OptionError
 from binlog_format.position import Place
+from binlog_format.rows.decoding import ZeroDates
 from binlog_format.source_file import without_archive
 from binlog_streaming.job_state.record import RECORD_FILE, START_OPTIONS
 from binlog_streaming.job_state.state_files import state_of
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_streaming.settings.publish_model import PublishJob
 
-_CONTENT_OPTIONS = ("ignoreDomainIds", "ignoreServerIds")
+_ZERO_DATES = "zeroDates"
+_CONTENT_OPTIONS = ("ignoreDomainIds", "ignoreServerIds", _ZERO_DATES)
 
 
 class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +61,8 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
             OptionError: `MISSING`: the salt of a rule is not in the environment.
         """
         given = job.source.options()
+        if given.get(_ZERO_DATES) != ZeroDates.TEXT:
+            given.pop(_ZERO_DATES, None)  # null and error make the same fields
         return PublishRecord(
             path=without_archive(job.source.path),
             topic_prefix=job.sink.topic_prefix,

@@ -516,6 +516,23 @@ def test_values_are_as_the_reader_wants_them() -> None:
     assert added("DATE", strict).existing == pa.scalar(None, pa.date32())
 
 
+@pytest.mark.parametrize(
+    ("declaration", "text"),
+    [
+        ("DATE NOT NULL", "0000-00-00"),
+        ("DATE NOT NULL DEFAULT '2024-00-00'", "2024-00-00"),
+        ("DATE DEFAULT '2024-2-9'", "2024-02-09"),
+        ("DATE", None),
+        ("DATETIME(3) NOT NULL", "0000-00-00 00:00:00.000"),
+        ("DATETIME(2) DEFAULT '2024-01-02 03:04:05.67'", "2024-01-02 03:04:05.67"),
+        ("DATETIME DEFAULT '2024-01-02'", "2024-01-02 00:00:00"),
+        ("DATETIME(1) DEFAULT '2024-00-02 03:04:05.6'", "2024-00-02 03:04:05.6"),
+    ],
+)
+def test_dates_of_defaults_are_texts_where_dates_are(declaration: str, text: str | None) -> None:
+    assert added(declaration, Decoding(zero_dates=ZeroDates.TEXT)).existing == pa.scalar(text, pa.string())
+
+
 def test_json_of_mysql_is_not_guessed() -> None:
     assert added("JSON DEFAULT ('{}')", vendor=Vendor.MYSQL).unknown == "a default of json"
     assert added("JSON", vendor=Vendor.MYSQL).existing == pa.scalar(None, pa.string())

@@ -97,7 +97,7 @@ def test_unknown_option_unlike_any_lists_all() -> None:
         ("ignoreServerIds", "4294967296", "numbers separated by commas"),
         ("includeDdl", "1", "expected true or false"),
         ("timeType", "string", "expected text or micros"),
-        ("zeroDates", "keep", "expected null or error"),
+        ("zeroDates", "keep", "expected null or error or text"),
     ],
 )
 def test_wrong_value_says_what_is_expected(name: str, value: str, told: str) -> None:

@@ -218,7 +218,7 @@ def _implicit_value(new: ColumnSide, how: Circumstances) -> pa.Scalar | None:
     if name == times.TIME:
         return into_times.stored(zero.to_numpy(), np.array([False]), new, how).array[0]
     if name == times.TIMESTAMP:
-        return _now(new, how)
+        return None if how.dates_are_texts else _now(new, how)
     if name in addresses.ADDRESSES:
         return addresses.no_address(new)
     kind = texts.binary_or_text(new)

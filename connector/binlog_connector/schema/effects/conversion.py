@@ -115,6 +115,11 @@ class Circumstances:
         """Whether `0000-00-00` is null in targets."""
         return self.decoding.zero_dates is ZeroDates.NULL
 
+    @property
+    def dates_are_texts(self) -> bool:
+        """Whether DATE, DATETIME and TIMESTAMP are texts in targets."""
+        return self.decoding.zero_dates is ZeroDates.TEXT
+
 
 @dataclass(frozen=True)
 class ColumnSide:

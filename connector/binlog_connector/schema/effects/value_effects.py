@@ -45,6 +45,8 @@ LABELS: Final = frozenset({"enum", "set"})
 def value_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     """What becomes of values, but for NULL."""
     before, after = old.type_name, new.type_name
+    if how.dates_are_texts and not {before, after}.isdisjoint(times.TIMES - {times.TIME}):
+        return SAME if _is_equal(old, new) else Unknown("its dates are texts in targets (zeroDates = text)")
     if old.definition.compressed and texts.binary_or_text(new) is None:
         return Unknown("how the server reads a COMPRESSED column")
     kinds = texts.binary_or_text(old), texts.binary_or_text(new)

@@ -55,6 +55,20 @@ class UnknownDefaultError(Exception):
 def declared_time(
     column: Column, default: DeclaredDefault, decoding: Decoding, moment: Moment | None
 ) -> datetime.date | int | str | None:
+    """The value of a date or time column, as `_declared_time`; where dates are texts, as such."""
+    value = _declared_time(column, default, decoding, moment)
+    if decoding.zero_dates is not ZeroDates.TEXT or column.type in TIME_TYPES or isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        digits = fraction_digits(column)
+        text = (_EPOCH + datetime.timedelta(microseconds=value)).isoformat(" ", "microseconds")
+        return text[: -_DIGITS_MAX + digits] if digits else text[: -_DIGITS_MAX - 1]
+    return None if value is None else value.isoformat()
+
+
+def _declared_time(
+    column: Column, default: DeclaredDefault, decoding: Decoding, moment: Moment | None
+) -> datetime.date | int | str | None:
     """The value of a date or time column.
 
     Args:
@@ -65,7 +79,7 @@ def declared_time(
 
     Returns:
         A date; of DATETIME and TIMESTAMP microseconds since 1970, in UTC for the latter; of TIME text or microseconds.
-        None for a zero or partial date.
+        For a zero or partial date None, or its text where dates are texts.
 
     Raises:
         UnknownDefaultError: It cannot be worked out.
@@ -78,15 +92,16 @@ def declared_time(
         raise UnknownDefaultError("bytes for a date")
     pattern = _DATE if default.kind is DefaultKind.TEXT and "-" in default.text else _NUMBER_DATE
     match = pattern.fullmatch(default.text.strip())
+    is_text = decoding.zero_dates is ZeroDates.TEXT
     if match is None and default.text.strip("0:- .") == "" and "0" in default.text:
         _check_zero(decoding)
-        return None
+        return _zero_text(column, None) if is_text else None
     if match is None:
         raise UnknownDefaultError("a date in an unusual spelling")
     micros = _micros(match)
     if micros is None:
         _check_zero(decoding)
-        return None
+        return _zero_text(column, match) if is_text else None
     if column.type in DATE_TYPES:
         day = datetime.timedelta(days=1)
         days, rest = divmod(datetime.timedelta(microseconds=micros), day)
@@ -98,6 +113,22 @@ def declared_time(
     if column.type in TIMESTAMP_TYPES:
         return micros - zone_offset(default.time_zone)
     return micros
+
+
+def _zero_text(column: Column, match: re.Match[str] | None) -> str:
+    # A date that no calendar has; None: the zero date.
+    parts = {} if match is None else match.groupdict()
+    year, month, day, hour, minute, second = (
+        int(parts.get(name) or 0) for name in ("year", "month", "day", "hour", "minute", "second")
+    )
+    date = f"{year:04}-{month:02}-{day:02}"
+    if column.type in DATE_TYPES:
+        return date
+    digits = fraction_digits(column)
+    fraction = (parts.get("fraction") or "").ljust(_DIGITS_MAX, "0")
+    if fraction[digits:].strip("0"):
+        raise UnknownDefaultError("more digits of a second than the column has")
+    return f"{date} {hour:02}:{minute:02}:{second:02}" + (f".{fraction[:digits]}" if digits else "")
 
 
 def _check_zero(decoding: Decoding) -> None:

@@ -1,4 +1,8 @@
-"""DATE, DATETIME, TIMESTAMP and TIME to Arrow: `DATES`, `DATETIMES`, `TIMESTAMPS`, `TIMES`, in both formats."""
+"""DATE, DATETIME, TIMESTAMP and TIME to Arrow: `DATES`, `DATETIMES`, `TIMESTAMPS`, `TIMES`, in both formats.
+
+With `ZeroDates.TEXT` all but TIME are texts. Those of days of the calendar are made of numbers, all at once; of the
+others each different one is written once.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from binlog_format.events.table_map_layout import OLD_TEMPORAL_TYPES, ColumnType
 from binlog_format.kernels import empty_bytes
-from binlog_format.rows.arrow_arrays import fixed_array, text_array, validity
+from binlog_format.rows.arrow_arrays import fixed_array, numbers_array, text_array, validity
 from binlog_format.rows.column_types import (
     BadValueError,
     Family,
@@ -22,13 +27,17 @@ from binlog_format.rows.declared.declared_types import split_declared
 from binlog_format.rows.decoding import TimeType, ZeroDates
 from binlog_format.rows.values import old_temporal_kernels as old_kernels
 from binlog_format.rows.values import temporal_kernels as kernels
+from binlog_format.rows.zero_dates import logged_date
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from binlog_format.events.table_map import Column, TableLayout
     from binlog_format.kernels import Bytes
     from binlog_format.rows.decoding import Decoding
+    from binlog_format.rows.images import Images
 
     Int32s = NDArray[np.int32]
     Int64s = NDArray[np.int64]
@@ -36,6 +45,18 @@ if TYPE_CHECKING:
 
 _DATETIME = pa.timestamp("us")
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
+ZERO_DATE_TYPES = frozenset(
+    {
+        ColumnType.DATE,
+        ColumnType.NEWDATE,
+        ColumnType.DATETIME,
+        ColumnType.DATETIME2,
+        ColumnType.TIMESTAMP,
+        ColumnType.TIMESTAMP2,
+    }
+)
+"""Of columns that may have dates that no calendar has."""
+_SECONDS_SIZE = len("2026-01-31 12:00:00")
 
 
 def fraction_digits(column: Column) -> int:
@@ -46,18 +67,53 @@ def fraction_digits(column: Column) -> int:
     return column.metadata & 0xFF
 
 
+def first_zero_date(images: Images, index: int) -> str | None:
+    """The first value of a column that is a zero or partial date, or a day of no calendar, as the server prints it.
+
+    Args:
+        images: Of a table whose columns are understood, with `ZeroDates.NULL`.
+        index: Of the column.
+    """
+    column = images.layout.columns[index]
+    if column.type not in ZERO_DATE_TYPES:
+        return None
+    offsets = images.column_offsets(index)
+    lost = np.flatnonzero(images.column(index).is_null().to_numpy(zero_copy_only=False) & (offsets >= 0))
+    if not len(lost):
+        return None
+    return logged_date(column, images.data, int(offsets[lost[0]]), fraction_digits(column))
+
+
+def first_zero_dates(images: Images, known: Mapping[str, str]) -> Mapping[str, str]:
+    """*known*, and of each other named column the first date that no calendar has; see `first_zero_date`."""
+    found = dict(known)
+    for index, column in enumerate(images.layout.columns):
+        if column.name is not None and column.name not in found:
+            date = first_zero_date(images, index)
+            found.update({} if date is None else {column.name: date})
+    return found
+
+
 def _fraction_size(column: Column) -> int:
     return (fraction_digits(column) + 1) // 2
 
 
+def _date_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataType:
+    return _or_text(pa.date32(), decoding)
+
+
 def _datetime_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataType:
     _check_digits(layout, index)
-    return _DATETIME
+    return _or_text(_DATETIME, decoding)
 
 
 def _timestamp_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataType:
     _check_digits(layout, index)
-    return _TIMESTAMP
+    return _or_text(_TIMESTAMP, decoding)
+
+
+def _or_text(kind: pa.DataType, decoding: Decoding) -> pa.DataType:
+    return pa.string() if decoding.zero_dates is ZeroDates.TEXT else kind
 
 
 def _time_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataType:
@@ -73,8 +129,7 @@ def _check_digits(layout: TableLayout, index: int) -> None:
 def _dates(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
     days, valid = np.empty(len(offsets), dtype=np.int32), validity(offsets)
     _check(kernels.gather_dates(data, offsets, days, valid))
-    _check_zero_dates(offsets, valid, decoding)
-    return fixed_array(pa.date32(), days, valid)
+    return _shown(column, data, offsets, valid, fixed_array(pa.date32(), days, valid), decoding)
 
 
 def _datetimes(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
@@ -85,8 +140,7 @@ def _datetimes(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding)
         _check(old_kernels.gather_old_datetimes(data, offsets, digits, width, micros, valid))
     else:
         _check(kernels.gather_datetimes(data, offsets, _fraction_size(column), micros, valid))
-    _check_zero_dates(offsets, valid, decoding)
-    return fixed_array(_DATETIME, micros, valid)
+    return _shown(column, data, offsets, valid, fixed_array(_DATETIME, micros, valid), decoding)
 
 
 def _timestamps(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
@@ -97,8 +151,7 @@ def _timestamps(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding
         _check(old_kernels.gather_old_timestamps(data, offsets, digits, width, micros, valid))
     else:
         _check(kernels.gather_timestamps(data, offsets, _fraction_size(column), micros, valid))
-    _check_zero_dates(offsets, valid, decoding)
-    return fixed_array(_TIMESTAMP, micros, valid)
+    return _shown(column, data, offsets, valid, fixed_array(_TIMESTAMP, micros, valid), decoding)
 
 
 def _times(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
@@ -124,19 +177,45 @@ def _check(bad_index: int) -> None:
         raise BadValueError(bad_index, "it is no date or time")
 
 
-def _check_zero_dates(offsets: Int32s, valid: Mask, decoding: Decoding) -> None:
-    if decoding.zero_dates is not ZeroDates.ERROR:
-        return
+def _shown(column: Column, data: Bytes, offsets: Int32s, valid: Mask, values: pa.Array, decoding: Decoding) -> pa.Array:
+    """*values*, null where a date is none, as the decoding wants such dates."""
+    if decoding.zero_dates is ZeroDates.NULL:
+        return values
     zero = np.flatnonzero(validity(offsets) & ~valid)
+    if decoding.zero_dates is ZeroDates.TEXT:
+        return _texts(column, data, offsets, values, zero)
     if len(zero):
         raise ZeroDateError(
             int(zero[0]),
             "a zero or partial date, or a day that is in no calendar",
             hint="Without option zeroDates=error such dates are null",
         )
+    return values
 
 
-DATES = Family(lambda layout, index, decoding: pa.date32(), _dates)
+def _texts(column: Column, data: Bytes, offsets: Int32s, values: pa.Array, zero: NDArray[np.int64]) -> pa.Array:
+    # As the server prints them; *zero*: which values are dates that no calendar has.
+    digits, width = 0, 3
+    if pa.types.is_timestamp(values.type):
+        digits = fraction_digits(column)
+        size = 4 if column.type is ColumnType.TIMESTAMP2 else 5
+        old = column.type in OLD_TEMPORAL_TYPES
+        width = old_width(column.type, digits) if old else size + _fraction_size(column)
+        values = values.view(pa.int64()).view(_DATETIME)
+    texts = values.cast(pa.string())
+    if pa.types.is_timestamp(values.type):
+        texts = pc.utf8_slice_codeunits(texts, 0, _SECONDS_SIZE + (digits + 1 if digits else 0))
+    if not len(zero):
+        return texts
+    stored = data[offsets[zero].astype(np.int64)[:, None] + np.arange(width)]
+    distinct, numbers = np.unique(stored, axis=0, return_inverse=True)
+    made = pa.array([logged_date(column, one, 0, digits) for one in distinct], pa.string())
+    places = np.arange(len(texts), dtype=np.int64)
+    places[zero] = len(texts) + numbers.reshape(-1)
+    return pa.concat_arrays([texts, made]).take(numbers_array(places))
+
+
+DATES = Family(_date_type, _dates)
 DATETIMES = Family(_datetime_type, _datetimes)
 TIMESTAMPS = Family(_timestamp_type, _timestamps)
 TIMES = Family(_time_type, _times)

@@ -23,7 +23,7 @@ from binlog_connector.schema.parsing.session import Session
 from binlog_connector.schema.table_changes import TableAltered, table_changes
 from binlog_format.position import Position
 from binlog_format.rows.declared.declared_defaults import Moment
-from binlog_format.rows.decoding import DEFAULT_DECODING
+from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding, ZeroDates
 from binlog_format.vendor import Vendor
 
 MARIADB, MYSQL = Vendor.MARIADB, Vendor.MYSQL
@@ -331,3 +331,21 @@ def test_decimals_are_shown_with_all_digits(values: list[D | None]) -> None:
     shown = decimal_text(pa.array(values, pa.decimal128(30, 9)).cast(pa.decimal256(76, 9)))
     expected = [None if value is None else f"{abs(value) if value == 0 else value:.9f}" for value in values]
     assert shown.to_pylist() == expected
+
+
+@pytest.mark.parametrize("new", ["DATETIME", "TIMESTAMP", "DATETIME(3)", "VARCHAR(40)", "BIGINT", "DATE"])
+def test_what_becomes_of_dates_that_are_texts_is_not_computed(new: str) -> None:
+    texts = replace(how(), decoding=Decoding(zero_dates=ZeroDates.TEXT))
+    assert isinstance(effect("DATE NOT NULL", f"{new} NOT NULL", texts), Same if new == "DATE" else Unknown)
+    if new in ("DATETIME", "TIMESTAMP", "DATETIME(3)", "DATE"):
+        assert isinstance(effect("VARCHAR(30)", new, texts), Unknown)
+
+
+def test_a_null_that_must_be_none_is_no_number_where_dates_are_texts() -> None:
+    lax = replace(how(strict=False), decoding=Decoding(zero_dates=ZeroDates.TEXT))
+    for kind in ("DATE", "DATETIME", "TIMESTAMP"):
+        found = effect(f"{kind} NULL", f"{kind} NOT NULL", lax)
+        assert isinstance(found, Converted)
+        values = found.convert(pa.array(["2024-01-01", None]))
+        assert values.unknown is not None
+        assert values.unknown.tolist() == [False, True]
