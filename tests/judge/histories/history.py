@@ -118,20 +118,24 @@ class Session:
 
 def _tables(cursor: Cursor, database: str) -> Iterator[tuple[str, ServerTable]]:
     cursor.execute(
-        "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE LIKE '%%BASE TABLE' "
-        "AND TABLE_SCHEMA IN (%s, %s)",
+        "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE = 'SYSTEM VERSIONED' FROM information_schema.TABLES "
+        "WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND TABLE_SCHEMA IN (%s, %s)",
         (database, f"{database}b"),
     )
-    for schema, table in cursor.fetchall():
+    for schema, table, is_versioned in cursor.fetchall():
         cursor.execute(
             "SELECT COLUMN_NAME, DATA_TYPE FROM information_schema.COLUMNS "
             "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION",
             (schema, table),
         )
         columns = cursor.fetchall()
+        if is_versioned:
+            names = [name for name, _ in columns]
+            columns = (*columns, *((name, "timestamp") for name in ("row_start", "row_end") if name not in names))
         names, types = [name for name, _ in columns], [kind.lower() for _, kind in columns]
         texts = ", ".join(_text(name, kind) for name, kind in zip(names, types, strict=True))
-        cursor.execute(f"SELECT {texts} FROM {quoted(schema)}.{quoted(table)}")
+        which = " FOR SYSTEM_TIME ALL" if is_versioned else ""  # a mirror has the versions that have ended, too
+        cursor.execute(f"SELECT {texts} FROM {quoted(schema)}.{quoted(table)}{which}")
         rows = [[None if value is None else _plain(value) for value in row] for row in cursor.fetchall()]
         yield f"{schema}.{table}", ServerTable(names, types, rows)
 

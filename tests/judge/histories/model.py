@@ -92,7 +92,7 @@ def look(session: Session) -> dict[str, Table]:
     found: dict[tuple[str, str], Table] = {}
     names = session.ask(
         f"SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA IN {places} "
-        "AND TABLE_TYPE = 'BASE TABLE' ORDER BY TABLE_SCHEMA, TABLE_NAME"
+        "AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') ORDER BY TABLE_SCHEMA, TABLE_NAME"
     )
     for schema, name in names:
         found[str(schema), str(name)] = Table(str(schema), str(name))
